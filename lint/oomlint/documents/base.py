@@ -1,0 +1,153 @@
+"""What every document offers, whatever its language: nodes with spans, and edits.
+
+A document is a tree of mappings, sequences and scalars. YAML, JSON and TOML have one
+tree a document; a Python file has one mapping per call of interest (its keyword
+arguments), a shell script one mapping per command (its flags). Dialects read nodes and
+ask the document for edits; they never see syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+from oomlint.documents.text import Edit, Location, Source, Span
+
+
+class _Unknown:
+    """The value of an expression that cannot be known without running user code."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+    def __bool__(self) -> bool:
+        raise TypeError("UNKNOWN is neither true nor false; test with `is UNKNOWN`")
+
+
+UNKNOWN: Final = _Unknown()
+
+Literal: TypeAlias = Any
+"""A plain Python value that every document knows how to write: None, bool, int, float, str,
+and lists and dicts of these."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """One value as written.
+
+    ``value`` is what the text says to the *document's* language; for plain YAML scalars,
+    whose meaning depends on who loads the file, it is the text itself and ``plain`` is
+    true: dialects resolve it with their loader's rules. ``span`` is where the value
+    stands, even if it was reached through a variable; ``via`` is then the place that
+    refers to it. ``locked`` says why the value must not be edited in place (reached by
+    alias, templated, shared), or is ``None``.
+    """
+
+    span: Span
+    value: Any
+    plain: bool = False
+    via: Span | None = None
+    locked: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequence:
+    span: Span
+    items: tuple[Node, ...]
+    locked: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One ``key: value`` (or ``key=value``, or ``--key value``) of a mapping."""
+
+    key: str
+    key_span: Span
+    value: Node
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mapping:
+    """Entries in file order; of duplicate keys ``entries`` holds the one that wins."""
+
+    span: Span
+    entries: MappingABC[str, Entry]
+    duplicates: tuple[Entry, ...] = ()
+    locked: str | None = None
+    open_ended: bool = False
+    """More entries exist than can be seen (``**kwargs``, ``"$@"``): absence proves nothing."""
+
+
+Node: TypeAlias = Scalar | Sequence | Mapping
+
+
+class Document(Protocol):
+    """A parsed file. Edit builders raise :class:`oomlint.errors.CannotEdit` with a reason."""
+
+    source: Source
+
+    def set_value(self, node: Node, value: Literal) -> list[Edit]:
+        """Replace a value, keeping quotes, anchors, comments and layout."""
+
+    def add_entry(
+        self, mapping: Mapping, key: str, value: Literal, *, after: str | None = None
+    ) -> list[Edit]:
+        """Insert ``key`` beside its siblings: after the entry ``after``, else at the end."""
+
+    def remove_entry(self, mapping: Mapping, key: str) -> list[Edit]:
+        """Delete an entry with the line(s) that it alone occupies."""
+
+    def rename_entry(self, mapping: Mapping, key: str, new_key: str) -> list[Edit]:
+        """Change the key of an entry and nothing else."""
+
+    def append_item(self, sequence: Sequence, value: Literal) -> list[Edit]:
+        """Add a value at the end of a sequence."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fact:
+    """Something that a reader saw in a script and that is no key: for rules on habits.
+
+    ``kind`` is a kebab-case name from a reader's list; ``mend`` are ready edits where the
+    document itself knows the cure (exporting a variable, say).
+    """
+
+    kind: str
+    location: Location
+    detail: MappingABC[str, Any] = field(default_factory=dict)
+    mend: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A Python call worth reading: ``callee`` as written (``TrainingArguments``,
+    ``AutoModelForCausalLM.from_pretrained``), its arguments as a mapping. Positional
+    arguments have the keys ``"0"``, ``"1"`` …
+    """
+
+    callee: str
+    arguments: Mapping
+    span: Span
+    order: int
+    """Rank in the order in which module-level code runs the calls, as far as that is plain."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Command:
+    """A shell command: environment, words and flags.
+
+    ``words`` are program and positional arguments as far as they are plain; ``flags`` maps
+    option names (without dashes, ``-`` folded to ``_``, dots kept) to their values, a bare
+    flag to ``True``. ``assignments`` are ``key=value`` words after the program (Hydra,
+    LLaMA-Factory, torchtune overrides).
+    ``environment`` holds what the command really sees: its own prefix assignments and
+    what was exported before.
+    """
+
+    span: Span
+    words: tuple[Scalar, ...]
+    flags: Mapping
+    assignments: Mapping
+    environment: Mapping

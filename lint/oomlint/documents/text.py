@@ -1,0 +1,133 @@
+"""Text of a file, where things stand in it, and edits as splices of that text.
+
+Offsets everywhere in oomlint are code points into the text *without* its byte order
+mark. Lines break at ``\\n``, ``\\r\\n`` and ``\\r`` only: ``str.splitlines`` also breaks at
+form feeds and U+2028, which no editor does.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from oomlint.errors import EncodingError
+
+_BOM = b"\xef\xbb\xbf"
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Half-open range of code points ``[start, end)`` in a file's text."""
+
+    start: int
+    end: int
+
+    def __contains__(self, offset: int) -> bool:
+        return self.start <= offset < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A span in a named file."""
+
+    path: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Replace ``[start, end)`` of the file at ``path`` by ``replacement``."""
+
+    path: str
+    start: int
+    end: int
+    replacement: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file as read: its bytes are never lost, its text never normalised."""
+
+    path: str
+    text: str
+    has_bom: bool = False
+
+    @classmethod
+    def from_bytes(cls, path: str, data: bytes) -> Source:
+        """Decode strictly as UTF-8.
+
+        Raises:
+            EncodingError: the bytes are not UTF-8; carries the line of the first bad byte.
+        """
+        has_bom = data.startswith(_BOM)
+        body = data[len(_BOM) :] if has_bom else data
+        try:
+            return cls(path, body.decode("utf-8"), has_bom)
+        except UnicodeDecodeError as error:
+            line = body.count(b"\n", 0, error.start) + 1
+            raise EncodingError(path, "not UTF-8 text; save the file as UTF-8", line=line) from None
+
+    def to_bytes(self) -> bytes:
+        return (_BOM if self.has_bom else b"") + self.text.encode("utf-8")
+
+    @cached_property
+    def line_starts(self) -> tuple[int, ...]:
+        return (0, *(match.end() for match in _LINE_BREAK.finditer(self.text)))
+
+    @cached_property
+    def newline(self) -> str:
+        """The line ending that the file uses first; ``\\n`` where it has none."""
+        match = _LINE_BREAK.search(self.text)
+        return match.group() if match else "\n"
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """1-based line and column (code points) of an offset."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line_span(self, line: int) -> Span:
+        """The span of a 1-based line, without its line break."""
+        start = self.line_starts[line - 1]
+        end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
+        return Span(start, start + len(self.text[start:end].rstrip("\r\n")))
+
+    def edited(self, edits: Iterable[Edit]) -> Source:
+        """The source after ``edits``; they must not overlap (see :func:`overlapping`)."""
+        return Source(self.path, apply_edits(self.text, edits), self.has_bom)
+
+
+def overlapping(first: Edit, second: Edit) -> bool:
+    """Whether two edits of one file cannot both be applied as they stand.
+
+    Two insertions at one offset overlap too: their order would be arbitrary.
+    """
+    if first.path != second.path:
+        return False
+    if first.start == second.start:
+        return True
+    return first.start < second.end and second.start < first.end
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """Splice non-overlapping edits of one file into its text."""
+    pieces: list[str] = []
+    cursor = 0
+    for edit in sorted(edits):
+        if edit.start < cursor:
+            raise ValueError(f"overlapping edits at offset {edit.start}")
+        pieces += (text[cursor : edit.start], edit.replacement)
+        cursor = edit.end
+    pieces.append(text[cursor:])
+    return "".join(pieces)
+
+
+def by_path(edits: Sequence[Edit]) -> dict[str, list[Edit]]:
+    """The edits grouped by the file that they change."""
+    grouped: dict[str, list[Edit]] = {}
+    for edit in edits:
+        grouped.setdefault(edit.path, []).append(edit)
+    return grouped

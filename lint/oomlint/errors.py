@@ -1,0 +1,54 @@
+"""The errors that oomlint reports about files; each names the file and what to do."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+ErrorKind = Literal["parse", "io", "encoding", "internal"]
+
+
+class FileError(Exception):
+    """A file could not be used; ``line`` and ``column`` are 1-based, ``None`` if unknown."""
+
+    kind: ClassVar[ErrorKind] = "io"
+
+    def __init__(
+        self, path: str, message: str, *, line: int | None = None, column: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+class ParseError(FileError):
+    """The text is not valid in its language."""
+
+    kind = "parse"
+
+
+class EncodingError(FileError):
+    """The bytes are not UTF-8."""
+
+    kind = "encoding"
+
+
+class ReadError(FileError):
+    """The file cannot be read: missing, no permission, a folder."""
+
+    kind = "io"
+
+
+class InternalError(FileError):
+    """oomlint failed on this file; a bug of ours, never a traceback for the user."""
+
+    kind = "internal"
+
+
+class CannotEdit(Exception):
+    """A change cannot be written safely here; ``str(error)`` says why, for the user."""
+
+
+class UsageError(Exception):
+    """The command line or the settings are wrong; exit status 2."""
