@@ -1,0 +1,104 @@
+"""What a dialect is: one framework, seen as tables plus what its code makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping as MappingABC, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from oomlint.dialects.draft import Draft
+from oomlint.dialects.table import Block
+from oomlint.documents.base import Document, Fact
+from oomlint.documents.text import Location, Span
+from oomlint.errors import CannotEdit
+
+ClaimKind = Literal["run", "part", "launch", "aside"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """A file that a block names.
+
+    ``field`` is the private field that holds the path (``ref.deepspeed``). ``dialect`` is
+    the name of the dialect that reads it.
+    """
+
+    path: str
+    location: Location
+    dialect: str
+    field: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """A document, or a part of one, that a dialect recognises.
+
+    ``run``: the centre of a training run; ``part``: a file that serves runs (DeepSpeed JSON,
+    Accelerate YAML) and is linted alone when no run uses it; ``launch``: a command line that
+    starts a run described elsewhere; ``aside``: belongs to the framework but trains nothing.
+    ``references`` are files named outside a table row (a launch line's YAML).
+    """
+
+    dialect: Dialect
+    kind: ClaimKind
+    document: Document
+    blocks: tuple[Block, ...]
+    references: tuple[Reference, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    name: str = ""
+    framework: str = ""
+
+    @property
+    def path(self) -> str:
+        return self.document.source.path
+
+    @property
+    def anchor(self) -> Location:
+        span = self.blocks[0].anchor if self.blocks else Span(0, 0)
+        return Location(self.path, span)
+
+
+class Dialect:
+    """One framework. Stateless: subclasses hold tables and pure functions."""
+
+    name: ClassVar[str]
+    """As the contract names it: axolotl, llama-factory, trl …"""
+
+    markers: ClassVar[tuple[bytes, ...]] = ()
+    """Any of these bytes must stand in a file for the dialect to look at it."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".yaml", ".yml")
+
+    references: ClassVar[MappingABC[str, str]] = {}
+    """Private field that holds a path → dialect that reads the file."""
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        """The claims of this dialect on a parsed document; none for files of others."""
+        raise NotImplementedError
+
+    def finish(self, draft: Draft) -> None:
+        """Complete the draft: defaults, ``auto``, the dtype law, what keys mean together."""
+        draft.apply_row_defaults()
+
+    def express(self, changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
+        """Canonical changes in fields that this framework's tables can write.
+
+        Raises:
+            CannotEdit: the framework has no way to say it, with the reason.
+        """
+        for name in changes:
+            if draft.block_with(name) is None:
+                raise CannotEdit(f"{self.name} has no key for {name}")
+        return dict(changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The dialects in force, in order of recognition."""
+
+    dialects: Sequence[Dialect]
+    by_name: MappingABC[str, Dialect] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, dialects: Sequence[Dialect]) -> Registry:
+        return cls(tuple(dialects), {d.name: d for d in dialects})

@@ -1,0 +1,156 @@
+"""The draft of a run: settings merged from all its blocks, completed field by field.
+
+Blocks come in order of rising precedence. A dialect's ``finish`` reads the draft and
+fills in what the files leave to the framework: defaults, and what follows from several
+keys together (the dtype law, the world size, what ``"auto"`` means).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping as MappingABC
+from dataclasses import dataclass
+from typing import Any
+
+from oomlint.dialects.table import (
+    Block,
+    Origin,
+    Reading,
+    Setting,
+    StrayKey,
+    WrongValue,
+)
+from oomlint.plan import Plan, leaf_paths
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two blocks that both say ``field`` and do not agree; the framework takes ``winner``."""
+
+    field: str
+    winner: Setting
+    loser: Setting
+
+
+class Draft:
+    """Settings of one run in the making. Not thread-safe, lives for one resolution."""
+
+    def __init__(self, blocks: Iterable[tuple[Block, Reading]]) -> None:
+        self.settings: dict[str, Setting] = {}
+        self.unknown: dict[str, Origin] = {}
+        self.blocks: list[Block] = []
+        self.stray: list[StrayKey] = []
+        self.wrong: list[WrongValue] = []
+        self.wished: set[str] = set()
+        for block, reading in blocks:
+            self._merge(block, reading)
+
+    def _merge(self, block: Block, reading: Reading) -> None:
+        self.blocks.append(block)
+        self.stray += reading.stray
+        self.wrong += reading.wrong
+        for field, origin in reading.unknown.items():
+            self.settings.pop(field, None)
+            self.unknown[field] = origin
+        for field, setting in reading.settings.items():
+            earlier = self.settings.get(field)
+            if earlier is not None:
+                shadowed = (earlier, *earlier.shadowed)
+                setting = Setting(setting.value, setting.origin, shadowed)
+            self.settings[field] = setting
+            self.unknown.pop(field, None)
+
+    # -- reading ---------------------------------------------------------------------
+
+    def get(self, field: str, otherwise: Any = None) -> Any:
+        """The value of a field, or ``otherwise`` while it is not known."""
+        setting = self.settings.get(field)
+        return otherwise if setting is None else setting.value
+
+    def says(self, field: str) -> bool:
+        """Whether a file or a wish sets the field (not a default, not a derivation)."""
+        setting = self.settings.get(field)
+        return setting is not None and setting.origin.kind in ("explicit", "option")
+
+    def is_unknown(self, field: str) -> bool:
+        """Whether the field is set to something that cannot be read statically."""
+        return field in self.unknown
+
+    def block_with(self, field: str) -> Block | None:
+        """The block of highest precedence whose table can write the field."""
+        return next((b for b in reversed(self.blocks) if b.can_write(field)), None)
+
+    # -- filling in ------------------------------------------------------------------
+
+    def apply_row_defaults(self) -> None:
+        """Give every field that a present block's table knows, and nobody set, its default."""
+        for block in reversed(self.blocks):
+            for row in block.table.rows:
+                if row.default is None:
+                    continue
+                self._fill(row.field, row.default, Origin("default", block, row, source=row.source))
+
+    def default(self, field: str, value: Any, source: str) -> None:
+        """The framework's own value where nobody set the field."""
+        self._fill(field, value, Origin("default", self.block_with(field), source=source))
+
+    def derive(self, field: str, value: Any, *inputs: str, source: str = "") -> None:
+        """A value that follows from other fields; never overrides what a file says."""
+        if value is None or self.says(field) or field in self.unknown:
+            return
+        origin = Origin("derived", self.block_with(field), source=source, inputs=inputs)
+        self.settings[field] = Setting(value, origin)
+
+    def override(self, field: str, value: Any, *inputs: str, source: str = "") -> None:
+        """What the framework makes of a field whatever the file says (it keeps the original)."""
+        earlier = self.settings.get(field)
+        shadowed = (earlier, *earlier.shadowed) if earlier else ()
+        origin = Origin("derived", self.block_with(field), source=source, inputs=inputs)
+        self.settings[field] = Setting(value, origin, shadowed)
+
+    def forget(self, field: str) -> None:
+        self.settings.pop(field, None)
+
+    def assume(self, field: str, value: Any, why: str) -> None:
+        """A stated guess; it is listed with every prediction that rests on it."""
+        self._fill(field, value, Origin("assumed", self.block_with(field), source=why))
+
+    def fact(self, field: str, value: Any, source: str) -> None:
+        """Something known about the model or the hardware."""
+        if value is not None:
+            self._fill(field, value, Origin("catalog", source=source))
+
+    def option(self, field: str, value: Any, source: str) -> None:
+        """A value given to oomlint itself; it wins over the files."""
+        earlier = self.settings.get(field)
+        shadowed = (earlier, *earlier.shadowed) if earlier else ()
+        self.settings[field] = Setting(value, Origin("option", source=source), shadowed)
+        self.unknown.pop(field, None)
+
+    def wish(self, field: str, value: Any) -> None:
+        """What a fix would make a file say."""
+        self.wished.add(field)
+        self.option(field, value, "a proposed change")
+
+    def _fill(self, field: str, value: Any, origin: Origin) -> None:
+        if field not in self.settings and field not in self.unknown and value is not None:
+            self.settings[field] = Setting(value, origin)
+
+    # -- the result ------------------------------------------------------------------
+
+    def plan(self) -> Plan:
+        leaves = leaf_paths()
+        values = {f: s.value for f, s in self.settings.items() if f in leaves}
+        return Plan().with_values(values)
+
+    def conflicts(self) -> Iterable[Conflict]:
+        """Fields that two files set to different values."""
+        for field, setting in self.settings.items():
+            for loser in setting.shadowed:
+                if (
+                    setting.origin.kind == loser.origin.kind == "explicit"
+                    and loser.value != setting.value
+                ):
+                    yield Conflict(field, setting, loser)
+
+    def provenance(self) -> MappingABC[str, Setting]:
+        return dict(self.settings)

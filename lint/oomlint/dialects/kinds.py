@@ -1,0 +1,271 @@
+"""How one value is read from a file and written back: the two-way cells of a dialect table.
+
+A kind turns what a framework's loader yields (``"true"``, ``"2e-5"``, ``"zero3"``) into a
+canonical value, and a canonical value into something a document can write. Readers are
+lenient where the frameworks are: command lines and PyYAML deliver numbers as strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from oomlint.documents.base import UNKNOWN
+from oomlint.errors import CannotEdit
+
+
+class BadValue(Exception):
+    """A value that the framework itself would refuse; ``str(error)`` says what it wants."""
+
+
+class _Auto:
+    """``"auto"``: somebody else's value is taken (DeepSpeed JSON under a trainer)."""
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+
+AUTO: Final = _Auto()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """``read`` raises :class:`BadValue`; ``write`` raises :class:`CannotEdit`.
+
+    ``schema`` is the JSON Schema of what the file may hold, for editors and for checks.
+    """
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any] = _same
+    schema: Mapping[str, Any] | None = None
+
+    def or_auto(self) -> Kind:
+        """The same kind where ``"auto"`` is a legal spelling too."""
+
+        def read(raw: Any) -> Any:
+            return AUTO if raw == "auto" else self.read(raw)
+
+        return replace(self, read=read, schema={"anyOf": [{"const": "auto"}, dict(self.schema or {})]})
+
+
+def read_integer(raw: Any) -> int:
+    """An integer from 4, 4.0, ``"4"``, ``"5e8"`` or ``"1_000"``."""
+    if isinstance(raw, bool):
+        raise BadValue("expected a whole number")
+    if isinstance(raw, int):
+        return raw
+    try:
+        number = float(str(raw).replace("_", ""))
+        if number == int(number):
+            return int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise BadValue("expected a whole number")
+
+
+def read_number(raw: Any) -> float:
+    if isinstance(raw, bool):
+        raise BadValue("expected a number")
+    try:
+        return float(str(raw).replace("_", ""))
+    except ValueError:
+        raise BadValue("expected a number") from None
+
+
+_TRUE = frozenset({"true", "yes", "on", "1", "t", "y"})
+_FALSE = frozenset({"false", "no", "off", "0", "f", "n"})
+
+
+def read_boolean(raw: Any) -> bool:
+    """A boolean in any spelling that argparse helpers, YAML 1.1 or JSON accept."""
+    if isinstance(raw, bool):
+        return raw
+    text = str(raw).strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise BadValue("expected true or false")
+
+
+def read_text(raw: Any) -> str:
+    if isinstance(raw, (list, dict)):
+        raise BadValue("expected a single value")
+    return str(raw)
+
+
+def read_list(raw: Any) -> tuple[str, ...]:
+    """A list of strings from a YAML list or a comma- or blank-separated string."""
+    if isinstance(raw, (list, tuple)):
+        if any(item is UNKNOWN for item in raw):
+            raise BadValue("expected a list of plain values")
+        return tuple(str(item) for item in raw)
+    return tuple(part for part in str(raw).replace(",", " ").split() if part)
+
+
+def _bounded(minimum: int) -> Callable[[Any], int]:
+    def read(raw: Any) -> int:
+        number = read_integer(raw)
+        if number < minimum:
+            raise BadValue(f"expected a whole number, at least {minimum}")
+        return number
+
+    return read
+
+
+INTEGER = Kind(read_integer, schema={"type": "integer"})
+COUNT = Kind(_bounded(0), schema={"type": "integer", "minimum": 0})
+POSITIVE = Kind(_bounded(1), schema={"type": "integer", "minimum": 1})
+NUMBER = Kind(read_number, schema={"type": "number"})
+BOOLEAN = Kind(read_boolean, schema={"type": "boolean"})
+TEXT = Kind(read_text, schema={"type": "string"})
+LIST = Kind(read_list, write=list, schema={"type": "array", "items": {"type": "string"}})
+ANYTHING = Kind(_same, schema={})
+
+
+def switch(*, on: Any, off: Any) -> Kind:
+    """A boolean key that stands for two canonical values, such as full and no checkpointing."""
+
+    def read(raw: Any) -> Any:
+        return on if read_boolean(raw) else off
+
+    def write(value: Any) -> bool:
+        if value == on:
+            return True
+        if value == off:
+            return False
+        raise CannotEdit(f"this key is true or false and cannot say {value!r}")
+
+    return Kind(read, write, {"type": "boolean"})
+
+
+def choice(
+    spellings: Mapping[Any, Any],
+    *,
+    write: Mapping[Any, Any] | None = None,
+    otherwise: Any = BadValue,
+    fold_case: bool = True,
+) -> Kind:
+    """A key with a closed list of spellings.
+
+    ``spellings`` maps what a file may say to the canonical value, the first spelling of a
+    value being the one that is written unless ``write`` says another. ``otherwise`` is the
+    canonical value of any other spelling; by default there is none and it is refused.
+    Booleans in ``spellings`` match YAML booleans (``no`` is ``False`` to PyYAML).
+    """
+    table = {_fold(key, fold_case): value for key, value in spellings.items()}
+    back: dict[Any, Any] = {}
+    for key, value in spellings.items():
+        back.setdefault(value, key)
+    back.update(write or {})
+
+    def read(raw: Any) -> Any:
+        if isinstance(raw, (list, dict)):
+            raise BadValue("expected a single value")
+        key = _fold(raw, fold_case)
+        if key in table:
+            return table[key]
+        if otherwise is BadValue:
+            legal = ", ".join(str(k) for k in spellings)
+            raise BadValue(f"expected one of {legal}")
+        return otherwise
+
+    def write_value(value: Any) -> Any:
+        try:
+            return back[value]
+        except (KeyError, TypeError):
+            raise CannotEdit(f"this key has no spelling for {value!r}") from None
+
+    closed = otherwise is BadValue
+    return Kind(read, write_value, {"enum": list(spellings)} if closed else {})
+
+
+def _fold(key: Any, fold_case: bool) -> Any:
+    return key.strip().lower() if fold_case and isinstance(key, str) else key
+
+
+_DTYPES = {
+    "bf16": "bf16",
+    "bfloat16": "bf16",
+    "torch.bfloat16": "bf16",
+    "fp16": "fp16",
+    "float16": "fp16",
+    "half": "fp16",
+    "torch.float16": "fp16",
+    "torch.half": "fp16",
+    "fp32": "fp32",
+    "float32": "fp32",
+    "float": "fp32",
+    "torch.float32": "fp32",
+    "torch.float": "fp32",
+}
+
+DTYPE = choice(_DTYPES, write={"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"})
+DTYPE_OR_AUTO_LOAD = choice(
+    {**_DTYPES, "auto": "auto"}, write={"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+)
+
+# transformers 5.23 training_args.py:118-158 (OptimizerNames); Axolotl adds its own
+# (axolotl 067b021c utils/schemas/enums.py:86-100).
+OPTIMIZER_KINDS: Mapping[str, str] = {
+    "adamw_torch": "adamw",
+    "adamw_torch_fused": "adamw",
+    "adamw_hf": "adamw",
+    "adamw_apex_fused": "adamw",
+    "adamw_torch_xla": "adamw",
+    "adamw_torch_npu_fused": "adamw",
+    "adamw": "adamw",
+    "adam": "adamw",
+    "adamw_bnb_8bit": "adamw8bit",
+    "adamw_8bit": "adamw8bit",
+    "adamw_torch_8bit": "adamw8bit",
+    "ao_adamw_8bit": "adamw8bit",
+    "adamw_torch_4bit": "adamw4bit",
+    "ao_adamw_4bit": "adamw4bit",
+    "ao_adamw_fp8": "adamw8bit",
+    "paged_adamw": "paged_adamw",
+    "paged_adamw_32bit": "paged_adamw",
+    "paged_adamw_8bit": "paged_adamw8bit",
+    "adafactor": "adafactor",
+    "lion": "lion",
+    "lion_32bit": "lion",
+    "lion_8bit": "lion8bit",
+    "paged_lion": "paged_lion",
+    "paged_lion_32bit": "paged_lion",
+    "paged_lion_8bit": "paged_lion8bit",
+    "sgd": "sgd",
+    "rmsprop": "rmsprop",
+    "rmsprop_bnb": "rmsprop",
+    "adagrad": "adagrad",
+    "adamw_anyprecision": "anyprecision_adamw",
+    "anyprecision": "anyprecision_adamw",
+    "ademamix": "ademamix",
+    "galore_adamw": "galore",
+    "galore_adamw_8bit": "galore",
+    "galore_adafactor": "galore",
+    "galore_adamw_layerwise": "galore",
+    "galore_adamw_8bit_layerwise": "galore",
+    "galore_adafactor_layerwise": "galore",
+    "q_galore_adamw8bit": "galore",
+    "apollo_adamw": "apollo",
+    "apollo_adamw_layerwise": "apollo",
+    "lomo": "lomo",
+    "adalomo": "adalomo",
+    "schedule_free_adamw": "schedule_free",
+    "schedule_free_sgd": "schedule_free",
+    "schedule_free_radam": "schedule_free",
+    "came_pytorch": "came",
+    "muon": "muon",
+    "dion": "dion",
+    "lamb": "lamb",
+    "grokadamw": "adamw",
+    "stable_adamw": "adamw",
+    "optimi_adamw": "adamw",
+    "adopt_adamw": "adamw",
+    "flash_adamw": "adamw",
+}

@@ -1,0 +1,353 @@
+"""The table of a dialect: which key of a file stands for which canonical field, both ways.
+
+A :class:`Row` is used for reading a config and for writing a fix. A :class:`Table` is a
+list of rows plus the keys that are known and do not matter for memory. A :class:`Block`
+is a mapping in a document, read with a table; it is the unit that fixes write to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping as MappingABC
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from oomlint.dialects.kinds import AUTO, TEXT, BadValue, Kind
+from oomlint.documents.base import (
+    UNKNOWN,
+    Document,
+    Entry,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+)
+from oomlint.documents.text import Edit, Location, Span
+from oomlint.errors import CannotEdit
+
+Loader = Literal["pyyaml", "yaml12", "omegaconf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One key of a framework.
+
+    ``key`` is a dotted path as the file spells it. ``field`` is a leaf of the canonical
+    plan, or a private name (``hf.bf16``, ``ref.deepspeed``) that the dialect's own
+    ``finish`` turns into plan fields. ``default`` is the canonical value when the key is
+    absent, ``None`` where there is none. ``source`` says where the meaning and the default
+    were read. ``table`` reads a mapping under this key with a table of its own.
+    ``deprecated`` marks an alias that newer versions renamed: the text says to what.
+    """
+
+    key: str
+    field: str
+    kind: Kind = TEXT
+    default: Any = None
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+    table: Table | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The keys of one kind of file or call.
+
+    ``known`` are keys that are legal and without effect on memory. ``ignores_unknown`` says
+    that the framework drops unknown keys in silence (a trap worth a finding); where it is
+    false the framework itself refuses them, and where it is ``None`` unknown keys are none
+    of our business (plug-ins may own them). ``strip_prefix`` is an optional prefix of keys.
+    """
+
+    name: str
+    rows: tuple[Row, ...]
+    known: frozenset[str] = frozenset()
+    known_prefixes: tuple[str, ...] = ()
+    ignores_unknown: bool | None = None
+    loader: Loader = "pyyaml"
+    strip_prefix: str = ""
+    fold_dashes: bool = False
+    section: str = ""
+    """Which plan fields rows of this table may write when several blocks could."""
+
+    @cached_property
+    def by_field(self) -> MappingABC[str, Row]:
+        rows: dict[str, Row] = {}
+        for row in self.rows:
+            rows.setdefault(row.field, row)
+        return rows
+
+    @cached_property
+    def names(self) -> MappingABC[str, Row]:
+        """Every spelling (key or alias) and its row."""
+        return {name: row for row in self.rows for name in (row.key, *row.aliases)}
+
+    @cached_property
+    def legal_keys(self) -> frozenset[str]:
+        """Every key that this table knows, first components of dotted keys included."""
+        keys = set(self.known) | set(self.names)
+        return frozenset(keys | {key.split(".")[0] for key in keys})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """Where a setting came from.
+
+    ``explicit``: a key in a file, at ``entry`` of ``block``; ``default``: the framework's
+    own value, from ``source``; ``derived``: computed from the fields ``inputs``;
+    ``catalog``: a fact about the model or the hardware; ``assumed``: our stated guess;
+    ``option``: from the command line or the settings of oomlint.
+    """
+
+    kind: Literal["explicit", "default", "derived", "catalog", "assumed", "option"]
+    block: Block | None = None
+    row: Row | None = None
+    entry: Entry | None = None
+    source: str = ""
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def location(self) -> Location | None:
+        if self.entry is None or self.block is None:
+            return None
+        return Location(self.block.path, self.entry.span)
+
+    @property
+    def value_location(self) -> Location | None:
+        if self.entry is None or self.block is None:
+            return None
+        return Location(self.block.path, self.entry.value.span)
+
+    @property
+    def key(self) -> str | None:
+        """The key as the file writes it."""
+        return self.entry.key if self.entry else (self.row.key if self.row else None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """A value with its origin; ``shadowed`` are settings that it overrides."""
+
+    value: Any
+    origin: Origin
+    shadowed: tuple[Setting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StrayKey:
+    """A key that the table does not know, or knows only under another name."""
+
+    block: Block
+    mapping: Mapping
+    entry: Entry
+    path: str
+    """Dotted path as written."""
+    nearest: tuple[str, ...] = ()
+
+    @property
+    def location(self) -> Location:
+        return Location(self.block.path, self.entry.key_span)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrongValue:
+    """A value that the framework would refuse."""
+
+    block: Block
+    entry: Entry
+    expected: str
+
+    @property
+    def location(self) -> Location:
+        return Location(self.block.path, self.entry.value.span)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What a block says: settings by field, keys it should not have, values out of range.
+
+    ``unknown`` are fields whose key is there but whose value cannot be known without
+    running user code: neither the default nor any guess applies to them.
+    """
+
+    settings: MappingABC[str, Setting]
+    stray: tuple[StrayKey, ...] = ()
+    wrong: tuple[WrongValue, ...] = ()
+    unknown: MappingABC[str, Origin] = field(default_factory=dict)
+    nested: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A mapping of a document, read with a table."""
+
+    document: Document
+    mapping: Mapping
+    table: Table
+    anchor: Span
+    """Where to point when the block lacks a key: its most telling line."""
+    prefix: str = ""
+    """Dotted path of this block within its file's root block, for messages."""
+
+    @property
+    def path(self) -> str:
+        return self.document.source.path
+
+    @property
+    def location(self) -> Location:
+        return Location(self.path, self.anchor)
+
+    def find(self, key: str) -> Entry | None:
+        """The entry at a dotted key, written nested or flat, with or without its prefix."""
+        return _find(self.mapping, key, self.table.strip_prefix)
+
+    def value(self, node: Node) -> Any:
+        """The plain value of a node under this table's loader."""
+        return plain_value(node, self.table.loader)
+
+    def read(self) -> Reading:
+        settings: dict[str, Setting] = {}
+        unknown: dict[str, Origin] = {}
+        wrong: list[WrongValue] = []
+        nested: list[Block] = []
+        for row in self.table.rows:
+            for name in (row.key, *row.aliases):
+                entry = self.find(name)
+                if entry is None:
+                    continue
+                if row.table is not None and isinstance(entry.value, Mapping):
+                    nested.append(
+                        Block(self.document, entry.value, row.table, entry.key_span, entry.key)
+                    )
+                    break
+                origin = Origin("explicit", self, row, entry)
+                raw = self.value(entry.value)
+                if raw is None:
+                    continue
+                if raw is UNKNOWN:
+                    unknown[row.field] = origin
+                    break
+                try:
+                    value = row.kind.read(raw)
+                except BadValue as error:
+                    wrong.append(WrongValue(self, entry, str(error)))
+                    unknown[row.field] = origin
+                    break
+                if value is not AUTO and value is not None:
+                    settings.setdefault(row.field, Setting(value, origin))
+                break
+        return Reading(
+            settings, tuple(self._stray_keys(self.mapping, "")), tuple(wrong), unknown, tuple(nested)
+        )
+
+    def _stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
+        table = self.table
+        for entry in mapping.entries.values():
+            path = prefix + entry.key
+            bare = path.removeprefix(table.strip_prefix) if table.strip_prefix else path
+            if bare in table.names or bare in table.known or path in table.known:
+                continue
+            if path.startswith(table.known_prefixes or ("\0",)):
+                continue
+            inner = path + "."
+            deeper = [key for key in table.names if key.startswith(inner)]
+            deeper += [key for key in table.known if key.startswith(inner)]
+            if deeper and isinstance(entry.value, Mapping):
+                yield from self._stray_keys(entry.value, inner)
+            elif not deeper:
+                yield StrayKey(self, mapping, entry, path, self._nearest(path))
+
+    def _nearest(self, path: str) -> tuple[str, ...]:
+        from difflib import get_close_matches
+
+        level = path.rpartition(".")[0]
+        names = [n for n in (*self.table.names, *self.table.known) if n.rpartition(".")[0] == level]
+        return tuple(get_close_matches(path, names, n=3, cutoff=0.75))
+
+    # -- writing ---------------------------------------------------------------------
+
+    def can_write(self, field: str) -> bool:
+        return field in self.table.by_field
+
+    def write(self, field: str, value: Any) -> list[Edit]:
+        """Edits that make this block say ``field = value``.
+
+        Raises:
+            CannotEdit: with the reason in words for the user.
+        """
+        row = self.table.by_field[field]
+        literal = row.kind.write(value)
+        for name in (row.key, *row.aliases):
+            entry = self.find(name)
+            if entry is not None:
+                return self.document.set_value(entry.value, literal)
+        return self._add(row, literal)
+
+    def _add(self, row: Row, literal: Any) -> list[Edit]:
+        parent, rest = self.mapping, row.key
+        while "." in rest:
+            head, _, tail = rest.partition(".")
+            entry = parent.entries.get(head)
+            if entry is None or not isinstance(entry.value, Mapping):
+                break
+            parent, rest = entry.value, tail
+        nested = "." in rest and not self._is_flat
+        if nested:
+            head, _, tail = rest.partition(".")
+            for part in reversed(tail.split(".")):
+                literal = {part: literal}
+            rest = head
+        if self.table.strip_prefix and self._uses_prefix(parent):
+            rest = self.table.strip_prefix + rest
+        return self.document.add_entry(parent, rest, literal, after=self._sibling(row, parent))
+
+    @property
+    def _is_flat(self) -> bool:
+        """Whether dotted keys are written as they are (command lines)."""
+        return bool(getattr(self.document, "dotted_keys", False))
+
+    def _uses_prefix(self, mapping: Mapping) -> bool:
+        return any(key.startswith(self.table.strip_prefix) for key in mapping.entries)
+
+    def _sibling(self, row: Row, parent: Mapping) -> str | None:
+        """The nearest earlier row of the table that stands in ``parent``: a key goes beside its kin."""
+        index = self.table.rows.index(row)
+        for other in reversed(self.table.rows[:index]):
+            for name in (other.key, *other.aliases):
+                entry = self.find(name)
+                if entry is not None and parent.entries.get(entry.key) is entry:
+                    return entry.key
+        return None
+
+
+def _find(mapping: Mapping, key: str, prefix: str) -> Entry | None:
+    entry = mapping.entries.get(key)
+    if entry is None and prefix:
+        entry = mapping.entries.get(prefix + key)
+    if entry is not None:
+        return entry
+    head, dot, tail = key.partition(".")
+    while dot:
+        outer = mapping.entries.get(head)
+        if outer is not None and isinstance(outer.value, Mapping):
+            found = _find(outer.value, tail, "")
+            if found is not None:
+                return found
+        more, dot, tail = tail.partition(".")
+        head = f"{head}.{more}"
+    return None
+
+
+def plain_value(node: Node, loader: Loader) -> Any:
+    """The plain Python value of a node as ``loader`` would yield it; ``UNKNOWN`` in parts or whole."""
+    if isinstance(node, Scalar):
+        if not node.plain:
+            return node.value
+        if "${" in node.value or "{{" in node.value:
+            return UNKNOWN
+        from oomlint.documents.scalars import resolve
+
+        return resolve(node.value, loader)
+    if isinstance(node, Sequence):
+        return [plain_value(item, loader) for item in node.items]
+    return {key: plain_value(entry.value, loader) for key, entry in node.entries.items()}
