@@ -1,0 +1,16 @@
+"""Dialects: one file a framework, and the registry of all of them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from oomlint.dialects.base import Registry
+
+
+@cache
+def registry() -> Registry:
+    """The dialects in order of recognition: the most specific signature first."""
+    from oomlint.dialects.axolotl import Axolotl
+    from oomlint.dialects.deepspeed import DeepSpeed
+
+    return Registry.of([DeepSpeed(), Axolotl()])

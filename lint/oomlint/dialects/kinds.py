@@ -50,7 +50,9 @@ class Kind:
         def read(raw: Any) -> Any:
             return AUTO if raw == "auto" else self.read(raw)
 
-        return replace(self, read=read, schema={"anyOf": [{"const": "auto"}, dict(self.schema or {})]})
+        return replace(
+            self, read=read, schema={"anyOf": [{"const": "auto"}, dict(self.schema or {})]}
+        )
 
 
 def read_integer(raw: Any) -> int:

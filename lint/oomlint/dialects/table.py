@@ -7,7 +7,8 @@ is a mapping in a document, read with a table; it is the unit that fixes write t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping as MappingABC
+from collections.abc import Iterator
+from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -23,7 +24,6 @@ from oomlint.documents.base import (
     Sequence,
 )
 from oomlint.documents.text import Edit, Location, Span
-from oomlint.errors import CannotEdit
 
 Loader = Literal["pyyaml", "yaml12", "omegaconf"]
 
@@ -237,7 +237,11 @@ class Block:
                     settings.setdefault(row.field, Setting(value, origin))
                 break
         return Reading(
-            settings, tuple(self._stray_keys(self.mapping, "")), tuple(wrong), unknown, tuple(nested)
+            settings,
+            tuple(self._stray_keys(self.mapping, "")),
+            tuple(wrong),
+            unknown,
+            tuple(nested),
         )
 
     def _stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
@@ -269,37 +273,58 @@ class Block:
     def can_write(self, field: str) -> bool:
         return field in self.table.by_field
 
-    def write(self, field: str, value: Any) -> list[Edit]:
-        """Edits that make this block say ``field = value``.
+    def write(self, values: MappingABC[str, Any]) -> list[Edit]:
+        """Edits that make this block say every ``field: value``.
 
         Raises:
             CannotEdit: with the reason in words for the user.
         """
-        row = self.table.by_field[field]
-        literal = row.kind.write(value)
-        for name in (row.key, *row.aliases):
-            entry = self.find(name)
+        edits: list[Edit] = []
+        additions: dict[tuple[int, str], _Addition] = {}
+        for name, value in values.items():
+            row = self.table.by_field[name]
+            literal = row.kind.write(value)
+            entry = self._entry_of(row)
             if entry is not None:
-                return self.document.set_value(entry.value, literal)
-        return self._add(row, literal)
+                edits += self.document.set_value(entry.value, literal)
+            else:
+                self._plan_addition(row, literal, additions)
+        for addition in additions.values():
+            edits += self.document.add_entry(
+                addition.parent, addition.key, addition.literal, after=addition.after
+            )
+        return edits
 
-    def _add(self, row: Row, literal: Any) -> list[Edit]:
-        parent, rest = self.mapping, row.key
-        while "." in rest:
-            head, _, tail = rest.partition(".")
+    def _entry_of(self, row: Row) -> Entry | None:
+        found = (self.find(name) for name in (row.key, *row.aliases))
+        return next((entry for entry in found if entry is not None), None)
+
+    def _plan_addition(
+        self, row: Row, literal: Any, additions: dict[tuple[int, str], _Addition]
+    ) -> None:
+        """Keys that need the same new parent are added together, as one mapping."""
+        parent, key = self.mapping, row.key
+        while "." in key:
+            head, _, tail = key.partition(".")
             entry = parent.entries.get(head)
             if entry is None or not isinstance(entry.value, Mapping):
                 break
-            parent, rest = entry.value, tail
-        nested = "." in rest and not self._is_flat
-        if nested:
-            head, _, tail = rest.partition(".")
-            for part in reversed(tail.split(".")):
-                literal = {part: literal}
-            rest = head
+            parent, key = entry.value, tail
+        path = [key] if self._is_flat else key.split(".")
+        key, *inner = path
         if self.table.strip_prefix and self._uses_prefix(parent):
-            rest = self.table.strip_prefix + rest
-        return self.document.add_entry(parent, rest, literal, after=self._sibling(row, parent))
+            key = self.table.strip_prefix + key
+        slot = (id(parent), key)
+        if not inner:
+            additions[slot] = _Addition(parent, key, literal, self._sibling(row, parent))
+            return
+        addition = additions.setdefault(
+            slot, _Addition(parent, key, {}, self._sibling(row, parent))
+        )
+        target = addition.literal
+        for part in inner[:-1]:
+            target = target.setdefault(part, {})
+        target[inner[-1]] = literal
 
     @property
     def _is_flat(self) -> bool:
@@ -318,6 +343,14 @@ class Block:
                 if entry is not None and parent.entries.get(entry.key) is entry:
                     return entry.key
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Addition:
+    parent: Mapping
+    key: str
+    literal: Any
+    after: str | None
 
 
 def _find(mapping: Mapping, key: str, prefix: str) -> Entry | None:

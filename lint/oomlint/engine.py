@@ -1,0 +1,274 @@
+"""The lint itself: runs in, findings out. Selecting rules, suppressing, ordering.
+
+:func:`lint` is the one path that the command line, the fixer, the language server and
+the tests all take.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+from oomlint.dialects import registry
+from oomlint.errors import FileError, InternalError, UsageError
+from oomlint.fix.edits import Fix, make_fix
+from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.rule import Applicability, Finding, Rule, Severity
+from oomlint.run import Run
+from oomlint.suppress import Suppression, suppressions, unused_findings
+from oomlint.workspace import Workspace
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rules run: codes, code prefixes or names; the most specific word wins.
+
+    An empty ``select`` is every rule.
+    """
+
+    select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: MappingABC[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def takes(self, rule: type[Rule]) -> bool:
+        chosen = max((_match(word, rule) for word in self.select), default=0)
+        if not self.select:
+            chosen = 1
+        chosen = max([chosen, *(_match(word, rule) for word in self.extend_select)])
+        refused = max((_match(word, rule) for word in self.ignore), default=0)
+        return chosen > refused or (chosen == refused > 1 and bool(self.select))
+
+    def ignored_in(self, rule: type[Rule], path: str) -> bool:
+        return any(
+            fnmatch(path, pattern) and any(_match(word, rule) for word in words)
+            for pattern, words in self.per_file_ignores.items()
+        )
+
+    def check(self, rules: Iterable[type[Rule]]) -> None:
+        """Refuse words that name no rule.
+
+        Raises:
+            UsageError: with the nearest name.
+        """
+        from difflib import get_close_matches
+
+        rules = list(rules)
+        words = [*self.select, *self.extend_select, *self.ignore]
+        words += [word for group in self.per_file_ignores.values() for word in group]
+        for word in words:
+            if any(_match(word, rule) for rule in rules):
+                continue
+            near = get_close_matches(word, [r.name for r in rules] + [r.code for r in rules], n=1)
+            hint = f"; did you mean {near[0]}?" if near else "; see `oomlint rules`"
+            raise UsageError(f"no rule is called {word!r}{hint}")
+
+
+def _match(word: str, rule: type[Rule]) -> int:
+    """How specifically a word names a rule: 0 not at all, then ALL, prefix, full code or name."""
+    if word == "ALL":
+        return 1
+    if word in (rule.name, rule.code):
+        return 100
+    if word.isupper() or word[:3].isupper():
+        return len(word) + 1 if rule.code.startswith(word) else 0
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything besides the files that decides what a lint says."""
+
+    selection: Selection = Selection()
+    hardware: Hardware | None = None
+    framework: str | None = None
+    values: MappingABC[str, Any] = field(default_factory=dict)
+    margin: float = 0.85
+
+    @property
+    def link(self) -> LinkOptions:
+        return LinkOptions(self.hardware, self.framework, self.values, self.margin)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """A finding with its fix, placed in a run."""
+
+    finding: Finding
+    run: Run | None
+    fix: Fix | None = None
+
+    @property
+    def rule(self) -> type[Rule]:
+        return self.finding.rule
+
+    @property
+    def severity(self) -> Severity:
+        return self.finding.severity
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Stable over edits elsewhere in the file: rule, file and message, not the line."""
+        text = "\0".join((self.rule.code, self.finding.location.path, self.finding.message))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What a lint found."""
+
+    diagnoses: tuple[Diagnosis, ...]
+    runs: tuple[Run, ...]
+    errors: tuple[FileError, ...]
+    files_read: int
+    workspace: Workspace
+    recognised: MappingABC[str, str] = field(default_factory=dict)
+    fixed: int = 0
+    applied: tuple[Diagnosis, ...] = ()
+    """Of a report after ``--fix``: what was found and fixed on the way."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(path for run in self.runs for path in run.files))
+
+    def at_least(self, level: Severity) -> int:
+        return sum(d.severity >= level for d in self.diagnoses)
+
+    def exit_status(self, level: Severity) -> int:
+        """0 nothing at or above ``level``, 1 findings, 3 a file could not be used."""
+        if self.errors:
+            return 3
+        return 1 if self.at_least(level) else 0
+
+
+@cache
+def all_rules() -> tuple[type[Rule], ...]:
+    """Every rule, by code. Plug-ins are added by :mod:`oomlint.plugins`."""
+    from oomlint_rules import rules
+
+    return tuple(sorted(rules(), key=lambda rule: rule.code))
+
+
+def lint(
+    workspace: Workspace,
+    names: Sequence[str],
+    options: Options,
+    *,
+    explicit: frozenset[str] = frozenset(),
+    rules: Sequence[type[Rule]] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Lint the files ``names`` (display paths).
+
+    No exception leaves: what goes wrong with a file becomes an error of the report.
+    """
+    rules = all_rules() if rules is None else rules
+    linked = Linker(workspace, registry(), options.link).link(names, explicit=explicit)
+    errors = list(linked.errors)
+    chosen = [rule for rule in rules if options.selection.takes(rule)]
+    found: list[Diagnosis] = []
+    for number, run in enumerate(linked.runs):
+        found += _check(run, chosen, options, errors)
+        if progress is not None:
+            progress(number + 1, len(linked.runs))
+    kept = _suppressed(workspace, linked, _distinct(found), chosen, options)
+    return Report(
+        diagnoses=tuple(sorted(kept, key=_order)),
+        runs=tuple(linked.runs),
+        errors=tuple(errors),
+        files_read=linked.files_read,
+        workspace=workspace,
+        recognised=linked.recognised,
+    )
+
+
+def _check(
+    run: Run, rules: Sequence[type[Rule]], options: Options, errors: list[FileError]
+) -> Iterable[Diagnosis]:
+    for rule in rules:
+        try:
+            for finding in rule().check(run):
+                if not options.selection.ignored_in(rule, finding.location.path):
+                    yield Diagnosis(finding, run, fix_for(run, finding))
+        except Exception as error:  # a rule's bug must not cost the user the other rules
+            path = run.claims[0].path if run.claims else run.name
+            errors.append(
+                InternalError(path, f"rule {rule.name} failed: {type(error).__name__}: {error}")
+            )
+
+
+def fix_for(run: Run, finding: Finding) -> Fix | None:
+    """The first proposal that can be written; else the first that can at least be shown."""
+    shown: Fix | None = None
+    for proposal in finding.proposals:
+        fix = make_fix(run, proposal, finding.resource)
+        if fix is not None and fix.applicability > Applicability.DISPLAY:
+            return fix
+        shown = shown or fix
+    return shown
+
+
+def _distinct(found: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """One diagnosis per place and message: runs that share a file would repeat it."""
+    seen: dict[tuple[Any, ...], Diagnosis] = {}
+    for diagnosis in found:
+        finding = diagnosis.finding
+        seen.setdefault((finding.rule.code, finding.location, finding.message), diagnosis)
+    return list(seen.values())
+
+
+def _suppressed(
+    workspace: Workspace,
+    linked: Linked,
+    found: list[Diagnosis],
+    rules: Sequence[type[Rule]],
+    options: Options,
+) -> list[Diagnosis]:
+    """Drop what comments in the files ask to ignore; report comments that ignore nothing."""
+    paths = {path for run in linked.runs for path in run.files}
+    paths |= {d.finding.location.path for d in found}
+    comments: dict[str, tuple[Suppression, ...]] = {
+        path: suppressions(workspace, path) for path in sorted(paths)
+    }
+    used: set[Suppression] = set()
+    kept = []
+    for diagnosis in found:
+        hit = next((s for s in _candidates(comments, diagnosis) if s.covers(diagnosis.rule)), None)
+        if hit is None:
+            kept.append(diagnosis)
+        else:
+            used.add(hit)
+    unused = unused_findings(comments, used, rules, all_rules())
+    kept += [
+        Diagnosis(finding, None, fix)
+        for finding, fix in unused
+        if not options.selection.ignored_in(finding.rule, finding.location.path)
+    ]
+    return kept
+
+
+def _candidates(
+    comments: MappingABC[str, tuple[Suppression, ...]], diagnosis: Diagnosis
+) -> Iterable[Suppression]:
+    finding = diagnosis.finding
+    for location in (finding.location, *(note.location for note in finding.notes)):
+        for suppression in comments.get(location.path, ()):
+            if suppression.reaches(location.span.start):
+                yield suppression
+
+
+def _order(diagnosis: Diagnosis) -> tuple[Any, ...]:
+    location = diagnosis.finding.location
+    return (location.path, location.span.start, -diagnosis.severity, diagnosis.rule.code)
+
+
+def with_fixed(report: Report, applied: Sequence[Diagnosis]) -> Report:
+    return replace(report, fixed=len(applied), applied=tuple(applied))

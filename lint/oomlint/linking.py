@@ -1,0 +1,266 @@
+"""From files to runs: recognise documents, follow references, join what belongs together.
+
+A launch line finds its YAML and its Accelerate file, the YAML its DeepSpeed JSON. A
+config that several launch lines use is several runs; a part that nothing uses is a run of
+its own, with unknowns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from oomlint.dialects.base import Claim, Dialect, Reference, Registry
+from oomlint.dialects.draft import Draft
+from oomlint.dialects.table import Block, Reading
+from oomlint.documents import SUFFIXES
+from oomlint.errors import FileError
+from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
+from oomlint.workspace import Workspace
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+    from oomlint.models import ModelFacts
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """What the user told oomlint about the machine and the run."""
+
+    hardware: Hardware | None = None
+    framework: str | None = None
+    values: MappingABC[str, Any] = field(default_factory=dict)
+    margin: float = 0.85
+
+
+@dataclass
+class Linked:
+    """Runs found, files that were opened, errors on the way, asides recognised."""
+
+    runs: list[Run] = field(default_factory=list)
+    errors: list[FileError] = field(default_factory=list)
+    files_read: int = 0
+    recognised: dict[str, str] = field(default_factory=dict)
+    """Display path → framework, of every file that a dialect claimed."""
+
+
+class Linker:
+    """Builds runs out of a workspace's files."""
+
+    def __init__(self, workspace: Workspace, registry: Registry, options: LinkOptions) -> None:
+        self.workspace = workspace
+        self.registry = registry
+        self.options = options
+        self._claims: dict[str, tuple[Claim, ...]] = {}
+        self._readings: dict[int, Reading] = {}
+        self._models: dict[tuple[str, str], ModelFacts | None] = {}
+
+    def link(self, names: Iterable[str], *, explicit: frozenset[str] = frozenset()) -> Linked:
+        """The runs that the files ``names`` describe.
+
+        Args:
+            names: display paths.
+            explicit: those that the user named one by one; a problem reading one of them
+                is an error whatever it holds.
+        """
+        linked = Linked()
+        claims: list[Claim] = []
+        for name in dict.fromkeys(names):
+            claims += self._claims_of(name, linked, must_read=name in explicit)
+        used: set[str] = set()
+        runs = [self._build(claim, used) for claim in claims if claim.kind == "launch"]
+        runs += [
+            self._build(claim, used)
+            for claim in claims
+            if claim.kind == "run" and claim.path not in used
+        ]
+        runs += [
+            self._build(claim, used)
+            for claim in claims
+            if claim.kind == "part" and claim.path not in used
+        ]
+        linked.runs = _distinctly_named(runs)
+        return linked
+
+    # -- recognising -----------------------------------------------------------------
+
+    def _claims_of(self, name: str, linked: Linked, *, must_read: bool) -> tuple[Claim, ...]:
+        looks_like_ours = False
+        try:
+            data = self.workspace.read(name)
+            linked.files_read += 1
+            looks_like_ours = self._marker.search(data) is not None
+            if not looks_like_ours and not (must_read and name.endswith(SUFFIXES)):
+                return ()
+            claims = self.claims(name)
+        except FileError as error:
+            if must_read or looks_like_ours:
+                linked.errors.append(error)
+            return ()
+        for claim in claims:
+            linked.recognised.setdefault(name, claim.framework or claim.dialect.name)
+        return claims
+
+    @cached_property
+    def _marker(self) -> re.Pattern[bytes]:
+        marks = {mark for dialect in self.registry.dialects for mark in dialect.markers}
+        return re.compile(b"|".join(re.escape(mark) for mark in sorted(marks)) or rb"(?!)")
+
+    def claims(self, name: str) -> tuple[Claim, ...]:
+        """What the dialects recognise in a file; the first dialect that claims a YAML or JSON
+        document has it, while a script may hold runs of several."""
+        if name not in self._claims:
+            self._claims[name] = tuple(self._recognise(name))
+        return self._claims[name]
+
+    def _recognise(self, name: str) -> Iterator[Claim]:
+        document = self.workspace.document(name)
+        if document is None:
+            return
+        wanted = self.options.framework
+        for dialect in self.registry.dialects:
+            if not name.endswith(dialect.suffixes):
+                continue
+            claims = tuple(dialect.recognise(document))
+            if wanted and all(wanted not in (c.framework, dialect.name) for c in claims):
+                claims = tuple(c for c in claims if c.kind == "part")
+            yield from claims
+            if claims and not hasattr(document, "commands"):
+                return
+
+    # -- joining ---------------------------------------------------------------------
+
+    def _build(self, claim: Claim, used: set[str]) -> Run:
+        claims: list[Claim] = [claim]
+        missing: list[MissingFile] = []
+        for reference in claim.references:
+            claims += self._follow(reference, claim.path, missing, used)
+        # A launch line overrides the file that it starts; a file it names comes below it.
+        ordered = [*(c for c in claims if c is not claim), claim]
+        dialect = next((c.dialect for c in ordered if c.kind == "run"), claim.dialect)
+        blocks = self._read_all(block for c in ordered for block in c.blocks)
+        blocks = self._follow_fields(dialect, blocks, claims, missing, used)
+        main = next((c for c in claims if c.kind == "run"), claim)
+        parts = Parts(
+            dialect=dialect,
+            blocks=blocks,
+            claims=(main, *(c for c in claims if c is not main)),
+            options=self.options.values,
+            hardware=self.options.hardware,
+            find_model=self._model_finder(main.path),
+            missing=tuple(missing),
+        )
+        return build_run(main.name or main.path, parts, margin=self.options.margin)
+
+    def _follow_fields(
+        self,
+        dialect: Dialect,
+        blocks: tuple[tuple[Block, Reading], ...],
+        claims: list[Claim],
+        missing: list[MissingFile],
+        used: set[str],
+    ) -> tuple[tuple[Block, Reading], ...]:
+        """Load the files that settings such as ``deepspeed: ds.json`` name."""
+        followed: set[str] = set()
+        while True:
+            draft = Draft(blocks)
+            todo = [f for f in dialect.references if f not in followed and draft.says(f)]
+            if not todo:
+                return blocks
+            for name in todo:
+                followed.add(name)
+                setting = draft.settings[name]
+                location = setting.origin.value_location
+                if location is None:
+                    continue
+                reference = Reference(str(setting.value), location, dialect.references[name], name)
+                found = self._follow(reference, location.path, missing, used)
+                claims += found
+                more = self._read_all(block for c in found for block in c.blocks)
+                blocks = merge_sequences(blocks, more)
+
+    def _follow(
+        self, reference: Reference, from_file: str, missing: list[MissingFile], used: set[str]
+    ) -> list[Claim]:
+        found = self.workspace.resolve(reference.path, from_file)
+        if found is None:
+            preset = self._preset(reference)
+            if preset is not None:
+                return [preset]
+            missing.append(MissingFile(reference.path, reference.location, "was not found"))
+            return []
+        try:
+            claims = self.claims(found)
+        except FileError as error:
+            where = f" (line {error.line})" if error.line else ""
+            missing.append(
+                MissingFile(reference.path, reference.location, f"cannot be used{where}: {error}")
+            )
+            return []
+        wanted = [c for c in claims if reference.dialect in ("", c.dialect.name)]
+        if not wanted:
+            return []
+        used.add(found)
+        out: list[Claim] = []
+        for claim in wanted:
+            out.append(claim)
+            for inner in claim.references:
+                if self.workspace.resolve(inner.path, claim.path) not in used:
+                    out += self._follow(inner, claim.path, missing, used)
+        return out
+
+    def _preset(self, reference: Reference) -> Claim | None:
+        """A file that the framework itself ships under that name, as facts of ours."""
+        dialect = self.registry.by_name.get(reference.dialect)
+        find = getattr(dialect, "preset", None)
+        return find(reference) if find is not None else None
+
+    def _read_all(self, blocks: Iterable[Block]) -> tuple[tuple[Block, Reading], ...]:
+        """Blocks with their readings; a block inside a block comes right after it."""
+        out: list[tuple[Block, Reading]] = []
+        for block in blocks:
+            reading = self._readings.get(id(block))
+            if reading is None:
+                reading = self._readings[id(block)] = block.read()
+            out.append((block, reading))
+            out += self._read_all(reading.nested)
+        return tuple(out)
+
+    def _model_finder(self, from_file: str) -> Any:
+        def find(model: str) -> ModelFacts | None:
+            key = (model, from_file)
+            if key not in self._models:
+                from oomlint.models import resolve
+
+                folders = [str(f) for f in self.workspace.search_folders(from_file)]
+                self._models[key] = resolve(
+                    model,
+                    read=self.workspace.read_or_none,
+                    base_dirs=folders,
+                    hf_cache=self.workspace.hf_cache,
+                )
+            return self._models[key]
+
+        return find
+
+
+def _distinctly_named(runs: list[Run]) -> list[Run]:
+    """Runs whose names tell them apart: a line number is added where a script starts several."""
+    from dataclasses import replace
+
+    counts: dict[str, int] = {}
+    for run in runs:
+        counts[run.name] = counts.get(run.name, 0) + 1
+    out = []
+    for run in runs:
+        if counts[run.name] > 1:
+            claim = next((c for c in run.claims if c.kind == "launch"), run.claims[0])
+            line, _ = claim.document.source.position(claim.anchor.span.start)
+            name = f"{run.name} ({claim.path}:{line})"
+            run = replace(run, name=name, plan=replace(run.plan, name=name))
+        out.append(run)
+    return out

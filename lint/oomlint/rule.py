@@ -1,0 +1,243 @@
+"""What a rule is: one thing that goes wrong, seen in a run, told with its numbers.
+
+A rule is a module with one :class:`Rule` subclass. The module's docstring is its page.
+Rules speak in canonical fields and know no syntax; positions and edits are made
+centrally from the wishes they state.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from oomlint.dialects.table import Block, StrayKey
+from oomlint.documents.base import Entry, Fact
+from oomlint.documents.text import Edit, Location
+from oomlint.run import Run
+
+
+class Severity(IntEnum):
+    """How bad, by risk: see the architecture of severities in the documentation."""
+
+    INFO = 1
+    WARNING = 2
+    ERROR = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Applicability(IntEnum):
+    """Whether a fix may be applied: shown only, on request, or by ``--fix``."""
+
+    DISPLAY = 1
+    UNSAFE = 2
+    SAFE = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+Confidence = Literal["high", "medium", "low"]
+Resource = Literal["gpu", "host", "disk", "shm"]
+
+
+# -- wishes: what a fix wants, in terms that no syntax has ------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetFields:
+    """Give canonical fields new values: ``{"batch.micro": 2, "batch.grad_accum": 16}``."""
+
+    values: MappingABC[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RenameKey:
+    """Call a stray key by its right name."""
+
+    key: StrayKey
+    new_key: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RemoveKey:
+    """Delete a key that has no business there."""
+
+    block: Block
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyEdits:
+    """Edits that the reader of a script made itself (exporting a variable, say)."""
+
+    edits: tuple[Edit, ...]
+
+
+Wish: TypeAlias = SetFields | RenameKey | RemoveKey | ReadyEdits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """A fix as a rule states it.
+
+    ``title`` completes "Fix: …" in the imperative. ``wishes`` are all applied or none.
+    """
+
+    title: str
+    wishes: tuple[Wish, ...]
+    applicability: Applicability = Applicability.SAFE
+
+    @classmethod
+    def set(
+        cls,
+        title: str,
+        values: MappingABC[str, Any],
+        applicability: Applicability = Applicability.SAFE,
+    ) -> Proposal:
+        return cls(title, (SetFields(values),), applicability)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Note:
+    """A second place that matters to a finding."""
+
+    location: Location
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """What a rule found. Bytes are ``None`` where no number is known.
+
+    ``proposals`` are tried in order: the first that can be written becomes the fix.
+    ``alternatives`` are further ways out, shown as text.
+    """
+
+    rule: type[Rule]
+    severity: Severity
+    confidence: Confidence
+    message: str
+    location: Location
+    resource: Resource | None = None
+    predicted_bytes: int | None = None
+    limit_bytes: int | None = None
+    proposals: tuple[Proposal, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A small project that a rule speaks about, or is silent about.
+
+    ``files`` are texts by file name. Where the rule's fix applies, ``fixed`` are the texts
+    after it (only files that change). ``hardware`` and ``host_memory`` are options as on
+    the command line.
+    """
+
+    files: MappingABC[str, str]
+    fixed: MappingABC[str, str] | None = None
+    hardware: str | None = None
+    host_memory: str | None = None
+    why: str = ""
+    values: MappingABC[str, Any] = field(default_factory=dict)
+
+
+class Rule:
+    """Subclass, set the class attributes, write ``check``."""
+
+    code: ClassVar[str]
+    """``OOM`` and three digits; the first is the family."""
+
+    name: ClassVar[str]
+    """Kebab case, as users know it."""
+
+    summary: ClassVar[str]
+    """One line for lists, no final full stop."""
+
+    applicability: ClassVar[Applicability | None] = None
+    """The best applicability that the rule's fixes have; ``None`` where it has no fix."""
+
+    bad: ClassVar[tuple[Example, ...]] = ()
+    good: ClassVar[tuple[Example, ...]] = ()
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        raise NotImplementedError
+
+    # -- building findings -----------------------------------------------------------
+
+    def finding(
+        self,
+        run: Run,
+        severity: Severity,
+        message: str,
+        *,
+        at: str | tuple[str, ...] | Location | Fact | StrayKey = (),
+        confidence: Confidence = "high",
+        resource: Resource | None = None,
+        predicted: float | None = None,
+        limit: float | None = None,
+        proposals: Iterable[Proposal] = (),
+        notes: Iterable[Note] = (),
+    ) -> Finding:
+        """A finding of this rule; ``at`` is one or several canonical fields or a place."""
+        return Finding(
+            rule=type(self),
+            severity=severity,
+            confidence=confidence,
+            message=message,
+            location=_place(run, at),
+            resource=resource,
+            predicted_bytes=None if predicted is None else int(predicted),
+            limit_bytes=None if limit is None else int(limit),
+            proposals=tuple(proposals),
+            notes=tuple(notes),
+        )
+
+    @staticmethod
+    def note(run: Run, field: str, message: str) -> Note:
+        return Note(run.location(field), message)
+
+    # -- its page --------------------------------------------------------------------
+
+    @classmethod
+    def page(cls) -> str:
+        """The rule's page in Markdown: its module's docstring under a title."""
+        text = inspect.cleandoc(sys.modules[cls.__module__].__doc__ or "")
+        return f"# {cls.name} ({cls.code})\n\n{text}\n"
+
+
+def _place(run: Run, at: str | tuple[str, ...] | Location | Fact | StrayKey) -> Location:
+    if isinstance(at, Location):
+        return at
+    if isinstance(at, (Fact, StrayKey)):
+        return at.location
+    if isinstance(at, str):
+        return run.location(at)
+    return run.location(*at) if at else run.anchor
+
+
+def gib(size: float | None) -> str:
+    """``68.4 GiB``; small sizes in MiB, unknown as such."""
+    if size is None:
+        return "an unknown amount"
+    if abs(size) < 2**30:
+        return f"{size / 2**20:.0f} MiB"
+    value = size / 2**30
+    return f"{value:.0f} GiB" if abs(value) >= 100 else f"{value:.1f} GiB"
+
+
+def count(number: float) -> str:
+    """Parameter counts as people say them: ``70.6B``, ``350M``."""
+    for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if abs(number) >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:g}"

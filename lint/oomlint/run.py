@@ -1,0 +1,334 @@
+"""One training run: its plan merged from every file that belongs to it, and its hardware.
+
+A :class:`Run` is what rules look at. It answers what the run will do (``plan``), where
+each value came from (``origin``, ``location``), what it will need (``estimate``), what the
+machine has (``limits``), and what a change would bring (``what_if``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.draft import Conflict, Draft
+from oomlint.dialects.table import Block, Origin, Reading, Setting, StrayKey, WrongValue
+from oomlint.documents.base import Fact
+from oomlint.documents.text import Location, Span
+from oomlint.plan import Plan
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+    from oomlint.memory import Estimate, Verdict
+    from oomlint.models import ModelFacts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MissingFile:
+    """A file that the run refers to and that could not be found or used."""
+
+    reference: str
+    location: Location
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the machine has; ``None`` is unknown. Bytes, per GPU and per node."""
+
+    gpu_bytes: int | None = None
+    host_bytes: int | None = None
+    margin: float = 0.85
+    """From this share of a limit on, a run is called tight."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Everything that decides a run before resolution: blocks, options, lookups.
+
+    ``blocks`` rise in precedence. ``options`` are values given to oomlint itself.
+    """
+
+    dialect: Dialect
+    blocks: tuple[tuple[Block, Reading], ...]
+    claims: tuple[Claim, ...]
+    options: MappingABC[str, Any] = field(default_factory=dict)
+    hardware: Hardware | None = None
+    find_model: Callable[[str], ModelFacts | None] = lambda _name: None
+    missing: tuple[MissingFile, ...] = ()
+    presets: tuple[str, ...] = ()
+
+
+def resolve(parts: Parts, wishes: MappingABC[str, Any] | None = None) -> Draft:
+    """Merge and complete a run's settings, as if the files said ``wishes`` too.
+
+    Raises:
+        CannotEdit: the framework cannot express a wish.
+    """
+    draft = Draft(parts.blocks)
+    for name, value in parts.options.items():
+        draft.option(name, value, "--set")
+    if wishes:
+        for name, value in parts.dialect.express(wishes, _completed(parts)).items():
+            draft.wish(name, value)
+    _complete(parts, draft)
+    return draft
+
+
+def _completed(parts: Parts) -> Draft:
+    draft = Draft(parts.blocks)
+    for name, value in parts.options.items():
+        draft.option(name, value, "--set")
+    _complete(parts, draft)
+    return draft
+
+
+def _complete(parts: Parts, draft: Draft) -> None:
+    draft.apply_row_defaults()
+    _add_model_facts(parts, draft)
+    _add_hardware_facts(parts, draft)
+    parts.dialect.finish(draft)
+
+
+def _add_model_facts(parts: Parts, draft: Draft) -> None:
+    name = draft.get("model.id")
+    facts = parts.find_model(str(name)) if name else None
+    if facts is None:
+        return
+    draft.fact("model.dims", facts.dims, facts.source)
+    draft.fact("model.arch", facts.dims.arch, facts.source)
+    draft.fact("model.ckpt_dtype", facts.ckpt_dtype, facts.source)
+    draft.fact("model.native_quant", facts.native_quant, facts.source)
+
+
+def _add_hardware_facts(parts: Parts, draft: Draft) -> None:
+    hardware = parts.hardware
+    if hardware is None:
+        return
+    draft.fact("device.type", hardware.gpu.name, hardware.source)
+    draft.fact("parallel.nodes", hardware.nodes, hardware.source)
+    draft.fact("parallel.gpus_per_node", hardware.gpus_per_node, hardware.source)
+    if hardware.host_bytes_per_node is not None:
+        draft.fact("host.ram_gib", hardware.host_bytes_per_node / 2**30, hardware.source)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run, resolved. Cheap to make; the estimate is computed when first asked for."""
+
+    name: str
+    parts: Parts
+    settings: MappingABC[str, Setting]
+    plan: Plan
+    stray: tuple[StrayKey, ...] = ()
+    wrong: tuple[WrongValue, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    unreadable: MappingABC[str, Origin] = field(default_factory=dict)
+    """Fields whose key is there but whose value only running the user's code would tell."""
+    model: ModelFacts | None = None
+    hardware: Hardware | None = None
+    margin: float = 0.85
+    wished: MappingABC[str, Any] = field(default_factory=dict)
+    """Of a run made by ``what_if``: what its files would have to say, in the dialect's fields."""
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    # -- what it is ------------------------------------------------------------------
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.parts.dialect
+
+    @property
+    def framework(self) -> str:
+        return next((c.framework for c in self.parts.claims if c.framework), self.dialect.name)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return self.parts.claims
+
+    @property
+    def is_fragment(self) -> bool:
+        """A part (a lone DeepSpeed JSON, say) that no run was found for."""
+        return all(claim.kind in ("part", "aside") for claim in self.claims)
+
+    @property
+    def missing(self) -> tuple[MissingFile, ...]:
+        return self.parts.missing
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """Display paths of every file that decides this run, the main one first."""
+        paths = [claim.path for claim in self.claims]
+        paths += [block.path for block, _ in self.parts.blocks]
+        return tuple(dict.fromkeys(paths))
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What the scripts of this run do that no key says."""
+        return tuple(fact for claim in self.claims for fact in claim.facts)
+
+    # -- where things stand ----------------------------------------------------------
+
+    def origin(self, field: str) -> Origin | None:
+        setting = self.settings.get(field)
+        if setting is not None:
+            return setting.origin
+        return self.unreadable.get(field)
+
+    def is_explicit(self, field: str) -> bool:
+        """Whether a file of this run says it (rather than a default or a derivation)."""
+        origin = self.origin(field)
+        return origin is not None and origin.kind == "explicit"
+
+    def location(self, *fields: str) -> Location:
+        """The best place to point at for any of ``fields``: its key, else what it was derived
+        from, else the head of the block where it would be written."""
+        for name in fields:
+            found = self._explicit_location(name, depth=3)
+            if found is not None:
+                return found
+        for name in fields:
+            origin = self.origin(name)
+            if origin is not None and origin.block is not None:
+                return origin.block.location
+        for name in fields:
+            block = self.block_with(name)
+            if block is not None:
+                return block.location
+        return self.anchor
+
+    def _explicit_location(self, field: str, depth: int) -> Location | None:
+        origin = self.origin(field)
+        if origin is None:
+            return None
+        if origin.location is not None:
+            return origin.location
+        if depth:
+            for name in origin.inputs:
+                found = self._explicit_location(name, depth - 1)
+                if found is not None:
+                    return found
+        return None
+
+    def block_with(self, field: str) -> Block | None:
+        """The block of highest precedence that has a key for the field."""
+        blocks = [block for block, _ in self.parts.blocks]
+        return next((b for b in reversed(blocks) if b.can_write(field)), None)
+
+    @property
+    def anchor(self) -> Location:
+        if self.claims:
+            return self.claims[0].anchor
+        return Location(self.files[0] if self.files else self.name, Span(0, 0))
+
+    def key(self, field: str) -> str:
+        """The key that sets a field, as this run's file spells it, for messages."""
+        origin = self.origin(field)
+        if origin is not None and origin.key:
+            return origin.key
+        block = self.block_with(field)
+        return block.table.by_field[field].key if block else field
+
+    # -- what it needs ---------------------------------------------------------------
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        return _estimate(self.plan, self.hardware)
+
+    @cached_property
+    def limits(self) -> Limits:
+        ram = self.plan.host.ram_gib
+        return Limits(
+            gpu_bytes=_usable_gpu_bytes(self.hardware),
+            host_bytes=None if ram is None else int(ram * 2**30),
+            margin=self.margin,
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.verdict_of(self.estimate)
+
+    def verdict_of(self, estimate: Estimate) -> Verdict:
+        from oomlint.memory import verdict
+
+        return verdict(estimate, self.limits.gpu_bytes, self.limits.host_bytes, self.margin)
+
+    def what_if(self, changes: MappingABC[str, Any]) -> Run:
+        """This run as it would be if the files said ``changes``.
+
+        Raises:
+            CannotEdit: the framework cannot express a change.
+        """
+        key = repr(sorted(changes.items(), key=lambda item: item[0]))
+        if key not in self._cache:
+            draft = resolve(self.parts, changes)
+            wished = {name: draft.get(name) for name in draft.wished}
+            self._cache[key] = replace(
+                self,
+                settings=draft.settings,
+                plan=named(draft, self.name),
+                wished=wished,
+                _cache={},
+            )
+        changed: Run = self._cache[key]
+        return changed
+
+
+def named(draft: Draft, name: str) -> Plan:
+    return replace(draft.plan(), name=name)
+
+
+def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
+    """Resolve the parts of a run."""
+    draft = resolve(parts)
+    model_id = draft.get("model.id")
+    return Run(
+        name=name,
+        parts=parts,
+        settings=draft.settings,
+        plan=named(draft, name),
+        stray=tuple(draft.stray),
+        wrong=tuple(draft.wrong),
+        conflicts=tuple(draft.conflicts()),
+        unreadable=dict(draft.unknown),
+        model=parts.find_model(str(model_id)) if model_id else None,
+        hardware=_hardware_of(parts, draft),
+        margin=margin,
+    )
+
+
+def _hardware_of(parts: Parts, draft: Draft) -> Hardware | None:
+    """The given hardware, with the rank count that the run itself starts."""
+    if parts.hardware is None:
+        return None
+    return replace(
+        parts.hardware,
+        nodes=draft.get("parallel.nodes", parts.hardware.nodes),
+        gpus_per_node=draft.get("parallel.gpus_per_node", parts.hardware.gpus_per_node),
+    )
+
+
+def _usable_gpu_bytes(hardware: Hardware | None) -> int | None:
+    from oomlint.hardware import usable_bytes
+
+    return None if hardware is None else usable_bytes(hardware.gpu)
+
+
+def _estimate(plan: Plan, hardware: Hardware | None) -> Estimate:
+    from oomlint.memory import estimate
+    from oomlint.memory.limits import gpu_limits
+
+    limits = None if hardware is None else gpu_limits(hardware, plan)
+    return estimate(plan, limits)
+
+
+def merge_sequences(*groups: Sequence[tuple[Block, Reading]]) -> tuple[tuple[Block, Reading], ...]:
+    """Blocks of several sources in one order of precedence, each once."""
+    seen: dict[int, tuple[Block, Reading]] = {}
+    for group in groups:
+        for block, reading in group:
+            seen.setdefault(id(block), (block, reading))
+    return tuple(seen.values())

@@ -1,0 +1,180 @@
+"""The files that a lint sees: read once, parsed once, with an overlay for unsaved text.
+
+Everything downstream names files by their *display path*: relative to the working
+directory where they lie below it, else absolute; forward slashes, no leading ``./``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from oomlint.documents import parse
+from oomlint.documents.base import Document
+from oomlint.documents.text import Source
+from oomlint.errors import FileError, ParseError, ReadError
+
+# A config is at most a few hundred kilobytes; what is larger is data, and named so.
+MAX_FILE_BYTES = 8 * 2**20
+
+_SKIPPED_FOLDERS = frozenset(
+    {
+        ".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", "node_modules", "__pycache__",
+        ".mypy_cache", ".ruff_cache", ".pytest_cache", ".oomlint_cache", "site-packages", "wandb",
+    }
+)  # fmt: skip
+
+
+class Workspace:
+    """Files below a working directory, read through one place.
+
+    Args:
+        cwd: absolute working directory; relative names start here.
+        overlay: texts that stand for files on disk (an editor's buffer, a fix in progress,
+            standard input), by display path.
+        project_root: where paths inside configs are looked up first; the working
+            directory of the training process, as far as anybody knows it.
+    """
+
+    def __init__(
+        self,
+        cwd: Path | None = None,
+        overlay: Mapping[str, bytes] | None = None,
+        project_root: Path | None = None,
+    ) -> None:
+        self.cwd = (cwd or Path.cwd()).absolute()
+        self.overlay: dict[str, bytes] = dict(overlay or {})
+        self.project_root = (project_root or self.cwd).absolute()
+        self._documents: dict[str, Document | FileError | None] = {}
+
+    # -- names -----------------------------------------------------------------------
+
+    def name(self, path: str | os.PathLike[str]) -> str:
+        """The display path of any path."""
+        absolute = os.path.normpath(self.cwd / os.path.expanduser(path))
+        prefix = str(self.cwd).rstrip(os.sep) + os.sep
+        shown = absolute[len(prefix) :] if absolute.startswith(prefix) else absolute
+        return shown.replace(os.sep, "/")
+
+    def file(self, name: str) -> Path:
+        """The absolute path behind a display path."""
+        return self.cwd / name
+
+    # -- reading ---------------------------------------------------------------------
+
+    def exists(self, name: str) -> bool:
+        return name in self.overlay or self.file(name).is_file()
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file.
+
+        Raises:
+            ReadError: it is missing, unreadable, or far too large for a config.
+        """
+        if name in self.overlay:
+            return self.overlay[name]
+        path = self.file(name)
+        try:
+            size = path.stat().st_size
+            if size > MAX_FILE_BYTES:
+                raise ReadError(
+                    name,
+                    f"is {size / 2**20:.0f} MiB; oomlint reads configs up to "
+                    f"{MAX_FILE_BYTES // 2**20} MiB",
+                )
+            return path.read_bytes()
+        except OSError as error:
+            raise ReadError(name, f"cannot be read: {error.strerror or error}") from None
+        except ValueError as error:
+            raise ReadError(name, f"cannot be read: {error}") from None
+
+    def read_or_none(self, name: str) -> bytes | None:
+        try:
+            return self.read(name)
+        except ReadError:
+            return None
+
+    def document(self, name: str) -> Document | None:
+        """The parsed file, or ``None`` where its language has nothing to read in it.
+
+        Raises:
+            FileError: it cannot be read, decoded or parsed.
+        """
+        if name not in self._documents:
+            self._documents[name] = self._parse(name)
+        found = self._documents[name]
+        if isinstance(found, FileError):
+            raise found
+        return found
+
+    def _parse(self, name: str) -> Document | FileError | None:
+        try:
+            source = Source.from_bytes(name, self.read(name))
+            return parse(source)
+        except FileError as error:
+            return error
+        except RecursionError:
+            return ParseError(name, "is nested too deeply to be read")
+
+    def with_overlay(self, texts: Mapping[str, bytes]) -> Workspace:
+        """The same workspace with some files replaced; parsed files that did not change are kept."""
+        clone = Workspace(self.cwd, {**self.overlay, **texts}, self.project_root)
+        clone._documents = {n: d for n, d in self._documents.items() if n not in texts}
+        return clone
+
+    # -- finding ---------------------------------------------------------------------
+
+    def resolve(self, reference: str, from_file: str) -> str | None:
+        """The display path of a file that a config names, or ``None`` if it is nowhere.
+
+        Frameworks open such paths relative to the process's working directory, which a
+        linter cannot know; so, in order: absolute, the project root, the working
+        directory, the root of the git checkout, every folder above the config from its own up.
+        """
+        if "\0" in reference or not reference.strip():
+            return None
+        expanded = os.path.expanduser(reference)
+        if os.path.isabs(expanded):
+            name = self.name(expanded)
+            return name if self.exists(name) else None
+        for folder in self.search_folders(from_file):
+            name = self.name(folder / expanded)
+            if self.exists(name):
+                return name
+        return None
+
+    def search_folders(self, from_file: str) -> Iterator[Path]:
+        """Where a relative path in ``from_file`` may start, most likely first."""
+        seen: set[Path] = set()
+        parents = list(self.file(from_file).absolute().parents)
+        for folder in (self.project_root, self.cwd, self._git_root(parents), *parents):
+            if folder is not None and folder not in seen:
+                seen.add(folder)
+                yield folder
+
+    def _git_root(self, parents: Sequence[Path]) -> Path | None:
+        return next((p for p in parents if (p / ".git").exists()), None)
+
+    @cached_property
+    def hf_cache(self) -> str:
+        """The Hugging Face hub cache of this machine, as huggingface_hub locates it."""
+        environ = os.environ
+        home = environ.get("HF_HOME") or os.path.join(
+            environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
+        )
+        return environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+
+
+def walk(folder: Path, suffixes: Sequence[str]) -> Iterator[Path]:
+    """Files below a folder whose names end in one of ``suffixes``, sorted, tool folders left out.
+
+    Links to folders are not followed, so there are no cycles.
+    """
+    endings = tuple(suffixes)
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(f for f in folders if f not in _SKIPPED_FOLDERS)
+        for file in sorted(files):
+            if file.endswith(endings):
+                yield Path(parent, file)
