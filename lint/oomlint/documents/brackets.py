@@ -1,0 +1,114 @@
+"""Adding to and deleting from comma-separated lists in brackets (flow YAML, JSON) as splices.
+
+Works on the text alone: a list is the offsets of its brackets and the spans of its parts.
+Layout is kept: parts that stand on lines of their own get and give up whole lines, others
+share their line; a trailing comma stays or stays away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from oomlint.documents.text import Source, Span
+from oomlint.errors import CannotEdit
+
+Splice: TypeAlias = tuple[int, int, str]
+"""Start, end and replacement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brackets:
+    """``opening`` and ``closing`` are the offsets of the brackets themselves.
+
+    ``skip`` maps an offset to that of the next token: past blanks, line breaks, comments.
+    """
+
+    source: Source
+    opening: int
+    closing: int
+    parts: Sequence[Span]
+    skip: Callable[[int], int]
+
+    def insert(self, piece: str, after: int) -> list[Splice]:
+        """Add ``piece`` behind part number ``after``; the list must not be empty."""
+        part = self.parts[after]
+        comma = self._comma_after(part.end)
+        if comma is None and self.skip(part.end) != self.closing:
+            raise CannotEdit("the entries here are not separated by commas")
+        separator = " ," if self.source.text[part.end - 1] == ":" else ","
+        if not self._alone_before(part.start):
+            return [(part.end, part.end, f"{separator} {piece}")]
+        line = self.source.newline + self._indent(part.start)
+        if comma is not None:
+            end = self._line_end(comma)
+            if self.skip(comma + 1) < end:
+                return [(comma + 1, comma + 1, f" {piece},")]
+            return [(end, end, f"{line}{piece},")]
+        end = self._line_end(part.end)
+        if self.closing < end:
+            return [(part.end, part.end, f"{separator}{line}{piece}")]
+        return [(part.end, end, separator + self.source.text[part.end : end] + line + piece)]
+
+    def fill(self, inner: str) -> list[Splice]:
+        """Replace the blank inside of an empty list."""
+        between = self.source.text[self.opening + 1 : self.closing]
+        if between.strip():
+            raise CannotEdit("there is a comment between the brackets")
+        return [(self.opening + 1, self.closing, inner)]
+
+    def delete(self, index: int) -> list[Splice]:
+        """Drop a part and its comma; the brackets stay, empty after the last part."""
+        if len(self.parts) == 1:
+            return [(self.opening + 1, self.closing, "")]
+        text, part = self.source.text, self.parts[index]
+        comma = self._comma_after(part.end)
+        before = self._comma_after(self.parts[index - 1].end) if index else None
+        if comma is None and (self.skip(part.end) != self.closing or before is None):
+            raise CannotEdit("the entries here are not separated by commas")
+        last = part.end if comma is None else comma + 1
+        end = self._line_end(last)
+        alone_after = self.skip(last) >= end
+        if self._alone_before(part.start) and alone_after:
+            following = self._next_line(end)
+            splices = [(self._line_start(part.start), following, "")]
+            if comma is None and before is not None:
+                splices.insert(0, (before, before + 1, ""))
+            return splices
+        if comma is not None:
+            start = part.start
+            if alone_after:
+                start = len(text[:start].rstrip(" \t"))
+            else:
+                while text[last] in " \t":
+                    last += 1
+            return [(start, last, "")]
+        assert before is not None
+        if not text[before + 1 : part.start].strip():
+            return [(before, part.end, "")]
+        return [(before, before + 1, ""), (part.start, part.end, "")]
+
+    def on_own_line(self, index: int) -> bool:
+        return self._alone_before(self.parts[index].start)
+
+    def _comma_after(self, offset: int) -> int | None:
+        following = self.skip(offset)
+        return following if self.source.text[following : following + 1] == "," else None
+
+    def _alone_before(self, offset: int) -> bool:
+        return not self.source.text[self._line_start(offset) : offset].strip(" \t")
+
+    def _indent(self, offset: int) -> str:
+        return self.source.text[self._line_start(offset) : offset]
+
+    def _line_start(self, offset: int) -> int:
+        return self.source.line_starts[self.source.position(offset)[0] - 1]
+
+    def _line_end(self, offset: int) -> int:
+        return self.source.line_span(self.source.position(offset)[0]).end
+
+    def _next_line(self, line_end: int) -> int:
+        line = self.source.position(line_end)[0]
+        starts = self.source.line_starts
+        return starts[line] if line < len(starts) else len(self.source.text)
