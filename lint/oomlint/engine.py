@@ -7,9 +7,8 @@ the tests all take.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Mapping as MappingABC
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping as MappingABC, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -268,7 +267,3 @@ def _candidates(
 def _order(diagnosis: Diagnosis) -> tuple[Any, ...]:
     location = diagnosis.finding.location
     return (location.path, location.span.start, -diagnosis.severity, diagnosis.rule.code)
-
-
-def with_fixed(report: Report, applied: Sequence[Diagnosis]) -> Report:
-    return replace(report, fixed=len(applied), applied=tuple(applied))

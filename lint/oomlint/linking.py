@@ -8,8 +8,7 @@ its own, with unknowns.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from collections.abc import Mapping as MappingABC
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any

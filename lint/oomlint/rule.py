@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable
-from collections.abc import Mapping as MappingABC
+from collections.abc import Iterable, Mapping as MappingABC
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -165,6 +164,9 @@ class Rule:
 
     applicability: ClassVar[Applicability | None] = None
     """The best applicability that the rule's fixes have; ``None`` where it has no fix."""
+
+    cost: ClassVar[int] = 0
+    """What the fix costs, to order fixes: 0 nothing, up to 9 (throughput, then learning)."""
 
     bad: ClassVar[tuple[Example, ...]] = ()
     good: ClassVar[tuple[Example, ...]] = ()

@@ -7,8 +7,7 @@ machine has (``limits``), and what a change would bring (``what_if``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from collections.abc import Mapping as MappingABC
+from collections.abc import Callable, Mapping as MappingABC, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -161,8 +160,8 @@ class Run:
     @cached_property
     def files(self) -> tuple[str, ...]:
         """Display paths of every file that decides this run, the main one first."""
-        paths = [claim.path for claim in self.claims]
-        paths += [block.path for block, _ in self.parts.blocks]
+        paths = [c.path for c in self.claims if not any(b.locked for b in c.blocks)]
+        paths += [block.path for block, _ in self.parts.blocks if not block.locked]
         return tuple(dict.fromkeys(paths))
 
     @property

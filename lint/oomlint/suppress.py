@@ -8,8 +8,7 @@ itself a finding with a safe fix, so that stale ones do not pile up.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from collections.abc import Mapping as MappingABC
+from collections.abc import Iterable, Mapping as MappingABC, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from collections.abc import Mapping as MappingABC
+from collections.abc import Iterable, Mapping as MappingABC, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 

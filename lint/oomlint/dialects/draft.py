@@ -7,8 +7,7 @@ keys together (the dtype law, the world size, what ``"auto"`` means).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from collections.abc import Mapping as MappingABC
+from collections.abc import Iterable, Mapping as MappingABC
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +37,7 @@ class Draft:
     def __init__(self, blocks: Iterable[tuple[Block, Reading]]) -> None:
         self.settings: dict[str, Setting] = {}
         self.unknown: dict[str, Origin] = {}
+        self.auto: dict[str, Origin] = {}
         self.blocks: list[Block] = []
         self.stray: list[StrayKey] = []
         self.wrong: list[WrongValue] = []
@@ -49,6 +49,7 @@ class Draft:
         self.blocks.append(block)
         self.stray += reading.stray
         self.wrong += reading.wrong
+        self.auto.update(reading.auto)
         for field, origin in reading.unknown.items():
             self.settings.pop(field, None)
             self.unknown[field] = origin
@@ -86,7 +87,7 @@ class Draft:
         """Give every field that a present block's table knows, and nobody set, its default."""
         for block in reversed(self.blocks):
             for row in block.table.rows:
-                if row.default is None:
+                if row.default is None or row.field in self.auto:
                     continue
                 self._fill(row.field, row.default, Origin("default", block, row, source=row.source))
 

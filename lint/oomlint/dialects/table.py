@@ -7,10 +7,10 @@ is a mapping in a document, read with a table; it is the unit that fixes write t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from collections.abc import Mapping as MappingABC
+from collections.abc import Iterator, Mapping as MappingABC
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from oomlint.dialects.kinds import AUTO, TEXT, BadValue, Kind
@@ -24,6 +24,7 @@ from oomlint.documents.base import (
     Sequence,
 )
 from oomlint.documents.text import Edit, Location, Span
+from oomlint.errors import CannotEdit
 
 Loader = Literal["pyyaml", "yaml12", "omegaconf"]
 
@@ -83,10 +84,22 @@ class Table:
         return {name: row for row in self.rows for name in (row.key, *row.aliases)}
 
     @cached_property
+    def parents(self) -> frozenset[str]:
+        """Keys that hold other keys of this table: ``zero_optimization``."""
+        dotted = [key for key in (*self.known, *self.names) if "." in key]
+        parts = (key.split(".") for key in dotted)
+        return frozenset(".".join(p[:depth]) for p in parts for depth in range(1, len(p)))
+
+    @cached_property
     def legal_keys(self) -> frozenset[str]:
-        """Every key that this table knows, first components of dotted keys included."""
-        keys = set(self.known) | set(self.names)
-        return frozenset(keys | {key.split(".")[0] for key in keys})
+        """Every key that this table knows, keys that hold others included."""
+        return self.known | self.parents | frozenset(self.names)
+
+
+def known_keys(framework: str) -> frozenset[str]:
+    """The keys listed in ``keys/<framework>.txt``: legal, and without effect on memory."""
+    text = (Path(__file__).parent / "keys" / f"{framework}.txt").read_text("utf-8")
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,19 +188,23 @@ class Reading:
     wrong: tuple[WrongValue, ...] = ()
     unknown: MappingABC[str, Origin] = field(default_factory=dict)
     nested: tuple[Block, ...] = ()
+    auto: MappingABC[str, Origin] = field(default_factory=dict)
+    """Fields whose key says ``"auto"``: somebody else's value is taken."""
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
     """A mapping of a document, read with a table."""
 
-    document: Document
-    mapping: Mapping
-    table: Table
+    document: Document = field(repr=False)
+    mapping: Mapping = field(repr=False)
+    table: Table = field(repr=False)
     anchor: Span
     """Where to point when the block lacks a key: its most telling line."""
     prefix: str = ""
     """Dotted path of this block within its file's root block, for messages."""
+    locked: str | None = None
+    """Why nothing may be written here (a file that the framework ships), or ``None``."""
 
     @property
     def path(self) -> str:
@@ -210,6 +227,7 @@ class Block:
         unknown: dict[str, Origin] = {}
         wrong: list[WrongValue] = []
         nested: list[Block] = []
+        auto: dict[str, Origin] = {}
         for row in self.table.rows:
             for name in (row.key, *row.aliases):
                 entry = self.find(name)
@@ -217,7 +235,14 @@ class Block:
                     continue
                 if row.table is not None and isinstance(entry.value, Mapping):
                     nested.append(
-                        Block(self.document, entry.value, row.table, entry.key_span, entry.key)
+                        Block(
+                            self.document,
+                            entry.value,
+                            row.table,
+                            entry.key_span,
+                            entry.key,
+                            self.locked,
+                        )
                     )
                     break
                 origin = Origin("explicit", self, row, entry)
@@ -233,7 +258,9 @@ class Block:
                     wrong.append(WrongValue(self, entry, str(error)))
                     unknown[row.field] = origin
                     break
-                if value is not AUTO and value is not None:
+                if value is AUTO:
+                    auto[row.field] = origin
+                elif value is not None:
                     settings.setdefault(row.field, Setting(value, origin))
                 break
         return Reading(
@@ -242,6 +269,7 @@ class Block:
             tuple(wrong),
             unknown,
             tuple(nested),
+            auto,
         )
 
     def _stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
@@ -249,16 +277,11 @@ class Block:
         for entry in mapping.entries.values():
             path = prefix + entry.key
             bare = path.removeprefix(table.strip_prefix) if table.strip_prefix else path
-            if bare in table.names or bare in table.known or path in table.known:
-                continue
             if path.startswith(table.known_prefixes or ("\0",)):
                 continue
-            inner = path + "."
-            deeper = [key for key in table.names if key.startswith(inner)]
-            deeper += [key for key in table.known if key.startswith(inner)]
-            if deeper and isinstance(entry.value, Mapping):
-                yield from self._stray_keys(entry.value, inner)
-            elif not deeper:
+            if bare in table.parents and isinstance(entry.value, Mapping):
+                yield from self._stray_keys(entry.value, bare + ".")
+            elif not {bare, path} & table.legal_keys:
                 yield StrayKey(self, mapping, entry, path, self._nearest(path))
 
     def _nearest(self, path: str) -> tuple[str, ...]:
@@ -279,6 +302,8 @@ class Block:
         Raises:
             CannotEdit: with the reason in words for the user.
         """
+        if self.locked:
+            raise CannotEdit(self.locked)
         edits: list[Edit] = []
         additions: dict[tuple[int, str], _Addition] = {}
         for name, value in values.items():
@@ -286,7 +311,7 @@ class Block:
             literal = row.kind.write(value)
             entry = self._entry_of(row)
             if entry is not None:
-                edits += self.document.set_value(entry.value, literal)
+                edits += self._rewrite(entry.value, literal)
             else:
                 self._plan_addition(row, literal, additions)
         for addition in additions.values():
@@ -294,6 +319,15 @@ class Block:
                 addition.parent, addition.key, addition.literal, after=addition.after
             )
         return edits
+
+    def _rewrite(self, node: Node, literal: Any) -> list[Edit]:
+        """A list that only grows keeps its items, comments and layout."""
+        if isinstance(node, Sequence) and isinstance(literal, list):
+            present = self.value(node)
+            if literal[: len(present)] == present:
+                new = literal[len(present) :]
+                return [e for item in new for e in self.document.append_item(node, item)]
+        return self.document.set_value(node, literal)
 
     def _entry_of(self, row: Row) -> Entry | None:
         found = (self.find(name) for name in (row.key, *row.aliases))

@@ -86,7 +86,8 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 class Document(Protocol):
     """A parsed file. Edit builders raise :class:`oomlint.errors.CannotEdit` with a reason."""
 
-    source: Source
+    @property
+    def source(self) -> Source: ...
 
     def set_value(self, node: Node, value: Literal) -> list[Edit]:
         """Replace a value, keeping quotes, anchors, comments and layout."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from collections.abc import Mapping as MappingABC
+from collections.abc import Iterable, Mapping as MappingABC
 from dataclasses import dataclass
 from typing import Any
 

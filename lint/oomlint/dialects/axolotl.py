@@ -1,0 +1,527 @@
+"""Axolotl YAML.
+
+Read from axolotl 067b021c (2026-07-24); ``AX`` below is ``src/axolotl``. Axolotl loads with
+PyYAML's safe loader and validates with pydantic models that *ignore* unknown keys
+(AX/utils/schemas/config.py:212), so a misspelt key is lost in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping as MappingABC
+from typing import Any
+
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.deepspeed import DEEPSPEED, upgrade_old_offload
+from oomlint.dialects.draft import Draft
+from oomlint.dialects.kinds import (
+    ANYTHING,
+    BOOLEAN,
+    COUNT,
+    LIST,
+    NUMBER,
+    OPTIMIZER_KINDS,
+    POSITIVE,
+    TEXT,
+    choice,
+    switch,
+)
+from oomlint.dialects.law import (
+    finish_backend,
+    finish_batch,
+    finish_deepspeed,
+    finish_quant,
+    finish_trainer_precision,
+    finish_world,
+    is_adapter_run,
+)
+from oomlint.dialects.table import Block, Row, Table, known_keys
+from oomlint.documents.base import Document, Mapping
+from oomlint.errors import CannotEdit
+
+ATTENTION = choice(
+    {
+        "eager": "eager",
+        "sdpa": "sdpa",
+        "flash_attention_2": "flash2",
+        "flash_attention_3": "flash3",
+        "flex_attention": "flex",
+        "xformers": "xformers",
+        "sage": "sage",
+        "flash": "flash2",
+    },
+    otherwise=None,
+)
+
+_CHECKPOINTING = choice(
+    {
+        True: "full",
+        False: "none",
+        "true": "full",
+        "false": "none",
+        "offload": "offload",
+        "offload_disk": "disk",
+        "unsloth": "offload",
+    }
+)
+
+# AX/utils/schemas/fsdp.py:15-79; keys may carry the old ``fsdp_`` prefix.
+FSDP_CONFIG = Table(
+    name="fsdp_config",
+    rows=(
+        Row(
+            "fsdp_version",
+            "parallel.fsdp.version",
+            choice({1: 1, 2: 2, "1": 1, "2": 2}),
+            aliases=("version",),
+        ),
+        Row("activation_checkpointing", "parallel.fsdp.activation_checkpointing", BOOLEAN),
+        Row("offload_params", "parallel.fsdp.cpu_offload", BOOLEAN),
+        Row("sync_module_states", "parallel.fsdp.sync_module_states", BOOLEAN),
+        Row("cpu_ram_efficient_loading", "load.cpu_ram_efficient", BOOLEAN),
+        Row("cpu_offload_pin_memory", "offload.pin_memory", BOOLEAN),
+        Row("use_orig_params", "parallel.fsdp.use_orig_params", BOOLEAN),
+        Row(
+            "state_dict_type",
+            "parallel.fsdp.state_dict",
+            choice(
+                {
+                    "FULL_STATE_DICT": "full",
+                    "SHARDED_STATE_DICT": "sharded",
+                    "LOCAL_STATE_DICT": "local",
+                }
+            ),
+        ),
+        Row("final_state_dict_type", "axolotl.final_state_dict", TEXT),
+        Row(
+            "auto_wrap_policy",
+            "parallel.fsdp.wrap",
+            choice(
+                {
+                    "TRANSFORMER_BASED_WRAP": "transformer",
+                    "SIZE_BASED_WRAP": "size",
+                    "NO_WRAP": "none",
+                }
+            ),
+        ),
+        Row("transformer_layer_cls_to_wrap", "parallel.fsdp.wrap_classes", LIST),
+        Row("min_num_params", "parallel.fsdp.min_params", COUNT),
+        Row("reshard_after_forward", "parallel.fsdp.reshard_after_forward", BOOLEAN),
+        Row(
+            "sharding_strategy",
+            "parallel.fsdp.strategy",
+            choice(
+                {
+                    "FULL_SHARD": "full",
+                    "SHARD_GRAD_OP": "grad_op",
+                    "NO_SHARD": "no_shard",
+                    "HYBRID_SHARD": "hybrid",
+                    "HYBRID_SHARD_ZERO2": "hybrid_grad_op",
+                }
+            ),
+        ),
+    ),
+    known=frozenset(
+        {"mixed_precision_policy", "limit_all_gathers", "backward_prefetch", "forward_prefetch"}
+    ),
+    strip_prefix="fsdp_",
+    section="fsdp",
+)
+
+_ROWS = (
+    Row("base_model", "model.id", TEXT, source="AX/utils/schemas/model.py:17"),
+    Row("load_in_8bit", "axolotl.load_in_8bit", BOOLEAN, default=False, source="AX/utils/schemas/peft.py:31"),
+    Row("load_in_4bit", "axolotl.load_in_4bit", BOOLEAN, default=False, source="AX/utils/schemas/peft.py:37"),
+    Row(
+        "adapter",
+        "trainable.method",
+        choice({"lora": "lora", "qlora": "qlora", "llama-adapter": "adapter"}),
+        default="full",
+        source="AX/utils/schemas/peft.py:41: no adapter is full fine-tuning",
+    ),
+    Row("lora_r", "trainable.r", POSITIVE),
+    Row("lora_alpha", "trainable.alpha", NUMBER),
+    Row("lora_dropout", "trainable.dropout", NUMBER, default=0.0, source="AX/utils/schemas/peft.py:80"),
+    Row("lora_target_modules", "axolotl.target_modules", LIST),
+    Row("lora_target_linear", "axolotl.target_linear", BOOLEAN),
+    Row("lora_modules_to_save", "trainable.modules_to_save", LIST),
+    Row("peft_autocast_adapter_dtype", "peft.autocast_adapters", BOOLEAN),
+    Row("quantize_moe_experts", "quant.quantises_moe_experts", BOOLEAN, default=False),
+    Row("gptq", "axolotl.gptq", BOOLEAN),
+    Row("plugins", "axolotl.plugins", LIST),
+    Row("liger_fused_linear_cross_entropy", "axolotl.liger_flce", BOOLEAN),
+    Row("liger_rms_norm", "loss.liger.rms", BOOLEAN),
+    Row("liger_glu_activation", "loss.liger.swiglu", BOOLEAN, aliases=("liger_swiglu",)),
+    Row("liger_rope", "loss.liger.rope", BOOLEAN),
+    Row("cut_cross_entropy", "loss.cut_ce", BOOLEAN),
+    Row("chunked_cross_entropy", "axolotl.chunked_ce", BOOLEAN),
+    Row("chunked_cross_entropy_num_chunks", "loss.chunks", POSITIVE),
+    Row("sequence_len", "seq.max_len", POSITIVE, default=512, source="AX/utils/schemas/config.py:665"),
+    Row("sample_packing", "seq.packing", switch(on="multipack", off="none"), default="none", source="AX/utils/schemas/config.py:688"),
+    Row("pad_to_sequence_len", "axolotl.pad_to_max", BOOLEAN),
+    Row("batch_flattening", "axolotl.batch_flattening", choice({True: True, False: False, "auto": True})),
+    Row("gradient_accumulation_steps", "batch.grad_accum", POSITIVE, default=1, source="AX/utils/schemas/training.py:71"),
+    Row("micro_batch_size", "batch.micro", POSITIVE, default=1, source="AX/utils/schemas/training.py:77"),
+    Row("batch_size", "axolotl.batch_size", POSITIVE),
+    Row("eval_batch_size", "batch.eval_micro", POSITIVE),
+    Row("auto_find_batch_size", "batch.auto_micro", BOOLEAN),
+    Row(
+        "optimizer",
+        "optimizer.name",
+        TEXT,
+        default="adamw_torch_fused",
+        source="AX/utils/schemas/training.py:122",
+    ),
+    Row("bf16", "axolotl.bf16", choice({True: True, False: False, "auto": True, "full": True, "true": True, "false": False})),
+    Row("fp16", "axolotl.fp16", BOOLEAN),
+    Row("bfloat16", "axolotl.bfloat16", BOOLEAN),
+    Row("float16", "axolotl.float16", BOOLEAN),
+    Row("gradient_checkpointing", "axolotl.gc", _CHECKPOINTING, default="none", source="AX/utils/schemas/config.py:600"),
+    Row("gradient_checkpointing_kwargs.use_reentrant", "checkpointing.reentrant", BOOLEAN),
+    Row(
+        "activation_offloading",
+        "axolotl.activation_offload",
+        choice({True: "cpu", False: "none", "legacy": "cpu", "disk": "disk", "hidden_states": "cpu"}),
+    ),
+    Row("attn_implementation", "model.attn_impl", ATTENTION),
+    Row("flash_attention", "axolotl.attn.flash2", BOOLEAN),
+    Row("sdp_attention", "axolotl.attn.sdpa", BOOLEAN),
+    Row("xformers_attention", "axolotl.attn.xformers", BOOLEAN),
+    Row("flex_attention", "axolotl.attn.flex", BOOLEAN),
+    Row("sage_attention", "axolotl.attn.sage", BOOLEAN),
+    Row("eager_attention", "axolotl.attn.eager", BOOLEAN),
+    Row("val_set_size", "axolotl.val_set_size", NUMBER, default=0.0),
+    Row("test_datasets", "axolotl.test_datasets", ANYTHING),
+    Row("eval_steps", "eval.every", NUMBER),
+    Row("evals_per_epoch", "axolotl.evals_per_epoch", NUMBER),
+    Row("eval_strategy", "axolotl.eval_strategy", choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"}), aliases=("evaluation_strategy",)),
+    Row("saves_per_epoch", "axolotl.saves_per_epoch", NUMBER),
+    Row("save_steps", "save.every", NUMBER),
+    Row(
+        "save_strategy",
+        "save.strategy",
+        choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch", "best": "best"}),
+    ),
+    Row("save_total_limit", "save.keep", POSITIVE, default=4, source="AX/core/builders/base.py:499"),
+    Row("save_only_model", "save.save_only_model", BOOLEAN, default=False, source="AX/core/builders/base.py:512"),
+    Row("load_best_model_at_end", "save.load_best_at_end", BOOLEAN, default=False),
+    Row("output_dir", "save.dir", TEXT),
+    Row("max_steps", "total_steps", POSITIVE),
+    Row("deepspeed", "ref.deepspeed", TEXT, table=DEEPSPEED),
+    Row("fsdp", "axolotl.fsdp", LIST),
+    Row("fsdp_version", "parallel.fsdp.version", choice({1: 1, 2: 2, "1": 1, "2": 2})),
+    Row("fsdp_config", "axolotl.fsdp_config", ANYTHING, table=FSDP_CONFIG),
+    Row("tensor_parallel_size", "parallel.tp", POSITIVE),
+    Row("context_parallel_size", "parallel.cp", POSITIVE, aliases=("sequence_parallel_degree",)),
+    Row("dp_replicate_size", "parallel.dp_replicate", POSITIVE),
+    Row("dp_shard_size", "parallel.dp_shard", POSITIVE),
+    Row("expert_parallel_size", "parallel.ep", POSITIVE),
+    Row(
+        "rl",
+        "objective.kind",
+        choice(
+            {
+                "dpo": "dpo", "ipo": "dpo", "kto": "kto", "simpo": "simpo", "orpo": "orpo",
+                "grpo": "grpo", "gdpo": "grpo", "ebft": "grpo",
+            }
+        ),
+        source="AX/utils/schemas/config.py:262",
+    ),
+    Row("reward_model", "axolotl.reward_model", BOOLEAN),
+    Row("precompute_ref_log_probs", "axolotl.precompute_ref", BOOLEAN),
+    Row("dataset_processes", "data.preprocess_workers", COUNT, aliases=("dataset_num_proc",)),
+    Row("dataloader_num_workers", "data.workers", COUNT, default=0, source="transformers 5.23 training_args.py:1320"),
+    Row("dataloader_prefetch_factor", "data.prefetch", POSITIVE),
+    Row("dataloader_pin_memory", "data.pin_memory", BOOLEAN),
+    Row("dataset_keep_in_memory", "data.in_memory", BOOLEAN),
+    Row("streaming", "data.streaming", BOOLEAN),
+    Row("torch_compile", "compile.enabled", choice({True: True, False: False, "auto": True})),
+    Row("unfrozen_parameters", "axolotl.unfrozen", ANYTHING),
+    Row("low_cpu_mem_usage", "load.low_cpu_mem", BOOLEAN),
+)  # fmt: skip
+
+AXOLOTL = Table(
+    name="Axolotl config",
+    rows=_ROWS,
+    known=known_keys("axolotl"),
+    # Values of these are nested settings of their own, none of which this table reads.
+    known_prefixes=("gradient_checkpointing_kwargs.",),
+    ignores_unknown=True,
+    loader="pyyaml",
+    section="training",
+)
+
+_LIGER = "axolotl.integrations.liger.LigerPlugin"
+
+# AX/enums.py:86-100 and transformers' names.
+_FOREACH = frozenset({"adamw_torch", "adamw_hf"})
+
+_SUPPORTING = frozenset(
+    {
+        "datasets",
+        "pretraining_dataset",
+        "micro_batch_size",
+        "adapter",
+        "sequence_len",
+        "num_epochs",
+    }
+)
+_OTHERS = frozenset({"merge_method", "slices", "models", "model_name_or_path"})
+
+
+class Axolotl(Dialect):
+    name = "axolotl"
+    markers = (b"base_model",)
+    references = {"ref.deepspeed": "deepspeed"}
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        for root in getattr(document, "roots", ()):
+            if not isinstance(root, Mapping):
+                continue
+            keys = set(root.entries)
+            if "base_model" not in keys or not keys & _SUPPORTING or keys & _OTHERS:
+                continue
+            anchor = root.entries["base_model"].span
+            block = Block(document, root, AXOLOTL, anchor)
+            yield Claim(self, "run", document, (block,))
+
+    def finish(self, draft: Draft) -> None:
+        finish_world(draft)
+        _finish_fsdp(draft)
+        finish_backend(draft)
+        _finish_objective(draft)
+        _finish_trainable(draft)
+        _finish_precision(draft)
+        _finish_activations(draft)
+        _finish_loss(draft)
+        _finish_optimizer(draft)
+        upgrade_old_offload(draft)
+        finish_deepspeed(draft, under_trainer=True)
+        finish_batch(draft)
+        _finish_eval_and_save(draft)
+
+    def express(self, changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
+        own = dict(changes)
+        mode = own.pop("checkpointing.mode", None)
+        if mode is not None:
+            if mode not in ("full", "none"):
+                raise CannotEdit("Axolotl checkpoints every layer or none")
+            own["axolotl.gc"] = mode
+        if own.pop("checkpointing.offload", None) == "cpu":
+            own["axolotl.activation_offload"] = "cpu"
+        if own.pop("loss.logits_materialised", None) == "fused":
+            own["axolotl.liger_flce"] = True
+            plugins = tuple(draft.get("axolotl.plugins") or ())
+            if _LIGER not in plugins:
+                own["axolotl.plugins"] = (*plugins, _LIGER)
+        kind = own.pop("optimizer.kind", None)
+        if kind is not None:
+            own["optimizer.name"] = _optimizer_name(kind)
+        own.pop("precision.optim_state", None)
+        attention = own.pop("model.attn_impl", None)
+        if attention is not None:
+            own.update(_attention_settings(attention, draft))
+        if own.pop("load.zero3_init", None) is not None:
+            raise CannotEdit("Axolotl turns on zero.Init by itself under ZeRO-3")
+        return super().express(own, draft)
+
+
+def _optimizer_name(kind: str) -> str:
+    names = {
+        "adamw": "adamw_torch_fused",
+        "adamw8bit": "adamw_8bit",
+        "paged_adamw8bit": "paged_adamw_8bit",
+        "adafactor": "adafactor",
+        "lion": "lion_pytorch",
+        "lion8bit": "lion_8bit",
+    }
+    if kind not in names:
+        raise CannotEdit(f"Axolotl has no optimizer for {kind}")
+    return names[kind]
+
+
+def _attention_settings(attention: str, draft: Draft) -> dict[str, Any]:
+    """The legacy switch where the file already uses one, else ``attn_implementation``."""
+    legacy = f"axolotl.attn.{attention}"
+    on = [f for f in _ATTENTION_SWITCHES if draft.get(f)]
+    if on and draft.block_with(legacy) is not None:
+        return {**dict.fromkeys(on, False), legacy: True}
+    return {"model.attn_impl": attention}
+
+
+_ATTENTION_SWITCHES = tuple(
+    f"axolotl.attn.{name}" for name in ("flash2", "sdpa", "xformers", "flex", "sage", "eager")
+)
+
+
+def _finish_fsdp(draft: Draft) -> None:
+    listed = draft.get("axolotl.fsdp") or ()
+    has_config = any(block.table is FSDP_CONFIG for block in draft.blocks)
+    shards = (draft.get("parallel.dp_shard") or 1) > 1
+    if not (listed or has_config or shards):
+        return
+    draft.derive("fsdp.enabled", True, "axolotl.fsdp", "axolotl.fsdp_config")
+    # accelerate 16cb6eb8 utils/dataclasses.py:1816: the plugin's own defaults.
+    source = "accelerate 16cb6eb8 utils/dataclasses.py:1816"
+    draft.default("parallel.fsdp.version", 1, source)
+    version_two = draft.get("parallel.fsdp.version") == 2
+    draft.default("parallel.fsdp.strategy", "full", source)
+    draft.default("parallel.fsdp.reshard_after_forward", True, source)
+    draft.default("load.cpu_ram_efficient", False, source)
+    draft.default("parallel.fsdp.state_dict", "full" if not version_two else "sharded", source)
+    wrapped = "auto_wrap" in listed or draft.get("parallel.fsdp.wrap_classes")
+    draft.default("parallel.fsdp.wrap", "transformer" if wrapped else "none", source)
+    if version_two and draft.get("parallel.fsdp.wrap") == "transformer":
+        # accelerate 1.15 gives the embedding and the head units of their own.
+        draft.override("parallel.fsdp.wrap", "ends", "parallel.fsdp.wrap")
+    if "offload" in listed:
+        draft.default("parallel.fsdp.cpu_offload", True, "axolotl fsdp: offload")
+    if draft.get("parallel.fsdp.cpu_offload"):
+        draft.derive("offload.params", "cpu", "parallel.fsdp.cpu_offload")
+        draft.derive("offload.optimizer", "cpu", "parallel.fsdp.cpu_offload")
+
+
+def _finish_objective(draft: Draft) -> None:
+    if draft.get("axolotl.reward_model"):
+        draft.derive("objective.kind", "rm", "axolotl.reward_model")
+    draft.default("objective.kind", "sft", "no rl key: supervised fine-tuning")
+    kind = draft.get("objective.kind")
+    if kind in ("dpo", "orpo", "simpo", "rm"):
+        draft.derive("objective.pairs_per_sample", 2, "objective.kind")
+    if kind in ("dpo", "kto"):
+        reference = "copy"
+        if draft.get("axolotl.precompute_ref"):
+            reference = "precomputed"
+        elif is_adapter_run(draft):
+            reference = "shared_adapter_off"
+        draft.derive("objective.ref_model", reference, "objective.kind", "trainable.method")
+    else:
+        draft.derive("objective.ref_model", "none", "objective.kind")
+
+
+def _finish_trainable(draft: Draft) -> None:
+    bits = (
+        4 if draft.get("axolotl.load_in_4bit") else 8 if draft.get("axolotl.load_in_8bit") else None
+    )
+    finish_quant(draft, bits=bits)
+    if draft.get("quant.method") == "bnb4":
+        # AX/loaders/model.py:712-735: nf4, double quantization, storage in the compute dtype.
+        draft.derive("quant.double", True, "axolotl.load_in_4bit")
+        draft.derive("quant.storage_dtype", "bf16", "axolotl.load_in_4bit")
+    if not is_adapter_run(draft):
+        if draft.get("axolotl.unfrozen") is not None:
+            draft.override("trainable.method", "freeze", "axolotl.unfrozen")
+        return
+    modules = draft.get("axolotl.target_modules")
+    if draft.get("axolotl.target_linear"):
+        draft.derive("trainable.targets", "all_linear", "axolotl.target_linear")
+    elif modules:
+        targets = "all_linear" if modules == ("all-linear",) else modules
+        draft.derive("trainable.targets", targets, "axolotl.target_modules")
+    else:
+        draft.derive("trainable.targets", "peft_default", "trainable.method")
+
+
+def _finish_precision(draft: Draft) -> None:
+    """AX/utils/config resolve_dtype and AX/loaders/model.py:611: the model is *loaded* in
+    the training dtype, so full fine-tuning without sharding is pure 16 bit."""
+    bf16 = draft.get("axolotl.bf16")
+    fp16 = bool(draft.get("axolotl.fp16"))
+    if bf16 is None and not fp16 and not draft.get("axolotl.float16"):
+        # AX/utils/schemas/config.py:559: "auto" is true on a GPU that has bfloat16.
+        draft.default("axolotl.bf16", True, "AX/utils/schemas/config.py:559: auto")
+        bf16 = draft.get("axolotl.bf16")
+    amp = "bf16" if bf16 else "fp16" if fp16 else "no"
+    if bf16 or draft.get("axolotl.bfloat16"):
+        load = "bf16"
+    elif fp16 or draft.get("axolotl.float16") or draft.get("axolotl.load_in_8bit"):
+        load = "fp16"
+    else:
+        load = "fp32"
+    draft.derive("amp", amp, "axolotl.bf16", "axolotl.fp16")
+    draft.derive("load.dtype", load, "axolotl.bf16", "axolotl.bfloat16", "axolotl.fp16")
+    finish_trainer_precision(draft, amp=amp, load_dtype=load)
+
+
+def _finish_activations(draft: Draft) -> None:
+    mode = draft.get("axolotl.gc")
+    offload = draft.get("axolotl.activation_offload")
+    if mode == "offload":
+        mode, offload = "full", "cpu"
+    elif mode == "disk":
+        mode, offload = "full", "disk"
+    if draft.get("parallel.fsdp.activation_checkpointing"):
+        mode = "full"
+        draft.derive("checkpointing.source", "fsdp", "parallel.fsdp.activation_checkpointing")
+    if "axolotl.gc" not in draft.unknown:
+        draft.derive("checkpointing.mode", mode, "axolotl.gc")
+    draft.derive(
+        "checkpointing.offload", offload or "none", "axolotl.activation_offload", "axolotl.gc"
+    )
+    draft.derive(
+        "offload.activations", offload or "none", "axolotl.activation_offload", "axolotl.gc"
+    )
+    draft.default("checkpointing.reentrant", False, "AX/core/builders/base.py:599")
+    for switch_field in _ATTENTION_SWITCHES:
+        if draft.get(switch_field):
+            name = switch_field.rpartition(".")[2]
+            draft.derive("model.attn_impl", name, switch_field)
+    draft.default("model.attn_impl", "sdpa", "transformers 5.23 takes sdpa where the model has it")
+    packed = draft.get("seq.packing") != "none"
+    padded = draft.get("axolotl.pad_to_max")
+    if padded is None:
+        padded = packed
+    draft.derive("seq.pad", "max_len" if padded else "longest", "axolotl.pad_to_max", "seq.packing")
+
+
+def _finish_loss(draft: Draft) -> None:
+    if draft.get("axolotl.liger_flce") or draft.get("loss.cut_ce"):
+        kind = "fused"
+    elif draft.get("axolotl.chunked_ce"):
+        kind = "chunked"
+    else:
+        kind = "full"
+    draft.derive(
+        "loss.logits_materialised", kind, "axolotl.liger_flce", "loss.cut_ce", "axolotl.chunked_ce"
+    )
+    draft.derive("loss.liger.flce", bool(draft.get("axolotl.liger_flce")), "axolotl.liger_flce")
+    draft.default("loss.upcast_fp32", True, "transformers 5.23 loss/loss_utils.py:61")
+
+
+def _finish_optimizer(draft: Draft) -> None:
+    name = draft.get("optimizer.name")
+    if name is None:
+        return
+    kind = OPTIMIZER_KINDS.get(str(name), "lion" if name == "lion_pytorch" else "other")
+    draft.derive("optimizer.kind", kind, "optimizer.name")
+    draft.derive("optimizer.fused", str(name).endswith("_fused"), "optimizer.name")
+    draft.derive("optimizer.foreach", name in _FOREACH, "optimizer.name")
+
+
+def _finish_eval_and_save(draft: Draft) -> None:
+    enabled = bool(draft.get("axolotl.val_set_size")) or bool(draft.get("axolotl.test_datasets"))
+    draft.derive("eval.enabled", enabled, "axolotl.val_set_size", "axolotl.test_datasets")
+    draft.derive(
+        "eval.strategy",
+        "no" if not enabled else draft.get("axolotl.eval_strategy") or "steps",
+        "axolotl.eval_strategy",
+        "axolotl.val_set_size",
+    )
+    micro = draft.get("batch.micro")
+    draft.derive(
+        "batch.eval_micro", micro, "batch.micro", source="AX/utils/config normalize_config"
+    )
+    if draft.says("save.every") or draft.get("axolotl.saves_per_epoch"):
+        draft.default("save.strategy", "steps", "AX/core/builders/base.py:499")
+    draft.default("save.strategy", "epoch", "AX/core/builders/base.py:499")
+    contents: tuple[str, ...] = ("adapter",) if is_adapter_run(draft) else ("model",)
+    if not draft.get("save.save_only_model"):
+        contents = (*contents, "optimizer", "scheduler", "rng")
+    draft.derive("save.contents", contents, "save.save_only_model", "trainable.method")
+    if draft.get("parallel.zero.stage") == 3 or draft.get("parallel.fsdp.state_dict") == "full":
+        gather = draft.get("parallel.zero.gather16_on_save")
+        draft.derive(
+            "save.full_gather", gather if gather is not None else True,
+            "parallel.zero.gather16_on_save", "parallel.fsdp.state_dict",
+        )  # fmt: skip
+    if draft.get("parallel.zero.stage") == 3:
+        draft.derive("load.zero3_init", True, "parallel.zero.stage")

@@ -1,0 +1,233 @@
+"""What the keys of several frameworks mean together: dtypes, world size, batches, sharding.
+
+Most frameworks end in transformers' Trainer, accelerate and DeepSpeed; what those make of
+a config is written here once. Functions read and complete a :class:`Draft`.
+"""
+
+from __future__ import annotations
+
+from oomlint.dialects.draft import Draft
+
+_STEP_1_IN_DTYPE_OF_PARAM = "torch.optim: states are zeros_like(param)"
+_ENGINE_CASTS = "DeepSpeed edaa7221 runtime/engine.py:1755 casts the module; zero/stage3.py keeps an fp32 master"
+_ACCELERATE_UPCASTS = "accelerate 16cb6eb8 accelerator.py:1982, utils/fsdp_utils.py:803: trainable parameters become fp32"
+_PEFT_UPCASTS = "peft 0.21.2 mapping_func.py:110: autocast_adapter_dtype=True makes adapters fp32"
+_AUTOCAST_KEEPS = "torch autocast computes in 16 bit and leaves parameters as loaded"
+
+ADAPTER_METHODS = frozenset({"lora", "dora", "qlora", "oft", "adapter"})
+
+
+def is_adapter_run(draft: Draft) -> bool:
+    return draft.get("trainable.method") in ADAPTER_METHODS
+
+
+def uses_deepspeed(draft: Draft) -> bool:
+    """Whether a DeepSpeed config takes part, found or not."""
+    return any(block.table.section == "deepspeed" for block in draft.blocks) or (
+        draft.get("ref.deepspeed") is not None
+    )
+
+
+def finish_world(draft: Draft) -> None:
+    """Ranks: nodes x GPUs per node; the data-parallel degree is what the other degrees leave."""
+    total = draft.get("launch.total_processes")
+    nodes = draft.get("parallel.nodes") or draft.get("launch.machines")
+    if total is not None:
+        draft.derive("parallel.nodes", nodes or 1, "launch.total_processes")
+        per_node = max(1, total // (nodes or 1))
+        _prefer(draft, "parallel.gpus_per_node", per_node, "launch.total_processes")
+    per_node = draft.get("parallel.gpus_per_node")
+    if per_node is not None:
+        draft.default("parallel.nodes", 1, "one node unless the launcher names more")
+        nodes = draft.get("parallel.nodes")
+        draft.derive("parallel.world", nodes * per_node, "parallel.nodes", "parallel.gpus_per_node")
+    world = draft.get("parallel.world")
+    if world is not None:
+        others = 1
+        for degree in ("tp", "pp", "cp", "ulysses"):
+            others *= draft.get(f"parallel.{degree}") or 1
+        draft.derive("parallel.dp", max(1, world // others), "parallel.world")
+
+
+def _prefer(draft: Draft, field: str, value: object, source: str) -> None:
+    """A rank count that a launcher states beats one that the hardware merely allows."""
+    if not draft.says(field):
+        draft.forget(field)
+        draft.derive(field, value, source)
+
+
+def finish_batch(draft: Draft) -> None:
+    """Global batch = micro batch x gradient accumulation x data-parallel ranks (samples)."""
+    micro, accum = draft.get("batch.micro"), draft.get("batch.grad_accum")
+    dp = draft.get("parallel.dp")
+    if None not in (micro, accum, dp):
+        draft.derive(
+            "batch.global", micro * accum * dp, "batch.micro", "batch.grad_accum", "parallel.dp"
+        )
+
+
+def finish_backend(draft: Draft) -> None:
+    """Who wraps the model: DeepSpeed, FSDP, DDP, or nobody on one GPU."""
+    if uses_deepspeed(draft):
+        draft.derive("parallel.backend", "zero", "ref.deepspeed", "parallel.zero.stage")
+    elif draft.get("fsdp.enabled"):
+        version = draft.get("parallel.fsdp.version") or 1
+        draft.derive("parallel.backend", "fsdp2" if version == 2 else "fsdp1", "fsdp.enabled")
+    else:
+        world = draft.get("parallel.world")
+        if world is not None:
+            draft.derive("parallel.backend", "ddp" if world > 1 else "none", "parallel.world")
+
+
+def finish_deepspeed(draft: Draft, *, under_trainer: bool) -> None:
+    """What DeepSpeed makes of its JSON.
+
+    Under a transformers Trainer ``"auto"`` is filled in from the model and the arguments
+    (transformers 5.23 integrations/deepspeed.py:130-265).
+    """
+    if not uses_deepspeed(draft):
+        return
+    stage = draft.get("parallel.zero.stage")
+    draft.derive(
+        "parallel.zero.overlap_comm",
+        stage == 3,
+        "parallel.zero.stage",
+        source="DeepSpeed edaa7221 runtime/zero/config.py:138",
+    )
+    dims = draft.get("model.dims")
+    hidden = dims.hidden if dims is not None else None
+    if hidden:
+        # transformers 5.23 integrations/deepspeed.py:202-232.
+        for name, elems in (
+            ("reduce_bucket_elems", hidden * hidden),
+            ("prefetch_elems", int(0.9 * hidden * hidden)),
+            ("persistence_threshold", 10 * hidden),
+        ):
+            if f"parallel.zero.{name}" in draft.auto:
+                draft.derive(f"parallel.zero.{name}", elems, "model.dims")
+    if "parallel.zero.allgather_bucket_elems" in draft.auto:
+        # No rule of transformers fills it; DeepSpeed would refuse the word. Its default.
+        draft.derive("parallel.zero.allgather_bucket_elems", 500_000_000)
+    for name in ("offload.optimizer", "offload.params"):
+        draft.default(name, "none", "DeepSpeed edaa7221 runtime/zero/config.py:157")
+    if stage is not None and stage < 3 and draft.get("offload.params") != "none":
+        # "Valid only with stage 3" (runtime/zero/config.py:157): ignored below it.
+        draft.override("offload.params", "none", "parallel.zero.stage")
+    if stage == 0 and draft.get("offload.optimizer") != "none":
+        draft.override("offload.optimizer", "none", "parallel.zero.stage")
+    if not under_trainer:
+        _batch_from_json(draft)
+
+
+def _batch_from_json(draft: Draft) -> None:
+    """micro x accumulation x ranks = train_batch_size; DeepSpeed derives what is missing
+    (runtime/config.py:942-985)."""
+    micro, accum = draft.get("ds.micro"), draft.get("ds.grad_accum")
+    total, dp = draft.get("ds.train_batch"), draft.get("parallel.dp")
+    if micro is None and total and dp:
+        micro = max(1, total // (dp * (accum or 1)))
+    if accum is None and total and dp and micro:
+        accum = max(1, total // (dp * micro))
+    draft.derive("batch.micro", micro, "ds.micro", "ds.train_batch")
+    draft.derive("batch.grad_accum", accum or (1 if micro else None), "ds.grad_accum")
+
+
+def finish_trainer_precision(draft: Draft, *, amp: str, load_dtype: str | None) -> None:
+    """The dtype law of transformers' Trainer over accelerate, DeepSpeed, FSDP and peft.
+
+    Args:
+        amp: mixed precision in force: ``bf16``, ``fp16`` or ``no``.
+        load_dtype: what the weights are loaded in; ``None`` where not known.
+    """
+    backend = draft.get("parallel.backend")
+    if backend == "zero" and draft.get("parallel.zero.stage") != 0:
+        _zero_precision(draft, amp, load_dtype)
+    elif backend in ("fsdp1", "fsdp2"):
+        _fsdp_precision(draft, amp, load_dtype)
+    else:
+        _plain_precision(draft, amp, load_dtype)
+    draft.derive("precision.logits", draft.get("precision.compute"), "precision.compute")
+
+
+def _zero_precision(draft: Draft, amp: str, load_dtype: str | None) -> None:
+    half = amp if amp in ("bf16", "fp16") else None
+    if draft.get("ds.bf16") is True:
+        half = "bf16"
+    elif draft.get("ds.fp16") is True:
+        half = "fp16"
+    cast = half or "fp32"
+    inputs = ("ds.bf16", "ds.fp16", "amp")
+    frozen = _frozen_dtype(draft, cast)
+    derive = draft.derive
+    derive("precision.param", frozen, *inputs, source=_ENGINE_CASTS)
+    derive("precision.grad", cast, *inputs, source=_ENGINE_CASTS)
+    derive("precision.master", "fp32" if half else "none", *inputs, source=_ENGINE_CASTS)
+    derive("precision.optim_state", "fp32", *inputs, source=_ENGINE_CASTS)
+    derive("precision.compute", cast, *inputs, source=_ENGINE_CASTS)
+    derive("precision.autocast", False, *inputs, source="accelerate leaves autocast to DeepSpeed")
+    if is_adapter_run(draft):
+        derive("trainable.adapter_dtype", cast, *inputs, source=_ENGINE_CASTS)
+
+
+def _fsdp_precision(draft: Draft, amp: str, load_dtype: str | None) -> None:
+    mixed = amp in ("bf16", "fp16")
+    stored = "fp32" if mixed else load_dtype
+    compute = amp if mixed else load_dtype
+    adapters = is_adapter_run(draft)
+    source = _ACCELERATE_UPCASTS if mixed else _STEP_1_IN_DTYPE_OF_PARAM
+    inputs = ("amp", "load.dtype", "fsdp.enabled")
+    trained = "fp32" if adapters and not mixed else stored
+    draft.derive(
+        "precision.param",
+        _frozen_dtype(draft, load_dtype) if adapters else stored,
+        *inputs,
+        source=source,
+    )
+    draft.derive("precision.grad", trained, *inputs, source=source)
+    draft.derive("precision.master", "none", *inputs, source=source)
+    draft.derive("precision.optim_state", trained, *inputs, source=source)
+    draft.derive("precision.compute", compute, *inputs, source=source)
+    draft.derive("precision.comm", compute, *inputs, source=source)
+    # accelerate 1.15: autocast under FSDP1, none under FSDP2 (accelerator.py _prepare_fsdp2).
+    draft.derive("precision.autocast", mixed and draft.get("parallel.backend") == "fsdp1", *inputs)
+    if adapters:
+        draft.derive("trainable.adapter_dtype", trained, *inputs, source=_PEFT_UPCASTS)
+
+
+def _plain_precision(draft: Draft, amp: str, load_dtype: str | None) -> None:
+    mixed = amp in ("bf16", "fp16")
+    inputs = ("amp", "load.dtype")
+    if is_adapter_run(draft):
+        trained: str | None = "fp32"
+        if draft.get("peft.autocast_adapters") is False:
+            trained = load_dtype
+        draft.derive("precision.param", _frozen_dtype(draft, load_dtype), *inputs)
+        draft.derive("trainable.adapter_dtype", trained, *inputs, source=_PEFT_UPCASTS)
+        source = _PEFT_UPCASTS
+    else:
+        trained = load_dtype
+        draft.derive("precision.param", load_dtype, *inputs, source=_AUTOCAST_KEEPS)
+        source = _STEP_1_IN_DTYPE_OF_PARAM
+    draft.derive("precision.grad", trained, *inputs, source=source)
+    draft.derive("precision.master", "none", *inputs, source=_AUTOCAST_KEEPS)
+    draft.derive("precision.optim_state", trained, *inputs, source=source)
+    draft.derive("precision.compute", amp if mixed else load_dtype, *inputs)
+    draft.derive("precision.autocast", mixed, *inputs, source=_AUTOCAST_KEEPS)
+
+
+def _frozen_dtype(draft: Draft, otherwise: str | None) -> str | None:
+    """The dtype of what is not trained: quantized weights are storage of their own."""
+    return {"bnb4": "nf4", "bnb8": "int8", "nf4_torchao": "nf4"}.get(
+        str(draft.get("quant.method")), otherwise
+    )
+
+
+def finish_quant(draft: Draft, *, bits: int | None, method: str | None = None) -> None:
+    """bitsandbytes' 4 and 8 bit from a framework's flags; a base that is quantized already
+    stays as it is."""
+    if method is None and bits is not None:
+        method = {4: "bnb4", 8: "bnb8"}.get(bits)
+    native = draft.get("model.native_quant")
+    if method is None and native in ("bnb4", "gptq", "awq", "hqq", "aqlm"):
+        method = native
+    draft.derive("quant.method", method or "none", "quant.bits", "model.native_quant")
