@@ -1,0 +1,205 @@
+"""Is a predicted peak a problem, how sure is that, and how to say it.
+
+Every memory rule judges by the same law, so that severities mean the same everywhere:
+
+* the hardware is known: *error* where the peak passes what the card (or the host) gives,
+  *warning* from the margin on, silence below it;
+* it is unknown: *warning* where no 80 GB card would hold the run, else *info*, and only
+  where a change brings the run onto a smaller card.
+
+An error needs a prediction that rests on nothing guessed: a model that is only known by
+the size in its name, or a lower bound under the limit, make it a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from oomlint.errors import CannotEdit
+from oomlint.rule import Confidence, Severity, gib
+from oomlint.run import Run
+
+# What most people can rent: an A100-80GB or H100-80GB; what is above is scarce.
+USUAL_LARGEST_CARD = "H100-80GB"
+USUAL_NODE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A peak against a limit. ``limit`` is ``None`` where the hardware is unknown, and
+    ``card`` is then the smallest common card that holds the run, ``None`` if none does."""
+
+    resource: Literal["gpu", "host"]
+    predicted: int
+    limit: int | None
+    severity: Severity | None
+    confidence: Confidence
+    phase: str
+    card: str | None
+    where: str
+    """``an A100-80GB``, ``a host with 512 GiB``, or what was assumed."""
+
+    @property
+    def is_problem(self) -> bool:
+        return self.severity is not None and self.severity >= Severity.WARNING
+
+    @property
+    def sentence(self) -> str:
+        """``needs 92.3 GiB in the backward pass; an A100-80GB gives 79.1 GiB``"""
+        need = f"needs {gib(self.predicted)} {_PHASES.get(self.phase, 'at the peak')}"
+        if self.limit is not None:
+            return f"{need}; {self.where} gives {gib(self.limit)}"
+        if self.resource == "host":
+            return f"{need} of host RAM a node; the host is unknown"
+        if self.card is None:
+            return f"{need} on {self.where}: more than any common card has"
+        return f"{need} on {self.where}; the smallest common card that holds it is {self.card}"
+
+
+_PHASES = {
+    "load": "while loading",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "optimizer_step": "in the optimizer step",
+    "train": "while training",
+    "evaluation": "in evaluation",
+    "save": "while saving",
+}
+
+
+def settled(run: Run) -> Run:
+    """The run to compute with: where nobody says how many GPUs there are and it matters,
+    one node of eight."""
+    if run.plan.parallel.world is None and run.plan.parallel.backend not in (None, "none"):
+        return run.assuming({"parallel.nodes": 1, "parallel.gpus_per_node": USUAL_NODE})
+    return run
+
+
+def judge_gpu(run: Run, *, phase: str | None = None) -> Judgement | None:
+    """Judge the GPU peak (of one phase, if named); ``None`` where no number is known."""
+    probe = settled(run)
+    gpu = probe.estimate.gpu
+    peak = gpu.peak_bytes if phase is None else gpu.phases.get(phase)
+    if peak is None or gpu.peak_bytes is None:
+        return None
+    low = peak if gpu.low_bytes is None else int(peak * gpu.low_bytes / gpu.peak_bytes)
+    limit = run.limits.gpu_bytes
+    card = smallest_card(peak)
+    if limit is not None:
+        severity = _against(peak, low, limit, run)
+        where = _a(run.hardware.gpu.name) if run.hardware else "the card"
+    else:
+        severity = Severity.INFO if card_holds(USUAL_LARGEST_CARD, peak) else Severity.WARNING
+        where = "one node of 8 GPUs" if probe is not run else "unknown hardware"
+    return Judgement(
+        "gpu", peak, limit, severity, confidence(run), phase or gpu.peak_phase or "", card, where
+    )
+
+
+def judge_host(run: Run, *, phase: str | None = None) -> Judgement | None:
+    """Judge a node's host RAM (of one phase, if named); silent where the RAM is unknown."""
+    probe = settled(run)
+    host = probe.estimate.host
+    peak = host.peak_bytes if phase is None else host.phases.get(phase)
+    if peak is None or host.peak_bytes is None:
+        return None
+    low = peak if host.low_bytes is None else int(peak * host.low_bytes / host.peak_bytes)
+    limit = run.limits.host_bytes
+    severity = None if limit is None else _against(peak, low, limit, run)
+    where = f"a host with {gib(limit)} of RAM" if limit is not None else "an unknown host"
+    return Judgement(
+        "host", peak, limit, severity, confidence(run), phase or host.peak_phase or "", None, where
+    )
+
+
+def _against(peak: int, low: int, limit: int, run: Run) -> Severity | None:
+    if peak > limit:
+        certain = low > limit and confidence(run) != "low"
+        return Severity.ERROR if certain or peak > 1.25 * limit else Severity.WARNING
+    if peak > run.margin * limit:
+        return Severity.WARNING
+    return None
+
+
+def confidence(run: Run) -> Confidence:
+    """How much of the prediction rests on facts."""
+    model = run.model
+    if model is None or model.confidence == "guessed":
+        return "low"
+    if run.estimate.assumptions or model.confidence != "verified" or run.unreadable:
+        return "medium"
+    return "high"
+
+
+def smallest_card(peak: int) -> str | None:
+    """The smallest common card whose usable memory holds a peak with room to spare."""
+    from oomlint.hardware import common_cards, usable_bytes
+
+    for gpu in common_cards():
+        if usable_bytes(gpu) * 0.95 >= peak:
+            return gpu.name
+    return None
+
+
+def card_holds(name: str, peak: int) -> bool:
+    from oomlint.hardware import parse_hardware, usable_bytes
+
+    return peak <= usable_bytes(parse_hardware(name).gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class Relief:
+    """What a change brings: the judgement now and after, and whether it is worth a word."""
+
+    before: Judgement
+    after: Judgement
+    changes: Mapping[str, Any]
+
+    @property
+    def saved(self) -> int:
+        return self.before.predicted - self.after.predicted
+
+    @property
+    def suffices(self) -> bool:
+        """The problem is gone afterwards (or a smaller common card holds the run)."""
+        if self.before.limit is not None:
+            return self.after.predicted <= self.before.limit
+        return self.after.card is not None and self.after.card != self.before.card
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """It lowers the peak by a share that matters, and there is something to solve."""
+        if self.saved < 0.03 * self.before.predicted or self.before.severity is None:
+            return False
+        return self.before.is_problem or self.suffices
+
+    @property
+    def sentence(self) -> str:
+        """``the peak falls from 92.3 GiB to 61.0 GiB``, and whether that is enough."""
+        text = f"the peak falls from {gib(self.before.predicted)} to {gib(self.after.predicted)}"
+        limit = self.before.limit
+        if limit is not None and self.after.predicted > limit:
+            return f"{text}, still {gib(self.after.predicted - limit)} too much"
+        return text
+
+
+def relief(run: Run, changes: Mapping[str, Any], *, resource: str = "gpu") -> Relief | None:
+    """What ``changes`` bring, or ``None`` where the framework cannot say them or no number is known."""
+    judge = judge_host if resource == "host" else judge_gpu
+    before = judge(run)
+    try:
+        after = judge(run.what_if(changes))
+    except CannotEdit:
+        return None
+    if before is None or after is None:
+        return None
+    return Relief(before, after, changes)
+
+
+def _a(name: str) -> str:
+    """The indefinite article that a GPU's name takes when read aloud."""
+    return (
+        f"{'an' if name[0] in 'AHLMR8' and not name.startswith(('RTX 2', 'Max')) else 'a'} {name}"
+    )

@@ -1,0 +1,103 @@
+"""Every activation of the forward pass is kept until the backward pass.
+
+## What it finds
+
+A run without activation (gradient) checkpointing whose predicted peak does not fit, or is
+within the margin of the card, and that would be lower with it. Some frameworks switch
+checkpointing on by default (LLaMA-Factory, TRL, ms-swift), others do not (Axolotl,
+transformers, torchtune): what counts is the effective value.
+
+## Why it runs out of memory
+
+Without checkpointing a Llama-like layer saves about 16h + 8i + 4A + 4K bytes a token
+(h hidden, i intermediate, A and K query and key width, bf16), all layers at once; with it,
+2h a layer and one layer's worth while it is recomputed. ZeRO and FSDP shard parameters,
+gradients and optimizer states, never activations, so more GPUs do not help.
+
+## How to fix it
+
+Turn it on. The maths stays the same; a step takes about a third longer, because the
+forward pass is computed twice (Chen et al. 2016, arXiv 1604.06174). Under FSDP the
+wrapper's own option is set where the framework has one.
+
+## When not to
+
+Where the run fits anyway the rule is silent. Some architectures refuse checkpointing in
+some frameworks (MPT in Axolotl).
+
+## Sources
+
+* https://github.com/axolotl-ai-cloud/axolotl/issues/2143: Llama-3.2-3B on 8 x 80 GB under
+  ZeRO-3 ran out of memory for this reason
+* Korthikanti et al. 2022, arXiv 2205.05198 (activation memory of a transformer layer)
+* transformers 5.23 `training_args.py:908`, Axolotl `utils/schemas/config.py:600` (defaults)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import relief
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.run import Run
+
+_BASE = (
+    "base_model: meta-llama/Llama-3.2-3B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "sequence_len: 4096\n"
+    "sample_packing: true\n"
+    "micro_batch_size: 8\n"
+)
+_REST = "optimizer: adamw_torch_fused\nbf16: true\nflash_attention: true\n"
+
+
+class NoGradientCheckpointing(Rule):
+    code = "OOM101"
+    name = "no-gradient-checkpointing"
+    summary = "activations of every layer are kept because checkpointing is off"
+    applicability = Applicability.SAFE
+    cost = 2
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _BASE + _REST},
+            fixed={"axolotl.yaml": _BASE + _REST + "gradient_checkpointing: true\n"},
+            hardware="1xH100-80GB",
+        ),
+    )
+    good = (
+        Example(
+            files={"axolotl.yaml": _BASE + _REST + "gradient_checkpointing: true\n"},
+            hardware="1xH100-80GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _BASE.replace("size: 8", "size: 1") + _REST},
+            hardware="1xB200-180GB",
+            why="fits with room to spare",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        if run.plan.checkpointing.mode != "none":
+            return
+        changes = {"checkpointing.mode": "full"}
+        found = relief(run, changes)
+        if found is None or not found.is_worthwhile:
+            return
+        before = found.before
+        assert before.severity is not None
+        yield self.finding(
+            run,
+            before.severity,
+            f"the run {before.sentence}, of which activations take "
+            f"{gib(run.estimate.gpu.components.get('activations'))}: gradient checkpointing is "
+            f"off. With it {found.sentence}, at the price of about a third more time a step",
+            at="checkpointing.mode",
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[Proposal.set("turn on gradient checkpointing", changes)],
+        )
