@@ -39,7 +39,7 @@ _WORDS: Final[dict[str, Any]] = {
     "-Infinity": float("-inf"),
 }
 _BARE_KEY: Final = re.compile(r"[^\s{}\[\],:\"'#/]+")
-_BARE_STRING: Final = re.compile(r"[^\s{}\[\],:\"'][^\r\n]*")
+_BARE_STRING: Final = re.compile(r"(?!/\*)[^\s{}\[\],:\"'][^\r\n]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _TEMPLATED: Final = re.compile(r"\$\{|\{\{|\{%")
 _COLON: Final = re.compile(r"[ \t]*:[ \t]*")
@@ -226,6 +226,8 @@ class _Scanner:
         self._skip()
         if self.offset == len(self.text):
             self._fail(self.offset, "the file is empty")
+        if self.text[self.offset] not in '{["' and not _LITERAL.match(self.text, self.offset):
+            self._fail(self.offset, "expected { or [")
         root = self._value(0)
         self._skip()
         if self.offset != len(self.text):

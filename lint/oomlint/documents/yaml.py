@@ -11,8 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
-from typing import Literal as Choice
+from typing import Any, Final, Literal as Choice, NamedTuple, NoReturn
 
 from oomlint.documents.base import UNKNOWN, Entry, Literal, Mapping, Node, Scalar, Sequence
 from oomlint.documents.brackets import Brackets, Splice
@@ -21,13 +20,14 @@ from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
 
 # Guards against files built to exhaust a reader; no training config comes near them.
-_MAX_CHARACTERS: Final = 4 * 2**20
+_MAX_CHARACTERS: Final = 2**20
 _MAX_DEPTH: Final = 100
 _MAX_EXPANDED_VALUES: Final = 1_000_000
 
 _TEMPLATED: Final = re.compile(r"\$\{|\{\{|\{%")
 _TEMPLATE_FILE: Final = re.compile(r"\{\{|\{%")
 _TRIVIA: Final = re.compile(r"(?:[ \t\r\n\x85\u2028\u2029]+|(?<![^\s])#[^\r\n]*)*")
+_TRIVIA_STARTS: Final = frozenset(" \t\r\n\x85\u2028\u2029#")
 _TAG: Final = re.compile(r"!<[^>]*>|[^\s,\[\]{}]+")
 _ANCHOR: Final = re.compile(r"&[^\s,\[\]{}]+")
 _BLOCK_HEADER: Final = re.compile(r"[|>][-+0-9]*(?P<comment>[ \t]+#[^\r\n]*)?")
@@ -37,8 +37,7 @@ Style = Choice["empty", "plain", "single", "double", "literal", "block", "flow",
 _STYLES: Final[dict[str, Style]] = {"'": "single", '"': "double", "|": "literal", ">": "literal"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """An entry or item in its collection: from its first token to the end of its last."""
 
     start: int
@@ -47,8 +46,7 @@ class _Part:
     editable_key: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """What an edit has to know of a node beyond its span.
 
     ``head`` is where the value may start: behind the colon, dash or properties.
@@ -333,7 +331,7 @@ def parse_yaml(source: Source) -> YamlDocument:
             that does not exist, or is too large or too deeply nested for a config.
     """
     if len(source.text) > _MAX_CHARACTERS:
-        raise ParseError(source.path, "too large for a training config (over 4 million characters)")
+        raise ParseError(source.path, "too large for a training config (over a million characters)")
     return _Builder(source, _events(source)).document()
 
 
@@ -377,7 +375,7 @@ def _parser_events(text: str) -> Iterator[Any]:
 
 
 _PLAIN_WORDS: Final = {
-    "found character that cannot start any token": "a character that cannot stand here (YAML does not allow tabs for indentation)",
+    "found character that cannot start any token": "a character that cannot stand here",
     "mapping values are not allowed in this context": "a colon that makes no sense here; check the indentation, or quote the value",
     "did not find expected key": "a key is expected here; check the indentation and the quotes",
     "did not find expected '-' indicator": "a list item (-) is expected here; check the indentation",
@@ -399,14 +397,16 @@ def _as_parse_error(source: Source, error: Exception) -> ParseError:
         line, column = source.position(found if found >= 0 else min(position, len(source.text)))
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     sentence = _PLAIN_WORDS.get(problem, problem)
+    if mark is not None and source.text[mark.index : mark.index + 1] == "\t":
+        sentence = "a tab where YAML allows only spaces"
     if _TEMPLATE_FILE.search(source.text):
-        message = f"this looks like a template and not like finished YAML ({sentence}); check the rendered file"
+        message = f"a template, not finished YAML ({sentence}); check the rendered file instead"
     else:
         message = f"not valid YAML: {sentence}"
     return ParseError(source.path, message, line=line, column=column)
 
 
-def _fail(source: Source, offset: int, message: str) -> None:
+def _fail(source: Source, offset: int, message: str) -> NoReturn:
     line, column = source.position(min(offset, len(source.text)))
     raise ParseError(source.path, message, line=line, column=column)
 
@@ -441,7 +441,7 @@ class _Builder:
                 continue
             root = self._node(head, None)[0]
             if root in self.places:
-                self.places[root] = replace(self.places[root], is_root=True)
+                self.places[root] = self.places[root]._replace(is_root=True)
             roots.append(root)
         if sum(self._size(root)[0] for root in roots) > _MAX_EXPANDED_VALUES:
             _fail(self.source, 0, "its anchors and aliases expand to more than a million values")
@@ -599,7 +599,7 @@ class _Builder:
             reason = "it comes from a merge key (<<)" if is_merge else None
             node, _, end = self._node(head, locked or reason, outer=start)
             if not has_colon and node in self.places:
-                self.places[node] = replace(self.places[node], lacks_colon=True)
+                self.places[node] = self.places[node]._replace(lacks_colon=True)
             end = max(end, head)
             entry = Entry(key, key_span, node, Span(start, end))
             parts.append(_Part(start, end, entry, editable and not is_merge))
@@ -628,6 +628,9 @@ class _Builder:
         """The key as text, where it stands, and whether it can be renamed."""
         event = self.events[self.cursor]
         kind = type(event).__name__
+        if kind == "ScalarEvent" and event.value and event.tag is None and event.anchor is None:
+            self.cursor += 1
+            return event.value, Span(event.start_mark.index, event.end_mark.index), True
         if kind == "ScalarEvent":
             node, _, _ = self._node(start, None)
             assert isinstance(node, Scalar)
@@ -740,6 +743,9 @@ class _Builder:
 
 
 def _skip(text: str, offset: int) -> int:
+    """The offset of the next token: past blanks, line breaks and comments."""
+    if text[offset : offset + 1] not in _TRIVIA_STARTS:
+        return offset
     match = _TRIVIA.match(text, offset)
     return match.end() if match else offset
 
