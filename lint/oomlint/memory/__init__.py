@@ -1,0 +1,35 @@
+"""The memory model: pure arithmetic on a canonical plan, no files, no network."""
+
+from oomlint.memory.checkpoint import SavePeaks, save_peaks
+from oomlint.memory.estimate import Verdict, estimate, verdict
+from oomlint.memory.host import host_load_bytes
+from oomlint.memory.parameters import Block, Linear, Skeleton, skeleton
+from oomlint.memory.result import (
+    Assumption,
+    DeviceEstimate,
+    Estimate,
+    GpuLimits,
+    HostEstimate,
+    StateBytes,
+)
+from oomlint.memory.states import state_bytes
+
+__all__ = [
+    "Assumption",
+    "Block",
+    "DeviceEstimate",
+    "Estimate",
+    "GpuLimits",
+    "HostEstimate",
+    "Linear",
+    "SavePeaks",
+    "Skeleton",
+    "StateBytes",
+    "Verdict",
+    "estimate",
+    "host_load_bytes",
+    "save_peaks",
+    "skeleton",
+    "state_bytes",
+    "verdict",
+]

@@ -1,0 +1,84 @@
+"""Saving: what a checkpoint weighs on disk, and what gathering it needs on GPU and host."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oomlint.memory.facts import Facts
+from oomlint.memory.states import frozen_weight_bytes_of, optimizer_bytes, trained_storage
+from oomlint.plan import Plan
+
+
+class SavePeaks(NamedTuple):
+    """Bytes that a save needs: extra on each GPU, extra on the saving host, on disk."""
+
+    gpu: float
+    host: float
+    disk: float
+
+
+def model_file_bytes(f: Facts) -> float:
+    """Bytes of the saved model: the adapter alone where only that is saved."""
+    m = f.model
+    assert m is not None
+    if f.lora:
+        return trained_storage(f)
+    width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(f.plan.save.dtype or "")
+    if width is None:
+        width = 2.0 if f.backend in ("zero", "megatron") and f.stream == 2 else max(2.0, f.weight)
+    return m.numel * width
+
+
+def save_peaks_of(f: Facts) -> SavePeaks:
+    """See :func:`save_peaks`."""
+    m = f.model
+    assert m is not None
+    plan = f.plan
+    save = plan.save
+    if save.strategy == "no":
+        return SavePeaks(0.0, 0.0, 0.0)
+    contents = save.contents
+    with_optimizer = "optimizer" in contents if contents is not None else not save.save_only_model
+    model_bytes = model_file_bytes(f)
+    optimizer = f.trained_numel * f.master + optimizer_bytes(f, f.trained_numel)
+    disk = model_bytes + (optimizer if with_optimizer else 0.0)
+    backend = f.backend
+    gpu = host = 0.0
+    if backend == "zero" and (plan.parallel.zero.stage or 0) == 3:
+        if plan.parallel.zero.gather16_on_save is not False:
+            # _zero3_consolidated_16bit_state_dict gathers one module's own parameters at a
+            # time on every GPU and copies them to rank 0's host (deepspeed/runtime/engine.py).
+            gpu = 2.0 * largest_module(f)
+            host = trained_storage(f) if f.lora else m.numel * 2.0
+        if with_optimizer and plan.parallel.zero.gather16_on_save is False:
+            host = 0.0
+    elif backend in ("fsdp1", "fsdp2"):
+        if (plan.parallel.fsdp.state_dict or "full") == "full" or save.full_gather:
+            # FULL_STATE_DICT all-gathers unit by unit and offloads to rank 0's host.
+            gpu = max(2.0, f.weight) * float(m.largest_block)
+            host = m.numel * max(2.0, f.weight) if not f.lora else trained_storage(f)
+            if with_optimizer:
+                host += optimizer
+    elif not f.lora and save.format in ("safetensors", "bin", None):
+        host = 0.0
+    return SavePeaks(gpu, host, disk)
+
+
+def largest_module(f: Facts) -> float:
+    """Elements that one module owns by itself; a layer's stacked experts are one module."""
+    m = f.model
+    assert m is not None
+    stacked = max((b.expert_numel for b in m.blocks), default=0)
+    return float(max(m.largest_tensor, stacked))
+
+
+def save_peaks(plan: Plan) -> SavePeaks | None:
+    """What saving a checkpoint needs, in bytes: extra on every GPU while gathering, extra on
+    the host that writes, and on disk for one checkpoint. ``None`` without dimensions."""
+    f = Facts(plan)
+    return save_peaks_of(f) if f.model is not None else None
+
+
+def whole_model_bytes(f: Facts, width: float) -> float:
+    """Bytes of the base model at ``width`` bytes an element, unsharded."""
+    return frozen_weight_bytes_of(f, width)

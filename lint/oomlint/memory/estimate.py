@@ -1,0 +1,214 @@
+"""Puts the parts together: phases, components, bounds and the verdict."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
+from oomlint.memory.facts import Facts
+from oomlint.memory.host import host_phases, overhead_bounds
+from oomlint.memory.layers import widest
+from oomlint.memory.result import (
+    GPU_COMPONENTS,
+    GPU_PHASES,
+    HOST_COMPONENTS,
+    HOST_PHASES,
+    DeviceEstimate,
+    Estimate,
+    GpuLimits,
+    HostEstimate,
+    unknown_estimate,
+)
+from oomlint.memory.states import state_bytes_of
+from oomlint.memory.step import Point, Stack, highest, logits_of, training_points
+from oomlint.plan import Plan
+
+Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
+
+_UNKNOWN_GPU = GpuLimits()
+
+
+def estimate(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
+    """Predict the memory of the run that ``plan`` describes, in bytes.
+
+    ``gpu`` adds the CUDA context, NCCL and cuBLAS sizes of a known card; without it typical
+    ones are used. A plan whose model has no known dimensions has no numbers, and
+    ``Estimate.unknown`` names what is missing. Never raises on a well-typed plan.
+    """
+    f = Facts(plan)
+    if f.model is None:
+        return unknown_estimate(("model.dims",), tuple(f.assumptions))
+    limits = gpu or _UNKNOWN_GPU
+    states = state_bytes_of(f)
+    save = save_peaks_of(f)
+    resident_params, resident_optim = states.parameters, states.master + states.optimizer
+    reference = reference_model(f)
+    resident_params += reference
+
+    points = training_points(f)
+    phases: dict[str, Point] = {name: highest(points[name]) for name in points}
+    phases["load"] = Point()
+    phases["evaluation"] = evaluation_point(f)
+    phases["save"] = Point(0.0, 0.0, 0.0, 0.0, save.gpu)
+    workspace = float(limits.cublas_workspace)
+    nccl = (
+        float(limits.nccl)
+        if f.world > 1 and f.backend not in ("none", "dp", "device_map_pp")
+        else 0.0
+    )
+    context = limits.context + nccl
+    pool = colocated_pool(f, limits)
+
+    totals: dict[str, float] = {}
+    for name in GPU_PHASES:
+        point = phases[name]
+        optim = 0.0 if name == "load" else resident_optim
+        work = 0.0 if name == "load" else workspace
+        totals[name] = resident_params + optim + sum(point) + work + pool + context
+    peak_phase = max(GPU_PHASES, key=totals.__getitem__)
+    point = phases[peak_phase]
+    components = {
+        "parameters": resident_params,
+        "gradients": point.gradients,
+        "optimizer_states": 0.0 if peak_phase == "load" else resident_optim,
+        "activations": point.activations,
+        "logits": point.logits,
+        "communication": point.communication,
+        "temporary": point.temporary + (0.0 if peak_phase == "load" else workspace) + pool,
+        "context": context,
+    }
+    rounded = {name: round(components[name]) for name in GPU_COMPONENTS}
+    peak = sum(rounded.values())
+    allocated = peak - rounded["context"]
+    moving = point.activations + point.logits + point.temporary + point.communication
+    slack = allocator_slack(f, moving)
+    reserved = allocated + slack
+    low = allocated - uncertainty(f, moving)[0] + limits.context_low
+    low += limits.nccl_low if nccl else 0.0
+    high = reserved + uncertainty(f, moving)[1] + limits.context_high
+    high += limits.nccl_high if nccl else 0.0
+    device = DeviceEstimate(
+        peak_bytes=peak,
+        low_bytes=round(min(low, peak)),
+        high_bytes=round(max(high, peak)),
+        reserved_bytes=round(reserved),
+        peak_phase=peak_phase,
+        phases={name: peak if name == peak_phase else round(totals[name]) for name in GPU_PHASES},
+        components=rounded,
+    )
+    return Estimate(
+        gpu=device,
+        host=_host(f, save),
+        disk_checkpoint_bytes=round(save.disk),
+        assumptions=tuple(f.assumptions),
+        unknown=tuple(f.unknown),
+    )
+
+
+def _host(f: Facts, save: SavePeaks) -> HostEstimate:
+    by_phase = host_phases(f, save)
+    rounded = {
+        phase: {name: round(parts.get(name, 0.0)) for name in HOST_COMPONENTS}
+        for phase, parts in by_phase.items()
+    }
+    totals = {phase: sum(rounded[phase].values()) for phase in HOST_PHASES}
+    peak_phase = max(HOST_PHASES, key=totals.__getitem__)
+    less, more = overhead_bounds(f)
+    peak = totals[peak_phase]
+    return HostEstimate(
+        peak_bytes=peak,
+        low_bytes=round(max(0.0, peak - less)),
+        high_bytes=round(peak + more),
+        peak_phase=peak_phase,
+        phases=totals,
+        components=rounded[peak_phase],
+    )
+
+
+def evaluation_point(f: Facts) -> Point:
+    """A forward pass without gradients: one layer's tensors, the logits and their loss."""
+    plan = f.plan
+    if plan.eval.enabled is False or plan.eval.strategy == "no":
+        return Point()
+    model = f.model
+    assert model is not None
+    stack = Stack(f)
+    share = f.eval_rows / f.rows if f.rows else 1.0
+    tokens = f.tokens * share
+    layer = max(widest(p.inference, tokens, stack.scores * share) for p in stack.profiles)
+    head = logits_of(f, tokens, training=False)
+    from oomlint.memory.sharding import comm_buffers
+
+    comm = comm_buffers(f)
+    kept = 0.0
+    if plan.eval.keeps_logits:
+        # evaluation_loop concatenates the fp32 logits on the GPU until eval_accumulation_steps.
+        kept = 4.0 * model.vocab * tokens * (plan.eval.accumulation_steps or 16)
+    return Point(0.0, max(layer, head.norm), head.loss + kept, comm.resident + comm.forward, 0.0)
+
+
+def reference_model(f: Facts) -> float:
+    """Bytes of models that sit beside the trained one: reference, reward, critic, teacher."""
+    o = f.plan.objective
+    model = f.model
+    assert model is not None
+    width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(o.ref_dtype or "", max(2.0, f.stream))
+    shard = f.shard if f.backend in ("fsdp1", "fsdp2") or (
+        f.backend == "zero" and (f.plan.parallel.zero.stage or 0) == 3
+    ) else 1  # fmt: skip
+    total = 0.0
+    if o.ref_model == "copy":
+        total += model.numel * width / shard / f.tp / f.pp
+    return total
+
+
+def colocated_pool(f: Facts, limits: GpuLimits) -> float:
+    """The pool that a colocated vLLM takes at start: utilisation x the whole card."""
+    r = f.plan.objective.rollout
+    if r.engine not in ("vllm_colocate", "sglang") or r.sleep:
+        return 0.0
+    card = limits.usable or f.plan.device.mem_bytes
+    if card is None:
+        return 0.0
+    return (0.3 if r.gpu_mem_util is None else r.gpu_mem_util) * card
+
+
+def allocator_slack(f: Facts, moving: float) -> float:
+    """Bytes that torch reserves above what it has allocated at the peak."""
+    share = 0.02 if f.plan.env.expandable_segments else 0.06
+    return share * moving + (64 << 20)
+
+
+def uncertainty(f: Facts, moving: float) -> tuple[float, float]:
+    """How much less and more a run may use than predicted, in bytes."""
+    less, more = 0.05, 0.10
+    if any(a.field in ("seq.max_len", "batch.micro", "parallel.world") for a in f.assumptions):
+        less, more = 0.5, 1.0
+    return less * moving, more * moving
+
+
+def verdict(
+    estimate: Estimate,
+    usable_gpu_bytes: int | None,
+    usable_host_bytes: int | None = None,
+    margin: float = 0.85,
+) -> Verdict:
+    """Whether the run fits.
+
+    ``does_not_fit`` when a predicted peak passes its limit, ``tight`` when it is above
+    ``margin`` of it or its upper bound passes it, ``unknown`` when the GPU's memory or the
+    prediction is not known. Real failures begin at about 85 % of a card's memory.
+    """
+    peak, high = estimate.gpu.peak_bytes, estimate.gpu.high_bytes
+    if peak is None or usable_gpu_bytes is None or high is None:
+        return "unknown"
+    if peak > usable_gpu_bytes:
+        return "does_not_fit"
+    host = estimate.host.peak_bytes
+    if usable_host_bytes is not None and host is not None and host > usable_host_bytes:
+        return "does_not_fit"
+    if peak > margin * usable_gpu_bytes or high > usable_gpu_bytes:
+        return "tight"
+    if usable_host_bytes is not None and host is not None and host > margin * usable_host_bytes:
+        return "tight"
+    return "fits"

@@ -1,0 +1,321 @@
+"""The plan as the arithmetic needs it: every leaf a number, every guess written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.memory.layers import Kernel, Regime
+from oomlint.memory.parameters import ROLE_NAMES, Skeleton, skeleton
+from oomlint.memory.result import Assumption
+from oomlint.plan import BYTES_PER_ELEMENT, Plan
+
+# peft 0.21 utils/constants.py, TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING: q and v, or
+# the fused projection; Phi adds its first and second feed-forward layer.
+_PEFT_DEFAULT = frozenset({"q", "v", "qkv"})
+_FULL_METHODS = frozenset({"full", "galore", "badam", "layerwise"})
+_PAIRED = frozenset({"dpo", "orpo", "simpo", "cpo", "rm"})
+_HALF = ("bf16", "fp16")
+
+
+class Facts:
+    """Resolved values of one plan. Attributes without a unit in the name are counts."""
+
+    __slots__ = (
+        "accumulation", "adapter_bytes", "adapter_numel", "assumptions", "autocast", "backend",
+        "compute", "cp", "dp", "embed_trained", "ep", "eval_rows", "frozen_bytes", "grad", "head_trained",
+        "kernel", "length", "lora", "master", "method", "model", "nodes", "optim_state", "per_node",
+        "plan", "pp", "regime", "replicas", "rows", "saved_modules", "shard", "stream", "tokens", "tp", "trained_numel",
+        "trained_storage", "unknown", "weight", "world",
+    )  # fmt: skip
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.assumptions: list[Assumption] = []
+        self.unknown: list[str] = []
+        dims = plan.model.dims
+        self.model: Skeleton | None = skeleton(dims) if dims is not None else None
+        self._parallel()
+        self._precision()
+        self._batch()
+        self._trainable()
+        self._regime()
+
+    def assume(self, field: str, value: Any, why: str) -> Any:
+        self.assumptions.append(Assumption(field, value, why))
+        return value
+
+    # -- who shares the work -------------------------------------------------------------
+
+    def _parallel(self) -> None:
+        p = self.plan.parallel
+        backend = p.backend or "none"
+        nodes = p.nodes or 1
+        world = p.world or (nodes * p.gpus_per_node if p.gpus_per_node else None)
+        if world is None:
+            if backend in ("none", "device_map_pp"):
+                world = 1
+            else:
+                world = self.assume(
+                    "parallel.world", 8, "the number of GPUs is not known; a node usually has 8"
+                )
+        self.world: int = max(1, world)
+        self.nodes: int = max(1, nodes)
+        self.per_node: int = max(1, p.gpus_per_node or -(-self.world // self.nodes))
+        self.tp: int = max(1, p.tp or 1)
+        self.pp: int = max(1, p.pp or 1)
+        self.cp: int = max(1, p.cp or 1) * max(1, p.ulysses or 1)
+        self.ep: int = max(1, p.ep or 1)
+        if backend == "device_map_pp":
+            # device_map spreads the layers of one process over its GPUs.
+            self.pp = max(self.pp, self.world)
+        self.dp: int = max(1, p.dp or self.world // (self.tp * self.pp * max(1, p.cp or 1)) or 1)
+        shard = self.dp
+        if backend in ("fsdp1", "fsdp2", "fabric_fsdp"):
+            strategy = p.fsdp.strategy or "full"
+            if p.dp_shard:
+                shard = p.dp_shard
+            elif strategy.startswith("hybrid"):
+                shard = min(self.dp, self.per_node)
+            # torchtitan and accelerate shard over context parallel ranks too.
+            shard *= max(1, p.cp or 1)
+            if strategy == "no_shard":
+                shard = 1
+        elif backend == "zero":
+            if p.zero.mics and p.zero.mics > 0:
+                shard = p.zero.mics
+        elif backend == "mics":
+            shard = p.zero.mics or self.per_node
+            backend = "zero"
+        elif backend in ("none", "ddp", "dp", "device_map_pp"):
+            shard = 1
+        if backend == "fabric_fsdp":
+            backend = "fsdp1"
+        self.backend: str = backend
+        self.shard: int = max(1, shard)
+        self.replicas: int = max(1, self.dp)
+
+    # -- dtypes --------------------------------------------------------------------------
+
+    def _bytes(self, dtype: str | None) -> float | None:
+        return BYTES_PER_ELEMENT.get(dtype) if dtype is not None else None
+
+    def _precision(self) -> None:
+        plan = self.plan
+        p = plan.precision
+        param = p.param
+        if param is None:
+            load = plan.load.dtype
+            if load == "auto":
+                load = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}.get(
+                    plan.model.ckpt_dtype or "bfloat16", plan.model.ckpt_dtype or "bf16"
+                )  # type: ignore[assignment]
+            if load in BYTES_PER_ELEMENT:
+                param = load  # type: ignore[assignment]
+            else:
+                param = self.assume("precision.param", "fp32", "PyTorch creates parameters in fp32")
+        weight = self._bytes(param) or 2.0
+        compute = self._bytes(p.compute)
+        if compute is None:
+            compute = weight if weight >= 2 else 2.0
+        self.weight: float = weight
+        self.compute: float = max(compute, 2.0)
+        self.autocast: bool = bool(p.autocast)
+        storage = weight if weight >= 2 else self.compute
+        grad = self._bytes(p.grad)
+        state = self._bytes(p.optim_state)
+        self.grad: float = storage if grad is None else grad
+        self.optim_state: float = self.grad if state is None else state
+        self.master: float = self._bytes(p.master) or 0.0
+        # What modules see: sharding policies gather the compute dtype.
+        gathered = self.backend in ("fsdp1", "fsdp2", "zero", "megatron") and p.compute is not None
+        self.stream: float = self.compute if gathered else storage
+
+    # -- batch ---------------------------------------------------------------------------
+
+    def _batch(self) -> None:
+        plan = self.plan
+        b = plan.batch
+        rows = b.micro
+        if rows is None:
+            rows = self.assume("batch.micro", 1, "the micro batch size is not known")
+        length = plan.seq.max_len
+        if length is None:
+            ctx = plan.model.dims.ctx if plan.model.dims else None
+            length = self.assume(
+                "seq.max_len", min(ctx or 2048, 2048), "the sequence length is not known"
+            )
+        if b.micro_unit == "tokens":
+            rows, length = 1, rows
+        if b.max_tokens_per_gpu:
+            rows, length = 1, max(b.max_tokens_per_gpu, 1)
+        objective = plan.objective
+        pairs = objective.pairs_per_sample
+        if pairs is None:
+            pairs = 2 if objective.kind in _PAIRED else 1
+        self.rows: float = rows * pairs
+        self.length: float = length
+        self.tokens: float = self.rows * length / self.cp
+        self.accumulation: int = max(1, b.grad_accum or 1)
+        evaluated = b.eval_micro if b.eval_micro is not None else b.micro
+        self.eval_rows: float = (evaluated or rows) * pairs
+
+    # -- what is trained -----------------------------------------------------------------
+
+    def _trainable(self) -> None:
+        plan = self.plan
+        t = plan.trainable
+        method = t.method
+        if method is None:
+            method = (
+                "lora"
+                if t.r
+                else self.assume("trainable.method", "full", "no adapter is configured")
+            )
+        if method == "qlora" or method == "dora":
+            self.lora = True
+        else:
+            self.lora = method in ("lora", "oft", "adapter")
+        self.method: str = method
+        if self.lora and plan.precision.grad is None:
+            self.grad = self._bytes(t.adapter_dtype) or 4.0
+        if self.lora and plan.precision.optim_state is None:
+            self.optim_state = self.grad
+        self.adapter_bytes: float = self._bytes(t.adapter_dtype) or (
+            self.grad if self.lora else 0.0
+        )
+        self.saved_modules: float = 0.0
+        self.adapter_numel: float = 0.0
+        self.embed_trained = self.head_trained = not self.lora
+        model = self.model
+        self.trained_numel: float = 0.0
+        if model is None:
+            return
+        if self.lora:
+            names = set(t.modules_to_save or ())
+            embeds = {"embed_tokens", "wte", "word_embeddings", "embedding", "tok_embeddings"}
+            self.embed_trained = bool(t.train_embeddings) or bool(names & embeds)
+            self.head_trained = bool(names & {"lm_head", "output", "embed_out"})
+            if self.embed_trained:
+                self.saved_modules += model.embed_numel
+            if self.head_trained:
+                self.saved_modules += model.head_numel or model.embed_numel
+            roles = self.target_roles()
+            rank = t.r
+            if rank is None:
+                rank = self.assume("trainable.r", 8, "peft's default rank (tuners/lora/config.py)")
+            for block in model.blocks:
+                self.adapter_numel += block.count * sum(
+                    rank * (x.inputs + x.outputs) for x in block.linears if x.role in roles
+                )
+                if t.target_params and block.experts:
+                    hidden, ffn = model.hidden, block.moe_ffn
+                    per_expert = rank * (hidden + 2 * ffn) + rank * (ffn + hidden)
+                    self.adapter_numel += block.count * block.experts * per_expert
+            if t.params is not None:
+                self.adapter_numel = max(0.0, t.params - self.saved_modules)
+            self.trained_numel = self.adapter_numel + self.saved_modules
+        elif method == "none":
+            self.trained_numel = 0.0
+        elif method == "freeze":
+            count = t.last_layers if t.last_layers is not None else 2
+            per = model.block_numel / model.layers
+            self.trained_numel = t.params or min(model.layers, abs(count)) * per
+            self.embed_trained = self.head_trained = False
+        else:
+            frozen = set(t.frozen or ())
+            numel = float(model.numel)
+            if "vision" in frozen or plan.model.vision.freeze_tower:
+                numel -= model.vision_numel
+            self.trained_numel = t.params or numel
+
+    def target_roles(self) -> frozenset[str]:
+        """The roles of the linear layers that carry an adapter."""
+        model, t = self.model, self.plan.trainable
+        if model is None:
+            return frozenset()
+        present = frozenset(x.role for b in model.blocks for x in b.linears)
+        targets = t.targets
+        if targets == "all_linear":
+            chosen = present
+        elif targets is None or targets == "peft_default":
+            chosen = present & _PEFT_DEFAULT
+            if targets is None:
+                self.assume("trainable.targets", "peft_default", "peft's default target modules")
+        else:
+            wanted = {name.rsplit(".", 1)[-1] for name in targets} | set(targets)
+            chosen = frozenset(
+                r for r in present if ROLE_NAMES.get(r, frozenset()) & wanted or r in wanted
+            )
+        if t.exclude:
+            out = {name.rsplit(".", 1)[-1] for name in t.exclude}
+            chosen = frozenset(r for r in chosen if not ROLE_NAMES.get(r, frozenset()) & out)
+        return chosen
+
+    # -- how a block computes ------------------------------------------------------------
+
+    def _regime(self) -> None:
+        plan, model = self.plan, self.model
+        if model is None:
+            self.regime: Regime | None = None
+            self.kernel: Kernel = "flash"
+            return
+        self.kernel, dense = self._kernel(model)
+        t = plan.trainable
+        liger = plan.loss.liger
+        base = not self.lora and self.method != "none"
+        self.regime = Regime(
+            stream=4 if self.stream == 4 else 2,
+            compute=4 if self.compute == 4 else 2,
+            amp=self.autocast and self.compute == 2,
+            train_base=base,
+            train_norms=base,
+            train_experts=base,
+            rank=t.r or (8 if self.lora else 0),
+            targets=self.target_roles_cached() if self.lora else frozenset(),
+            dropout=bool(t.dropout),
+            adapter=4 if self.adapter_bytes == 4 else 2,
+            dora=self.method == "dora",
+            kernel=self.kernel,
+            dense_mask=dense,
+            experts="loop" if plan.model.experts_impl == "loop" else "grouped",
+            fused_norm=bool(liger.rms),
+            fused_rope=bool(liger.rope),
+            fused_glu=bool(liger.swiglu),
+            tensor_parallel=self.tp,
+            sequence_parallel=bool(plan.parallel.sp),
+        )
+
+    def target_roles_cached(self) -> frozenset[str]:
+        before = len(self.assumptions)
+        roles = self.target_roles()
+        del self.assumptions[before:]
+        return roles
+
+    def _kernel(self, model: Skeleton) -> tuple[Kernel, bool]:
+        """Which attention kernel runs, and whether it is given a dense mask.
+
+        PyTorch's choice (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): flash needs
+        half precision, no mask and equal head sizes up to 256; memory-efficient needs as many
+        key heads as query heads; all else is materialised.
+        """
+        impl = self.plan.model.attn_impl
+        pad = self.plan.seq.pad
+        packed = self.plan.seq.packing not in (None, "none")
+        padded = pad in ("longest", "max_len") and self.rows > 1 and not packed
+        if impl in ("flash2", "flash3", "flex", "xformers", "sage", "ring", "cudnn"):
+            return "flash", False
+        if impl == "eager":
+            return "eager", False
+        if impl is None and model.traits.refuses_sdpa:
+            return "eager", False
+        half = self.compute == 2
+        grouped = model.kv_heads != model.heads
+        if model.arch == "falcon" and model.kv_heads == 1:
+            return "math", padded
+        if model.mla is not None or model.head_dim > 256:
+            return "efficient", padded
+        if padded:
+            return "efficient", True
+        if not half:
+            return ("math" if grouped else "efficient"), False
+        return "flash", False

@@ -1,0 +1,165 @@
+"""RAM of one node: copies while loading, offloaded states, pinned rounding, gathers, workers."""
+
+from __future__ import annotations
+
+from oomlint.memory.checkpoint import SavePeaks
+from oomlint.memory.facts import Facts
+from oomlint.memory.states import (
+    frozen_weight_bytes,
+    local_trained,
+    optimizer_bytes,
+    trained_storage,
+)
+from oomlint.memory.step import Stack, offloads_activations
+from oomlint.plan import Plan
+
+# Resident memory of one Python process with torch and CUDA libraries loaded; a rank that
+# loaded nothing else read 1506 MB (huggingface.co/blog/ram-efficient-pytorch-fsdp), and the
+# CUDA driver and NCCL add to it.
+_PROCESS = 2_000 << 20
+_PROCESS_LOW = 1_200 << 20
+_PROCESS_HIGH = 4_000 << 20
+# A forked DataLoader worker shares the parent's pages; what it touches itself stays small.
+_WORKER = 300 << 20
+
+
+def power_of_two(size: float) -> float:
+    """torch's pinned allocator rounds every block up (aten/src/ATen/core/CachingHostAllocator.h)."""
+    if size <= 0:
+        return 0.0
+    return float(1 << (int(size) - 1).bit_length())
+
+
+def load_bytes_of(f: Facts) -> float:
+    """Bytes of host RAM that the ranks of one node hold while the model loads."""
+    m = f.model
+    assert m is not None
+    load = f.plan.load
+    file_width = {"fp32": 4.0, "float32": 4.0}.get(str(f.plan.model.ckpt_dtype), 2.0)
+    width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(load.dtype or "", file_width)
+    copy = m.numel * width
+    if f.plan.quant.method not in (None, "none") and not f.plan.quant.dequantised_on_load:
+        # Quantised on the way: one shard at a time passes through the host.
+        copy = min(copy, 5e9)
+    if load.meta_init:
+        return 0.0
+    copies = load.per_rank_host_copies
+    ranks = min(f.per_node, f.world)
+    if copies is None:
+        if (
+            f.backend == "zero"
+            and (f.plan.parallel.zero.stage or 0) == 3
+            and load.zero3_init is not False
+        ):
+            # zero.Init partitions as it builds; every rank still reads the shard files one by one.
+            return min(copy, 5e9 * ranks)
+        if load.cpu_ram_efficient:
+            copies = 1
+            return copy
+        sharded = f.backend in ("fsdp1", "fsdp2") or (
+            f.backend == "zero" and (f.plan.parallel.zero.stage or 0) >= 1
+        )
+        if load.device_map in ("auto", "single", "balanced", "explicit") or not sharded:
+            # Weights go to the GPU tensor by tensor from memory-mapped files.
+            return min(copy, 5e9) * (ranks if f.backend != "device_map_pp" else 1)
+        copies = 1
+    return copy * copies * ranks
+
+
+def host_load_bytes(plan: Plan) -> float | None:
+    """RAM of one node while its ranks load the model, in bytes; ``None`` without dimensions.
+
+    ``load.per_rank_host_copies`` counts whole copies in every rank; rank-0-only loading is
+    one copy a node.
+    """
+    f = Facts(plan)
+    return load_bytes_of(f) if f.model is not None else None
+
+
+def offloaded_of(f: Facts) -> tuple[float, float]:
+    """Bytes of offloaded states on one node, and what rounding pinned blocks adds."""
+    plan = f.plan
+    m = f.model
+    assert m is not None
+    offload = plan.offload
+    ranks = float(min(f.per_node, f.world))
+    trained = local_trained(f)
+    states = rounding = 0.0
+    pin = offload.pin_memory is not False
+    if f.backend == "zero" and offload.optimizer == "cpu":
+        # Per rank: fp32 master 4, fp32 gradient 4, Adam 8, half-precision staging 2.
+        ratio = 1.0 if offload.optimizer_ratio is None else offload.optimizer_ratio
+        adam = optimizer_bytes(f, trained) if f.plan.optimizer.kind else 8 * trained
+        per_rank = ratio * ((4 + 4 + 2) * trained + max(adam, 0.0)) / f.shard
+        if (plan.parallel.zero.stage or 0) < 3:
+            per_rank += 2 * float(m.largest_tensor)
+        states += per_rank * ranks
+        if pin:
+            sub = plan.parallel.zero.sub_group_elems or 1_000_000_000
+            part = min(trained / f.shard, float(sub))
+            groups = max(1.0, trained / f.shard / max(part, 1.0))
+            for width in (4.0, 2.0):
+                rounding += groups * (power_of_two(width * part) - width * part) * ranks
+    if f.backend == "zero" and offload.params == "cpu":
+        stored = frozen_weight_bytes(f) + trained_storage(f)
+        states += stored / f.shard * ranks
+        if pin:
+            rounding += (power_of_two(stored / f.shard) - stored / f.shard) * ranks
+    if f.backend in ("fsdp1", "fsdp2") and (
+        plan.parallel.fsdp.cpu_offload or offload.params == "cpu"
+    ):
+        stored = frozen_weight_bytes(f) + trained_storage(f)
+        grads = trained * f.grad
+        states += (stored + grads + optimizer_bytes(f, trained)) / f.shard * ranks
+        if pin and f.backend == "fsdp2":
+            # Every parameter and gradient shard is a pinned block of its own: on average a
+            # third more than asked for.
+            rounding += (stored + grads) / f.shard * ranks / 3
+    o = plan.optimizer
+    kind = o.kind or ""
+    if o.paged or kind.startswith("paged_"):
+        plain = 2.0 * (1.0 + 4 / 256) if kind.endswith("8bit") else 2.0 * f.optim_state
+        states += trained * plain / f.shard * ranks
+    return states, rounding
+
+
+def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
+    """The components of a node's RAM by phase."""
+    plan = f.plan
+    m = f.model
+    assert m is not None
+    ranks = float(min(f.per_node, f.world))
+    process = _PROCESS * ranks
+    workers = float(plan.data.workers or 0) * ranks
+    prefetch = plan.data.prefetch or 2
+    batch = f.rows * f.length * 8 * 3
+    loader = workers * (_WORKER + prefetch * batch)
+    states, rounding = offloaded_of(f)
+    activations = 0.0
+    if offloads_activations(f):
+        stack = Stack(f)
+        activations = stack.count * stack.inputs * ranks
+    dataset = 0.0
+    if plan.data.in_memory and plan.data.max_samples:
+        dataset = plan.data.max_samples * f.length * 8 * ranks
+    resident = {
+        "offloaded_states": states,
+        "pinned_rounding": rounding,
+        "dataloader": loader,
+        "dataset": dataset,
+        "process_overhead": process,
+    }
+    train = resident | {"activations": activations}
+    return {
+        "load": {"model_copies": load_bytes_of(f), "process_overhead": process,
+                 "offloaded_states": states if plan.load.zero3_init else 0.0},
+        "train": train,
+        "evaluation": resident,
+        "save": resident | {"gather": save.host},
+    }  # fmt: skip
+
+
+def overhead_bounds(f: Facts) -> tuple[float, float]:
+    """How much less and more than planned the processes of a node may take, in bytes."""
+    ranks = float(min(f.per_node, f.world))
+    return (_PROCESS - _PROCESS_LOW) * ranks, (_PROCESS_HIGH - _PROCESS) * ranks

@@ -1,0 +1,416 @@
+"""How many parameters a model has, tensor class by tensor class, from its dimensions.
+
+The counts follow the modules that transformers 5.23 builds (models/*/modeling_*.py). A
+:class:`Skeleton` is what the rest of the memory model asks: the blocks with their linear
+layers, the embedding and the head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from oomlint.models.count import count_parameters
+from oomlint.plan import Mla, ModelDims, Moe
+
+Activation = Literal[
+    "silu", "gelu", "gelu_tanh_python", "gelu_fast_python", "gelu_bloom", "relu", "relu2"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """One linear layer; ``role`` is its part in the block, in no model's spelling."""
+
+    role: str
+    inputs: int
+    outputs: int
+    bias: bool = False
+
+    @property
+    def numel(self) -> int:
+        return self.inputs * self.outputs + (self.outputs if self.bias else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a model class does that its dimensions do not say."""
+
+    norm: Literal["rms", "rms_fp32_weight", "ln"] = "rms"
+    norms: int = 2
+    post_norms: bool = False
+    norm_bias: bool = True
+    parallel: bool = False
+    fused_qkv: bool = False
+    fused_gate_up: bool = False
+    activation: Activation | None = None
+    all_biases: bool = False
+    output_bias: bool = False
+    positions: int = 0
+    learned_positions: bool = False
+    rotary: float = 1.0
+    embed_norm: bool = False
+    dropout: bool = False
+    attention_dropout: bool = False
+    scaled_query: bool = False
+    refuses_sdpa: bool = False
+    flash_is_math: bool = False
+    attention_softcap: bool = False
+    logit_softcap: bool = False
+    head_bias: bool = False
+    qk_norm_full: bool = False
+    scaled_embedding: bool = False
+
+
+# transformers 5.23 models/<arch>/modeling_<arch>.py, read class by class; what is not here
+# behaves like Llama (rms) or like the plain pre-norm LayerNorm decoder (ln).
+_TRAITS: dict[str, Traits] = {
+    "gpt2": Traits(norm="ln", fused_qkv=True, activation="gelu_tanh_python", all_biases=True,
+                   learned_positions=True, rotary=0, dropout=True, attention_dropout=True),
+    "gpt_bigcode": Traits(norm="ln", fused_qkv=True, activation="gelu", all_biases=True,
+                          learned_positions=True, rotary=0, dropout=True, attention_dropout=True),
+    "gpt_neo": Traits(norm="ln", activation="gelu_tanh_python", output_bias=True,
+                      learned_positions=True, rotary=0),
+    "gptj": Traits(norm="ln", norms=1, parallel=True, activation="gelu_tanh_python", rotary=0.25,
+                   head_bias=True),
+    "gpt_neox": Traits(norm="ln", parallel=True, fused_qkv=True, activation="gelu",
+                       all_biases=True, rotary=0.25),
+    "opt": Traits(norm="ln", activation="relu", all_biases=True, learned_positions=True,
+                  positions=2, rotary=0, dropout=True, scaled_query=True),
+    "bloom": Traits(norm="ln", fused_qkv=True, activation="gelu_bloom", all_biases=True, rotary=0,
+                    embed_norm=True, refuses_sdpa=True),
+    "falcon": Traits(norm="ln", norms=1, parallel=True, fused_qkv=True, activation="gelu"),
+    "phi": Traits(norm="ln", norms=1, parallel=True, activation="gelu_tanh_python",
+                  all_biases=True, rotary=0.4, head_bias=True),
+    "phi3": Traits(fused_qkv=True, fused_gate_up=True),
+    "mpt": Traits(norm="ln", norm_bias=False, fused_qkv=True, activation="gelu", rotary=0),
+    "starcoder2": Traits(norm="ln", all_biases=True, activation="gelu_tanh_python"),
+    "stablelm": Traits(norm="ln"),
+    "cohere": Traits(norm="ln", norms=1, norm_bias=False, parallel=True),
+    "cohere2": Traits(norm="ln", norms=1, norm_bias=False, parallel=True),
+    "gemma": Traits(norm="rms_fp32_weight", scaled_embedding=True),
+    "gemma2": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, refuses_sdpa=True,
+                     attention_softcap=True, logit_softcap=True, scaled_embedding=True),
+    "gemma3_text": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
+    "gemma3": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
+    "gemma3n": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
+    "gemma4": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
+    "glm": Traits(fused_gate_up=True, rotary=0.5),
+    "glm4": Traits(norms=4, post_norms=True, fused_gate_up=True, rotary=0.5),
+    "olmo2": Traits(qk_norm_full=True),
+    "olmo3": Traits(qk_norm_full=True),
+    "olmoe": Traits(qk_norm_full=True),
+    "chatglm": Traits(fused_qkv=True, fused_gate_up=True, rotary=0.5),
+    "baichuan": Traits(fused_qkv=True),
+    "qwen": Traits(fused_qkv=True),
+    "internlm2": Traits(fused_qkv=True),
+}  # fmt: skip
+_LLAMA = Traits()
+_LAYERNORM = Traits(norm="ln")
+
+# Names by which users (PEFT target_modules, freeze lists) call the linear layers; the role
+# comes first. Collected from the modules of transformers 5.23 and of the remote-code Qwen,
+# Baichuan, ChatGLM and InternLM2 models.
+ROLE_NAMES: dict[str, frozenset[str]] = {
+    "q": frozenset({"q_proj", "query", "wq", "q", "q_lin"}),
+    "k": frozenset({"k_proj", "key", "wk", "k"}),
+    "v": frozenset({"v_proj", "value", "wv", "v"}),
+    "qkv": frozenset(
+        {"qkv_proj", "query_key_value", "c_attn", "W_pack", "wqkv", "Wqkv", "qkv", "attn"}
+    ),
+    "o": frozenset(
+        {"o_proj", "out_proj", "dense", "c_proj", "wo", "output_proj", "proj", "attn.c_proj"}
+    ),
+    "gate": frozenset({"gate_proj", "w1", "gate"}),
+    "up": frozenset({"up_proj", "fc1", "c_fc", "dense_h_to_4h", "w3", "fc_in", "fc"}),
+    "down": frozenset(
+        {"down_proj", "fc2", "c_proj", "dense_4h_to_h", "w2", "fc_out", "proj", "mlp.c_proj"}
+    ),
+    "gate_up": frozenset({"gate_up_proj", "dense_h_to_4h"}),
+    "q_a": frozenset({"q_a_proj"}),
+    "q_b": frozenset({"q_b_proj", "q_proj"}),
+    "kv_a": frozenset({"kv_a_proj_with_mqa"}),
+    "kv_b": frozenset({"kv_b_proj"}),
+    "shared_gate": frozenset({"gate_proj"}),
+    "shared_up": frozenset({"up_proj"}),
+    "shared_down": frozenset({"down_proj"}),
+    "router": frozenset({"router"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One kind of decoder block and how many there are."""
+
+    count: int
+    linears: tuple[Linear, ...]
+    norm_numel: int
+    expert_numel: int = 0
+    router_numel: int = 0
+    other_numel: int = 0
+    experts: int = 0
+    topk: int = 0
+    moe_ffn: int = 0
+    shared_ffn: int = 0
+
+    @property
+    def linear_numel(self) -> int:
+        return sum(x.numel for x in self.linears)
+
+    @property
+    def numel(self) -> int:
+        """Elements of one block's parameters."""
+        return (
+            self.linear_numel
+            + self.norm_numel
+            + self.expert_numel
+            + self.router_numel
+            + self.other_numel
+        )
+
+    @property
+    def largest_tensor(self) -> int:
+        """Elements of the block's largest parameter; stacked experts are one tensor each for
+        gate+up and down (two thirds and one third of them)."""
+        biggest = max((x.inputs * x.outputs for x in self.linears), default=0)
+        return max(biggest, self.expert_numel * 2 // 3)
+
+    @property
+    def last_tensor(self) -> int:
+        """Elements of the last linear weight (the one whose gradient backward makes first)."""
+        return self.linears[-1].numel if self.linears else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """A decoder's structure with true element counts."""
+
+    arch: str
+    traits: Traits
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    ffn: int
+    vocab: int
+    tied: bool
+    gated: bool
+    activation: Activation
+    qk_norm: bool
+    mla: tuple[int, int, int, int, int] | None
+    blocks: tuple[Block, ...]
+    embed_numel: int
+    position_numel: int
+    final_norm_numel: int
+    head_numel: int
+    other_numel: int
+    vision_numel: int
+    sliding_window: int
+
+    @property
+    def numel(self) -> int:
+        """Elements of all parameters."""
+        return (
+            self.embed_numel
+            + self.position_numel
+            + self.final_norm_numel
+            + self.head_numel
+            + self.other_numel
+            + self.vision_numel
+            + self.block_numel
+        )
+
+    @property
+    def block_numel(self) -> int:
+        return sum(b.count * b.numel for b in self.blocks)
+
+    @property
+    def linear_numel(self) -> int:
+        """Elements of the linear weights inside the blocks, stacked experts left out."""
+        return sum(b.count * b.linear_numel for b in self.blocks)
+
+    @property
+    def expert_numel(self) -> int:
+        return sum(b.count * b.expert_numel for b in self.blocks)
+
+    @property
+    def largest_block(self) -> int:
+        return max((b.numel for b in self.blocks), default=0)
+
+    @property
+    def largest_tensor(self) -> int:
+        return max([self.embed_numel, self.head_numel, *(b.largest_tensor for b in self.blocks)])
+
+
+def skeleton(dims: ModelDims) -> Skeleton | None:
+    """The structure of a model; ``None`` where a needed dimension is unknown."""
+    moe, mla, vision = dims.moe, dims.mla, dims.vision
+    total = dims.params_total
+    if total is None:
+        # The catalogue's counter knows classes that have more than the plain decoder.
+        counts = count_parameters(dims)
+        total = counts.total if counts else None
+    return _skeleton(
+        dims.arch, dims.layers, dims.hidden, dims.heads, dims.kv_heads, dims.head_dim, dims.ffn,
+        dims.vocab, dims.tie_embeddings, dims.attn_bias, dims.mlp_bias, dims.qk_norm, dims.norm,
+        dims.act, dims.ctx, dims.sliding_window, moe, mla, vision.params if vision else None,
+        total,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _skeleton(
+    arch: str | None, layers: int | None, hidden: int | None, heads: int | None,
+    kv_heads: int | None, head_dim: int | None, ffn: int | None, vocab: int | None,
+    tie: bool | None, attn_bias: bool | None, mlp_bias: bool | None, qk_norm: bool | None,
+    norm: str | None, act: str | None, ctx: int | None, window: int | None, moe: Moe | None,
+    mla: Mla | None,
+    vision_params: int | None, params_total: int | None,
+) -> Skeleton | None:  # fmt: skip
+    if not layers or not hidden or not vocab:
+        return None
+    arch = arch or "llama"
+    traits = _TRAITS.get(arch)
+    if traits is None:
+        traits = _LAYERNORM if norm == "ln" else _LLAMA
+    # 128 is the head size of nearly every published decoder since Llama; only the number of
+    # heads, never their product with the head size, depends on it.
+    heads = heads or max(1, hidden // (head_dim or 128))
+    head_dim = head_dim or hidden // heads
+    kv_heads = kv_heads or heads
+    gated = act in ("swiglu", "geglu") if act else traits.activation is None
+    ffn = ffn or (hidden * 8 // 3 if gated else 4 * hidden)
+    activation = traits.activation
+    if act == "relu":
+        activation = "relu"
+    elif act == "relu2":
+        activation = "relu2"
+    elif activation is None:
+        activation = "gelu" if act in ("geglu", "gelu") else "silu"
+    if arch == "gpt_neox" and hidden == 6144 and layers == 44:
+        activation = "gelu_fast_python"  # GPT-NeoX-20B's config.json; Pythia says "gelu"
+    width, kv = heads * head_dim, kv_heads * head_dim
+    # Qwen2 and its kin put a bias on q, k and v alone; LayerNorm decoders on everything.
+    biased = traits.all_biases if attn_bias is None else attn_bias
+    output_bias = traits.output_bias or traits.all_biases or (biased and arch in _OUTPUT_BIAS)
+    mlp_biased = traits.all_biases if mlp_bias is None else mlp_bias
+
+    attention: list[Linear]
+    value_dim = head_dim
+    extra = 0
+    ranks = None
+    if mla is not None and mla.kv_rank:
+        nope, rope = mla.qk_nope or 128, mla.qk_rope or 64
+        value_dim = mla.v_dim or 128
+        ranks = (mla.q_rank or 0, mla.kv_rank, nope, rope, value_dim)
+        query = heads * (nope + rope)
+        attention = (
+            [Linear("q_a", hidden, mla.q_rank), Linear("q_b", mla.q_rank, query)]
+            if mla.q_rank
+            else [Linear("q", hidden, query)]
+        )
+        attention += [
+            Linear("kv_a", hidden, mla.kv_rank + rope),
+            Linear("kv_b", mla.kv_rank, heads * (nope + value_dim)),
+            Linear("o", heads * value_dim, hidden),
+        ]
+        extra = (mla.q_rank or 0) + mla.kv_rank
+    elif traits.fused_qkv:
+        attention = [
+            Linear("qkv", hidden, width + 2 * kv, biased),
+            Linear("o", width, hidden, output_bias),
+        ]
+    else:
+        attention = [
+            Linear("q", hidden, width, biased),
+            Linear("k", hidden, kv, biased),
+            Linear("v", hidden, kv, biased),
+            Linear("o", width, hidden, output_bias),
+        ]
+    if qk_norm:
+        extra += (width + kv) if traits.qk_norm_full else 2 * head_dim
+
+    norm_width = hidden * (2 if traits.norm == "ln" and traits.norm_bias else 1)
+    norms = traits.norms
+    if arch == "falcon" and kv_heads not in (1, heads):
+        norms = 2  # the new decoder architecture (40B, 180B): ln_attn and ln_mlp
+    norm_numel = norms * norm_width + extra
+
+    def mlp(width: int, prefix: str = "") -> list[Linear]:
+        if gated and traits.fused_gate_up and not prefix:
+            return [
+                Linear("gate_up", hidden, 2 * width, mlp_biased),
+                Linear("down", width, hidden, mlp_biased),
+            ]
+        gate = [Linear(prefix + "gate", hidden, width, mlp_biased)] if gated else []
+        return [
+            *gate,
+            Linear(prefix + "up", hidden, width, mlp_biased),
+            Linear(prefix + "down", width, hidden, mlp_biased),
+        ]
+
+    dense = Block(layers, (*attention, *mlp(ffn)), norm_numel)
+    blocks: tuple[Block, ...]
+    if moe is not None and moe.experts:
+        expert_ffn = moe.moe_ffn or ffn
+        # A shared expert is as wide as `shared_experts` routed ones (DeepSeek) unless given.
+        shared = moe.shared_ffn or (moe.shared_experts or 0) * expert_ffn
+        matrices = 3 if gated else 2
+        sparse = Block(
+            0,
+            (*attention, *(mlp(shared, "shared_") if shared else ())),
+            norm_numel,
+            expert_numel=moe.experts * matrices * hidden * expert_ffn,
+            router_numel=moe.experts * hidden,
+            # Qwen2-MoE gates its shared expert by one linear layer of hidden x 1.
+            other_numel=hidden
+            if arch in ("qwen2_moe", "qwen3_next", "qwen3_5_moe") and shared
+            else 0,
+            experts=moe.experts,
+            topk=moe.topk or 2,
+            moe_ffn=expert_ffn,
+            shared_ffn=shared,
+        )
+        first = min(moe.first_dense or 0, layers)
+        step = moe.every_n or 1
+        sparse_count = len(range(first, layers, step))
+        blocks = tuple(
+            _counted(b, n) for b, n in ((dense, layers - sparse_count), (sparse, sparse_count)) if n
+        )
+    else:
+        blocks = (dense,)
+
+    embed = vocab * hidden
+    tied = bool(tie)
+    head = 0 if tied else vocab * hidden + (vocab if traits.head_bias else 0)
+    positions = ((ctx or 2048) + traits.positions) * hidden if traits.learned_positions else 0
+    positions += norm_width if traits.embed_norm else 0
+    vision_numel = vision_params or 0
+    found = Skeleton(
+        arch=arch, traits=traits, layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads,
+        head_dim=head_dim, value_dim=value_dim, ffn=ffn, vocab=vocab, tied=tied, gated=gated,
+        activation=activation, qk_norm=bool(qk_norm), mla=ranks, blocks=blocks, embed_numel=embed,
+        position_numel=positions, final_norm_numel=norm_width, head_numel=head, other_numel=0,
+        vision_numel=vision_numel, sliding_window=window or 0,
+    )  # fmt: skip
+    if params_total and params_total > found.numel:
+        # What a class has beyond the plain decoder: towers, projectors, state-space mixers.
+        from dataclasses import replace
+
+        found = replace(found, other_numel=params_total - found.numel)
+    return found
+
+
+# attention_bias=True of these classes covers o_proj too (LlamaAttention and its copies).
+_OUTPUT_BIAS = frozenset(
+    {"llama", "internlm", "gpt_oss", "granite", "phimoe", "ernie4_5", "stablelm"}
+)
+
+
+def _counted(block: Block, count: int) -> Block:
+    from dataclasses import replace
+
+    return replace(block, count=count)

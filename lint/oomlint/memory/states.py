@@ -1,0 +1,236 @@
+"""Parameters, gradients, master weights and optimizer states that stay on one GPU."""
+
+from __future__ import annotations
+
+from oomlint.memory.facts import Facts
+from oomlint.memory.result import StateBytes
+from oomlint.plan import Plan, Quant
+
+# Bytes an element of a quantised linear weight, block constants included:
+# bitsandbytes 4-bit keeps an fp32 absmax for 64 elements, with double quantisation an int8
+# for 64 and an fp32 for 64 * 256 (functional.py quantize_4bit); int8 keeps one fp32 a row;
+# GPTQ and AWQ keep a half-precision scale and a packed zero for a group of 128; HQQ a half
+# scale and zero for 64; MXFP4 one byte for 32.
+_QUANT_BYTES = {
+    "bnb4": 0.5 + 4 / 64,
+    "nf4_torchao": 0.5 + 1 / 64 + 4 / (64 * 256),
+    "bnb8": 1.0,
+    "gptq": 0.5 + 2.5 / 128,
+    "awq": 0.5 + 2.5 / 128,
+    "hqq": 0.5 + 4 / 64,
+    "aqlm": 0.25,
+    "eetq": 1.0,
+    "fp8_weight": 1.0,
+    "mxfp4": 0.5 + 1 / 32,
+}
+_DOUBLE_QUANT = 0.5 + 1 / 64 + 4 / (64 * 256)
+
+# Optimizer state elements for one parameter element, all kept in ``precision.optim_state``.
+# torch.optim: Adam 2, momentum and RMSprop and Adagrad 1; Lion 1 (arXiv 2302.06675); LAMB 2;
+# AdEMAMix 3 (arXiv 2409.03137); schedule-free keeps z and exp_avg_sq; Adam-mini one first
+# moment and almost no second (arXiv 2406.16793); Muon one momentum (AdamW for the rest is in
+# ``_mixed``); CAME a first moment and factored rest (arXiv 2307.02047).
+_STATE_ELEMENTS = {
+    "adamw": 2.0, "paged_adamw": 2.0, "anyprecision_adamw": 2.0, "lamb": 2.0,
+    "schedule_free": 2.0, "ademamix": 3.0, "adam_mini": 1.0, "lion": 1.0, "paged_lion": 1.0,
+    "momentum_sgd": 1.0, "rmsprop": 1.0, "adagrad": 1.0, "muon": 1.0, "came": 1.0, "sgd": 0.0,
+    "lomo": 0.0, "adafactor": 0.0, "adalomo": 0.0, "dion": 1.0, "shampoo": 4.0, "other": 2.0,
+}  # fmt: skip
+# Bytes for one element where the optimizer itself quantises: bitsandbytes blocks of 256 with
+# an fp32 absmax (optim/optimizer.py, since 0.45), torchao's 4-bit blocks of 128.
+_STATE_BYTES = {
+    "adamw8bit": 2 * (1 + 4 / 256), "paged_adamw8bit": 2 * (1 + 4 / 256),
+    "lion8bit": 1 + 4 / 256, "paged_lion8bit": 1 + 4 / 256, "adamw4bit": 2 * (0.5 + 4 / 128),
+}  # fmt: skip
+_FACTORED = frozenset({"adafactor", "adalomo", "came"})
+
+
+def quantised_bytes(quant: Quant) -> float | None:
+    """Bytes an element of a quantised linear weight; ``None`` if nothing is quantised."""
+    method = quant.method
+    if method in (None, "none") or quant.dequantised_on_load:
+        return None
+    if method == "bnb4" and quant.double:
+        return _DOUBLE_QUANT
+    base = _QUANT_BYTES.get(method or "")
+    if base is not None and quant.bits and method in ("gptq", "awq", "hqq", "aqlm"):
+        base += quant.bits / 8 - (0.25 if method == "aqlm" else 0.5)
+    return base
+
+
+def frozen_weight_bytes(f: Facts) -> float:
+    """Bytes of all base weights as stored, before any sharding but after tensor, pipeline
+    and expert parallelism."""
+    m = f.model
+    assert m is not None
+    plan = f.plan
+    stored = f.weight if f.weight >= 2 else f.compute
+    packed = quantised_bytes(plan.quant)
+    split = f.tp * f.pp
+    ends = (m.embed_numel + m.head_numel + m.position_numel + m.final_norm_numel) / f.tp
+    if f.pp > 1:
+        # The first stage holds the embedding, the last the head; the larger decides.
+        ends = max(m.embed_numel + m.position_numel, m.head_numel + m.final_norm_numel) / f.tp
+    other = (m.vision_numel + m.other_numel) / f.pp
+    linear = m.linear_numel / split
+    experts = m.expert_numel / (f.pp * f.ep * max(1, f.plan.parallel.etp or 1))
+    rest = (m.block_numel - m.linear_numel - m.expert_numel) / f.pp
+    if packed is None:
+        return (ends + other + linear + experts + rest) * stored
+    kept = 4.0 if plan.quant.prepares_kbit else max(2.0, stored)
+    whole = plan.quant.method not in ("bnb4", "bnb8", "hqq", "eetq", "nf4_torchao")
+    experts_packed = plan.quant.quantises_moe_experts
+    if experts_packed is None:
+        experts_packed = whole
+    if plan.quant.method == "mxfp4":
+        return experts * packed + (ends + other + linear + rest) * max(2.0, stored)
+    return (
+        linear * packed
+        + experts * (packed if experts_packed else max(2.0, stored))
+        + other * max(2.0, stored)
+        + (ends + rest) * kept
+    )
+
+
+def optimizer_bytes(f: Facts, numel: float) -> float:
+    """Bytes of optimizer states for ``numel`` trained elements, before sharding."""
+    o = f.plan.optimizer
+    kind = o.kind or "adamw"
+    if o.paged or kind.startswith("paged_"):
+        # Unified memory: pages move to the host when the GPU is full.
+        return 0.0
+    if o.state_elems_per_param is not None:
+        return o.state_elems_per_param * f.optim_state * numel
+    m = f.model
+    if kind in _STATE_BYTES:
+        small = 0.0
+        if o.embed_fp32_states and m is not None and f.embed_trained:
+            # GlobalOptimManager keeps embeddings at 32 bits (bitsandbytes optim/optimizer.py).
+            small = float(m.embed_numel)
+        width = _STATE_BYTES[kind]
+        states = 2.0 if "adam" in kind else 1.0
+        return (numel - small) * width + small * 4 * states
+    if kind in ("galore", "apollo") and m is not None:
+        return _projected(f, numel)
+    if kind == "badam" and m is not None:
+        return (m.block_numel / m.layers) * (8 + 4)
+    if kind == "muon" and m is not None and not f.lora:
+        matrices = min(numel, m.linear_numel + m.expert_numel)
+        return (matrices + 2 * (numel - matrices)) * f.optim_state
+    out = _STATE_ELEMENTS.get(kind, 2.0) * f.optim_state * numel
+    if kind in _FACTORED and m is not None and m.numel:
+        out += _factored(f) * numel / m.numel
+    return out
+
+
+def _factored(f: Facts) -> float:
+    """Adafactor's row and column means in fp32 (arXiv 1804.04235); vectors keep all."""
+    m = f.model
+    assert m is not None
+    total = m.vocab + m.hidden + (m.vocab + m.hidden if m.head_numel else 0)
+    for block in m.blocks:
+        each = sum(x.inputs + x.outputs for x in block.linears) + block.norm_numel
+        if block.experts:
+            each += block.experts * (3 * m.hidden + 3 * block.moe_ffn)
+        total += block.count * each
+    return 4.0 * total
+
+
+def _projected(f: Facts, numel: float) -> float:
+    """GaLore and APOLLO keep Adam states of rank-r projections and, GaLore, the projector
+    (arXiv 2403.03507 table 1: 2 n r + m r)."""
+    m, rank = f.model, f.plan.optimizer.rank or 128
+    assert m is not None
+    states = 0.0
+    for block in m.blocks:
+        for x in block.linears:
+            short, long = sorted((x.inputs, x.outputs))
+            states += block.count * (2 * long * rank + short * rank)
+    rest = max(0.0, numel - m.linear_numel)
+    return (states + 2 * rest) * f.optim_state
+
+
+def trained_storage(f: Facts) -> float:
+    """Bytes of adapters and of the trained copies that modules_to_save makes, before sharding."""
+    if not f.lora:
+        return 0.0
+    return (f.adapter_numel + f.saved_modules) * (f.adapter_bytes or 2.0)
+
+
+def local_trained(f: Facts) -> float:
+    """Trained elements on one rank before data-parallel sharding."""
+    m = f.model
+    assert m is not None
+    if f.tp * f.pp * f.ep == 1 or m.numel == 0:
+        return f.trained_numel
+    if f.lora:
+        return f.trained_numel / f.pp
+    share = frozen_weight_bytes_of(f, 1.0) / m.numel
+    return f.trained_numel * share
+
+
+def frozen_weight_bytes_of(f: Facts, width: float) -> float:
+    """Elements x ``width`` of the base model on one rank before sharding."""
+    m = f.model
+    assert m is not None
+    ends = m.embed_numel + m.head_numel + m.position_numel + m.final_norm_numel
+    if f.pp > 1:
+        ends = max(m.embed_numel + m.position_numel, m.head_numel + m.final_norm_numel)
+    experts = m.expert_numel / (f.pp * f.ep * max(1, f.plan.parallel.etp or 1))
+    rest = (m.block_numel - m.linear_numel - m.expert_numel) / f.pp
+    other = (m.vision_numel + m.other_numel) / f.pp
+    return (ends / f.tp + m.linear_numel / (f.tp * f.pp) + experts + rest + other) * width
+
+
+def state_bytes_of(f: Facts) -> StateBytes:
+    """States of resolved facts; see :func:`state_bytes`."""
+    plan = f.plan
+    base = frozen_weight_bytes(f)
+    extra = trained_storage(f)
+    trained = local_trained(f)
+    grads = trained * f.grad
+    master = trained * f.master
+    optim = optimizer_bytes(f, trained)
+    if plan.optimizer.in_backward or plan.optimizer.kind in ("lomo", "adalomo"):
+        grads = 0.0
+    n = f.shard
+    backend = f.backend
+    if backend == "zero":
+        stage = plan.parallel.zero.stage or 0
+        if stage >= 1:
+            master, optim = master / n, optim / n
+        if stage >= 2:
+            grads /= n
+        if stage >= 3:
+            base, extra = base / n, extra / n
+            if plan.parallel.zero.hpz and plan.parallel.zero.hpz > 1:
+                # ZeRO++ keeps a secondary half-precision shard in the node (hpZ).
+                base += frozen_weight_bytes_of(f, 2.0) / plan.parallel.zero.hpz
+    elif backend in ("fsdp1", "fsdp2"):
+        strategy = plan.parallel.fsdp.strategy or "full"
+        if strategy != "no_shard":
+            base, extra = base / n, extra / n
+            grads, master, optim = grads / n, master / n, optim / n
+    elif backend == "megatron" and plan.parallel.megatron.dist_optimizer is not False:
+        master, optim = master / f.dp, optim / f.dp
+    offload = plan.offload
+    if offload.optimizer in ("cpu", "nvme"):
+        ratio = 1.0 if offload.optimizer_ratio is None else offload.optimizer_ratio
+        master, optim = master * (1 - ratio), optim * (1 - ratio)
+        if backend == "zero" and (plan.parallel.zero.stage or 0) >= 2:
+            grads = 0.0
+    if offload.params in ("cpu", "nvme") or plan.parallel.fsdp.cpu_offload:
+        base = extra = 0.0
+        if backend in ("fsdp1", "fsdp2"):
+            grads = master = optim = 0.0
+    return StateBytes(base + extra, grads, master, optim)
+
+
+def state_bytes(plan: Plan) -> StateBytes | None:
+    """Bytes on one GPU of parameters, gradients, fp32 master weights and optimizer states.
+
+    ``None`` where the model's dimensions are unknown. Gradients are those at the end of
+    backward; FSDP's and ZeRO-3's gathered copies are not states.
+    """
+    f = Facts(plan)
+    return state_bytes_of(f) if f.model is not None else None

@@ -1,0 +1,52 @@
+"""States by hand: bytes per parameter, times parameters, over ranks."""
+
+from __future__ import annotations
+
+import pytest
+from oomlint.memory import skeleton, state_bytes
+from oomlint.plan import ModelDims, Plan
+
+LLAMA_70B = ModelDims(
+    arch="llama", layers=80, hidden=8192, heads=64, kv_heads=8, head_dim=128, ffn=28672,
+    vocab=128256, tie_embeddings=False, act="swiglu", norm="rms",
+)  # fmt: skip
+
+
+def zero_plan(stage: int, world: int = 8) -> Plan:
+    return Plan().with_values(
+        {
+            "model.dims": LLAMA_70B,
+            "trainable.method": "full",
+            "precision.param": "bf16",
+            "precision.grad": "bf16",
+            "precision.master": "fp32",
+            "precision.optim_state": "fp32",
+            "precision.compute": "bf16",
+            "optimizer.kind": "adamw",
+            "parallel.backend": "zero",
+            "parallel.world": world,
+            "parallel.zero.stage": stage,
+        }
+    )
+
+
+def test_llama_70b_has_its_published_parameter_count() -> None:
+    model = skeleton(LLAMA_70B)
+    assert model is not None
+    assert model.numel == 70_553_706_496
+
+
+@pytest.mark.parametrize(
+    ("stage", "per_parameter"),
+    [(0, 16.0), (1, 2 + 2 + 12 / 8), (2, 2 + 14 / 8), (3, 16 / 8)],
+)
+def test_zero_divides_what_its_stage_shards(stage: int, per_parameter: float) -> None:
+    states = state_bytes(zero_plan(stage))
+    assert states is not None
+    assert states.total == pytest.approx(per_parameter * 70_553_706_496)
+
+
+def test_a_70b_model_under_zero3_on_eight_cards_needs_131_gib_of_states_each() -> None:
+    states = state_bytes(zero_plan(3))
+    assert states is not None
+    assert states.total / 2**30 == pytest.approx(131.4, abs=0.1)
