@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.accuracy.models import dims_of
+
 from oomlint.plan import (
     Batch,
     Checkpointing,

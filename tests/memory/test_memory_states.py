@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from oomlint.memory import skeleton, state_bytes
 from oomlint.plan import ModelDims, Plan
 
