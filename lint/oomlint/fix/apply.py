@@ -169,8 +169,6 @@ def _reads_as_promised(
     may_rename: bool,
     shared: MappingABC[str, Any],
 ) -> bool:
-    if any(new.plan.get(f) is None and _said(new, f) is None for f in promised):
-        return False
     for name, value in promised.items():
         if _said(new, name) != _comparable(value):
             return False
