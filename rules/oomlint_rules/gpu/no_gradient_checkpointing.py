@@ -51,6 +51,7 @@ _BASE = (
     "micro_batch_size: 8\n"
 )
 _REST = "optimizer: adamw_torch_fused\nbf16: true\nflash_attention: true\n"
+_FIXED = _REST.replace("bf16: true\n", "bf16: true\ngradient_checkpointing: true\n")
 
 
 class NoGradientCheckpointing(Rule):
@@ -63,13 +64,13 @@ class NoGradientCheckpointing(Rule):
     bad = (
         Example(
             files={"axolotl.yaml": _BASE + _REST},
-            fixed={"axolotl.yaml": _BASE + _REST + "gradient_checkpointing: true\n"},
+            fixed={"axolotl.yaml": _BASE + _FIXED},
             hardware="1xH100-80GB",
         ),
     )
     good = (
         Example(
-            files={"axolotl.yaml": _BASE + _REST + "gradient_checkpointing: true\n"},
+            files={"axolotl.yaml": _BASE + _FIXED},
             hardware="1xH100-80GB",
         ),
         Example(
