@@ -70,8 +70,9 @@ _PHASES = {
 
 
 def settled(run: Run) -> Run:
-    """The run to compute with: where nobody says how many GPUs there are and it matters,
-    one node of eight."""
+    """The run to compute with: misspelt keys mean what they say, and where nobody says how
+    many GPUs there are and it matters, it is one node of eight."""
+    run = run.intended
     if run.plan.parallel.world is None and run.plan.parallel.backend not in (None, "none"):
         return run.assuming({"parallel.nodes": 1, "parallel.gpus_per_node": USUAL_NODE})
     return run
@@ -92,7 +93,8 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Judgement | None:
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
     else:
         severity = Severity.INFO if card_holds(USUAL_LARGEST_CARD, peak) else Severity.WARNING
-        where = "one node of 8 GPUs" if probe is not run else "unknown hardware"
+        assumed = run.plan.parallel.world is None and probe.plan.parallel.world is not None
+        where = "one node of 8 GPUs" if assumed else "unknown hardware"
     return Judgement(
         "gpu", peak, limit, severity, confidence(run), phase or gpu.peak_phase or "", card, where
     )

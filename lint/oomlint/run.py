@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.draft import Conflict, Draft
+from oomlint.dialects.kinds import AUTO, BadValue
 from oomlint.dialects.table import Block, Origin, Reading, Setting, StrayKey, WrongValue
-from oomlint.documents.base import Fact
+from oomlint.documents.base import UNKNOWN, Fact
 from oomlint.documents.text import Location, Span
 from oomlint.plan import Plan
 
@@ -254,6 +255,27 @@ class Run:
         from oomlint.memory import verdict
 
         return verdict(estimate, self.limits.gpu_bytes, self.limits.host_bytes, self.margin)
+
+    @cached_property
+    def intended(self) -> Run:
+        """This run with misspelt keys taken for what they mean.
+
+        A framework that ignores ``sequence_length`` trains at its default length; what the
+        author has in mind, and gets once the key is renamed, is the length that stands there.
+        """
+        meant: dict[str, Any] = {}
+        for stray in self.stray:
+            row = stray.block.table.names.get(stray.nearest[0]) if stray.nearest else None
+            if row is None or self.is_explicit(row.field):
+                continue
+            raw = stray.block.value(stray.entry.value)
+            try:
+                value = None if raw is UNKNOWN or raw is None else row.kind.read(raw)
+            except BadValue:
+                continue
+            if value is not None and value is not AUTO:
+                meant[row.field] = value
+        return self.assuming(meant) if meant else self
 
     def assuming(self, values: MappingABC[str, Any]) -> Run:
         """This run with facts that nobody stated, such as eight GPUs a node."""
