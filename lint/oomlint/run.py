@@ -133,6 +133,8 @@ class Run:
     margin: float = 0.85
     wished: MappingABC[str, Any] = field(default_factory=dict)
     """Of a run made by ``what_if``: what its files would have to say, in the dialect's fields."""
+    changes: MappingABC[str, Any] = field(default_factory=dict)
+    """Of a run made by ``what_if``: the canonical changes that made it."""
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     # -- what it is ------------------------------------------------------------------
@@ -278,36 +280,33 @@ class Run:
         return self.assuming(meant) if meant else self
 
     def assuming(self, values: MappingABC[str, Any]) -> Run:
-        """This run with facts that nobody stated, such as eight GPUs a node."""
-        key = "assuming " + repr(sorted(values.items()))
-        if key not in self._cache:
-            parts = replace(self.parts, options={**self.parts.options, **values})
-            draft = resolve(parts)
-            self._cache[key] = replace(
-                self, parts=parts, settings=draft.settings, plan=named(draft, self.name), _cache={}
-            )
-        assumed: Run = self._cache[key]
-        return assumed
+        """This run with facts that no file states, such as eight GPUs a node."""
+        parts = replace(self.parts, options={**self.parts.options, **values})
+        return self._resolved(parts, self.changes)
 
     def what_if(self, changes: MappingABC[str, Any]) -> Run:
-        """This run as it would be if the files said ``changes``.
+        """This run as it would be if the files said ``changes`` too.
 
         Raises:
             CannotEdit: the framework cannot express a change.
         """
-        key = repr(sorted(changes.items(), key=lambda item: item[0]))
+        return self._resolved(self.parts, {**self.changes, **changes})
+
+    def _resolved(self, parts: Parts, changes: MappingABC[str, Any]) -> Run:
+        key = repr((sorted(parts.options.items()), sorted(changes.items())))
         if key not in self._cache:
-            draft = resolve(self.parts, changes)
-            wished = {name: draft.get(name) for name in draft.wished}
+            draft = resolve(parts, changes)
             self._cache[key] = replace(
                 self,
+                parts=parts,
                 settings=draft.settings,
                 plan=named(draft, self.name),
-                wished=wished,
+                wished={name: draft.get(name) for name in draft.wished},
+                changes=dict(changes),
                 _cache={},
             )
-        changed: Run = self._cache[key]
-        return changed
+        found: Run = self._cache[key]
+        return found
 
 
 def named(draft: Draft, name: str) -> Plan:
