@@ -78,7 +78,7 @@ class Brackets:
             return splices
         if comma is not None:
             start = part.start
-            if alone_after:
+            if alone_after or self.skip(last) == self.closing:
                 start = len(text[:start].rstrip(" \t"))
             else:
                 while text[last] in " \t":
@@ -88,9 +88,6 @@ class Brackets:
         if not text[before + 1 : part.start].strip():
             return [(before, part.end, "")]
         return [(before, before + 1, ""), (part.start, part.end, "")]
-
-    def on_own_line(self, index: int) -> bool:
-        return self._alone_before(self.parts[index].start)
 
     def _comma_after(self, offset: int) -> int | None:
         following = self.skip(offset)

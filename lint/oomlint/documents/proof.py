@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from collections.abc import Sequence as SequenceABC
+from collections.abc import Collection, Iterator, Sequence as SequenceABC
 from typing import Any, Protocol, TypeAlias
 
 from oomlint.documents.base import UNKNOWN, Mapping, Node, Scalar

@@ -628,7 +628,7 @@ class _Builder:
         """The key as text, where it stands, and whether it can be renamed."""
         event = self.events[self.cursor]
         kind = type(event).__name__
-        if kind == "ScalarEvent" and event.value and event.tag is None and event.anchor is None:
+        if kind == "ScalarEvent" and _is_simple_key(event):
             self.cursor += 1
             return event.value, Span(event.start_mark.index, event.end_mark.index), True
         if kind == "ScalarEvent":
@@ -748,6 +748,15 @@ def _skip(text: str, offset: int) -> int:
         return offset
     match = _TRIVIA.match(text, offset)
     return match.end() if match else offset
+
+
+def _is_simple_key(event: Any) -> bool:
+    return (
+        event.value != ""
+        and event.tag is None
+        and event.anchor is None
+        and event.style not in ("|", ">")
+    )
 
 
 def _short(tag: str) -> str:
