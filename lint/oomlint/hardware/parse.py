@@ -1,0 +1,178 @@
+"""Reads what ``--hardware`` takes: counts, GPU names and cloud instances."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from oomlint.errors import UsageError
+from oomlint.hardware import tables
+from oomlint.hardware.gpus import GIB, Gpu, find_gpu
+
+# More than any cluster has; a typo like 88888xH100 is worth an error.
+_MAX_NODES: Final = 100_000
+_MAX_GPUS_PER_NODE: Final = 1_024
+_MAX_TEXT: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What a run has: ``nodes`` times ``gpus_per_node`` GPUs, and RAM per node if known."""
+
+    name: str
+    nodes: int
+    gpus_per_node: int
+    gpu: Gpu
+    host_bytes_per_node: int | None = None
+    source: str = ""
+
+    @property
+    def world(self) -> int:
+        """GPUs in all."""
+        return self.nodes * self.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A cloud's machine type (or a well-known server): ``gpus`` of ``gpu``, and its RAM.
+
+    ``allocatable_bytes`` is what a Kubernetes pod can get at most (EKS), where known.
+    """
+
+    name: str
+    cloud: str
+    gpu: Gpu
+    gpus: int
+    host_bytes: int | None = None
+    allocatable_bytes: int | None = None
+    intra_node: str | None = None
+    inter_node_gbps: float | None = None
+    source: str = ""
+
+
+def find_instance(name: str) -> Instance | None:
+    """The machine type of this name, letter case aside; ``None`` if it is not known.
+
+    Raises :class:`~oomlint.errors.UsageError` if its accelerator cannot be predicted.
+    """
+    for entry in tables.find("instances", name.strip().lower()):
+        return _instance(entry)
+    return None
+
+
+def list_instances() -> list[Instance]:
+    """Every machine type whose accelerator can be predicted."""
+    known = {gpu["name"] for gpu in tables.entries("gpus")}
+    return [_instance(entry) for entry in tables.entries("instances") if entry["gpu"] in known]
+
+
+def _instance(entry: dict[str, Any]) -> Instance:
+    gpu = find_gpu(entry["gpu"])
+    share = entry.get("slice")
+    if share is not None:
+        gpu = _vgpu(gpu, share)
+    ram, allocatable = entry.get("ram"), entry.get("allocatable")
+    return Instance(
+        name=entry["name"],
+        cloud=entry["cloud"],
+        gpu=gpu,
+        gpus=entry["gpus"],
+        host_bytes=round(ram * GIB) if ram else None,
+        allocatable_bytes=allocatable * 2**20 if allocatable else None,
+        intra_node=entry.get("intra"),
+        inter_node_gbps=entry.get("inter"),
+        source=entry["src"],
+    )
+
+
+def _vgpu(gpu: Gpu, share: float) -> Gpu:
+    """A virtual GPU has its share of the memory."""
+    return replace(
+        gpu,
+        name=f"{gpu.name}-vGPU-{share:g}",
+        total_bytes=round(gpu.total_bytes * share),
+        total_low=round(gpu.total_low * share),
+        total_high=round(gpu.total_high * share),
+        driver_total_mib=None,
+    )
+
+
+def parse_hardware(text: str) -> Hardware:
+    """The hardware of ``[[NODESx]COUNTx]GPU`` or ``[NODESx]INSTANCE``.
+
+    ``A100-80GB``, ``8xA100-80GB``, ``2x8xH100-80GB``, ``p4d.24xlarge``, ``2xp5.48xlarge``;
+    of GPU names every common spelling (nvidia-smi, Kubernetes labels, ``gpu:a100_80g``,
+    SkyPilot's ``A100-80GB:8``), of a GPU with one size also without it. Raises
+    :class:`~oomlint.errors.UsageError`, with the nearest names, for anything else.
+    """
+    text = text.strip()
+    if not text or len(text) > _MAX_TEXT:
+        raise UsageError("name the hardware like 8xA100-80GB or p4d.24xlarge")
+    whole = find_instance(text)
+    if whole is not None:
+        return _of_instance(whole, 1)
+    counts, name = _split_counts(text)
+    if len(counts) <= 1:
+        instance = find_instance(name)
+        if instance is not None:
+            return _of_instance(instance, counts[0] if counts else 1)
+    name, trailing = _split_trailing_count(name)
+    if trailing is not None:
+        counts.append(trailing)
+    if len(counts) > 2:
+        raise UsageError(f"{text!r} has too many counts; write nodes x GPUs per node x type")
+    gpu = find_gpu(name)
+    gpus_per_node = counts[-1] if counts else 1
+    nodes = counts[0] if len(counts) == 2 else 1
+    _check(text, nodes, gpus_per_node)
+    return Hardware(
+        name=_canonical(nodes, gpus_per_node, gpu.name),
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        gpu=gpu,
+        source=f"{text!r} as given; {gpu.source}",
+    )
+
+
+def _of_instance(instance: Instance, nodes: int) -> Hardware:
+    _check(instance.name, nodes, instance.gpus)
+    return Hardware(
+        name=instance.name if nodes == 1 else f"{nodes}x{instance.name}",
+        nodes=nodes,
+        gpus_per_node=instance.gpus,
+        gpu=instance.gpu,
+        host_bytes_per_node=instance.host_bytes,
+        source=f"{instance.cloud} instance {instance.name}: {instance.source}",
+    )
+
+
+def _canonical(nodes: int, gpus: int, gpu: str) -> str:
+    if nodes > 1:
+        return f"{nodes}x{gpus}x{gpu}"
+    return f"{gpus}x{gpu}" if gpus > 1 else gpu
+
+
+def _split_counts(text: str) -> tuple[list[int], str]:
+    counts: list[int] = []
+    while len(counts) < 3:
+        found = re.match(r"(\d{1,9})\s*[x×*]\s*(?=\S)", text, re.IGNORECASE)
+        if found is None:
+            break
+        counts.append(int(found[1]))
+        text = text[found.end() :]
+    return counts, text
+
+
+def _split_trailing_count(name: str) -> tuple[str, int | None]:
+    """SLURM's ``gpu:a100:4`` and SkyPilot's ``A100:8``."""
+    name = re.sub(r"^gpu:", "", name, flags=re.IGNORECASE)
+    found = re.fullmatch(r"(.+?):(\d{1,9})", name)
+    return (found[1], int(found[2])) if found else (name, None)
+
+
+def _check(text: str, nodes: int, gpus: int) -> None:
+    if not 1 <= nodes <= _MAX_NODES:
+        raise UsageError(f"{text!r}: {nodes} nodes is not a number of nodes")
+    if not 1 <= gpus <= _MAX_GPUS_PER_NODE:
+        raise UsageError(f"{text!r}: {gpus} GPUs per node is not a number of GPUs")

@@ -1,0 +1,44 @@
+"""What the catalogue can say about one model, and how sure it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from oomlint.plan import ModelDims
+
+Confidence = Literal["verified", "derived", "guessed"]
+
+GUESS_SPREAD: Final = 0.15
+"""Relative half-width of the interval around a guessed ``params_total``: names round, and
+"7B" has stood for 6.1 to 8.0 billion (Yi-6B, Llama-2-7B, Mistral-7B, Qwen2.5-7B)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """Dimensions and parameter counts of a model, with their provenance.
+
+    ``id`` is the canonical Hub id, ``matched`` the text that was asked for. ``dims`` holds
+    element counts in ``params_*``; when ``confidence`` is ``"guessed"`` only
+    ``params_total`` (and ``params_active``) are set, good to ``GUESS_SPREAD``.
+    ``"verified"`` means that the dimensions rebuild the published parameter count,
+    ``"derived"`` that they were read or inferred without that check. ``native_quant`` is
+    the storage of the checkpoint that was *asked for* (``none``, ``bnb4``,
+    ``bnb4_dynamic``, ``bnb8``, ``gptq``, ``gptq8``, ``awq``, ``aqlm``, ``fp8``,
+    ``fp8_block``, ``nvfp4``, ``mxfp4``, ``gguf`` ...); ``dims`` and ``ckpt_dtype`` are
+    those of the model before quantisation. ``params_experts`` are the weights of routed
+    experts, ``params_audio`` those of an audio tower, both part of ``params_total``.
+    """
+
+    id: str
+    matched: str
+    dims: ModelDims
+    ckpt_dtype: Literal["bf16", "fp16", "fp32"] | None = None
+    native_quant: str = "none"
+    ctx: int | None = None
+    no_split_modules: tuple[str, ...] = ()
+    confidence: Confidence = "derived"
+    source: str = ""
+    note: str | None = None
+    params_experts: int | None = None
+    params_audio: int | None = None

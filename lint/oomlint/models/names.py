@@ -1,0 +1,181 @@
+"""Reads model names: suffixes that do not change the dimensions, and sizes spelled in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from oomlint.models.catalogue import fold
+
+# Storage formats by the suffix that their publishers use. The publishers: unsloth
+# (-bnb-4bit is plain NF4, -unsloth-bnb-4bit leaves some layers in 16 bit: unsloth
+# models/mapper.py), Qwen (-GPTQ-Int4, -GPTQ-Int8, -AWQ, -FP8), TheBloke (-GPTQ, -AWQ,
+# -GGUF), Red Hat / Neural Magic (-FP8-dynamic, -w4a16 ...), NVIDIA (-FP8, -NVFP4).
+_QUANT_SUFFIXES: Final = {
+    "unsloth-bnb-4bit": "bnb4_dynamic",
+    "bnb-4bit": "bnb4",
+    "bnb-8bit": "bnb8",
+    "gptq-int4": "gptq",
+    "gptq-4bit": "gptq",
+    "gptq-int8": "gptq8",
+    "gptq-8bit": "gptq8",
+    "gptq": "gptq",
+    "awq-int4": "awq",
+    "awq": "awq",
+    "aqlm-2bit-1x16": "aqlm",
+    "aqlm": "aqlm",
+    "fp8-dynamic": "fp8",
+    "fp8-block": "fp8_block",
+    "fp8": "fp8",
+    "nvfp4": "nvfp4",
+    "mxfp4": "mxfp4",
+    "gguf": "gguf",
+    "w4a16": "gptq",
+    "int4": "gptq",
+    "int8": "gptq8",
+    "bnb-nf4": "bnb4",
+    "4bit": "bnb4",
+    "8bit": "bnb8",
+    "4bits": "bnb4",
+    "8bits": "bnb8",
+    # Copies of quantised releases in 16 bit (DeepSeek-V3-BF16, gpt-oss-20b-dequantized).
+    "bf16": "none",
+    "dequantized": "none",
+}
+
+# Fine-tuning stages, releases and file formats that keep the dimensions of the base model.
+_PLAIN_SUFFIXES: Final = (
+    "instruct-2507", "thinking-2507", "2507", "instruct", "chat", "base", "thinking",
+    "it", "pt", "hf", "sft", "dpo", "orpo", "kto", "grpo", "ppo", "rlhf", "lora", "qlora",
+    "merged", "finetuned", "finetune", "ft", "fp16", "fp32", "16bit", "linearized",
+    "converted", "safetensors",
+)  # fmt: skip
+
+# Tried at the end of a name that is a base model's without its publisher's usual ending.
+_USUAL_ENDINGS: Final = ("-hf", "-instruct", "-base", "-chat", "-it", "-chat-hf")
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A basename to look for, and the quantisation that was stripped from it."""
+
+    basename: str
+    quant: str | None
+
+
+def spellings(name: str) -> Iterator[Spelling]:
+    """Basenames under which the catalogue may hold ``name``, best first, folded."""
+    base = fold(name.rsplit("/", 1)[-1])
+    quant: str | None = None
+    seen = set()
+    while base and base not in seen:
+        seen.add(base)
+        yield Spelling(base, quant)
+        for ending in _USUAL_ENDINGS:
+            yield Spelling(base + ending, quant)
+        joined = _joined_version().match(base)
+        if joined:
+            spaced = f"{joined[1]}-{base[joined.end(1) :]}"
+            yield Spelling(spaced, quant)
+            for ending in _USUAL_ENDINGS:
+                yield Spelling(spaced + ending, quant)
+            yield Spelling("meta-" + spaced, quant)
+        if base.startswith("meta-"):
+            yield Spelling(base[5:], quant)
+            yield Spelling(base[5:] + "-instruct", quant)
+        elif base.startswith("llama-"):
+            yield Spelling("meta-" + base, quant)
+        base, quant = _strip(base, quant)
+
+
+@cache
+def _joined_version() -> re.Pattern[str]:
+    """Families whose publishers separate the version that users join: llama3-8b, gemma2-9b."""
+    return re.compile(r"(llama|gemma|phi|yi|glm|codellama)\d")
+
+
+def _strip(base: str, quant: str | None) -> tuple[str, str | None]:
+    """``base`` without its last suffix; the outermost quantisation is the one that holds."""
+    for suffix, kind in _QUANT_SUFFIXES.items():
+        if base.endswith("-" + suffix):
+            return base[: -len(suffix) - 1], quant or kind
+    for suffix in _PLAIN_SUFFIXES:
+        if base.endswith("-" + suffix):
+            return base[: -len(suffix) - 1], quant
+    return base, quant
+
+
+def quant_of(name: str) -> str | None:
+    """The quantisation that a name ends in, if it says one."""
+    base, quant = fold(name.rsplit("/", 1)[-1]), None
+    for _ in range(len(base)):
+        shorter, quant = _strip(base, quant)
+        if shorter == base:
+            break
+        base = shorter
+    return quant
+
+
+@dataclass(frozen=True, slots=True)
+class GuessedSize:
+    """Parameters by name alone; ``active`` only where the name gives it (30B-A3B)."""
+
+    total: int
+    active: int
+
+
+def size_spans(name: str) -> Iterator[str]:
+    """Parts of a fine-tune's name that may name its base model: those that end in the size
+    (``OpenHermes-2.5-Mistral-7B-16k``: ... ``2.5-mistral-7b``, ``mistral-7b``), longest first."""
+    base = fold_separators(name.rsplit("/", 1)[-1])
+    found = _size_pattern().search(base)
+    if found is None:
+        return
+    words = base[: found.end()].split("-")
+    for start in range(min(len(words) - 1, 8)):
+        yield "-".join(words[start:])
+
+
+def fold_separators(name: str) -> str:
+    """``name`` with underscores as dashes, dots kept: they stand inside sizes."""
+    return name.lower().replace("_", "-")
+
+
+@cache
+def _size_pattern() -> re.Pattern[str]:
+    return re.compile(
+        r"(?<![a-z0-9.])(?:(?P<experts>\d{1,2})x)?(?P<size>\d{1,4}(?:\.\d{1,3})?)(?P<unit>[bm])"
+        r"(?![a-z0-9])(?:-a(?P<active>\d{1,3}(?:\.\d{1,3})?)b(?![a-z0-9]))?",
+        re.IGNORECASE,
+    )
+
+
+# An "NxMB" mixture shares its attention: 8x7B is 46.7 billion and 8x22B 140.6 (both 0.81 to
+# 0.83 of N*M, Mixtral's published counts), with two of eight experts at work (12.9 and 39.2).
+_MIXTURE_SHARE: Final = 0.82
+_MIXTURE_ACTIVE: Final = 0.23
+
+
+def guess_size(name: str) -> GuessedSize | None:
+    """The size that a name announces (``7B``, ``125m``, ``8x7B``, ``30B-A3B``).
+
+    A name with several sizes (``...-1b-distilled-from-70b``) tells nothing certain: the
+    first one that stands after no other is taken, as publishers put the model's own first.
+    """
+    found = _size_pattern().search(fold_separators(name))
+    if found is None:
+        return None
+    unit = 10**9 if found["unit"] in "bB" else 10**6
+    total = float(found["size"]) * unit
+    active = total
+    if found["experts"]:
+        total *= int(found["experts"]) * _MIXTURE_SHARE
+        active = total * min(1.0, _MIXTURE_ACTIVE * 8 / max(1, int(found["experts"])))
+    if found["active"]:
+        active = float(found["active"]) * 10**9
+    if not 10**6 <= total <= 10**13 or active > total:
+        return None
+    return GuessedSize(round(total), round(active))

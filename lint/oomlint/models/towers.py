@@ -1,0 +1,150 @@
+"""Counts the parameters of vision towers and their projectors from a ``vision_config``.
+
+Layouts as transformers 5.23 builds them (``models/<type>/modeling_<type>.py``), each
+compared with the real class on the meta device. A tower that is not listed has no count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+Sizes: TypeAlias = Mapping[str, int]
+"""``layers``, ``hidden``, ``ffn``, ``patch``, ``image``, ``merge``, ``temporal``, ``out``
+(width of the tower's own output), ``text`` (hidden size of the text model), ``projection``,
+``positions``, ``taps`` (deep-stack mergers), and as 0 or 1 ``unbiased`` (no biases of queries,
+keys and values), ``qk_norm`` and ``rms`` (RMS norms)."""
+
+
+def _linear(inputs: int, outputs: int, *, bias: bool = True) -> int:
+    return inputs * outputs + (outputs if bias else 0)
+
+
+def _encoder_layer(hidden: int, ffn: int) -> int:
+    """Two layer norms, attention and a two-matrix MLP, all with biases (CLIP, SigLIP)."""
+    attention = 4 * _linear(hidden, hidden)
+    return attention + _linear(hidden, ffn) + _linear(ffn, hidden) + 4 * hidden
+
+
+def _patches(s: Sizes) -> int:
+    return (s["image"] // s["patch"]) ** 2
+
+
+def _siglip(s: Sizes) -> int:
+    hidden = s["hidden"]
+    embed = _linear(3 * s["patch"] ** 2, hidden) + _patches(s) * hidden
+    return embed + s["layers"] * _encoder_layer(hidden, s["ffn"]) + 2 * hidden
+
+
+def _clip(s: Sizes) -> int:
+    hidden = s["hidden"]
+    embed = hidden + 3 * s["patch"] ** 2 * hidden + (_patches(s) + 1) * hidden
+    return embed + s["layers"] * _encoder_layer(hidden, s["ffn"]) + 4 * hidden
+
+
+def _pixtral(s: Sizes) -> int:
+    hidden, ffn = s["hidden"], s["ffn"]
+    layer = 4 * hidden * hidden + 3 * hidden * ffn + 2 * hidden
+    return 3 * s["patch"] ** 2 * hidden + hidden + s["layers"] * layer
+
+
+def _two_layer_projector(s: Sizes) -> int:
+    """LLaVA's ``multi_modal_projector``: two linear layers with biases."""
+    return _linear(s["hidden"], s["text"]) + _linear(s["text"], s["text"])
+
+
+def _gemma3(s: Sizes) -> int:
+    return _siglip(s) + s["hidden"] + s["hidden"] * s["text"]
+
+
+def _paligemma(s: Sizes) -> int:
+    return _siglip(s) + _linear(s["hidden"], s["projection"])
+
+
+def _llava(s: Sizes) -> int:
+    return _clip(s) + _two_layer_projector(s)
+
+
+def _llava_next(s: Sizes) -> int:
+    return _llava(s) + s["text"]  # the learned row break, image_newline
+
+
+def _llava_pixtral(s: Sizes) -> int:
+    return _pixtral(s) + _two_layer_projector(s)
+
+
+def _mistral3(s: Sizes) -> int:
+    hidden, text = s["hidden"], s["text"]
+    merger = hidden + s["merge"] ** 2 * hidden * hidden
+    return _pixtral(s) + merger + hidden * text + text * text
+
+
+def _internvl(s: Sizes) -> int:
+    hidden, text = s["hidden"], s["text"]
+    embed = _linear(3 * s["patch"] ** 2, hidden) + hidden + (_patches(s) + 1) * hidden
+    layer = _encoder_layer(hidden, s["ffn"]) + 2 * hidden  # + two layer scales
+    # InternViT-6B has RMS norms, also on queries and keys, and no biases there.
+    layer += hidden * (2 * s["qk_norm"] - 2 * s["rms"] - 3 * s["unbiased"])
+    layers = s["layers"] * layer
+    merged = hidden * s["merge"] ** 2
+    return embed + layers + 2 * merged + _linear(merged, text) + _linear(text, text)
+
+
+def _qwen2_vl(s: Sizes) -> int:
+    width = s["hidden"]
+    merged = width * s["merge"] ** 2
+    layer = _linear(width, 3 * width) + _linear(width, width) + 4 * width
+    layer += _linear(width, s["ffn"]) + _linear(s["ffn"], width)
+    merger = 2 * width + _linear(merged, merged) + _linear(merged, s["out"])
+    return 3 * s["temporal"] * s["patch"] ** 2 * width + s["layers"] * layer + merger
+
+
+def _qwen2_5_vl(s: Sizes) -> int:
+    width = s["hidden"]
+    merged = width * s["merge"] ** 2
+    layer = _linear(width, 3 * width) + _linear(width, width) + 2 * width
+    layer += 2 * _linear(width, s["ffn"]) + _linear(s["ffn"], width)
+    merger = width + _linear(merged, merged) + _linear(merged, s["out"])
+    return 3 * s["temporal"] * s["patch"] ** 2 * width + s["layers"] * layer + merger
+
+
+def _qwen3_vl(s: Sizes) -> int:
+    width = s["hidden"]
+    merged = width * s["merge"] ** 2
+    embed = _linear(3 * s["temporal"] * s["patch"] ** 2, width) + s["positions"] * width
+    layer = _linear(width, 3 * width) + _linear(width, width) + 4 * width
+    layer += _linear(width, s["ffn"]) + _linear(s["ffn"], width)
+    projection = _linear(merged, merged) + _linear(merged, s["out"])
+    merger = 2 * width + projection
+    taps = s["taps"] * (2 * merged + projection)
+    return embed + s["layers"] * layer + merger + taps
+
+
+_TOWERS: Final[Mapping[str, Callable[[Sizes], int]]] = {
+    "gemma3": _gemma3,
+    "paligemma": _paligemma,
+    "llava": _llava,
+    "llava_pixtral": _llava_pixtral,
+    "llava_next": _llava_next,
+    "llava_next_video": _llava_next,
+    "mistral3": _mistral3,
+    "internvl": _internvl,
+    "qwen2_vl": _qwen2_vl,
+    "qwen2_5_vl": _qwen2_5_vl,
+    "qwen3_vl": _qwen3_vl,
+    "qwen3_vl_moe": _qwen3_vl,
+    "qwen3_5": _qwen3_vl,
+    "qwen3_5_moe": _qwen3_vl,
+}
+
+
+def count_tower(kind: str, sizes: Sizes) -> int | None:
+    """Parameters of tower and projector of the model type ``kind``; ``None`` if the kind or
+    a size that it needs is unknown. LLaVA with a Pixtral tower is ``llava_pixtral``."""
+    counter = _TOWERS.get(kind)
+    if counter is None:
+        return None
+    try:
+        return counter(sizes)
+    except (KeyError, ZeroDivisionError):
+        return None

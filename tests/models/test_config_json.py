@@ -1,0 +1,195 @@
+"""Reading config.json of the common architectures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.models import from_config_json, lookup
+
+CONFIGS = Path(__file__).parents[2] / "benchmarks" / "catalogue" / "configs.jsonl"
+FIELDS = (
+    "arch", "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "tie_embeddings",
+    "attn_bias", "mlp_bias", "qk_norm", "norm", "act", "sliding_window", "layer_types", "mla",
+)  # fmt: skip
+COUNTS = ("params_total", "params_active", "params_embed", "params_lm_head", "params_layer_max")
+
+
+def entries() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in CONFIGS.read_text(encoding="utf-8").splitlines()]
+
+
+def test_reading_the_catalogues_configs_gives_the_catalogue() -> None:
+    """Dimensions, tower and counts of every model whose architecture is counted."""
+    compared = 0
+    for entry in entries():
+        facts = lookup(entry["id"])
+        assert facts is not None
+        want = facts.dims
+        if entry["model_type"] != want.arch or entry["build"] not in ("causal", "vl"):
+            continue  # a remote-code model built with a stock class, or a reward head
+        got = from_config_json({**entry["config"], "model_type": entry["model_type"]}).dims
+        if got.params_total is None:
+            continue
+        if entry["id"] == "tiiuae/falcon-11B":
+            continue  # its missing norm cannot be told from the dimensions (see count.py)
+        compared += 1
+        for name in FIELDS:
+            assert getattr(got, name) == getattr(want, name), (entry["id"], name)
+        for name in COUNTS:
+            assert getattr(got, name) == getattr(want, name), (entry["id"], name)
+        if want.vision is not None:
+            assert got.vision is not None
+            assert got.vision.params == want.vision.params, entry["id"]
+        if want.moe is not None:
+            assert got.moe is not None
+            assert got.moe.experts == want.moe.experts, entry["id"]
+            assert got.moe.moe_ffn == want.moe.moe_ffn, entry["id"]
+            assert got.moe.topk == want.moe.topk, entry["id"]
+    assert compared >= 310
+
+
+def test_llama_as_the_hub_has_it() -> None:
+    facts = from_config_json(
+        {
+            "architectures": ["LlamaForCausalLM"],
+            "attention_bias": False,
+            "hidden_act": "silu",
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "max_position_embeddings": 131072,
+            "mlp_bias": False,
+            "model_type": "llama",
+            "num_attention_heads": 32,
+            "num_hidden_layers": 32,
+            "num_key_value_heads": 8,
+            "tie_word_embeddings": False,
+            "torch_dtype": "bfloat16",
+            "vocab_size": 128256,
+        }
+    )
+    assert facts.dims.params_total == 8_030_261_248
+    assert facts.dims.head_dim == 128
+    assert facts.dims.act == "swiglu"
+    assert facts.ckpt_dtype == "bf16"
+    assert facts.no_split_modules == ("LlamaDecoderLayer",)
+    assert facts.ctx == 131072
+
+
+def test_nested_configs_leave_their_class_defaults_out() -> None:
+    """The Hub's gemma-3-4b has neither heads nor vocabulary in its text_config."""
+    facts = from_config_json(
+        {
+            "model_type": "gemma3",
+            "text_config": {
+                "hidden_size": 2560,
+                "intermediate_size": 10240,
+                "model_type": "gemma3_text",
+                "num_hidden_layers": 34,
+                "sliding_window": 1024,
+            },
+            "torch_dtype": "bfloat16",
+            "vision_config": {
+                "hidden_size": 1152,
+                "image_size": 896,
+                "intermediate_size": 4304,
+                "model_type": "siglip_vision_model",
+                "num_attention_heads": 16,
+                "num_hidden_layers": 27,
+                "patch_size": 14,
+                "vision_use_head": False,
+            },
+        }
+    )
+    assert facts.dims.params_total == 4_300_079_472
+    assert facts.dims.tie_embeddings is True
+    assert facts.dims.head_dim == 256
+
+
+def test_flat_multimodal_configs() -> None:
+    """Early Qwen2.5-VL files keep the language model's keys at the top level."""
+    facts = from_config_json(
+        {
+            "model_type": "qwen2_5_vl",
+            "hidden_size": 3584,
+            "intermediate_size": 18944,
+            "num_attention_heads": 28,
+            "num_hidden_layers": 28,
+            "num_key_value_heads": 4,
+            "tie_word_embeddings": False,
+            "vocab_size": 152064,
+            "use_sliding_window": False,
+            "sliding_window": 32768,
+            "vision_config": {
+                "depth": 32,
+                "hidden_act": "silu",
+                "hidden_size": 1280,
+                "intermediate_size": 3420,
+                "num_heads": 16,
+                "in_chans": 3,
+                "out_hidden_size": 3584,
+                "patch_size": 14,
+                "spatial_merge_size": 2,
+                "spatial_patch_size": 14,
+                "temporal_patch_size": 2,
+            },
+        }
+    )
+    assert facts.dims.params_total == 8_292_166_656
+    assert facts.dims.arch == "qwen2_5_vl"
+    assert facts.dims.sliding_window is None
+
+
+def test_explicit_null_beats_the_class_default() -> None:
+    lite = next(e for e in entries() if e["id"].startswith("deepseek-ai/DeepSeek-V2-Lite"))
+    facts = from_config_json({**lite["config"], "model_type": "deepseek_v2", "q_lora_rank": None})
+    assert facts.dims.mla is not None
+    assert facts.dims.mla.q_rank is None
+    assert facts.dims.params_total == 15_706_484_224
+
+
+def test_tie_default_follows_the_model_type() -> None:
+    assert from_config_json({"model_type": "gemma2"}).dims.tie_embeddings is True
+    assert from_config_json({"model_type": "llama"}).dims.tie_embeddings is False
+    assert from_config_json({"model_type": "gpt2"}).dims.tie_embeddings is True
+
+
+@pytest.mark.parametrize(
+    ("config", "quant"),
+    [
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bnb4"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bnb8"),
+        ({"quant_method": "gptq", "bits": 4}, "gptq"),
+        ({"quant_method": "gptq", "bits": 8}, "gptq8"),
+        ({"quant_method": "awq"}, "awq"),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8_block"),
+        ({"quant_method": "mxfp4"}, "mxfp4"),
+        ({"quant_method": "compressed-tensors", "format": "float-quantized"}, "fp8"),
+        ({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({}, "none"),
+        ("odd", "none"),
+    ],
+)
+def test_quantisation(config: Any, quant: str) -> None:
+    assert (
+        from_config_json({"model_type": "llama", "quantization_config": config}).native_quant
+        == quant
+    )
+
+
+def test_an_unknown_architecture_keeps_its_dimensions() -> None:
+    facts = from_config_json({"model_type": "novel", "hidden_size": 512, "num_hidden_layers": 4})
+    assert facts.dims.hidden == 512
+    assert facts.dims.params_total is None
+    assert facts.confidence == "derived"
+
+
+def test_absurd_sizes_are_not_sizes() -> None:
+    facts = from_config_json({"model_type": "llama", "num_hidden_layers": 10**9, "hidden_size": -1})
+    assert facts.dims.layers is None
+    assert facts.dims.hidden is None
+    assert facts.dims.params_total is None

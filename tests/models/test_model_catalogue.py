@@ -1,0 +1,161 @@
+"""The packaged model catalogue: every id is found, every count adds up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.models import all_ids, catalogue, count_parameters, guess, lookup
+from oomlint.models.facts import ModelFacts
+
+DATA = Path(catalogue.__file__).parent / "data"
+SHARED = Path(__file__).parents[2] / "../shared"
+LINES = range(catalogue.size())
+
+
+def facts_of(line: int) -> ModelFacts:
+    return catalogue.facts(catalogue.Match(line, None), "")
+
+
+def test_data_is_compact() -> None:
+    assert sum(path.stat().st_size for path in DATA.iterdir()) < 400 * 1024
+
+
+def test_data_names_no_path_of_a_workplace() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in DATA.iterdir())
+    for word in ("/work/", "shared/data", "shared/tools", "shared/reference", "index id"):
+        assert word not in text
+
+
+def test_both_files_have_a_line_per_model() -> None:
+    assert len((DATA / "ids.tsv").read_text(encoding="utf-8").splitlines()) == catalogue.size()
+
+
+def test_every_id_finds_its_own_line() -> None:
+    for line in LINES:
+        for name in catalogue.ids_of(line):
+            match = catalogue.find_id(name.upper())
+            assert match is not None, name
+            assert match.line == line, name
+    assert len(all_ids()) > 2000
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_counts_are_consistent(line: int) -> None:
+    facts = facts_of(line)
+    dims = facts.dims
+    assert facts.source
+    assert dims.params_total is not None
+    assert dims.params_active is not None
+    assert 0 < dims.params_active <= dims.params_total
+    assert dims.layers
+    assert dims.hidden
+    assert dims.vocab
+    if dims.params_linear is not None and dims.params_nonlinear is not None:
+        tower = dims.vision.params or 0 if dims.vision else 0
+        parts = dims.params_linear + dims.params_nonlinear
+        # Rows whose text model alone was rebuilt keep the tower out of the two parts.
+        assert parts in (dims.params_total, dims.params_total - tower) or facts.note
+    if dims.layer_types is not None:
+        assert len(dims.layer_types) >= dims.layers
+
+
+def test_counting_agrees_with_every_verified_row_that_it_knows() -> None:
+    counted = 0
+    for line in LINES:
+        facts = facts_of(line)
+        counts = count_parameters(facts.dims)
+        if counts is None or facts.confidence != "verified":
+            continue
+        counted += 1
+        dims = facts.dims
+        assert counts.total == dims.params_total, facts.id
+        assert counts.active == dims.params_active, facts.id
+        assert counts.embed == dims.params_embed, facts.id
+        assert counts.lm_head == dims.params_lm_head, facts.id
+        assert counts.layer_max == dims.params_layer_max, facts.id
+        assert counts.experts == (facts.params_experts or 0), facts.id
+        if dims.vision is None:
+            assert counts.linear == dims.params_linear, facts.id
+            assert counts.nonlinear == dims.params_nonlinear, facts.id
+    assert counted >= 238  # of 276 verified rows; the rest have architectures of their own
+
+
+# Parameter counts that the models' publishers or the Hub's safetensors metadata state.
+PUBLISHED = {
+    "meta-llama/Llama-3.1-8B": 8_030_261_248,
+    "meta-llama/Llama-3.2-1B": 1_235_814_400,
+    "meta-llama/Llama-2-7b-hf": 6_738_415_616,
+    "meta-llama/Llama-3.1-70B": 70_553_706_496,
+    "Qwen/Qwen2.5-7B": 7_615_616_512,
+    "Qwen/Qwen2.5-0.5B": 494_032_768,
+    "mistralai/Mistral-7B-v0.1": 7_241_732_096,
+    "mistralai/Mixtral-8x7B-v0.1": 46_702_792_704,
+    "google/gemma-2-9b": 9_241_705_984,
+    "microsoft/Phi-3-mini-4k-instruct": 3_821_079_552,
+    "openai/gpt-oss-20b": 20_914_757_184,
+    "Qwen/Qwen2.5-VL-7B-Instruct": 8_292_166_656,
+}
+
+
+@pytest.mark.parametrize(("name", "count"), PUBLISHED.items())
+def test_published_counts(name: str, count: int) -> None:
+    facts = lookup(name)
+    assert facts is not None
+    assert facts.dims.params_total == count
+    counted = count_parameters(facts.dims)
+    assert counted is not None
+    assert counted.total == count
+
+
+def test_unknown_architecture_has_no_count() -> None:
+    mamba = lookup("state-spaces/mamba-2.8b-hf")
+    assert mamba is not None
+    assert count_parameters(mamba.dims) is None
+
+
+def shared(name: str) -> Path:
+    path = SHARED / name
+    if not path.exists():
+        pytest.skip(f"{name} is not beside this checkout")
+    return path
+
+
+def test_every_known_id_kept_its_model_and_quantisation() -> None:
+    for text in shared("data/models.jsonl").read_text(encoding="utf-8").splitlines():
+        row: dict[str, Any] = json.loads(text)
+        for alias in row["ids"]:
+            facts = lookup(alias["id"])
+            assert facts is not None, alias
+            assert facts.id == row["id"], alias
+            quant = alias.get("quant") or row["native_quant"]
+            if "awq" in alias["id"].lower():
+                quant = "awq"
+            assert facts.native_quant == ("none" if quant == "bf16" else quant), alias
+
+
+def test_ids_that_configs_use_resolve() -> None:
+    uses = json.loads(shared("data/model_ids.json").read_text(encoding="utf-8"))
+    unresolved = json.loads(shared("data/models_unresolved.json").read_text(encoding="utf-8"))
+    not_models = {entry["id"] for entry in unresolved["configs"]["not_a_model"]}
+    total = found = 0
+    for entry in uses:
+        if entry["id"] not in not_models:
+            total += entry["n"]
+            found += entry["n"] * (lookup(entry["id"]) is not None)
+    assert found / total >= 0.99
+
+
+def test_ids_of_measured_runs_resolve() -> None:
+    names = set()
+    for path in shared("truth").glob("*.jsonl"):
+        for text in path.read_text(encoding="utf-8").splitlines():
+            name = json.loads(text).get("model")
+            if isinstance(name, str):
+                names.add(name)
+    assert names
+    unknown = {name for name in names if lookup(name) is None and guess(name) is None}
+    assert unknown <= {"see example (not named in the blog)"}

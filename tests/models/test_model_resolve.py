@@ -1,0 +1,167 @@
+"""Resolution order: local files, the Hugging Face cache, the catalogue, a guess."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from oomlint.models import ModelFacts, resolve
+
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 1000,
+    "torch_dtype": "bfloat16",
+}
+TINY_PARAMS = 2 * 1000 * 64 + 2 * (64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64) + 64
+
+
+def reader(files: Mapping[str, Any]) -> Callable[[str], bytes | None]:
+    def read(path: str) -> bytes | None:
+        value = files.get(path)
+        return value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+
+    return read
+
+
+def resolve_in(files: Mapping[str, Any], model: str, **options: Any) -> ModelFacts | None:
+    options.setdefault("base_dirs", ["/job"])
+    return resolve(model, read=reader(files), **options)
+
+
+def test_a_local_folder_wins_over_the_catalogue() -> None:
+    files = {"/job/Qwen/Qwen3-8B/config.json": TINY}
+    facts = resolve_in(files, "Qwen/Qwen3-8B")
+    assert facts is not None
+    assert facts.dims.params_total == TINY_PARAMS
+    assert facts.ckpt_dtype == "bf16"
+    assert facts.confidence == "verified"
+    assert "/job/Qwen/Qwen3-8B/config.json" in facts.source
+    assert facts.matched == "Qwen/Qwen3-8B"
+
+
+def test_paths_may_be_absolute_or_climb() -> None:
+    files = {"/models/tiny/config.json": TINY}
+    for name in ("/models/tiny", "/models/tiny/", "../models/tiny"):
+        facts = resolve_in(files, name)
+        assert facts is not None
+        assert facts.dims.layers == 2
+
+
+def test_base_dirs_are_tried_in_order() -> None:
+    files = {"/a/m/config.json": TINY, "/b/m/config.json": {**TINY, "num_hidden_layers": 3}}
+    facts = resolve_in(files, "m", base_dirs=["/b", "/a"])
+    assert facts is not None
+    assert facts.dims.layers == 3
+
+
+def test_an_adapter_stands_for_its_base_model() -> None:
+    files = {"/job/out/adapter_config.json": {"base_model_name_or_path": "Qwen/Qwen2.5-7B"}}
+    facts = resolve_in(files, "out")
+    assert facts is not None
+    assert facts.dims.params_total == 7_615_616_512
+    assert facts.matched == "out"
+    assert "adapter" in facts.source
+
+
+def test_adapters_in_a_circle_end() -> None:
+    files = {
+        "/job/a/adapter_config.json": {"base_model_name_or_path": "b"},
+        "/job/b/adapter_config.json": {"base_model_name_or_path": "a"},
+    }
+    assert resolve_in(files, "a") is None
+
+
+def test_the_hub_cache_is_read_through_its_ref() -> None:
+    root = "/cache/models--acme--foo"
+    files = {
+        f"{root}/refs/main": b"abc123\n",
+        f"{root}/snapshots/abc123/config.json": TINY,
+    }
+    facts = resolve_in(files, "acme/foo", hf_cache="/cache")
+    assert facts is not None
+    assert facts.dims.params_total == TINY_PARAMS
+
+
+def test_a_ref_cannot_lead_out_of_the_cache() -> None:
+    files = {
+        "/cache/models--acme--foo/refs/main": b"../../../etc",
+        "/cache/models--acme--foo/snapshots/../../../etc/config.json": TINY,
+    }
+    assert resolve_in(files, "acme/foo", hf_cache="/cache") is None
+
+
+def test_the_index_gives_the_size_of_an_architecture_that_cannot_be_counted() -> None:
+    config = {**TINY, "model_type": "brand_new"}
+    files = {
+        "/job/m/config.json": config,
+        "/job/m/model.safetensors.index.json": {"metadata": {"total_size": 2_000_000}},
+    }
+    facts = resolve_in(files, "m")
+    assert facts is not None
+    assert facts.dims.params_total == 1_000_000
+    assert facts.confidence == "derived"
+    assert facts.dims.layers == 2
+
+
+def test_the_index_of_a_quantised_checkpoint_does_not() -> None:
+    config = {**TINY, "model_type": "brand_new", "quantization_config": {"quant_method": "awq"}}
+    files = {
+        "/job/m/config.json": config,
+        "/job/m/model.safetensors.index.json": {"metadata": {"total_size": 2_000_000}},
+    }
+    facts = resolve_in(files, "m")
+    assert facts is not None
+    assert facts.dims.params_total is None
+    assert facts.native_quant == "awq"
+
+
+def test_catalogue_then_guess_then_nothing() -> None:
+    known, guessed = resolve_in({}, "Qwen/Qwen3-8B"), resolve_in({}, "acme/Foo-7B")
+    assert known is not None
+    assert known.confidence == "verified"
+    assert guessed is not None
+    assert guessed.confidence == "guessed"
+    assert resolve_in({}, "acme/foo") is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"model_type": 3}', b"{}"],
+)
+def test_broken_files_fall_through(content: bytes) -> None:
+    facts = resolve_in({"/job/Qwen/Qwen3-8B/config.json": content}, "Qwen/Qwen3-8B")
+    assert facts is not None
+    assert facts.dims.params_total == 8_190_735_360
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [*TINY, "text_config", "vision_config", "quantization_config", "layer_types",
+             "num_experts", "head_dim", "kv_lora_rank", "sliding_window", "attn_config"]
+        ),
+        json_values,
+    ),
+    st.sampled_from(["llama", "qwen2_vl", "gemma3", "gpt_oss", "falcon", "qwen3_next", "internvl", ""]),
+)  # fmt: skip
+def test_no_config_makes_it_raise(config: dict[str, Any], model_type: str) -> None:
+    files = {"/job/m/config.json": {**config, "model_type": model_type}}
+    resolve_in(files, "m")
