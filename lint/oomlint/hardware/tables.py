@@ -6,14 +6,15 @@ Each line of ``data/*.tsv`` is ``<tab>key<tab>key<tab>{json}``, keys in lower ca
 from __future__ import annotations
 
 import json
+import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 
 @cache
 def _data(table: str) -> bytes:
-    return (Path(__file__).parent / "data" / f"{table}.tsv").read_bytes()
+    with open(os.path.join(os.path.dirname(__file__), "data", f"{table}.tsv"), "rb") as file:
+        return file.read()
 
 
 def find(table: str, key: str) -> list[dict[str, Any]]:

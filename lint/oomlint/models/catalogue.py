@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from oomlint.models.architectures import block_classes
@@ -43,9 +43,10 @@ class Match:
 
 
 def read_data(name: str) -> bytes:
-    """A file of the package's ``data`` folder (``importlib.resources`` takes longer to import
-    than a look-up may cost)."""
-    return (Path(__file__).parent / "data" / name).read_bytes()
+    """A file of the package's ``data`` folder (``importlib.resources`` and ``pathlib`` take
+    longer to import than a look-up may cost)."""
+    with open(os.path.join(os.path.dirname(__file__), "data", name), "rb") as file:
+        return file.read()
 
 
 @cache
