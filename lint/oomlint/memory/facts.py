@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.memory.layers import Kernel, Regime
-from oomlint.memory.parameters import ROLE_NAMES, Skeleton, skeleton
+from oomlint.memory.parameters import ROLE_NAMES, Block, Skeleton, skeleton
 from oomlint.memory.result import Assumption
 from oomlint.plan import BYTES_PER_ELEMENT, Plan
 
@@ -204,13 +204,8 @@ class Facts:
             if rank is None:
                 rank = self.assume("trainable.r", 8, "peft's default rank (tuners/lora/config.py)")
             for block in model.blocks:
-                self.adapter_numel += block.count * sum(
-                    rank * (x.inputs + x.outputs) for x in block.linears if x.role in roles
-                )
-                if t.target_params and block.experts:
-                    hidden, ffn = model.hidden, block.moe_ffn
-                    per_expert = rank * (hidden + 2 * ffn) + rank * (ffn + hidden)
-                    self.adapter_numel += block.count * block.experts * per_expert
+                linear = sum(x.inputs + x.outputs for x in block.linears if x.role in roles)
+                self.adapter_numel += block.count * rank * (linear + self._expert_ends(block))
             if t.params is not None:
                 self.adapter_numel = max(0.0, t.params - self.saved_modules)
             self.trained_numel = self.adapter_numel + self.saved_modules
@@ -228,6 +223,28 @@ class Facts:
                 numel -= model.vision_numel
             self.trained_numel = t.params or numel
 
+    @property
+    def split_ranks(self) -> bool:
+        """Whether peft turned names of expert projections into adapters on the fused stacks.
+
+        It then gives the fused gate and up projection twice the rank, adapts the router too
+        and drops plain feed-forward layers of the same names
+        (peft 0.21 utils/transformers_weight_conversion.py).
+        """
+        t = self.plan.trainable
+        return t.target_params == "experts" and t.targets == "all_linear"
+
+    def _expert_ends(self, block: Block) -> float:
+        """Adapter elements a rank of one block's experts (and router)."""
+        model, t = self.model, self.plan.trainable
+        assert model is not None
+        if not t.target_params or not block.experts:
+            return 0.0
+        hidden, ffn = model.hidden, block.moe_ffn
+        up = (2 if self.split_ranks else 1) * (hidden + 2 * ffn)
+        router = hidden + block.experts if self.split_ranks else 0
+        return block.experts * (up + ffn + hidden) + router
+
     def target_roles(self) -> frozenset[str]:
         """The roles of the linear layers that carry an adapter."""
         model, t = self.model, self.plan.trainable
@@ -237,6 +254,8 @@ class Facts:
         targets = t.targets
         if targets == "all_linear":
             chosen = present
+            if self.split_ranks and model.expert_numel:
+                chosen = frozenset(r for r in present if not r.endswith(("gate", "up", "down")))
         elif targets is None or targets == "peft_default":
             chosen = present & _PEFT_DEFAULT
             if targets is None:
@@ -275,12 +294,15 @@ class Facts:
             dropout=bool(t.dropout),
             adapter=4 if self.adapter_bytes == 4 else 2,
             dora=self.method == "dora",
+            lora_experts=self.lora and bool(t.target_params),
+            split_ranks=self.split_ranks,
             kernel=self.kernel,
             dense_mask=dense,
             experts="loop" if plan.model.experts_impl == "loop" else "grouped",
             fused_norm=bool(liger.rms),
             fused_rope=bool(liger.rope),
             fused_glu=bool(liger.swiglu),
+            batched=self.rows > 1,
             tensor_parallel=self.tp,
             sequence_parallel=bool(plan.parallel.sp),
         )

@@ -39,6 +39,7 @@ class Regime:
     adapter: int = 4
     dora: bool = False
     lora_experts: bool = False
+    split_ranks: bool = False
     kernel: Kernel = "flash"
     dense_mask: bool = False
     experts: Literal["grouped", "loop"] = "grouped"
@@ -49,6 +50,7 @@ class Regime:
     tensor_parallel: int = 1
     sequence_parallel: bool = False
     input_grad: bool = True
+    batched: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,15 @@ class _Writer:
     def cast(self, x: Tensor, bytes_: float) -> Tensor:
         if x.bytes == bytes_:
             return x
-        return self.tape.op(self.tape.tensor(x.width, bytes_), (x,))
+        ratio = bytes_ / x.bytes
+        size = Size(x.size.token * ratio, x.size.score * ratio)
+        return self.tape.op(Tensor(x.width, bytes_, size, False), (x,))
+
+    def own(self, x: Tensor) -> Tensor:
+        """A copy of ``x`` where it is a view of something larger; else ``x``."""
+        if x.root is x:
+            return x
+        return self.tape.op(Tensor(x.width, x.bytes, x.size, False), (x,))
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
         bytes_ = max(a.bytes, b.bytes)
@@ -263,7 +273,12 @@ class _Writer:
         tape = self.tape
         out = tape.tensor(heads * m.value_dim, q.bytes)
         lse = tape.tensor(heads, 4)
-        return tape.op(out, (q, k, v), saves=(q, k, v, out, lse, *saves))
+        tape.op(out, (q, k, v), saves=(q, k, v, out, lse, *saves))
+        if m.traits.concatenated_rope and not saves:
+            # Flash lays its output out like the query, which torch.cat made head-major: bringing
+            # the heads together again copies (integrations/sdpa_attention.py).
+            return tape.op(tape.tensor(out.width, out.bytes), (out,))
+        return out
 
     def mask(self) -> Tensor:
         """The bf16 copy of the [b, 1, s, s] mask that SDPA makes in every layer."""
@@ -281,6 +296,9 @@ class _Writer:
         heads = m.heads / r.tensor_parallel
         k, v = self.repeat(k, q.width), self.repeat(v, heads * m.value_dim)
         q, k, v = (self.cast(x, r.compute) for x in (q, k, v))
+        if r.batched:
+            # Merging batch and heads for the products copies a slice of a fused projection.
+            v = self.own(v)
         scores = tape.op(tape.scores(heads, r.compute), (q, k), saves=(q, k))
         if not m.traits.scaled_query and m.arch != "bloom":
             scores = self.scale(scores)
@@ -291,12 +309,9 @@ class _Writer:
             scores = self.scale(capped)
         masked = tape.op(tape.scores(heads, max(r.compute, r.stream)), (scores,), passes=True)
         weights = tape.scores(heads, 4)
-        tape.op(
-            weights,
-            (masked,),
-            saves=(weights,),
-            temp=Size(score=heads * 4) if masked.bytes != 4 else Size(),
-        )
+        # The softmax's backward is fp32; a half-precision gradient is made from it.
+        widened = Size(score=heads * (4 - masked.bytes))
+        tape.op(weights, (masked,), saves=(weights,), temp=widened)
         weights = self.cast(weights, q.bytes)
         if m.traits.attention_dropout:
             weights = self.dropout(weights)
@@ -308,13 +323,16 @@ class _Writer:
         r, m, tape = self.r, self.model, self.tape
         heads = m.heads / r.tensor_parallel
         q, k, v = (self.cast(x, r.compute) for x in (q, k, v))
-        k, v = self.repeat(k, q.width), self.repeat(v, heads * m.value_dim)
+        if r.batched:
+            # One sample's shared heads are broadcast as a view, several are copied.
+            k, v = self.repeat(k, q.width), self.repeat(v, heads * m.value_dim)
         q, k = self.scale(q), self.scale(k)
         scores = tape.op(tape.scores(heads, q.bytes), (q, k), saves=(q, k))
-        masked = tape.op(tape.scores(heads, q.bytes), (scores,), passes=True)
         weights = tape.scores(heads, q.bytes)
-        tape.op(weights, (masked,), saves=(weights,))
-        out = tape.op(tape.tensor(heads * m.value_dim, q.bytes), (weights, v), saves=(weights, v))
+        tape.op(weights, (scores,), saves=(weights,))
+        # _safe_softmax zeroes rows that are masked throughout, in a tensor of its own.
+        safe = tape.op(tape.scores(heads, q.bytes), (weights,))
+        out = tape.op(tape.tensor(heads * m.value_dim, q.bytes), (safe, v), saves=(safe, v))
         return tape.op(tape.tensor(out.width, out.bytes), (out,))
 
     def project_and_attend(self, x: Tensor, linears: dict[str, Linear]) -> Tensor:
@@ -468,7 +486,7 @@ class _Writer:
         tape, r = self.tape, self.r
         fp32 = self.model.arch.startswith(("deepseek", "mixtral")) and self.model.arch != "mixtral"
         logits_in = self.cast(x, 4 if fp32 else r.compute)
-        saves = [logits_in] if r.train_base else []
+        saves = [logits_in] if r.train_base or r.split_ranks else []
         logits = tape.op(
             tape.tensor(block.experts, logits_in.bytes), (logits_in,), saves=saves,
             weight=block.router_numel if r.train_base else 0,
@@ -483,6 +501,22 @@ class _Writer:
             tape.op(tape.tensor(block.topk, 4), (chosen,), saves=(chosen, total)), x.bytes
         )
 
+    def expert_weight(self, block: Block, numel: float, rank: float, ends: float) -> Tensor | None:
+        """The stacked weight that peft's ParamWrapper makes where experts carry adapters.
+
+        ``baddbmm`` adds the product of the factors to all experts at once, so that the whole
+        stack exists a second time and gets a gradient (tuners/lora/layer.py).
+        """
+        r, tape = self.r, self.tape
+        if not r.lora_experts:
+            return None
+        elements = block.experts * rank * ends
+        saves = [tape.weight(elements, r.stream)] if r.adapter != r.stream else []
+        return tape.op(
+            tape.weight(numel, r.stream), (), saves=saves, weight=elements,
+            cast_grad=r.stream if saves else 0,
+        )  # fmt: skip
+
     def grouped_experts(self, x: Tensor, block: Block) -> Tensor:
         """grouped_mm_experts_forward: gather, two grouped products, weigh, put back, sum.
 
@@ -491,29 +525,34 @@ class _Writer:
         tape, r = self.tape, self.r
         k, hidden, ffn = block.topk, x.width, block.moe_ffn
         matrices = block.expert_numel / (block.experts * self.model.hidden * ffn)
-        up_parts = matrices - 1
+        parts = matrices - 1
         weights = self.router(x, block)
         bytes_ = r.stream
         perm = tape.tensor(k, 8)
         gathered = tape.op(tape.tensor(k * hidden, x.bytes), (x,), saves=(perm,))
         chosen = tape.op(tape.tensor(k, weights.bytes), (weights,), saves=(perm,))
-        up_weight = block.expert_numel * up_parts / matrices
-        down_weight = block.expert_numel / matrices
         train = r.train_experts and r.train_base
         gathered = self.cast(gathered, bytes_)
-        both = tape.op(
-            tape.tensor(k * ffn * up_parts, bytes_), (gathered,), saves=(gathered,) if train else (),
-            weight=up_weight if train else 0,
+
+        def product(source: Tensor, width: float, numel: float, rank: float, ends: float) -> Tensor:
+            adapted = self.expert_weight(block, numel, rank, ends)
+            inputs = (source,) if adapted is None else (source, adapted)
+            return tape.op(
+                tape.tensor(width, bytes_), inputs, saves=inputs if train or adapted else (),
+                weight=numel if train else 0,
+            )  # fmt: skip
+
+        up_rank = r.rank * (2 if r.split_ranks else 1)
+        both = product(
+            gathered, k * ffn * parts, block.expert_numel * parts / matrices, up_rank,
+            hidden + ffn * parts,
         )  # fmt: skip
-        if up_parts == 2:
+        if parts == 2:
             gate, up = tape.parts(both, (k * ffn, k * ffn))
             inner = self._product(self.activate(gate), up)
         else:
             inner = self.activate(both)
-        out = tape.op(
-            tape.tensor(k * hidden, bytes_), (inner,), saves=(inner,) if train else (),
-            weight=down_weight if train else 0,
-        )  # fmt: skip
+        out = product(inner, k * hidden, block.expert_numel / matrices, r.rank, hidden + ffn)
         weighed = tape.op(
             tape.tensor(k * hidden, max(bytes_, chosen.bytes)), (out, chosen), saves=(out, chosen),
             temp=Size(token=k * hidden * bytes_),

@@ -61,6 +61,7 @@ class Traits:
     head_bias: bool = False
     qk_norm_full: bool = False
     scaled_embedding: bool = False
+    concatenated_rope: bool = False
 
 
 # transformers 5.23 models/<arch>/modeling_<arch>.py, read class by class; what is not here
@@ -75,15 +76,15 @@ _TRAITS: dict[str, Traits] = {
     "gptj": Traits(norm="ln", norms=1, parallel=True, activation="gelu_tanh_python", rotary=0.25,
                    head_bias=True),
     "gpt_neox": Traits(norm="ln", parallel=True, fused_qkv=True, activation="gelu",
-                       all_biases=True, rotary=0.25),
+                       all_biases=True, rotary=0.25, concatenated_rope=True),
     "opt": Traits(norm="ln", activation="relu", all_biases=True, learned_positions=True,
                   positions=2, rotary=0, dropout=True, scaled_query=True),
     "bloom": Traits(norm="ln", fused_qkv=True, activation="gelu_bloom", all_biases=True, rotary=0,
                     embed_norm=True, refuses_sdpa=True),
     "falcon": Traits(norm="ln", norms=1, parallel=True, fused_qkv=True, activation="gelu"),
     "phi": Traits(norm="ln", norms=1, parallel=True, activation="gelu_tanh_python",
-                  all_biases=True, rotary=0.4, head_bias=True),
-    "phi3": Traits(fused_qkv=True, fused_gate_up=True),
+                  all_biases=True, rotary=0.4, head_bias=True, concatenated_rope=True),
+    "phi3": Traits(fused_qkv=True, fused_gate_up=True, concatenated_rope=True),
     "mpt": Traits(norm="ln", norm_bias=False, fused_qkv=True, activation="gelu", rotary=0),
     "starcoder2": Traits(norm="ln", all_biases=True, activation="gelu_tanh_python"),
     "stablelm": Traits(norm="ln"),
@@ -96,12 +97,12 @@ _TRAITS: dict[str, Traits] = {
     "gemma3": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
     "gemma3n": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
     "gemma4": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
-    "glm": Traits(fused_gate_up=True, rotary=0.5),
-    "glm4": Traits(norms=4, post_norms=True, fused_gate_up=True, rotary=0.5),
+    "glm": Traits(fused_gate_up=True, rotary=0.5, concatenated_rope=True),
+    "glm4": Traits(norms=4, post_norms=True, fused_gate_up=True, rotary=0.5, concatenated_rope=True),
     "olmo2": Traits(qk_norm_full=True),
     "olmo3": Traits(qk_norm_full=True),
     "olmoe": Traits(qk_norm_full=True),
-    "chatglm": Traits(fused_qkv=True, fused_gate_up=True, rotary=0.5),
+    "chatglm": Traits(fused_qkv=True, fused_gate_up=True, rotary=0.5, concatenated_rope=True),
     "baichuan": Traits(fused_qkv=True),
     "qwen": Traits(fused_qkv=True),
     "internlm2": Traits(fused_qkv=True),

@@ -7,6 +7,7 @@ are few; each is a :class:`Point`, and the phases take the maximum.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from oomlint.memory.facts import Facts
@@ -47,6 +48,7 @@ class Stack:
         "kept",
         "profiles",
         "scores",
+        "spared",
         "tokens",
     )
 
@@ -71,15 +73,19 @@ class Stack:
             if offloads_activations(f):
                 kept = 0.0
             self.kept.append(share * kept + (1 - share) * full)
+        self.spared = 0.0
+        if f.lora and not f.embed_trained and self.checkpoint == 0:
+            # Nothing below the first block is trained: it keeps less.
+            first = layer_profile(model, model.blocks[0], replace(regime, input_grad=False))
+            self.spared = self.kept[0] - first.saved.at(self.tokens, self.scores)
 
     @property
     def saved(self) -> float:
         """Everything kept for backward by all layers at the end of forward."""
         in_flight = pipeline_depth(self.f)
         extra = 2 * self.inputs if offloads_activations(self.f) and self.checkpoint else 0.0
-        return (
-            in_flight * sum(n * k for (_, n), k in zip(self.blocks, self.kept, strict=True)) + extra
-        )
+        total = sum(n * k for (_, n), k in zip(self.blocks, self.kept, strict=True))
+        return in_flight * total + extra - self.spared
 
 
 def offloads_activations(f: Facts) -> bool:
@@ -242,7 +248,9 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     cast_cache = 0.0
     if regime.amp and regime.stream == 4 and stack.checkpoint:
         # Autocast caches the half-precision weights until the outermost autocast ends.
-        cast_cache = 2.0 * model.linear_numel * stack.checkpoint / f.tp / f.pp
+        # Only weights that are trained are cached (aten/src/ATen/autocast_mode.cpp).
+        cached = f.adapter_numel if f.lora else model.linear_numel
+        cast_cache = 2.0 * cached * stack.checkpoint / f.tp / f.pp
     layer_forward = max(
         (
             widest(p.inference if stack.checkpoint else p.forward, tokens, scores)
