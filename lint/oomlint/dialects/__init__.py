@@ -12,5 +12,6 @@ def registry() -> Registry:
     """The dialects in order of recognition: the most specific signature first."""
     from oomlint.dialects.axolotl import Axolotl
     from oomlint.dialects.deepspeed import DeepSpeed
+    from oomlint.dialects.llama_recipes import LlamaRecipes
 
-    return Registry.of([DeepSpeed(), Axolotl()])
+    return Registry.of([DeepSpeed(), Axolotl(), LlamaRecipes()])

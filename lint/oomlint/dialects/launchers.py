@@ -1,0 +1,470 @@
+"""Launch lines: who starts how many ranks, and which part of a command belongs to whom.
+
+Knows torchrun, DeepSpeed's and Accelerate's launchers, Slurm's ``srun`` and plain Python,
+and nothing of the training framework behind them: dialects of all frameworks whose runs
+start on a command line build upon :func:`read_launch` and :func:`finish_launch`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from oomlint.dialects.draft import Draft
+from oomlint.dialects.kinds import AUTO, BOOLEAN, POSITIVE, TEXT, BadValue, Kind, read_integer
+from oomlint.dialects.table import Block, Row, Table
+from oomlint.documents.base import Command, Document, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.shell_names import BARE_OPTIONS, is_subcommand
+from oomlint.documents.text import Span
+
+PYTHON = re.compile(r"python[\d.]*$|ipython$|pypy\d?$")
+
+_ALL_VISIBLE = frozenset({"gpu", "auto", "cuda", "-1"})
+
+
+def _read_ranks(raw: Any) -> Any:
+    """A number of processes per node; ``gpu`` and ``auto`` mean one for each visible GPU."""
+    text = str(raw).strip()
+    if text in _ALL_VISIBLE:
+        return AUTO
+    number = read_integer(text)
+    if number < 1:
+        raise BadValue("expected a number of processes, gpu or auto")
+    return number
+
+
+def _read_nodes(raw: Any) -> int:
+    """A number of nodes; of an elastic range ``2:4`` the most."""
+    number = read_integer(str(raw).rpartition(":")[2])
+    if number < 1:
+        raise BadValue("expected a number of nodes")
+    return number
+
+
+def _read_generic_resource(raw: Any) -> int | None:
+    """GPUs in Slurm's ``gpu:8``, ``gpu:a100:4``, ``a100:8`` or ``8``; ``None`` for others."""
+    for part in str(raw).split(","):
+        name, _, count = part.rpartition(":")
+        if count.isdigit() and (not name or "gpu" in name or ":" not in name):
+            return int(count)
+    return None
+
+
+RANKS = Kind(_read_ranks)
+NODES = Kind(_read_nodes)
+_SLURM_GPUS = Kind(_read_generic_resource)
+
+# torch 2.9 distributed/run.py get_args_parser: both default to 1.
+TORCHRUN = Table(
+    name="torchrun",
+    rows=(
+        Row("nproc_per_node", "parallel.gpus_per_node", RANKS, aliases=("nproc", "npernode")),
+        Row("nnodes", "parallel.nodes", NODES, aliases=("nnode",)),
+    ),
+    loader="yaml12",
+    section="launcher",
+)
+
+# DeepSpeed edaa7221 launcher/runner.py:86-104: -1 stands for every GPU and every host.
+DEEPSPEED_LAUNCHER = Table(
+    name="deepspeed",
+    rows=(
+        Row("num_gpus", "parallel.gpus_per_node", RANKS, aliases=("num_accelerators",)),
+        Row("num_nodes", "parallel.nodes", RANKS),
+        Row("include", "launch.include", TEXT, aliases=("i",)),
+        Row("exclude", "launch.exclude", TEXT, aliases=("e",)),
+        Row("hostfile", "launch.hostfile", TEXT, aliases=("H",)),
+    ),
+    loader="yaml12",
+    section="launcher",
+)
+
+# accelerate 16cb6eb8 commands/launch.py:205-300: processes are counted over all machines.
+_ACCELERATE_ROWS = (
+    Row("num_processes", "launch.total_processes", POSITIVE),
+    Row("num_machines", "launch.machines", POSITIVE),
+    Row("config_file", "launch.config_file", TEXT),
+    Row("gpu_ids", "launch.gpu_ids", TEXT),
+    Row("multi_gpu", "launch.multi_gpu", BOOLEAN),
+)
+ACCELERATE_LAUNCHER = Table(
+    name="accelerate launch", rows=_ACCELERATE_ROWS, loader="yaml12", section="launcher"
+)
+
+# srun(1), where it starts the ranks itself.
+SRUN = Table(
+    name="srun",
+    rows=(
+        Row("ntasks_per_node", "parallel.gpus_per_node", RANKS),
+        Row("nodes", "parallel.nodes", NODES, aliases=("N",)),
+        Row("ntasks", "launch.total_processes", POSITIVE, aliases=("n",)),
+    ),
+    loader="yaml12",
+    section="launcher",
+)
+
+PLAIN = Table(name="python", rows=(), section="launcher")
+
+LAUNCHER_TABLES = {
+    "torchrun": TORCHRUN,
+    "torch.distributed.run": TORCHRUN,
+    "torch.distributed.launch": TORCHRUN,
+    "deepspeed": DEEPSPEED_LAUNCHER,
+    "deepspeed.launcher.runner": DEEPSPEED_LAUNCHER,
+    "accelerate": ACCELERATE_LAUNCHER,
+    "accelerate-launch": ACCELERATE_LAUNCHER,
+    "accelerate.commands.launch": ACCELERATE_LAUNCHER,
+    "accelerate.commands.accelerate_cli": ACCELERATE_LAUNCHER,
+    "srun": SRUN,
+}
+
+# Launchers that only set the scene for the next word.
+_TRANSPARENT = frozenset(
+    {
+        "uv", "poetry", "pipenv", "conda", "micromamba", "pixi", "singularity", "apptainer",
+        "mpirun", "mpiexec", "nohup", "time", "env", "exec", "sudo",
+    }
+)  # fmt: skip
+
+SBATCH = Table(
+    name="#SBATCH",
+    rows=(
+        Row("nodes", "slurm.nodes", NODES),
+        Row("gpus_per_node", "slurm.gpus_per_node", _SLURM_GPUS, aliases=("gres",)),
+        Row("gpus", "slurm.gpus", _SLURM_GPUS),
+        Row("ntasks_per_node", "slurm.tasks_per_node", POSITIVE),
+        Row("ntasks", "slurm.tasks", POSITIVE),
+    ),
+    loader="yaml12",
+    section="scheduler",
+)
+
+# CUDA C Programming Guide, "CUDA Environment Variables"; PyTorch docs, "CUDA semantics".
+ENVIRONMENT = Table(
+    name="environment",
+    rows=(
+        Row(
+            "CUDA_VISIBLE_DEVICES",
+            "env.cuda_visible_devices",
+            TEXT,
+            aliases=("ASCEND_RT_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+        ),
+        Row(
+            "PYTORCH_CUDA_ALLOC_CONF",
+            "env.alloc_conf",
+            TEXT,
+            aliases=("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
+        ),
+        Row("NPROC_PER_NODE", "env.nproc_per_node", RANKS),
+        Row("NNODES", "env.nnodes", NODES),
+    ),
+    loader="yaml12",
+    section="environment",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launch:
+    """A command that starts a program, taken apart.
+
+    ``launcher`` is the table of the program that starts the ranks (:data:`PLAIN` where
+    nobody does). ``program`` is the script, module or console program as written;
+    ``arguments`` are its positional words, ``flags`` and ``assignments`` its own options.
+    ``blocks`` hold the scheduler's directives, the environment and the launcher's options,
+    in rising precedence; they can be written to.
+    """
+
+    document: Document
+    command: Command
+    launcher: Table
+    program: Scalar
+    is_module: bool
+    arguments: tuple[Scalar, ...]
+    flags: Mapping
+    blocks: tuple[Block, ...]
+
+    @property
+    def name(self) -> str:
+        """The program as written: ``src/train.py``, ``llama_recipes.finetuning``, ``trl``."""
+        return str(self.program.value)
+
+    @property
+    def stem(self) -> str:
+        """The last part of the program's name, without folders, packages and ``.py``."""
+        if self.is_module:
+            return self.name.rpartition(".")[2]
+        return self.name.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
+
+    @property
+    def script(self) -> str | None:
+        """The path of the Python file that is started, if it is one."""
+        return self.name if not self.is_module and self.name.endswith(".py") else None
+
+    @property
+    def anchor(self) -> Span:
+        """Where to point for what the command as a whole lacks."""
+        return place(self.program)
+
+    def program_block(self, table: Table, mapping: Mapping | None = None) -> Block:
+        """The program's own options, read with ``table``; additions go after them."""
+        return Block(self.document, mapping or self.flags, table, self.anchor)
+
+    def flag(self, key: str) -> Entry | None:
+        return self.flags.entries.get(key)
+
+
+def place(node: Scalar) -> Span:
+    """Where a word stands in the command itself, whatever variable it comes from."""
+    return node.via or node.span
+
+
+def launches(document: Document) -> Iterator[Launch]:
+    """Every command of a shell script that starts a program."""
+    for command in getattr(document, "commands", ()):
+        launch = read_launch(document, command)
+        if launch is not None:
+            yield launch
+
+
+def read_launch(document: Document, command: Command) -> Launch | None:
+    """Take a command apart; ``None`` where no program can be told."""
+    table, launcher_words, number = PLAIN, 0, 0
+    words = command.words
+    while number < len(words):
+        name = _text(words[number])
+        base = name.replace("\\", "/").rpartition("/")[2]
+        known = LAUNCHER_TABLES.get(base)
+        if known is not None:
+            table = known
+        elif not (PYTHON.match(base) or base in _TRANSPARENT):
+            break
+        number += 1
+        while number < len(words) and is_subcommand(base, _text(words[number])):
+            number += 1
+        if known is not None:
+            launcher_words = number
+    if number >= len(words) or not _text(words[number]):
+        return None
+    program = words[number]
+    launcher_flags, program_flags = _split(command.flags, program, table)
+    if launcher_words:
+        launcher_flags = _ending_at(launcher_flags, place(words[launcher_words - 1]).end)
+    return Launch(
+        document=document,
+        command=command,
+        launcher=table,
+        program=program,
+        is_module=_is_module(command, program),
+        arguments=words[number + 1 :],
+        flags=program_flags,
+        blocks=tuple(_scene(document, command, launcher_flags, table, words[0])),
+    )
+
+
+def _scene(
+    document: Document, command: Command, flags: Mapping, table: Table, first: Scalar
+) -> Iterator[Block]:
+    anchor = place(first)
+    sbatch = getattr(document, "sbatch", None)
+    if isinstance(sbatch, Mapping) and sbatch.entries:
+        yield Block(document, sbatch, SBATCH, sbatch.span)
+    yield Block(document, command.environment, ENVIRONMENT, anchor)
+    yield Block(document, flags, table, anchor)
+
+
+def _text(word: Scalar) -> str:
+    return word.value if isinstance(word.value, str) else ""
+
+
+def _is_module(command: Command, program: Scalar) -> bool:
+    """Whether the program was named after ``-m`` or ``--module``."""
+    flags = (*command.flags.entries.values(), *command.flags.duplicates)
+    return any(
+        entry.key in ("m", "module")
+        and isinstance(entry.value, Scalar)
+        and entry.value.value == program.value
+        for entry in flags
+    )
+
+
+def _split(flags: Mapping, program: Scalar, launcher: Table) -> tuple[Mapping, Mapping]:
+    """The options before the program's name, which are the launcher's, and those after it.
+
+    Options that come from a variable stand where the variable is used. Where even that is
+    not known, names of the launcher are taken for its own while no other option has come.
+    """
+    border = place(program).start
+    ours: dict[str, Entry] = {}
+    theirs: dict[str, Entry] = {}
+    launching = True
+    for entry in flags.entries.values():
+        at = _position(entry, flags)
+        if at is not None:
+            launching = at < border
+        else:
+            launching = launching and (entry.key in launcher.names or entry.key in BARE_OPTIONS)
+        (ours if launching else theirs)[entry.key] = entry
+    lost: list[Entry] = []
+    for entry in flags.duplicates:
+        at = _position(entry, flags)
+        before = at < border if at is not None else entry.key in launcher.names
+        side = ours if before else theirs
+        if side.setdefault(entry.key, entry) is not entry:
+            lost.append(entry)
+    before_program = tuple(e for e in lost if (_position(e, flags) or border) < border)
+    after_program = tuple(e for e in lost if e not in before_program)
+    return (
+        replace(flags, entries=ours, duplicates=before_program, open_ended=False),
+        replace(flags, entries=theirs, duplicates=after_program),
+    )
+
+
+def _position(entry: Entry, flags: Mapping) -> int | None:
+    """Offset of an option in the command's own words, if it is known."""
+    via = _first_scalar(entry.value)
+    if via is not None and via.via is not None:
+        return via.via.start
+    if getattr(entry, "container", None) is getattr(flags, "container", None):
+        return entry.span.start
+    return None
+
+
+def _first_scalar(node: Node) -> Scalar | None:
+    if isinstance(node, Sequence):
+        return _first_scalar(node.items[0]) if node.items else None
+    return node if isinstance(node, Scalar) else None
+
+
+def _ending_at(flags: Mapping, offset: int) -> Mapping:
+    """A launcher without options takes new ones right after its own name."""
+    if flags.entries or not hasattr(flags, "words_end"):
+        return flags
+    return replace(flags, words_end=offset)  # type: ignore[call-arg]
+
+
+# -- what a launch line means for a run ---------------------------------------------------
+
+
+def launcher_of(draft: Draft) -> Table | None:
+    """The launcher's table, :data:`PLAIN` for a bare program, ``None`` without a launch line."""
+    found = [block.table for block in draft.blocks if block.table.section == "launcher"]
+    return found[-1] if found else None
+
+
+def visible_gpus(draft: Draft) -> int | None:
+    """How many GPUs ``CUDA_VISIBLE_DEVICES`` leaves visible; ``None`` where it is not set."""
+    shown = draft.get("env.cuda_visible_devices")
+    if shown is None:
+        return None
+    ids = [part.strip() for part in str(shown).split(",")]
+    # CUDA stops at the first id that it cannot use, such as -1.
+    count = 0
+    for name in ids:
+        if not name or name.startswith("-"):
+            break
+        count += 1
+    return count
+
+
+def settle(draft: Draft, field: str, value: Any, source: str, *inputs: str) -> None:
+    """A launcher's value where no file says one: it beats what the hardware would allow."""
+    if value is None or draft.is_unknown(field):
+        return
+    setting = draft.settings.get(field)
+    if setting is not None and setting.origin.kind != "catalog":
+        return
+    draft.forget(field)
+    draft.derive(field, value, *inputs, source=source)
+
+
+def finish_launch(draft: Draft, *, one_process: bool = True) -> None:
+    """Ranks per node and nodes as the launcher starts them, before ``law.finish_world``.
+
+    Args:
+        one_process: a program that no launcher starts uses one GPU; false where it spreads
+            over every visible GPU by itself (transformers' Trainer).
+    """
+    expandable = draft.get("env.alloc_conf")
+    if expandable is not None:
+        on = "expandable_segments:true" in str(expandable).lower().replace(" ", "")
+        draft.derive("env.expandable_segments", on, "env.alloc_conf")
+    _from_slurm(draft)
+    table = launcher_of(draft)
+    seen = visible_gpus(draft)
+    if table is TORCHRUN:
+        source = "torch 2.9 distributed/run.py: one process on one node unless told otherwise"
+        if "parallel.gpus_per_node" in draft.auto:
+            settle(draft, "parallel.gpus_per_node", seen, source, "env.cuda_visible_devices")
+        else:
+            settle(draft, "parallel.gpus_per_node", 1, source)
+        settle(draft, "parallel.nodes", 1, source)
+    elif table is DEEPSPEED_LAUNCHER:
+        _finish_deepspeed_launcher(draft, seen)
+    elif table is ACCELERATE_LAUNCHER:
+        _finish_accelerate_launcher(draft, seen)
+    elif table is PLAIN:
+        source = "no launcher: one process"
+        settle(draft, "parallel.nodes", 1, source)
+        if one_process:
+            settle(draft, "parallel.gpus_per_node", 1, source)
+        else:
+            settle(draft, "parallel.gpus_per_node", seen, source, "env.cuda_visible_devices")
+
+
+def _from_slurm(draft: Draft) -> None:
+    """Counts that a script takes from Slurm's variables are those of its directives."""
+    for field, name in (
+        ("parallel.nodes", "slurm.nodes"),
+        ("parallel.gpus_per_node", "slurm.gpus_per_node"),
+    ):
+        value = draft.get(name)
+        if value is not None and draft.is_unknown(field):
+            draft.unknown.pop(field)
+            draft.assume(field, value, "the script asks Slurm for that many")
+    nodes, gpus = draft.get("slurm.nodes"), draft.get("slurm.gpus_per_node")
+    total = "launch.total_processes"
+    if draft.is_unknown(total) and gpus is not None:
+        draft.unknown.pop(total)
+        draft.assume(total, gpus * (nodes or 1), "the script asks Slurm for that many GPUs")
+
+
+def _finish_deepspeed_launcher(draft: Draft, seen: int | None) -> None:
+    source = "DeepSpeed edaa7221 launcher/runner.py:86: every visible GPU of every host"
+    include = draft.get("launch.include")
+    hosts = _included(str(include)) if include is not None else {}
+    if hosts:
+        settle(draft, "parallel.nodes", len(hosts), source, "launch.include")
+        counts = set(hosts.values()) - {None}
+        if len(counts) == 1:
+            settle(draft, "parallel.gpus_per_node", counts.pop(), source, "launch.include")
+    elif seen is not None and not draft.get("launch.exclude"):
+        settle(draft, "parallel.gpus_per_node", seen, source, "env.cuda_visible_devices")
+    if not hosts and draft.get("launch.hostfile") is None:
+        settle(draft, "parallel.nodes", 1, source)
+
+
+def _included(text: str) -> dict[str, int | None]:
+    """Hosts of ``worker-0@worker-1:0,2`` and how many GPUs of each are used."""
+    hosts: dict[str, int | None] = {}
+    for part in text.split("@"):
+        host, _, slots = part.partition(":")
+        hosts[host] = len([s for s in slots.split(",") if s]) or None
+    return hosts
+
+
+def _finish_accelerate_launcher(draft: Draft, seen: int | None) -> None:
+    if draft.get("launch.total_processes") is not None or draft.is_unknown(
+        "launch.total_processes"
+    ):
+        return
+    source = "accelerate 16cb6eb8 commands/launch.py: one process for each visible GPU"
+    ids = draft.get("launch.gpu_ids")
+    if ids is not None and str(ids) != "all":
+        seen = len([part for part in str(ids).split(",") if part.strip()])
+    machines = draft.get("launch.machines") or 1
+    if seen is not None:
+        draft.derive(
+            "launch.total_processes", seen * machines, "env.cuda_visible_devices", source=source
+        )

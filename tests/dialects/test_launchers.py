@@ -1,0 +1,140 @@
+"""Launch lines of every kind: program, ranks, and whose options are whose."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomlint.dialects.draft import Draft
+from oomlint.dialects.launchers import (
+    ACCELERATE_LAUNCHER,
+    DEEPSPEED_LAUNCHER,
+    PLAIN,
+    SRUN,
+    TORCHRUN,
+    Launch,
+    finish_launch,
+    launches,
+)
+from oomlint.dialects.law import finish_world
+from oomlint.dialects.table import Row, Table
+from oomlint.documents.shell import parse_shell
+from oomlint.documents.text import Source
+
+_OPTIONS = Table("options", (Row("bf16", "x.bf16"), Row("seed", "x.seed")))
+
+
+def _launch(script: str) -> Launch:
+    (launch,) = launches(parse_shell(Source.from_bytes("a.sh", script.encode())))
+    return launch
+
+
+def _draft(launch: Launch, *, one_process: bool = True) -> Draft:
+    draft = Draft((block, block.read()) for block in launch.blocks)
+    finish_launch(draft, one_process=one_process)
+    finish_world(draft)
+    return draft
+
+
+def _apply(script: str, launch: Launch, edits: list) -> str:  # type: ignore[type-arg]
+    for edit in sorted(edits, key=lambda e: -e.start):
+        script = script[: edit.start] + edit.replacement + script[edit.end :]
+    return script
+
+
+@pytest.mark.parametrize(
+    ("script", "table", "name", "stem"),
+    [
+        ("torchrun --nproc_per_node 4 src/train.py --bf16 True", TORCHRUN, "src/train.py", "train"),
+        ("python3 -m torch.distributed.run --nproc-per-node=2 -m pkg.cli.train", TORCHRUN, "pkg.cli.train", "train"),
+        ("nohup python -m torch.distributed.launch --use_env a.py", TORCHRUN, "a.py", "a"),
+        ("deepspeed --num_gpus 2 a.py --deepspeed ds.json", DEEPSPEED_LAUNCHER, "a.py", "a"),
+        ("accelerate launch --config_file c.yaml -m axolotl.cli.train x.yml", ACCELERATE_LAUNCHER, "axolotl.cli.train", "train"),
+        ("srun -N 2 --ntasks-per-node=8 python a.py", SRUN, "a.py", "a"),
+        ("srun torchrun --nnodes 2 a.py", TORCHRUN, "a.py", "a"),
+        ("uv run python a.py --x 1", PLAIN, "a.py", "a"),
+        ("llamafactory-cli train x.yaml", PLAIN, "llamafactory-cli", "llamafactory-cli"),
+        ("CUDA_VISIBLE_DEVICES=0 env A=1 python3.11 a/b.py", PLAIN, "a/b.py", "b"),
+    ],
+)  # fmt: skip
+def test_finds_the_program(script: str, table: Table, name: str, stem: str) -> None:
+    launch = _launch(script)
+    assert launch.launcher is table
+    assert (launch.name, launch.stem) == (name, stem)
+    assert launch.is_module == ("-m " + name in script)
+
+
+@pytest.mark.parametrize(
+    ("script", "per_node", "nodes"),
+    [
+        ("torchrun --nproc_per_node 4 --nnodes 2 a.py", 4, 2),
+        ("torchrun a.py", 1, 1),
+        ("CUDA_VISIBLE_DEVICES=0,1,2 torchrun --nproc_per_node gpu a.py", 3, 1),
+        ("torchrun --nproc_per_node auto a.py", None, 1),
+        ("torchrun --nproc_per_node $N a.py", None, 1),
+        ("torchrun --nproc_per_node 8 --nnodes 1:4 a.py", 8, 4),
+        ("deepspeed --num_gpus 2 a.py", 2, 1),
+        ("deepspeed a.py", None, 1),
+        ("CUDA_VISIBLE_DEVICES=0,1 deepspeed a.py", 2, 1),
+        ("deepspeed --include localhost:0,1,3 a.py", 3, 1),
+        ("deepspeed --include worker-0:0,1@worker-1:0,1 a.py", 2, 2),
+        ("deepspeed --num_gpus 8 --num_nodes 2 --hostfile h a.py", 8, 2),
+        ("deepspeed --num_gpus 8 --hostfile h a.py", 8, None),
+        ("accelerate launch --num_processes 8 --num_machines 2 a.py", 4, 2),
+        ("CUDA_VISIBLE_DEVICES=1,2 accelerate launch --multi_gpu a.py", 2, 1),
+        ("srun --nodes=2 --ntasks-per-node=4 python a.py", 4, 2),
+        ("python a.py", 1, 1),
+    ],
+)
+def test_counts_ranks(script: str, per_node: int | None, nodes: int | None) -> None:
+    draft = _draft(_launch(script))
+    assert draft.get("parallel.gpus_per_node") == per_node
+    # finish_world assumes one node where nobody knows better.
+    assert draft.get("parallel.nodes") == (nodes if nodes is not None else 1)
+
+
+def test_slurm_directives_stand_behind_unknown_counts() -> None:
+    draft = _draft(
+        _launch("#SBATCH --nodes=4\n#SBATCH --gres=gpu:8\nsrun torchrun --nnodes $SLURM_NNODES "
+                "--nproc_per_node 8 a.py\n")
+    )  # fmt: skip
+    assert draft.get("parallel.nodes") == 4
+    assert draft.get("parallel.world") == 32
+    origin = draft.settings["parallel.nodes"].origin
+    assert origin.kind == "assumed"
+
+
+def test_a_trainer_spreads_over_visible_gpus() -> None:
+    launch = _launch("CUDA_VISIBLE_DEVICES=0,1 python a.py")
+    assert _draft(launch).get("parallel.gpus_per_node") == 1
+    assert _draft(launch, one_process=False).get("parallel.gpus_per_node") == 2
+    bare = _launch("python a.py")
+    assert _draft(bare, one_process=False).get("parallel.gpus_per_node") is None
+
+
+def test_options_of_launcher_and_program_are_told_apart() -> None:
+    launch = _launch(
+        "accelerate launch --mixed_precision bf16 a.py --mixed_precision fp16 --seed 1"
+    )
+    flags = launch.flags.entries
+    assert set(flags) == {"mixed_precision", "seed"}
+    assert flags["mixed_precision"].value.value == "fp16"  # type: ignore[union-attr]
+    own = launch.blocks[-1].mapping.entries
+    assert own["mixed_precision"].value.value == "bf16"  # type: ignore[union-attr]
+
+
+def test_options_in_variables_stand_where_they_are_used() -> None:
+    launch = _launch(
+        'DIST="--nproc_per_node 4 --standalone"\nARGS="--bf16 True --do_train"\n'
+        "torchrun $DIST a.py $ARGS --seed 1\n"
+    )
+    assert set(launch.flags.entries) == {"bf16", "do_train", "seed"}
+    assert _draft(launch).get("parallel.gpus_per_node") == 4
+
+
+def test_additions_go_to_their_owner() -> None:
+    script = "torchrun a.py\n"
+    launch = _launch(script)
+    ranks = launch.blocks[-1].write({"parallel.gpus_per_node": 8})
+    assert _apply(script, launch, ranks) == "torchrun --nproc_per_node 8 a.py\n"
+    own = launch.program_block(_OPTIONS).write({"x.seed": "3"})
+    assert _apply(script, launch, own) == "torchrun a.py --seed 3\n"

@@ -1,0 +1,162 @@
+"""llama-recipes command lines: what they mean, and what a fix writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.errors import CannotEdit
+from oomlint.linking import Linker, LinkOptions
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_SEED = (
+    "CUDA_VISIBLE_DEVICES=0,1 && torchrun --nnodes 1 --nproc_per_node 4 finetuning.py "
+    "--enable_fsdp --use_peft --peft_method lora --model_name /models/Llama-2-70b-hf "
+    "--fsdp_config.pure_bf16 --output_dir out\n"
+)
+
+
+def _runs(script: str) -> list[Run]:
+    workspace = Workspace(Path("/x"), {"run.sh": script.encode()})
+    linked = Linker(workspace, registry(), LinkOptions()).link(["run.sh"])
+    assert not linked.errors
+    return linked.runs
+
+
+def _run(script: str) -> Run:
+    (run,) = _runs(script)
+    return run
+
+
+def _after(script: str, run: Run, changes: dict[str, Any]) -> str:
+    """The script once the run says ``changes``."""
+    wished = run.what_if(changes).wished
+    edits = []
+    for field, value in wished.items():
+        origin = run.origin(field)
+        explicit = origin is not None and origin.kind == "explicit"
+        block = origin.block if origin is not None and explicit else run.block_with(field)
+        assert block is not None
+        edits += block.write({field: value})
+    for edit in sorted(edits, key=lambda e: -e.start):
+        script = script[: edit.start] + edit.replacement + script[edit.end :]
+    return script
+
+
+def test_reads_launcher_and_options() -> None:
+    run = _run(_SEED)
+    plan = run.plan
+    assert run.framework == "llama-recipes"
+    assert (plan.parallel.gpus_per_node, plan.parallel.nodes, plan.parallel.world) == (4, 1, 4)
+    assert plan.parallel.backend == "fsdp1"
+    assert plan.model.id == "/models/Llama-2-70b-hf"
+    assert plan.trainable.method == "lora"
+    assert (plan.trainable.r, plan.trainable.targets) == (8, ("q_proj", "v_proj"))
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.batch.eval_micro) == (4, 1, 1)
+    assert (plan.seq.max_len, plan.seq.packing) == (4096, "concat")
+    assert plan.precision.param == "bf16"
+    assert plan.precision.optim_state == "fp32"
+    assert plan.checkpointing.mode == "full"
+    assert plan.save.contents == ("adapter",)
+    # The variable is not exported: the command does not see it.
+    assert plan.env.cuda_visible_devices is None
+
+
+def test_every_rank_loads_unless_told_otherwise() -> None:
+    run = _run(_SEED)
+    assert run.plan.load.per_rank_host_copies == 1
+    assert run.plan.load.cpu_ram_efficient is False
+    assert _after(_SEED, run, {"load.cpu_ram_efficient": True}) == _SEED.replace(
+        "--enable_fsdp ", "--enable_fsdp --low_cpu_fsdp "
+    )
+    changed = run.what_if({"load.cpu_ram_efficient": True}).plan
+    assert changed.load.per_rank_host_copies is None
+    assert changed.load.cpu_ram_efficient is True
+
+
+def test_bare_quantization_is_eight_bit() -> None:
+    run = _run(_SEED.replace("--use_peft", "--quantization --use_peft"))
+    assert run.plan.quant.method == "bnb8"
+    assert run.plan.precision.param == "int8"
+    text = "python -m llama_cookbook.finetuning --use_peft --quantization 4bit --model_name m\n"
+    four = _run(text).plan
+    assert (four.quant.method, four.trainable.method) == ("bnb4", "qlora")
+    assert (four.precision.param, four.precision.grad) == ("nf4", "fp32")
+    assert four.load.device_map == "auto"
+
+
+def test_one_gpu_has_no_checkpointing_and_no_way_to_it() -> None:
+    run = _run("python -m llama_recipes.finetuning --model_name meta-llama/Llama-3.2-1B\n")
+    assert (run.plan.parallel.world, run.plan.parallel.backend) == (1, "none")
+    assert run.plan.checkpointing.mode == "none"
+    assert run.plan.trainable.method == "full"
+    assert run.plan.trainable.r is None
+    with pytest.raises(CannotEdit, match="enable_fsdp"):
+        run.what_if({"checkpointing.mode": "full"})
+
+
+def test_full_fine_tuning_under_fsdp_is_pure_16_bit() -> None:
+    plan = _run(
+        "torchrun --nproc_per_node 8 getting-started/finetuning/finetuning.py --enable_fsdp "
+        "--model_name meta-llama/Meta-Llama-3-8B --dist_checkpoint_folder f\n"
+    ).plan
+    assert (plan.precision.param, plan.precision.grad, plan.precision.optim_state) == (
+        "bf16", "bf16", "bf16",
+    )  # fmt: skip
+    assert (plan.precision.compute, plan.precision.comm) == ("bf16", "bf16")
+    assert plan.save.contents == ("model",)
+    assert plan.save.full_gather is False
+
+
+def test_the_script_of_2023_loads_in_fp32() -> None:
+    plan = _run(
+        "torchrun --nnodes 1 --nproc_per_node 4 llama_finetuning.py --enable_fsdp "
+        "--model_name m --fsdp_config.checkpoint_type StateDictType.FULL_STATE_DICT\n"
+    ).plan
+    assert (plan.load.dtype, plan.precision.param, plan.precision.compute) == (
+        "fp32",
+        "fp32",
+        "bf16",
+    )
+    assert (plan.parallel.fsdp.state_dict, plan.save.full_gather) == ("full", True)
+
+
+def test_padding_leaves_the_length_open() -> None:
+    plan = _run("python -m llama_recipes.finetuning --batching_strategy padding\n").plan
+    assert plan.seq.max_len is None
+    assert plan.seq.unbounded is True
+    assert plan.seq.packing == "none"
+
+
+def test_finetuning_scripts_of_others_are_left_alone() -> None:
+    assert _runs("python finetuning.py --lr 1e-4 --epochs 3\n") == []
+    assert _runs("python -m other.finetuning --enable_fsdp\n") == []
+
+
+def test_fixes_write_the_right_options() -> None:
+    run = _run(_SEED)
+    script = _SEED.replace("--use_peft", "--batch_size_training 4 --use_peft")
+    text = _after(script, _run(script), {"batch.micro": 2, "batch.grad_accum": 2})
+    assert "--batch_size_training 2 --gradient_accumulation_steps 2 --use_peft" in text
+    text = _after(_SEED, run, {"offload.params": "cpu"})
+    assert "--fsdp_config.fsdp_cpu_offload" in text
+    text = _after(_SEED, run, {"parallel.gpus_per_node": 8})
+    assert "--nproc_per_node 8 finetuning.py" in text
+    for wish in (
+        {"parallel.zero.stage": 3},
+        {"model.attn_impl": "flash2"},
+        {"optimizer.kind": "adafactor"},
+        {"loss.logits_materialised": "fused"},
+        {"quant.method": "bnb8"},
+    ):
+        with pytest.raises(CannotEdit):
+            run.what_if(wish)
+
+
+def test_misspelt_options_are_found() -> None:
+    run = _run(_SEED.replace("--enable_fsdp", "--enable_fsdp --low_cpu_fdsp"))
+    assert [(s.path, s.nearest[0]) for s in run.stray] == [("low_cpu_fdsp", "low_cpu_fsdp")]
