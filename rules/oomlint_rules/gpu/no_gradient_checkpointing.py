@@ -93,7 +93,7 @@ class NoGradientCheckpointing(Rule):
             run,
             before.severity,
             f"the run {before.sentence}, of which activations take "
-            f"{gib(run.estimate.gpu.components.get('activations'))}: gradient checkpointing is "
+            f"{gib(before.components.get('activations'))}: gradient checkpointing is "
             f"off. With it {found.sentence}, at the price of about a third more time a step",
             at="checkpointing.mode",
             confidence=before.confidence,

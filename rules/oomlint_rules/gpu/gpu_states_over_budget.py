@@ -1,0 +1,214 @@
+"""Weights, gradients and optimizer states alone are more than the card has.
+
+## What it finds
+
+A run whose model states, before a single activation, exceed the usable memory of a GPU:
+parameters, gradients, master copies, optimizer states and reference models as they are
+divided among the ranks. The hardware must be known.
+
+## Why it runs out of memory
+
+Bytes per parameter in full fine-tuning with Adam: 16 with mixed precision (2 + 2 + 12 under
+DeepSpeed, 4 + 4 + 8 with autocast over fp32 weights), 8 in pure bf16. ZeRO-3 and full FSDP
+divide all of it by the number of ranks, ZeRO-2 all but the weights, DDP nothing. With LoRA
+the frozen base counts 2 bytes (0.5 to 0.6 in 4 bit) and only the adapter pays for the rest.
+70.6e9 parameters x 16 bytes over 8 cards are 131 GiB each: stage 3 alone cannot fit them on
+80 GB cards, whatever the batch size.
+
+## How to fix it
+
+In order of what it costs: shard more (ZeRO-3, FSDP full shard), offload the optimizer to
+host RAM if there is enough, use an optimizer with lighter states (it changes learning), train
+an adapter, take more cards. Smaller batches do not help.
+
+## When not to
+
+Mixture-of-experts models count with all their experts, not with the active ones. Tied
+embeddings count once.
+
+## Sources
+
+* arXiv 1910.02054 (ZeRO), table 1
+* DeepSpeed edaa7221 `runtime/zero/stage3.py:3744` and `stage_1_and_2.py:3081` (estimators)
+* LLaMA-Factory README, "Hardware Requirement"
+* https://github.com/hiyouga/LLaMA-Factory/issues/5977, https://github.com/hiyouga/LLaMA-Factory/issues/1250
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from oomlint.judge import confidence, relief, settled
+from oomlint.memory import StateBytes, state_bytes
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
+from oomlint.run import Run
+from oomlint.ways_out import ways_out
+
+_YAML = (
+    "base_model: {model}\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "sequence_len: 2048\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "optimizer: adamw_torch_fused\n"
+    "deepspeed: ds.json\n"
+)
+_JSON = (
+    "{\n"
+    '  "zero_optimization": {\n'
+    '    "stage": 3\n'
+    "  },\n"
+    '  "bf16": {"enabled": true},\n'
+    '  "train_micro_batch_size_per_gpu": "auto"\n'
+    "}\n"
+)
+
+
+class GpuStatesOverBudget(Rule):
+    code = "OOM105"
+    name = "gpu-states-over-budget"
+    summary = "model states alone exceed the memory of a GPU"
+    applicability = Applicability.SAFE
+    cost = 3
+
+    bad = (
+        Example(
+            files={
+                "axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-70b-hf"),
+                "ds.json": _JSON,
+            },
+            fixed={
+                "ds.json": _JSON.replace(
+                    '    "stage": 3\n',
+                    '    "stage": 3,\n    "offload_optimizer": {\n      "device": "cpu"\n    }\n',
+                )
+            },
+            hardware="8xA100-80GB",
+            host_memory="2TiB",
+        ),
+        Example(
+            files={
+                "axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-70b-hf"),
+                "ds.json": _JSON,
+            },
+            hardware="8xA100-80GB",
+            host_memory="256GiB",
+            why="the host has too little RAM to offload to",
+        ),
+    )
+    good = (
+        Example(
+            files={
+                "axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-7b-hf"),
+                "ds.json": _JSON,
+            },
+            hardware="8xA100-80GB",
+        ),
+        Example(
+            files={
+                "axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-70b-hf"),
+                "ds.json": _JSON,
+            },
+            why="hardware unknown: nothing to exceed",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        limit = run.limits.gpu_bytes
+        base = settled(run)
+        if limit is None or base.estimate.gpu.peak_bytes is None:
+            return
+        states = state_bytes(base.plan)
+        if states.total <= limit:
+            return
+        known = confidence(run)
+        also = ways_out(run)
+        yield self.finding(
+            run,
+            Severity.WARNING if known == "low" else Severity.ERROR,
+            f"model states alone take {gib(states.total)} on every card, and "
+            f"{run.hardware.gpu.name if run.hardware else 'the card'} gives {gib(limit)}: "
+            f"{_arithmetic(base, states)}. No batch size fits"
+            f"{f'; what is enough: {also}' if also else ''}",
+            at=("trainable.method", "parallel.zero.stage", "model.id"),
+            confidence=known,
+            resource="gpu",
+            predicted=base.estimate.gpu.peak_bytes,
+            limit=limit,
+            proposals=_proposals(run),
+        )
+
+
+def _arithmetic(run: Run, states: StateBytes) -> str:
+    """``70.6B parameters, 8 ranks: 16.4 GiB of weights + ...``"""
+    dims = run.plan.model.dims
+    total = dims.params_total if dims is not None else None
+    head = f"{count(total)} parameters" if total else "the model"
+    world = run.plan.parallel.world
+    if world and world > 1:
+        head += f" over {world} GPUs"
+    parts = [
+        f"{gib(size)} of {name}"
+        for size, name in (
+            (states.parameters, "weights"),
+            (states.gradients, "gradients"),
+            (states.master, "fp32 master weights"),
+            (states.optimizer, "optimizer states"),
+        )
+        if size > 2**20
+    ]
+    return f"{head}, {' + '.join(parts)}"
+
+
+def _proposals(run: Run) -> Iterator[Proposal]:
+    """Changes that make the run fit, or at least the states, cheapest first."""
+    for title, changes, applicability in _CANDIDATES:
+        found = relief(run, changes)
+        if found is None or found.saved <= 0 or not found.suffices:
+            continue
+        if _host_is_too_small(run, changes):
+            continue
+        yield Proposal.set(title, changes, applicability)
+
+
+_CANDIDATES: tuple[tuple[str, dict[str, Any], Applicability], ...] = (
+    (
+        "raise the ZeRO stage to 3",
+        {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True},
+        Applicability.SAFE,
+    ),
+    (
+        "offload the optimizer states to host RAM",
+        {"offload.optimizer": "cpu"},
+        Applicability.SAFE,
+    ),
+    (
+        "shard with ZeRO-3 and offload the optimizer states to host RAM",
+        {
+            "parallel.zero.stage": 3,
+            "parallel.zero.gather16_on_save": True,
+            "offload.optimizer": "cpu",
+        },
+        Applicability.SAFE,
+    ),
+    (
+        "offload the optimizer states and the parameters to host RAM",
+        {"offload.optimizer": "cpu", "offload.params": "cpu"},
+        Applicability.SAFE,
+    ),
+    ("keep Adam's states in 8 bit", {"optimizer.kind": "adamw8bit"}, Applicability.UNSAFE),
+    ("train with Adafactor", {"optimizer.kind": "adafactor"}, Applicability.UNSAFE),
+)
+
+
+def _host_is_too_small(run: Run, changes: dict[str, Any]) -> bool:
+    """Whether offloading is wanted where the host's RAM is unknown or too little."""
+    if not any(name.startswith("offload.") for name in changes):
+        return False
+    need = settled(run.what_if(changes)).estimate.host.peak_bytes
+    have = run.limits.host_bytes
+    return have is None or need is None or need > have

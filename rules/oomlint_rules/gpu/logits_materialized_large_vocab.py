@@ -1,0 +1,108 @@
+"""The whole matrix of logits, tokens x vocabulary, is built and kept for the loss.
+
+## What it finds
+
+A run that materialises its logits where they take a large share of a peak that does not
+fit (or is within the margin), although the framework has a fused or chunked loss.
+
+## Why it runs out of memory
+
+transformers' causal loss keeps, for each of b x s x V logits, the 16-bit logits (2 bytes),
+their fp32 copy or log-softmax (4), and in the backward pass two fp32 gradients (4 + 4): up
+to 12 bytes alive at once. Llama-3 has V = 128256, Qwen2.5 152064, Gemma 256000: 8192 tokens
+of Llama-3 are 12.6 GB, and none of it is sharded by ZeRO or FSDP.
+
+## How to fix it
+
+Use a fused linear cross-entropy (Liger kernel, cut cross-entropy), which computes the loss
+in chunks of tokens and never holds the matrix. The result is the same up to rounding.
+
+## When not to
+
+Architectures that Liger does not know; a LoRA adapter on the output head; losses with label
+smoothing; metrics that need the logits during training. Liger has to be installed.
+
+## Sources
+
+* transformers 5.23 `loss/loss_utils.py:61` (`logits.float()`)
+* Liger Kernel, arXiv 2410.10989; cut cross-entropy, arXiv 2411.09009
+* https://github.com/hiyouga/LLaMA-Factory/issues/2744 (out of memory at `shift_logits`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import relief
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.run import Run
+
+_YAML = (
+    "base_model: NousResearch/Meta-Llama-3-8B\n"
+    "plugins:\n"
+    "  - axolotl.integrations.liger.LigerPlugin\n"
+    "{liger}"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_modules: [q_proj, v_proj]\n"
+    "sequence_len: 8192\n"
+    "sample_packing: true\n"
+    "micro_batch_size: 4\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "flash_attention: true\n"
+)
+_LIGER = "liger_fused_linear_cross_entropy: true\n"
+
+# Below this share of the peak other things fill the card.
+_SHARE = 0.15
+
+
+class LogitsMaterializedLargeVocab(Rule):
+    code = "OOM103"
+    name = "logits-materialized-large-vocab"
+    summary = "the loss keeps every logit in memory where a fused loss would not"
+    applicability = Applicability.SAFE
+    cost = 1
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _YAML.format(liger="")},
+            fixed={"axolotl.yaml": _YAML.format(liger=_LIGER)},
+            hardware="1xA100-80GB",
+        ),
+    )
+    good = (
+        Example(files={"axolotl.yaml": _YAML.format(liger=_LIGER)}, hardware="1xA100-80GB"),
+        Example(files={"axolotl.yaml": _YAML.format(liger="")}, hardware="1xB200-180GB"),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        if run.plan.loss.logits_materialised != "full" or run.plan.loss.label_smoothing:
+            return
+        changes = {"loss.logits_materialised": "fused"}
+        found = relief(run, changes)
+        if found is None or not found.is_worthwhile:
+            return
+        before = found.before
+        logits = before.components.get("logits") or 0
+        if logits < _SHARE * before.predicted:
+            return
+        assert before.severity is not None
+        vocab = run.plan.model.dims.vocab if run.plan.model.dims else None
+        yield self.finding(
+            run,
+            before.severity,
+            f"the run {before.sentence}; logits take {gib(logits)} of it"
+            f"{f' (a vocabulary of {vocab})' if vocab else ''}. With a fused cross-entropy "
+            f"{found.sentence}",
+            at=("loss.logits_materialised", "seq.max_len", "model.id"),
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[Proposal.set("use a fused linear cross-entropy (Liger kernel)", changes)],
+        )

@@ -1,0 +1,118 @@
+"""Adam's two fp32 moments are most of what is on the card.
+
+## What it finds
+
+Full fine-tuning with Adam whose states in fp32 are the largest part of a peak that does not
+fit (or is within the margin), where no offloading keeps them off the card.
+
+## Why it runs out of memory
+
+Adam keeps two numbers for every trained parameter: 8 bytes in fp32, against 2 for the
+weight itself. Quantized to 8 bit they take 2 bytes (Dettmers et al., arXiv 2110.02861);
+Adafactor keeps only row and column sums of the second moment (arXiv 1804.04235), Lion one
+moment. The fp32 master weights of mixed precision stay.
+
+## How to fix it
+
+Choose a lighter optimizer. This changes learning: try the new one on a short run first.
+Sharding or offloading the states keeps Adam as it is and comes first where it is possible.
+
+## When not to
+
+A DeepSpeed config with an `optimizer` block of its own overrules the trainer's choice, and
+CPU offloading uses DeepSpeed's own Adam.
+
+## Sources
+
+* arXiv 2110.02861 (8-bit optimizers), arXiv 1804.04235 (Adafactor), arXiv 2302.06675 (Lion)
+* https://github.com/hiyouga/LLaMA-Factory/issues/4616 (paged 8-bit AdamW as the cure)
+* torchtune PR 527: 7B full fine-tuning below 16 GB with a paged 8-bit AdamW
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import relief
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+
+_YAML = (
+    "base_model: NousResearch/Llama-2-7b-hf\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "sequence_len: 1024\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "optimizer: {optimizer}\n"
+    "bf16: true\n"
+    "flash_attention: true\n"
+)
+
+
+class AdamFp32StatesDominant(Rule):
+    code = "OOM201"
+    name = "adam-fp32-states-dominant"
+    summary = "Adam's states fill the card where a lighter optimizer would fit"
+    applicability = Applicability.UNSAFE
+    cost = 7
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _YAML.format(optimizer="adamw_torch_fused")},
+            fixed={"axolotl.yaml": _YAML.format(optimizer="adamw_8bit")},
+            hardware="1xA40-48GB",
+        ),
+    )
+    good = (
+        Example(
+            files={"axolotl.yaml": _YAML.format(optimizer="adamw_8bit")}, hardware="1xA40-48GB"
+        ),
+        Example(
+            files={"axolotl.yaml": _YAML.format(optimizer="adamw_torch_fused")},
+            hardware="1xH100-80GB",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if plan.optimizer.kind not in ("adamw", "anyprecision_adamw", "ademamix"):
+            return
+        if plan.trainable.method != "full" or plan.offload.optimizer in ("cpu", "nvme"):
+            return
+        options = [
+            (title, found)
+            for title, kind in (
+                ("keep Adam's states in 8 bit", "adamw8bit"),
+                ("train with Adafactor", "adafactor"),
+            )
+            if (found := relief(run, {"optimizer.kind": kind})) is not None and found.is_worthwhile
+        ]
+        if not options:
+            return
+        # What fits with the nearest relative of Adam is preferred to what saves most.
+        options.sort(key=lambda option: not option[1].suffices)
+        title, found = options[0]
+        before = found.before
+        states = before.components.get("optimizer_states") or 0
+        if before.severity is None or states < 0.25 * before.predicted:
+            return
+        others = "; ".join(
+            f"to {other_title}: {gib(other.after.predicted)}" for other_title, other in options[1:]
+        )
+        yield self.finding(
+            run,
+            min(before.severity, Severity.WARNING),
+            f"the run {before.sentence}; optimizer states take {gib(states)} of it. "
+            f"To {title}: {found.sentence}{f' ({others})' if others else ''}",
+            at="optimizer.name",
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[
+                Proposal.set(title, option.changes, Applicability.UNSAFE)
+                for title, option in options
+            ],
+        )

@@ -1,0 +1,140 @@
+"""Every card holds a whole copy of the weights, and the copy is too big.
+
+## What it finds
+
+Several GPUs under DDP, DataParallel or ZeRO stages 0 to 2, where one replica (weights,
+plus what is trained of them) exceeds a card, so that no number of cards would help.
+
+## Why it runs out of memory
+
+Data parallelism copies. DDP and ZeRO-1/2 keep the full 16-bit weights on every rank: 2
+bytes a parameter, whatever the number of ranks. "Two cards use as much memory each as one"
+is the most frequent surprise in the issue trackers of training frameworks.
+
+## How to fix it
+
+Shard the weights: DeepSpeed stage 3, or FSDP with full sharding. Or make them smaller:
+quantize a frozen base to 4 bit.
+
+## When not to
+
+A single process that spreads one copy over the cards (`device_map="auto"`) is another
+layout, and none of this applies to it.
+
+## Sources
+
+* https://github.com/hiyouga/LLaMA-Factory/issues/5972, https://github.com/hiyouga/LLaMA-Factory/issues/653
+* https://github.com/artidoro/qlora/issues/184
+* arXiv 1910.02054 (ZeRO), section 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import confidence, relief, settled
+from oomlint.memory import state_bytes
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.sharding._sharding import higher_sharding
+
+_YAML = (
+    "base_model: NousResearch/Meta-Llama-3-70B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "adapter: lora\n"
+    "lora_r: 8\n"
+    "lora_target_linear: true\n"
+    "sequence_len: 1024\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "deepspeed: ds.json\n"
+)
+_JSON = (
+    "{\n"
+    '  "zero_optimization": {\n'
+    '    "stage": 2\n'
+    "  },\n"
+    '  "bf16": {"enabled": true},\n'
+    '  "train_micro_batch_size_per_gpu": "auto"\n'
+    "}\n"
+)
+
+
+class ReplicaTooBigForOneGpu(Rule):
+    code = "OOM302"
+    name = "replica-too-big-for-one-gpu"
+    summary = "each GPU keeps a full copy of weights that do not fit on one"
+    applicability = Applicability.SAFE
+    cost = 3
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _YAML, "ds.json": _JSON},
+            fixed={
+                "ds.json": _JSON.replace(
+                    '    "stage": 2\n',
+                    '    "stage": 3,\n    "stage3_gather_16bit_weights_on_model_save": true\n',
+                )
+            },
+            hardware="8xA100-80GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _YAML.replace("deepspeed: ds.json\n", "")},
+            hardware="8xA100-80GB",
+            why="DDP: there is no file in which to raise a stage",
+        ),
+    )
+    good = (
+        Example(
+            files={"axolotl.yaml": _YAML, "ds.json": _JSON.replace("2", "3", 1)},
+            hardware="8xA100-80GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _YAML.replace("70B", "8B"), "ds.json": _JSON},
+            hardware="8xA100-80GB",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        limit = run.limits.gpu_bytes
+        base = settled(run)
+        parallel = base.plan.parallel
+        replicated = parallel.backend in ("ddp", "dp") or (
+            parallel.backend == "zero" and parallel.zero.stage in (0, 1, 2)
+        )
+        if limit is None or not replicated or (parallel.world or 1) < 2:
+            return
+        if base.estimate.gpu.peak_bytes is None:
+            return
+        weights = state_bytes(base.plan).parameters
+        if weights <= limit:
+            return
+        known = confidence(run)
+        yield self.finding(
+            run,
+            Severity.WARNING if known == "low" else Severity.ERROR,
+            f"every one of the {parallel.world} GPUs keeps a full copy of the weights, "
+            f"{gib(weights)}, and has {gib(limit)}: more GPUs do not lower that, sharding the "
+            f"weights (ZeRO-3 or FSDP) does{_after(run)}",
+            at=("parallel.zero.stage", "model.id"),
+            confidence=known,
+            resource="gpu",
+            predicted=base.estimate.gpu.peak_bytes,
+            limit=limit,
+            proposals=_proposals(run),
+        )
+
+
+def _after(run: Run) -> str:
+    changes = higher_sharding(run)
+    found = relief(run, changes) if changes else None
+    return f"; {found.sentence}" if found else ""
+
+
+def _proposals(run: Run) -> Iterable[Proposal]:
+    changes = higher_sharding(run)
+    if changes:
+        yield Proposal.set("shard the weights too", changes)

@@ -1,0 +1,148 @@
+"""Model states that ZeRO could divide among the ranks are kept whole on every card.
+
+## What it finds
+
+A run under DeepSpeed whose stage is below 3, or under FSDP with a strategy that keeps
+parameters or gradients whole, and whose predicted peak does not fit while a higher stage
+lowers it. It says what stage 3 alone leaves, and what else is needed where that is not
+enough.
+
+## Why it runs out of memory
+
+Per parameter, in 16-bit training with Adam and an fp32 master copy (Rajbhandari et al.,
+arXiv 1910.02054): 2 bytes of weights, 2 of gradients and 12 of optimizer states. Over N
+ranks stage 1 divides the 12, stage 2 the gradients too, stage 3 everything:
+
+    stage 1: 2P + 2P + 12P/N     stage 2: 2P + 14P/N     stage 3: 16P/N + what is gathered
+
+A 70.6B model under stage 2 needs 131 GiB of weights alone on each card.
+
+## How to fix it
+
+Raise the stage. The result is the same; each layer's weights are gathered when they are
+needed, which costs about half as much communication again (same paper, section 7). The fix
+also asks for 16-bit weights to be gathered at a save, as the stage-3 presets of
+transformers and LLaMA-Factory do: without it a save under stage 3 holds no usable model.
+
+## When not to
+
+Stage 3 is refused together with some options (`predict_with_generate`, `pure_bf16` and
+8-bit bases in LLaMA-Factory, `auto_find_batch_size` in transformers): then it is not offered.
+
+## Sources
+
+* DeepSpeed edaa7221 `runtime/zero/stage3.py:3744`, `stage_1_and_2.py:3081` (estimators)
+* arXiv 1910.02054 (ZeRO), sections 3, 5 and 7
+* https://github.com/hiyouga/LLaMA-Factory/issues/4614 (FAQ, item 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oomlint.judge import Relief, relief, settled
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.run import Run
+from oomlint.ways_out import ways_out
+from oomlint_rules.sharding._sharding import higher_sharding
+
+_YAML = (
+    "base_model: NousResearch/Llama-2-13b-hf\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "sequence_len: 1024\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "deepspeed: ds.json\n"
+)
+
+
+def _json(stage: int, more: str = "") -> str:
+    return (
+        "{\n"
+        '  "zero_optimization": {\n'
+        f'    "stage": {stage},\n'
+        f'    "overlap_comm": true{more}\n'
+        "  },\n"
+        '  "bf16": {"enabled": "auto"},\n'
+        '  "train_micro_batch_size_per_gpu": "auto",\n'
+        '  "gradient_accumulation_steps": "auto"\n'
+        "}\n"
+    )
+
+
+_GATHER = ',\n    "stage3_gather_16bit_weights_on_model_save": true'
+
+
+class ZeroStageTooLow(Rule):
+    code = "OOM301"
+    name = "zero-stage-too-low"
+    summary = "a higher ZeRO stage or full FSDP sharding would lower a peak that does not fit"
+    applicability = Applicability.SAFE
+    cost = 3
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _YAML, "ds.json": _json(2)},
+            fixed={"ds.json": _json(3, _GATHER)},
+            hardware="8xA100-40GB",
+        ),
+    )
+    good = (
+        Example(
+            files={"axolotl.yaml": _YAML, "ds.json": _json(3)},
+            hardware="8xA100-40GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _YAML, "ds.json": _json(2)},
+            hardware="8xH200-141GB",
+            why="fits as it is",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        changes = higher_sharding(run)
+        if changes is None:
+            return
+        found = relief(run, changes)
+        if found is None or not found.is_worthwhile or not found.before.is_problem:
+            return
+        assert found.before.severity is not None
+        yield self.finding(
+            run,
+            found.before.severity,
+            f"the run {found.before.sentence}. {_what_is_whole(run)} "
+            f"With {_goal(run)} {found.sentence}{_what_else(run, found, changes)}",
+            at=tuple(changes),
+            confidence=found.before.confidence,
+            resource="gpu",
+            predicted=found.before.predicted,
+            limit=found.before.limit,
+            proposals=[Proposal.set(f"shard with {_goal(run)}", changes)],
+        )
+
+
+def _goal(run: Run) -> str:
+    return "ZeRO stage 3" if run.plan.parallel.backend == "zero" else "full FSDP sharding"
+
+
+def _what_is_whole(run: Run) -> str:
+    from oomlint.memory import state_bytes
+
+    states = state_bytes(settled(run).plan)
+    kept = [f"{gib(states.parameters)} of parameters"]
+    if run.plan.parallel.zero.stage in (0, 1):
+        kept.append(f"{gib(states.gradients)} of gradients")
+    stage = run.plan.parallel.zero.stage
+    name = f"ZeRO stage {stage}" if stage is not None else "This FSDP strategy"
+    return f"{name} keeps {' and '.join(kept)} whole on every card."
+
+
+def _what_else(run: Run, found: Relief, changes: dict[str, Any]) -> str:
+    if found.before.limit is None or found.after.predicted <= found.before.limit:
+        return ""
+    also = ways_out(run.what_if(changes))
+    return f". What is enough: {also}" if also else ""
