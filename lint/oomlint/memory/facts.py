@@ -292,7 +292,7 @@ class Facts:
             rank=t.r or (8 if self.lora else 0),
             targets=self.target_roles_cached() if self.lora else frozenset(),
             dropout=bool(t.dropout),
-            adapter=4 if self.adapter_bytes == 4 else 2,
+            adapter=self._adapter_width(),
             dora=self.method == "dora",
             lora_experts=self.lora and bool(t.target_params),
             split_ranks=self.split_ranks,
@@ -303,9 +303,17 @@ class Facts:
             fused_rope=bool(liger.rope),
             fused_glu=bool(liger.swiglu),
             batched=self.rows > 1,
+            quantised=plan.quant.method not in (None, "none")
+            and not plan.quant.dequantised_on_load,
             tensor_parallel=self.tp,
             sequence_parallel=bool(plan.parallel.sp),
         )
+
+    def _adapter_width(self) -> int:
+        """Bytes of an adapter weight as its module sees it: gathered or cast with the rest."""
+        if self.backend in ("fsdp1", "fsdp2", "zero", "megatron"):
+            return 4 if self.stream == 4 else 2
+        return 4 if self.adapter_bytes == 4 else 2
 
     def target_roles_cached(self) -> frozenset[str]:
         before = len(self.assumptions)

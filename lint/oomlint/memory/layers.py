@@ -185,10 +185,12 @@ class _Writer:
         saves: list[Tensor] = [x] if r.train_base else []
         if half and (x.needs_grad or r.train_base):
             saves.append(tape.weight(layer.numel / split, r.compute))
+        # A packed weight is unpacked whole for each product (bitsandbytes autograd/_functions.py).
+        unpacked = Size(fixed=layer.numel / split * r.compute) if r.quantised else Size()
         out = tape.op(
             tape.tensor(outputs, r.compute), (x,), saves=saves,
             weight=layer.numel / split if r.train_base else 0,
-            cast_grad=r.compute if half else 0,
+            cast_grad=r.compute if half else 0, temp=unpacked, forward_temp=unpacked,
         )  # fmt: skip
         if layer.role in r.targets:
             return self.adapter(source, out, layer)

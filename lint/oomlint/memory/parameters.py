@@ -405,6 +405,41 @@ def _skeleton(
     return found
 
 
+def padded(rows: float, numel: float, ranks: int) -> float:
+    """Elements after FSDP2 has padded dim 0 to a multiple of the ranks.
+
+    torch/distributed/fsdp/_fully_shard/_fsdp_param.py: every parameter is chunked on dim 0.
+    """
+    if ranks <= 1 or rows <= 0:
+        return numel
+    return -(-rows // ranks) * ranks * (numel / rows)
+
+
+@lru_cache(maxsize=2048)
+def padded_block(block: Block, hidden: int, ranks: int) -> float:
+    """Elements of one block's parameters, each padded for ``ranks`` shards."""
+    total = padded(hidden, block.norm_numel, ranks) + block.other_numel
+    for x in block.linears:
+        total += padded(x.outputs, x.inputs * x.outputs, ranks)
+        if x.bias:
+            total += padded(x.outputs, x.outputs, ranks)
+    if block.experts:
+        total += padded(block.experts, block.expert_numel, ranks)
+        total += padded(block.experts, block.router_numel, ranks)
+    return total
+
+
+@lru_cache(maxsize=2048)
+def padded_adapter(block: Block, roles: frozenset[str], rank: int, ranks: int) -> float:
+    """Elements of one block's LoRA factors, each padded for ``ranks`` shards."""
+    total = 0.0
+    for x in block.linears:
+        if x.role in roles:
+            total += padded(rank, rank * x.inputs, ranks)
+            total += padded(x.outputs, rank * x.outputs, ranks)
+    return total
+
+
 # attention_bias=True of these classes covers o_proj too (LlamaAttention and its copies).
 _OUTPUT_BIAS = frozenset(
     {"llama", "internlm", "gpt_oss", "granite", "phimoe", "ernie4_5", "stablelm"}

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oomlint.memory.facts import Facts
-from oomlint.memory.parameters import Skeleton
-from oomlint.memory.states import local_trained
+from oomlint.memory.parameters import Block, Skeleton, padded, padded_adapter, padded_block
+from oomlint.memory.states import local_trained, trained_padded
 from oomlint.memory.step import Point, Stack, logits_of, optimizer_temporaries
 
 # deepspeed/runtime/zero/config.py: reduce_bucket_size, allgather_bucket_size,
@@ -24,14 +24,17 @@ _PERSISTENT = 100_000
 
 
 class Comm(NamedTuple):
-    """Bytes of communication buffers: always there, by phase, and at the end of backward."""
+    """Bytes of communication buffers: always there, and by phase.
+
+    ``holds_gradients`` says that the parameters' gradients are views of the buffers.
+    """
 
     resident: float = 0.0
     forward: float = 0.0
     backward: float = 0.0
-    final: float = 0.0
     accumulated: float = 0.0
     resident_at_step: float = 0.0
+    holds_gradients: bool = False
 
 
 def persistent_bytes(f: Facts) -> float:
@@ -52,7 +55,7 @@ def comm_buffers(f: Facts) -> Comm:
     if f.backend == "ddp" and f.world > 1:
         buckets = trained * f.grad
         if f.plan.parallel.ddp.bucket_view:
-            return Comm(resident=buckets, final=-buckets, resident_at_step=0.0)
+            return Comm(resident=buckets, resident_at_step=buckets, holds_gradients=True)
         return Comm(resident=buckets, resident_at_step=buckets)
     if f.backend == "dp" and f.world > 1:
         # nn.DataParallel: GPU 0 gathers the other replicas' outputs and gradients.
@@ -108,35 +111,59 @@ def _zero_buffers(f: Facts, m: Skeleton, trained: float) -> Comm:
     )
 
 
-def padded(numel: float, rows: float, ranks: int) -> float:
-    """FSDP2 pads dim 0 of every parameter to a multiple of the ranks."""
-    if rows <= 0:
-        return numel
-    return -(-rows // ranks) * ranks * (numel / rows)
+class Units(NamedTuple):
+    """Elements of FSDP's units on one rank before sharding, padded where FSDP2 pads.
 
+    ``tail`` is the last norm with the output projection, ``root`` what stays in the root
+    module when only the blocks are units.
+    """
 
-class _Units(NamedTuple):
-    block: float
+    blocks: tuple[float, ...]
     embed: float
     tail: float
     root: float
 
-
-def _units(f: Facts, m: Skeleton) -> _Units:
-    """Elements of FSDP's units: a block, the embedding, the last norm and head, the root."""
-    block = float(m.largest_block) / f.tp + _adapter_per_block(f, m)
-    embed = float(m.embed_numel + m.position_numel) / f.tp
-    tail = float(m.final_norm_numel + m.head_numel) / f.tp
-    other = float(m.other_numel + m.vision_numel)
-    return _Units(block, embed, tail, embed + tail + other)
+    @property
+    def largest(self) -> float:
+        return max(self.blocks, default=0.0)
 
 
-def _adapter_per_block(f: Facts, m: Skeleton) -> float:
-    return f.adapter_numel / m.layers if f.lora else 0.0
+def units_of(f: Facts) -> Units:
+    """The sizes of the units that a run's FSDP wrapping makes."""
+    m = f.model
+    assert m is not None
+    ranks = f.shard if f.backend == "fsdp2" else 1
+    blocks = tuple(padded_block(b, m.hidden, ranks) / f.tp + adapter_unit(f, b) for b in m.blocks)
+    embed = padded(m.vocab, m.embed_numel, ranks) / f.tp + m.position_numel
+    tail = padded(m.hidden, m.final_norm_numel, ranks)
+    tail += padded(m.vocab, m.head_numel, ranks) / f.tp
+    return Units(blocks, embed, tail, embed + tail + m.other_numel + m.vision_numel)
+
+
+def adapter_unit(f: Facts, block: Block) -> float:
+    """Adapter elements in one block's unit."""
+    m = f.model
+    assert m is not None
+    if not f.lora or f.regime is None:
+        return 0.0
+    if f.backend != "fsdp2" or f.plan.trainable.target_params or f.plan.trainable.params:
+        return f.adapter_numel / m.layers
+    return padded_adapter(block, f.regime.targets, f.regime.rank, f.shard)
+
+
+def reduce_bytes(f: Facts, default: float) -> float:
+    """Bytes an element of reduced gradients."""
+    return {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(f.plan.precision.comm or "", default)
 
 
 def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
-    """fully_shard: per-parameter shards, two-unit windows, reduce-scatter inputs held."""
+    """fully_shard: per-parameter shards, two-unit windows, reduce-scatter inputs held.
+
+    Forward holds a unit's all-gather output beside its unsharded parameters and, while the
+    next is copied out, the previous output too; backward holds the prefetched output, the
+    unit, its gradients and the reduce-scatter input of the unit above
+    (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py).
+    """
     m, regime = f.model, f.regime
     assert m is not None
     assert regime is not None
@@ -145,119 +172,131 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     tokens, scores = stack.tokens, stack.scores
     n, e = f.shard, f.stream
     master = f.weight if f.weight >= 2 else f.stream
-    reduce = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(f.plan.precision.comm or "", e)
+    reduce = reduce_bytes(f, e)
     cast = reduce != master
-    u = _units(f, m)
+    u = units_of(f)
     ends = (fsdp.wrap or "ends") == "ends"
     alone = ends and not m.tied  # the tail is a unit of its own
     tail = u.tail if alone else u.root
-    reshard = fsdp.reshard_after_forward is not False and fsdp.strategy not in (
-        "grad_op",
-        "hybrid_grad_op",
-    )
-    whole = 0.0 if reshard else e * (m.block_numel / f.tp + (u.embed if alone else 0.0))
+    reshard = (
+        fsdp.reshard_after_forward is not False
+        and fsdp.strategy not in ("grad_op", "hybrid_grad_op")
+    )  # fmt: skip
+    all_blocks = sum(size * count for size, (_, count) in zip(u.blocks, stack.blocks, strict=True))
+    whole = 0.0 if reshard else e * (all_blocks + (u.embed if alone else 0.0))
     offload = bool(fsdp.cpu_offload)
-    shard_grad = 0.0 if offload else (master if not f.lora else 0.0)
     trained = local_trained(f)
+    full = not f.lora
     head = logits_of(f, tokens)
-
     base = 16.0 * tokens + 2.0 * f.length * m.head_dim * regime.stream
-    before = 0.0
-    if f.accumulation > 1:
-        if fsdp.sync_every_micro:
-            before = 0.0 if offload else f.grad * trained / n
-        else:
-            # no_sync keeps gradients unsharded, in the reduce dtype if that is wider.
-            before = max(e, reduce) * trained
-    saved = stack.saved
     hidden = m.hidden * regime.stream * tokens
+    saved = stack.saved
+
+    # Sharded gradients of the elements reduced so far, beside those of earlier micro batches.
+    shard_grad = 0.0 if offload or not full else master / n
+    accumulates = f.accumulation > 1
+    before = 0.0
+    if accumulates and fsdp.sync_every_micro:
+        before = 0.0 if offload else f.grad * trained / n
+    elif accumulates:
+        # Without synchronisation gradients stay whole, in the reduce dtype if that is wider.
+        before = max(e, reduce) * trained
+
+    def gradients(done: float) -> float:
+        if not before:
+            return shard_grad * done
+        if fsdp.sync_every_micro or not full:
+            return before
+        return before + (shard_grad - max(e, reduce)) * done
+
     root_held = 0.0 if alone else e * u.root
+    block = u.largest
+    copies = 3.0 if reshard else 2.0
     forward = [
-        Point(before, base + max(0.0, saved - stack.kept[-1]) + hidden, 0.0, 3 * e * u.block + root_held + whole, 0.0),
+        Point(before, base + max(0.0, saved - stack.kept[-1]) + hidden, 0.0,
+              copies * e * block + root_held + whole, 0.0),
         Point(before, base + saved + head.norm, head.loss,
-              e * tail + (e * tail if alone else e * u.block) + whole, 0.0),
+              e * tail + (e * tail if alone else e * block) + whole, 0.0),
     ]  # fmt: skip
     if f.lora:
-        forward.append(Point(before, base + saved, 0.0, e * u.block + 2 * e * u.tail + whole, 0.0))
-    backward: list[Point] = []
-    early_window = e * tail + (0.0 if ends or not reshard else e * u.block) + whole
-    for bytes_, _ in head.late or [(max(head.early, head.kept), 0.0)]:
-        backward.append(Point(before, base + saved + head.norm, bytes_, early_window, 0.0))
-    tail_grad = m.vocab * m.hidden / f.tp if f.head_trained else 0.0
-    if alone and tail_grad:
-        backward.append(
-            Point(
-                before + master * u.tail / n, base + saved + hidden, 0.0,
-                (e + reduce) * u.tail + (reduce * u.tail / n if cast else 0.0) + e * u.block + whole, 0.0,
-            )
-        )  # fmt: skip
+        forward.append(Point(before, base + saved, 0.0, e * block + 2 * e * u.tail + whole, 0.0))
 
-    # Blocks from the top: own window, the prefetched one, the held reduce-scatter input.
-    done = (u.tail if alone and tail_grad else 0.0) * shard_grad / n
+    early = e * tail + (0.0 if ends or not reshard else e * block) + whole
+    backward = [
+        Point(before, base + saved + head.norm, bytes_, early, 0.0)
+        for bytes_, _ in head.late or [(max(head.early, head.kept), 0.0)]
+    ]
+    tail_trains = f.head_trained and full
+    done = u.tail if alone and tail_trains else 0.0
+    if done:
+        scatter = (e + reduce) * u.tail + (reduce * u.tail / n if cast else 0.0)
+        backward.append(
+            Point(gradients(done), base + saved + hidden, 0.0, scatter + e * block + whole, 0.0)
+        )
+
     remaining = saved
-    checkpointing = stack.checkpoint > 0
+    recomputed = stack.checkpoint > 0
+    head_grad = e * m.vocab * m.hidden / f.tp if not alone and tail_trains else 0.0
     top = True
-    groups = list(zip(stack.blocks, stack.profiles, stack.kept, strict=True))
-    for (block, count), profile, kept in reversed(groups):
-        size = block.numel / f.tp + _adapter_per_block(f, m)
-        trains = profile.trained > 0 and not f.lora
+    groups = list(zip(stack.blocks, u.blocks, stack.profiles, stack.kept, strict=True))
+    for (_, count), size, profile, kept in reversed(groups):
         for index in sorted({0.0, 1.0, max(0.0, count - 2), max(0.0, count - 1)}):
             if index > count - 1:
                 continue
-            below = remaining - kept * index - (0.0 if checkpointing else kept)
-            last = index == count - 1
-            first = top and index == 0
+            below = remaining - kept * index - (0.0 if recomputed else kept)
             held = 0.0
-            if not f.lora:
-                held = reduce * ((u.tail if alone else 0.0) if first else size)
-            prefetched = (e * u.embed if alone else 0.0) if last else e * size
-            if not reshard:
-                prefetched = 0.0
-            gone = 0.0 if reshard else -e * size * index
-            window = e * size + prefetched if reshard else whole + gone
-            root = root_held + (e * tail_grad if not alone else 0.0)
-            sharded = done + shard_grad * (size if trains else 0.0) * index / n
-            if not first and trains:
-                pass
-            for moment in profile.backward:
-                own = moment.grads * e if not f.lora else moment.grads * (f.adapter_bytes or e)
-                backward.append(
-                    Point(
-                        before + sharded + own,
-                        base + below + moment.token * tokens + moment.score * scores, 0.0,
-                        window + held + root, moment.fixed,
-                    )
-                )  # fmt: skip
+            if full:
+                held = reduce * ((u.tail if alone else 0.0) if top and index == 0 else size)
+            ahead = (e * u.embed if alone else 0.0) if index == count - 1 else e * size
+            window = e * size + ahead if reshard else whole - e * size * index
+            reduced = gradients(done + size * index)
+            own = (
+                0.0
+                if before and full and not fsdp.sync_every_micro
+                else (e if full else f.adapter_bytes)
+            )
+            backward += [
+                Point(
+                    reduced + moment.grads * own,
+                    base + below + moment.token * tokens + moment.score * scores, 0.0,
+                    window + held + root_held + head_grad, moment.fixed,
+                )
+                for moment in profile.backward
+            ]  # fmt: skip
         top = False
         remaining -= kept * count
-        done += shard_grad * (size if trains else 0.0) * count / n
-    grads = 0.0 if offload else f.grad * trained / n
-    if not f.lora:
-        block_size = u.block
-        if alone:
-            blocks_done = shard_grad * (m.numel / f.tp - u.embed) / n
-            embed = float(m.embed_numel) / f.tp
-            backward += [
-                Point(before + blocks_done, base + hidden, 0.0, 2 * e * embed + reduce * block_size, 0.0),
-                Point(before + blocks_done + shard_grad * embed / n, base, 0.0,
-                      (e + reduce) * embed + (reduce * embed / n if cast else 0.0), 0.0),
-            ]  # fmt: skip
-        else:
-            done = shard_grad * m.block_numel / f.tp / n
-            copies = (3.0 if m.tied else 2.0) * e * m.embed_numel / f.tp
-            backward += [
-                Point(before + done, base + hidden, 0.0, e * u.root + copies + reduce * block_size, 0.0),
-                Point(before + done + shard_grad * u.root / n, base, 0.0,
-                      (e + reduce) * u.root + (reduce * u.root / n if cast else 0.0), 0.0),
-            ]  # fmt: skip
+        done += size * count
+
+    final = 0.0 if offload else f.grad * trained_padded(f)
+    if not full:
+        backward.append(Point(max(before, final), base + hidden, 0.0, root_held, 0.0))
+    elif alone:
+        unit = u.embed
+        scatter = (e + reduce) * unit + (reduce * unit / n if cast else 0.0)
+        backward += [
+            Point(gradients(done), base + hidden, 0.0, 2 * e * unit + reduce * block, 0.0),
+            Point(gradients(done + unit), base, 0.0, scatter, 0.0),
+        ]
     else:
-        backward.append(Point(before + grads, base + hidden, 0.0, root_held, 0.0))
-    step = Point(grads, 16.0 * tokens, 0.0, 0.0, optimizer_temporaries(f, trained))
+        # A tied weight's two gradients and their sum are alive together.
+        made = (3.0 if m.tied else 2.0) * e * m.embed_numel / f.tp
+        scatter = (e + reduce) * u.root + (reduce * u.root / n if cast else 0.0)
+        backward += [
+            Point(gradients(done), base + hidden, 0.0, e * u.root + made + reduce * block, 0.0),
+            Point(gradients(done + u.root), base, 0.0, scatter, 0.0),
+        ]
+    step = Point(final, 16.0 * tokens, 0.0, 0.0, optimizer_temporaries(f, trained))
     return {"forward": forward, "backward": backward, "optimizer_step": [step]}
 
 
 def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
-    """FullyShardedDataParallel: one flat parameter a unit, its gradients concatenated."""
+    """FullyShardedDataParallel: one flat parameter a unit, its gradients concatenated.
+
+    The gather writes straight into the flat parameter; in backward a unit's parameter
+    gradients, their concatenation and the unit itself are alive together, with the next unit
+    under BACKWARD_PRE (torch/distributed/fsdp/_flat_param.py, _runtime_utils.py). Where the
+    reduction runs in a wider dtype, the unit is gone before the wide copy is made.
+    """
     m, regime = f.model, f.regime
     assert m is not None
     assert regime is not None
@@ -266,80 +305,82 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     tokens, scores = stack.tokens, stack.scores
     n, e = f.shard, f.stream
     master = f.weight if f.weight >= 2 else f.stream
-    low = e if master != e else 0.0
-    reduce = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(f.plan.precision.comm or "", e)
-    u = _units(f, m)
+    low = e if master != e else 0.0  # a half-precision copy of what is stored wider
+    reduce = reduce_bytes(f, e)
     strategy = fsdp.strategy or "full"
     wrapped = (fsdp.wrap or "transformer") != "none"
     stays = strategy in ("grad_op", "hybrid_grad_op")
     replicated = strategy == "no_shard"
-    offload = bool(fsdp.cpu_offload)
+    u = units_of(f)
+    total = m.numel / f.tp + f.adapter_numel
+    root = u.root if wrapped else total
     trained = local_trained(f)
+    full = not f.lora
+    grad_width = 0.0 if fsdp.cpu_offload else f.grad
     head = logits_of(f, tokens)
     base = 16.0 * tokens + 2.0 * f.length * m.head_dim * regime.stream
-    saved = stack.saved
     hidden = m.hidden * regime.stream * tokens
-    total = float(m.numel) / f.tp + f.adapter_numel
-    root = u.root if wrapped else total
-    grad_width = 0.0 if offload else f.grad
+    saved = stack.saved
     before = 0.0
     if f.accumulation > 1:
-        before = (f.grad * trained / n) if fsdp.sync_every_micro else e * trained
-    held_root = e * root if (master != e or n > 1) and not (replicated and master == e) else 0.0
-    shard_copy = low * u.block / n
-    window = e * u.block if wrapped and not replicated else (low * u.block if wrapped else 0.0)
+        before = f.grad * trained / n if fsdp.sync_every_micro else e * trained
+
+    gathered = low if replicated else e
+    held = gathered * root
+    unit = gathered * u.largest if wrapped else 0.0
     whole = e * m.block_numel / f.tp if stays and wrapped else 0.0
     prefetch = (fsdp.backward_prefetch or "pre") == "pre"
     forward = [
-        Point(before, base + saved, 0.0, held_root + (whole or window) + shard_copy, 0.0),
-        Point(before, base + saved + head.norm, head.loss, held_root + (whole or window), 0.0),
+        Point(before, base + saved, 0.0, held + (whole or unit) + low * u.largest / n, 0.0),
+        Point(before, base + saved + head.norm, head.loss, held + (whole or unit), 0.0),
     ]
+    early = held + (whole or (unit if prefetch else 0.0))
     backward = [
-        Point(before, base + saved + (0.0 if head.late else head.norm), bytes_, held_root + whole + (window if prefetch and not whole else 0.0), 0.0)
+        Point(before, base + saved + head.norm, bytes_, early, 0.0)
         for bytes_, _ in head.late or [(max(head.early, head.kept), 0.0)]
-    ]  # fmt: skip
+    ]
+    head_grad = e * m.vocab * m.hidden / f.tp if f.head_trained and full else 0.0
     done = 0.0
-    head_grad = e * m.vocab * m.hidden / f.tp if f.head_trained else 0.0
     remaining = saved
-    checkpointing = stack.checkpoint > 0
-    for (block, count), profile, kept in reversed(
-        list(zip(stack.blocks, stack.profiles, stack.kept, strict=True))
-    ):
-        size = block.numel / f.tp + _adapter_per_block(f, m)
-        trains = 1.0 if profile.trained else 0.0
-        share = trains * (1.0 if not f.lora else _adapter_per_block(f, m) / size)
+    recomputed = stack.checkpoint > 0
+    groups = list(zip(stack.blocks, u.blocks, stack.profiles, stack.kept, strict=True))
+    for (_, count), size, profile, kept in reversed(groups):
+        trains = profile.trained / size if size else 0.0
         for index in sorted({0.0, max(0.0, count - 2), max(0.0, count - 1)}):
-            last = index == count - 1
-            below = remaining - kept * index - (0.0 if checkpointing else kept)
-            here = e * size if wrapped and not replicated else low * size
-            ahead = here if prefetch and not last and wrapped else 0.0
+            below = remaining - kept * index - (0.0 if recomputed else kept)
+            here = gathered * size if wrapped else 0.0
+            ahead = here if prefetch and index < count - 1 else 0.0
             if whole:
                 here, ahead = whole - e * size * index, 0.0
-            comm = held_root + here + ahead + (head_grad if not wrapped or head_grad else 0.0)
-            grads = done + grad_width * size * share * index / n
-            if not wrapped:
-                grads = e * (profile.trained * index)
-                comm = e * total + head_grad
-            for moment in profile.backward:
-                backward.append(
-                    Point(before + grads + moment.grads * e, base + below + moment.token * tokens + moment.score * scores,
-                          0.0, comm, moment.fixed)
-                )  # fmt: skip
+            around = held + head_grad
+            reduced = (
+                grad_width * size * trains * index / n if wrapped else e * profile.trained * index
+            )
+            backward += [
+                Point(
+                    before + done + reduced + moment.grads * e,
+                    base + below + moment.token * tokens + moment.score * scores, 0.0,
+                    around + here + ahead, moment.fixed,
+                )
+                for moment in profile.backward
+            ]  # fmt: skip
             if wrapped:
-                flat = 2 * e * size if reduce == e else (e + reduce + reduce / n) * size
+                made = profile.trained
+                around += max(
+                    here + 2 * e * made, (e + reduce + reduce / n) * made if reduce != e else 0.0
+                )
                 backward.append(
-                    Point(before + grads, base + below + hidden, 0.0, comm + flat * share, 0.0)
+                    Point(before + done + reduced, base + below + hidden, 0.0, around + ahead, 0.0)
                 )
         remaining -= kept * count
-        done += grad_width * size * share * count / n
-    final = e * root + (2 * e * root if reduce == e else (e + reduce + reduce / n) * root)
-    if f.lora:
-        final = held_root
-    tied = e * m.embed_numel / f.tp if m.tied and not f.lora else 0.0
-    grads = grad_width * trained / n
-    blocks_done = (
-        grad_width * (m.block_numel / f.tp if wrapped else 0.0) / n if not f.lora else grads
+        done += grad_width * size * trains * count / n if wrapped else e * profile.trained * count
+    if full:
+        final = max(held + 2 * e * root, (e + reduce + reduce / n) * root if reduce != e else 0.0)
+        final += e * m.embed_numel / f.tp if m.tied else 0.0
+        backward.append(Point(before + (done if wrapped else 0.0), base + hidden, 0.0, final, 0.0))
+    else:
+        backward.append(Point(before + done, base + hidden, 0.0, held, 0.0))
+    step = Point(
+        grad_width * trained / n, 16.0 * tokens, 0.0, 0.0, optimizer_temporaries(f, trained)
     )
-    backward.append(Point(before + blocks_done, base + hidden, 0.0, final + tied, 0.0))
-    step = Point(grads, 16.0 * tokens, 0.0, 0.0, optimizer_temporaries(f, trained))
     return {"forward": forward, "backward": backward, "optimizer_step": [step]}

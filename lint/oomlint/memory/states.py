@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomlint.memory.facts import Facts
+from oomlint.memory.parameters import padded, padded_adapter, padded_block
 from oomlint.memory.result import StateBytes
 from oomlint.plan import Plan, Quant
 
@@ -182,6 +183,32 @@ def frozen_weight_bytes_of(f: Facts, width: float) -> float:
     return (ends / f.tp + m.linear_numel / (f.tp * f.pp) + experts + rest + other) * width
 
 
+def padding_of(f: Facts) -> tuple[float, float]:
+    """How much FSDP2's padding of dim 0 adds, as factors for the base and the adapters."""
+    m = f.model
+    assert m is not None
+    if f.backend != "fsdp2" or f.shard <= 1 or not m.numel:
+        return 1.0, 1.0
+    n = f.shard
+    whole = sum(b.count * padded_block(b, m.hidden, n) for b in m.blocks)
+    whole += padded(m.vocab, m.embed_numel, n) + padded(m.vocab, m.head_numel, n)
+    whole += padded(m.hidden, m.final_norm_numel, n) + m.position_numel
+    whole += m.other_numel + m.vision_numel
+    adapters = 1.0
+    if f.lora and f.adapter_numel and f.regime and not f.plan.trainable.target_params:
+        sizes = sum(
+            b.count * padded_adapter(b, f.regime.targets, f.regime.rank, n) for b in m.blocks
+        )
+        adapters = max(1.0, sizes / f.adapter_numel)
+    return whole / m.numel, adapters
+
+
+def trained_padded(f: Facts) -> float:
+    """Trained elements on one rank after sharding, padding included."""
+    base, adapters = padding_of(f)
+    return local_trained(f) * (adapters if f.lora else base) / f.shard
+
+
 def state_bytes_of(f: Facts) -> StateBytes:
     """States of resolved facts; see :func:`state_bytes`."""
     plan = f.plan
@@ -209,8 +236,10 @@ def state_bytes_of(f: Facts) -> StateBytes:
     elif backend in ("fsdp1", "fsdp2"):
         strategy = plan.parallel.fsdp.strategy or "full"
         if strategy != "no_shard":
-            base, extra = base / n, extra / n
-            grads, master, optim = grads / n, master / n, optim / n
+            pad, adapter_pad = padding_of(f)
+            trained_pad = adapter_pad if f.lora else pad
+            base, extra = base * pad / n, extra * adapter_pad / n
+            grads, master, optim = (x * trained_pad / n for x in (grads, master, optim))
     elif backend == "megatron" and plan.parallel.megatron.dist_optimizer is not False:
         master, optim = master / f.dp, optim / f.dp
     offload = plan.offload

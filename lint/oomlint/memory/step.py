@@ -190,7 +190,9 @@ def logits_of(f: Facts, tokens: float, *, training: bool = True) -> Logits:
     if loss.outputs_kept and regime.amp and copy:
         outputs = held
     late = [(m.token * tokens + m.fixed + outputs, m.grads) for m in profile.backward]
-    return Logits(saved + outputs, saved + held + copy, 0.0, 0.0, late)
+    # The last norm's output is a local of forward even where nothing keeps it for backward.
+    local = 0.0 if f.head_trained else model.hidden * e * tokens
+    return Logits(saved + outputs, saved + held + copy + local, 0.0, 0.0, late)
 
 
 def training_points(f: Facts) -> dict[str, list[Point]]:
@@ -231,7 +233,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
         per_grad = regime.stream
     elif f.backend == "megatron":
         per_grad, kept_share = 0.0, 0.0  # in the main gradient buffer, always there
-    if in_backward:
+    if in_backward or comm.holds_gradients:
         kept_share = 0.0
     start = comm.resident
     if f.accumulation > 1 and not in_backward:
@@ -315,7 +317,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
                 elements = (grads_above * kept_share) + (
                     m.grads if kept_share else min(m.grads, biggest or m.grads)
                 )
-                if in_backward:
+                if in_backward or comm.holds_gradients:
                     elements = min(m.grads, float(_block.largest_tensor))
                 gradients = grads_before if grads_before else elements * per_grad
                 backward.append(
@@ -334,6 +336,8 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     )
     if in_backward:
         total_grads = embed_grad
+    if comm.holds_gradients:
+        total_grads = 0.0
     tied = 0.0
     if model.tied and f.embed_trained and f.head_trained:
         tied = embed_grad * (2.0 if f.grad == 2 and not grads_before else 1.0)
@@ -344,7 +348,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
             max(total_grads, grads_before),
             base + stack.inputs,
             0.0,
-            comm.resident + comm.final + window,
+            comm.resident + window,
             tied,
         )
     )
