@@ -238,7 +238,7 @@ class Linker:
                 folders = [str(f) for f in self.workspace.search_folders(from_file)]
                 self._models[key] = resolve(
                     model,
-                    read=self.workspace.read_or_none,
+                    read=lambda path: self.workspace.read_or_none(self.workspace.name(path)),
                     base_dirs=folders,
                     hf_cache=self.workspace.hf_cache,
                 )

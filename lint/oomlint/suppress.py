@@ -27,11 +27,13 @@ _COMMENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """One comment. ``covered`` is the text that it speaks of; ``names`` empty means all rules."""
+    """One comment. ``covered`` is the text that it speaks of, ``erased`` what goes when the
+    comment is removed (its line, if it stands alone); ``names`` empty means all rules."""
 
     path: str
     span: Span
     covered: Span
+    erased: Span
     names: tuple[str, ...]
     alone: bool
     """Whether the comment has its line for itself."""
@@ -66,8 +68,14 @@ def _suppression(source: Source, match: re.Match[str]) -> Suppression:
         covered = Span(own.start, source.line_span(line + 1).end)
     else:
         covered = own
+    if alone:
+        last = line == len(source.line_starts)
+        erased = Span(own.start, own.end if last else source.line_starts[line])
+    else:
+        before = source.text[own.start : start].rstrip()
+        erased = Span(own.start + len(before), match.end())
     names = tuple(name.strip() for name in (match["names"] or "").split(",") if name.strip())
-    return Suppression(source.path, Span(start, match.end()), covered, names, alone)
+    return Suppression(source.path, Span(start, match.end()), covered, erased, names, alone)
 
 
 def unused_findings(
@@ -104,5 +112,5 @@ def _unused(comment: Suppression, reporter: type[Rule], known: set[str]) -> tupl
     finding = Finding(
         reporter, Severity.WARNING, "high", message, Location(comment.path, comment.span)
     )
-    edit = Edit(comment.path, comment.span.start, comment.span.end, "")
+    edit = Edit(comment.path, comment.erased.start, comment.erased.end, "")
     return finding, Fix("remove the comment", Applicability.SAFE, (edit,))

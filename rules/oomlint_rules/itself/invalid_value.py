@@ -1,0 +1,101 @@
+"""A value that the framework refuses.
+
+## What it finds
+
+A key that oomlint reads and whose value cannot be what the framework wants: a ZeRO stage 4,
+a micro batch of zero or of `two`, an attention implementation that does not exist. Values
+that only running code would tell (`${...}`, variables, calls) are left alone.
+
+## Why it matters
+
+The framework raises while it reads its arguments, or later, once the model is loaded and
+the queue time is spent. And since the value is not known, everything that follows from it
+(memory above all) is left out of the prediction.
+
+## How to fix it
+
+Write what the message asks for. There is no automatic fix: the right value is yours to
+say.
+
+## When not to
+
+If your version of the framework takes the value, oomlint's table is behind: please report
+it, and silence the line with `# oomlint: ignore[invalid-value]`.
+
+## Sources
+
+* The expected values are those of the framework's own parser; `oomlint explain` of a rule and
+  the JSON Schemas in `schemas/` cite them key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.dialects.table import WrongValue
+from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.run import Run
+
+_LONGEST_SHOWN = 40
+
+
+class InvalidValue(Rule):
+    code = "OOM904"
+    name = "invalid-value"
+    summary = "a value that the framework refuses"
+
+    bad = (
+        Example(
+            files={
+                "train.yaml": (
+                    "base_model: meta-llama/Llama-3.2-1B\n"
+                    "datasets:\n"
+                    "  - path: tatsu-lab/alpaca\n"
+                    "micro_batch_size: two\n"
+                )
+            },
+        ),
+        Example(
+            files={
+                "ds.json": (
+                    '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 4}}\n'
+                )
+            },
+        ),
+    )
+    good = (
+        Example(
+            files={
+                "train.yaml": (
+                    "base_model: meta-llama/Llama-3.2-1B\n"
+                    "datasets:\n"
+                    "  - path: tatsu-lab/alpaca\n"
+                    'micro_batch_size: "2"\n'
+                )
+            },
+            why="the frameworks' parsers read quoted numbers",
+        ),
+        Example(
+            files={
+                "ds.json": (
+                    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}\n'
+                )
+            },
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        for wrong in run.wrong:
+            yield self.finding(
+                run,
+                Severity.ERROR,
+                f"{wrong.block.table.name}: {wrong.entry.key} is {_as_written(wrong)}; "
+                f"{wrong.expected}",
+                at=wrong.location,
+            )
+
+
+def _as_written(wrong: WrongValue) -> str:
+    span = wrong.location.span
+    text = " ".join(wrong.block.document.source.text[span.start : span.end].split())
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -1,0 +1,89 @@
+"""A file that the config names could not be found or used.
+
+## What it finds
+
+A config or a launch line that refers to a file (a DeepSpeed JSON, an Accelerate or FSDP
+YAML, the YAML that a command trains from) which is not where oomlint looks: as an absolute
+path, then from the project root, the working directory, the root of the git checkout, and
+every folder above the config. The presets that Axolotl and LLaMA-Factory ship
+(`zero2.json`, `ds_z3_config.json` ...) are known by name and need not be there. It also
+finds a referenced file that is there and cannot be parsed.
+
+## Why it matters
+
+ZeRO stage, offloading, sharding and micro batch usually stand in that file. Without it the
+prediction is about another run: 8B parameters under ZeRO-3 on eight GPUs hold 16 GB of
+model states each, without it 128 GB. If the file is missing on the training machine too,
+the framework stops at start.
+
+## How to fix it
+
+Correct the path, or lint from the directory in which the training starts
+(`--project-root` names it). Where a job creates the file, tell oomlint what it holds with
+`--set`, for instance `--set parallel.zero.stage=3`.
+
+## When not to
+
+Where the file only exists on the training machine, silence the line:
+`# oomlint: ignore[referenced-file-missing]`.
+
+## Sources
+
+* transformers `integrations/deepspeed.py` and Accelerate's `HfDeepSpeedConfig` open the path
+  relative to the working directory of the process and raise when it does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.run import MissingFile, Run
+
+_RUN = (
+    "base_model: meta-llama/Llama-3.1-8B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+)
+
+
+class ReferencedFileMissing(Rule):
+    code = "OOM902"
+    name = "referenced-file-missing"
+    summary = "a file that the config names cannot be found or used"
+
+    bad = (Example(files={"train.yaml": f"{_RUN}deepspeed: configs/ours.json\n"}),)
+    good = (
+        Example(
+            files={
+                "train.yaml": f"{_RUN}deepspeed: configs/ours.json\n",
+                "configs/ours.json": (
+                    '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}\n'
+                ),
+            }
+        ),
+        Example(
+            files={"train.yaml": f"{_RUN}deepspeed: deepspeed_configs/zero3_bf16.json\n"},
+            why="Axolotl ships a file of that name",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        for missing in run.missing:
+            yield self._lost(run, missing)
+
+    def _lost(self, run: Run, missing: MissingFile) -> Finding:
+        unusable = not missing.problem.endswith("not found")
+        consequence = (
+            "the training would stop at start"
+            if unusable
+            else "what it says about sharding, offloading or batches is not part of this prediction"
+        )
+        return self.finding(
+            run,
+            Severity.ERROR if unusable else Severity.WARNING,
+            f"the file {missing.reference} {missing.problem}: {consequence}",
+            at=missing.location,
+        )

@@ -1,0 +1,104 @@
+"""A model whose dimensions are not known, so that its memory cannot be predicted.
+
+## What it finds
+
+A run that names a model which is neither in oomlint's catalogue nor described by a
+`config.json` in a local folder or in the Hugging Face cache of this machine, and one that
+is known only by the size in its name ("7B").
+
+## Why it matters
+
+Every number about memory starts from the dimensions of the model. Without them oomlint
+still checks keys, files, launch lines and combinations, and says nothing about fitting. A
+size taken from a name gives the model states to about 15 %, but no activations, since
+those follow from width, depth and vocabulary.
+
+## How to fix it
+
+Any one of these:
+
+* put the model's `config.json` where `model_name_or_path` or `base_model` points, or
+  download it once (`huggingface-cli download NAME config.json`);
+* name a model of the same architecture: `--set model.id=meta-llama/Llama-3.1-8B` where a
+  fine-tune of it is trained;
+* give the dimensions: `--set model.dims.layers=32` and so on.
+
+## When not to
+
+It is a remark about oomlint, not about the run. Leave it out with
+`--ignore unknown-model`.
+
+## Sources
+
+* `oomlint models` lists the catalogue, with the origin of each entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Example, Finding, Rule, Severity, count
+from oomlint.run import Run
+
+_REST = "datasets:\n  - path: tatsu-lab/alpaca\nmicro_batch_size: 1\n"
+
+
+class UnknownModel(Rule):
+    code = "OOM903"
+    name = "unknown-model"
+    summary = "the model's dimensions are not known, so memory is not predicted"
+
+    bad = (
+        Example(files={"train.yaml": f"base_model: acme/house-model\n{_REST}"}),
+        Example(
+            files={"train.yaml": f"base_model: acme/house-model-13b\n{_REST}"},
+            why="only the size is known, from the name",
+        ),
+        Example(
+            files={
+                "train.sh": (
+                    "torchrun --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp \\\n"
+                    "    --low_cpu_fsdp --use_peft --model_name acme/house-model\n"
+                )
+            },
+        ),
+    )
+    good = (
+        Example(files={"train.yaml": f"base_model: meta-llama/Llama-3.1-8B\n{_REST}"}),
+        Example(
+            files={
+                "train.yaml": f"base_model: ./house-model\n{_REST}",
+                "house-model/config.json": (
+                    '{"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192,\n'
+                    ' "num_hidden_layers": 16, "num_attention_heads": 32,\n'
+                    ' "num_key_value_heads": 8, "vocab_size": 128256}\n'
+                ),
+            },
+            why="its config.json lies beside the training config",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        name = run.plan.model.id
+        if name is None:
+            return
+        if run.model is None and run.plan.model.dims is None:
+            yield self.finding(
+                run,
+                Severity.INFO,
+                f"{name} is not in the catalogue and no config.json was found for it: GPU and "
+                "host memory are not predicted, and no rule that needs them speaks. Put its "
+                "config.json there, or name the model it derives from with --set model.id=…",
+                at="model.id",
+            )
+        elif run.model is not None and run.model.confidence == "guessed":
+            size = run.model.dims.params_total
+            known = f"about {count(size)} parameters" if size else "a rough size"
+            yield self.finding(
+                run,
+                Severity.INFO,
+                f"of {name} only {known} are known, from its name: model states are good to "
+                "15 %, activations are not predicted, and what does not fit is at most a "
+                "warning. Its config.json would make the prediction exact",
+                at="model.id",
+            )
