@@ -259,8 +259,7 @@ def test_errors_say_where_and_why(text: str, line: int, column: int, words: str)
         "{a: " * 50_000,
         "- " * 50_000 + "a",
         "? " * 1000 + "a",
-        "a0: &a0 [x, x]\n"
-        + "".join(f"a{i}: &a{i} [{'*a%d, ' % (i - 1) * 9}]\n" for i in range(1, 40)),
+        "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]\n" for i in range(1, 40)),
         "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 2000)),
         "a0: &a0 {k: 1}\n"
         + "".join(f"a{i}: &a{i}\n  <<: *a{i - 1}\n  k{i}: 1\n" for i in range(1, 3000)),

@@ -26,7 +26,7 @@ _MAX_EXPANDED_VALUES: Final = 1_000_000
 
 _TEMPLATED: Final = re.compile(r"\$\{|\{\{|\{%")
 _TEMPLATE_FILE: Final = re.compile(r"\{\{|\{%")
-_TRIVIA: Final = re.compile(r"(?:[ \t\r\n\x85\u2028\u2029]+|(?<![^\s])#[^\r\n]*)*")
+_TRIVIA: Final = re.compile(r"(?:[ \t\r\n\x85\u2028\u2029]+|#[^\r\n]*)*")
 _TRIVIA_STARTS: Final = frozenset(" \t\r\n\x85\u2028\u2029#")
 _TAG: Final = re.compile(r"!<[^>]*>|[^\s,\[\]{}]+")
 _ANCHOR: Final = re.compile(r"&[^\s,\[\]{}]+")
@@ -306,7 +306,12 @@ class YamlDocument:
                 raise CannotEdit(f"it holds an anchor that line {line} refers to")
 
     def _edits(self, splices: Iterable[Splice]) -> list[Edit]:
-        return [Edit(self.source.path, *splice) for splice in splices]
+        edits = []
+        for start, end, replacement in splices:
+            # Quotes and brackets may touch a comment (`"x"# c`); a bare value would swallow it.
+            touches = replacement.strip() and self.source.text[end : end + 1] == "#"
+            edits.append(Edit(self.source.path, start, end, replacement + (" " if touches else "")))
+        return edits
 
     def _column(self, offset: int) -> int:
         return self.source.position(offset)[1] - 1
