@@ -22,9 +22,11 @@ def is_adapter_run(draft: Draft) -> bool:
 
 
 def uses_deepspeed(draft: Draft) -> bool:
-    """Whether a DeepSpeed config takes part, found or not."""
-    return any(block.table.section == "deepspeed" for block in draft.blocks) or (
-        draft.get("ref.deepspeed") is not None
+    """Whether a DeepSpeed config takes part, found or not, or Accelerate makes one up."""
+    return (
+        any(block.table.section == "deepspeed" for block in draft.blocks)
+        or draft.get("ref.deepspeed") is not None
+        or draft.get("deepspeed.enabled") is True
     )
 
 
@@ -77,6 +79,51 @@ def finish_backend(draft: Draft) -> None:
         world = draft.get("parallel.world")
         if world is not None:
             draft.derive("parallel.backend", "ddp" if world > 1 else "none", "parallel.world")
+
+
+def finish_fsdp(draft: Draft) -> None:
+    """What accelerate's FSDP plugin makes of its settings once ``fsdp.enabled`` is true.
+
+    Defaults are those of accelerate 16cb6eb8 utils/dataclasses.py:1816-1990; a dialect whose
+    framework has others sets them before.
+    """
+    if not draft.get("fsdp.enabled"):
+        return
+    source = "accelerate 16cb6eb8 utils/dataclasses.py:1816"
+    fsdp = "parallel.fsdp."
+    draft.default(fsdp + "version", 1, source)
+    if draft.get(fsdp + "version") == 2:
+        draft.default(fsdp + "reshard_after_forward", True, source)
+        # FSDP2 knows no other strategies: utils/dataclasses.py "sharding_strategy is deprecated".
+        reshards = draft.get(fsdp + "reshard_after_forward")
+        draft.override(
+            fsdp + "strategy", "full" if reshards else "grad_op", fsdp + "reshard_after_forward"
+        )
+        draft.default(fsdp + "state_dict", "sharded", source)
+    else:
+        draft.default(fsdp + "strategy", "full", source)
+        # The strategy alone decides under FSDP1 (commands/launch.py always names one).
+        kept = draft.get(fsdp + "strategy") in ("full", "hybrid")
+        draft.override(fsdp + "reshard_after_forward", kept, fsdp + "strategy")
+        draft.default(fsdp + "state_dict", "full", source)
+        draft.default(fsdp + "backward_prefetch", "none", source)
+        draft.default(fsdp + "forward_prefetch", False, source)
+        draft.default(fsdp + "limit_all_gathers", True, "accelerate 16cb6eb8 dataclasses.py:1750")
+    draft.default(fsdp + "wrap", "none", source)
+    if draft.get(fsdp + "version") == 2 and draft.get(fsdp + "wrap") == "transformer":
+        # accelerate 1.15 utils/fsdp_utils.py fsdp2_prepare_model gives the embedding and the
+        # head units of their own.
+        draft.override(fsdp + "wrap", "ends", fsdp + "wrap", fsdp + "version")
+    draft.default(fsdp + "cpu_offload", False, source)
+    if draft.get(fsdp + "cpu_offload"):
+        draft.derive("offload.params", "cpu", fsdp + "cpu_offload")
+        draft.derive("offload.optimizer", "cpu", fsdp + "cpu_offload")
+    draft.default("load.cpu_ram_efficient", False, source)
+    if draft.get(fsdp + "activation_checkpointing"):
+        # accelerate 16cb6eb8 accelerator.py: apply_activation_checkpointing, not reentrant.
+        draft.override("checkpointing.mode", "full", fsdp + "activation_checkpointing")
+        draft.override("checkpointing.source", "fsdp", fsdp + "activation_checkpointing")
+        draft.override("checkpointing.reentrant", False, fsdp + "activation_checkpointing")
 
 
 def finish_deepspeed(draft: Draft, *, under_trainer: bool) -> None:
