@@ -1,0 +1,121 @@
+"""Every checkpoint carries the optimizer states, several times the size of the model.
+
+## What it finds
+
+Full fine-tuning of a model of 13B parameters or more that saves optimizer states with every
+checkpoint. Info, and a warning where the predicted peak of a save passes a known limit.
+
+## Why it runs out of memory
+
+A 16-bit model is 2 bytes a parameter, Adam's states with fp32 master weights are 12: each
+checkpoint of a 70B model is 0.98 TB instead of 141 GB. Writing it takes host RAM for the
+tensors in flight, fills the page cache that a container's limit counts, and the disk.
+
+## How to fix it
+
+Save only the model where you will not resume from the checkpoint, or keep few of them
+(`save_total_limit`). It is an unsafe fix: training cannot be resumed exactly afterwards. It
+does not remove the gathering of weights under ZeRO-3.
+
+## When not to
+
+Where an interrupted run must go on: keep the states. `load_best_model_at_end` under
+DeepSpeed or FSDP refuses `save_only_model`.
+
+## Sources
+
+* transformers 5.23 `trainer.py:3355-3400` (what a checkpoint holds), `trainer.py:889` (refused
+  together with `load_best_model_at_end`)
+* https://github.com/hiyouga/LLaMA-Factory/issues/7532
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import confidence, judge_gpu, judge_host, settled
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
+from oomlint.run import Run
+
+_YAML = (
+    "base_model: NousResearch/Llama-2-13b-hf\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "sequence_len: 1024\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "save_steps: 100\n"
+    "{only}"
+)
+
+_LARGE = 12e9
+
+
+class SaveOptimizerStates(Rule):
+    code = "OOM502"
+    name = "save-optimizer-states"
+    summary = "checkpoints of a large model carry the optimizer states"
+    applicability = Applicability.UNSAFE
+    cost = 9
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _YAML.format(only="")},
+            fixed={"axolotl.yaml": _YAML.format(only="save_only_model: true\n")},
+        ),
+    )
+    good = (
+        Example(files={"axolotl.yaml": _YAML.format(only="save_only_model: true\n")}),
+        Example(files={"axolotl.yaml": _YAML.format(only="").replace("13b", "7b")}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        base = settled(run)
+        plan = base.plan
+        dims = plan.model.dims
+        total = dims.params_total if dims is not None else None
+        if total is None or total < _LARGE or plan.trainable.method != "full":
+            return
+        if plan.save.strategy in ("no", None) or "optimizer" not in (plan.save.contents or ()):
+            return
+        if plan.save.load_best_at_end:
+            return
+        disk = base.estimate.disk_checkpoint_bytes
+        slim = base.assuming({"save.save_only_model": True, "save.contents": ("model",)})
+        slim_disk = slim.estimate.disk_checkpoint_bytes
+        if disk is None or slim_disk is None or disk <= slim_disk:
+            return
+        problem = _save_problem(run)
+        keep = plan.save.keep
+        kept = f", {keep} of them are kept" if isinstance(keep, int) else ", all of them are kept"
+        yield self.finding(
+            run,
+            Severity.WARNING if problem else Severity.INFO,
+            f"each checkpoint of these {count(total)} parameters is {gib(disk)} with optimizer "
+            f"states and {gib(slim_disk)} without{kept if keep else ''}"
+            f"{f'; {problem}' if problem else ''}. Without them training cannot be resumed exactly",
+            at=("save.save_only_model", "save.strategy", "save.every"),
+            confidence=confidence(run),
+            resource="disk",
+            predicted=disk,
+            proposals=[
+                Proposal.set(
+                    "save the model without optimizer states (such a checkpoint cannot resume)",
+                    {"save.save_only_model": True},
+                    Applicability.UNSAFE,
+                )
+            ],
+        )
+
+
+def _save_problem(run: Run) -> str:
+    """What a save would break, in words; empty where nothing is known to break."""
+    for judgement in (judge_gpu(run, phase="save"), judge_host(run, phase="save")):
+        if judgement is not None and judgement.limit and judgement.predicted > judgement.limit:
+            return (
+                f"the save needs {gib(judgement.predicted)} where {judgement.where} gives "
+                f"{gib(judgement.limit)}"
+            )
+    return ""

@@ -1,0 +1,96 @@
+"""A sharded model is gathered and written every few steps.
+
+## What it finds
+
+`save_steps` of ten or fewer (but not one save at the end of a debugging run) for a model that
+is sharded over several GPUs, so that each save gathers it.
+
+## Why it runs out of memory
+
+Every save repeats the gather on the cards and the copy of the whole model on rank 0's host.
+Each is a chance to meet a fragmented allocator or a full page cache, and between two saves
+ten steps apart the machine does little else: a 70B checkpoint with optimizer states is
+close to a terabyte.
+
+## How to fix it
+
+Save every few hundred steps and keep the newest two or three. The fix sets 500, the default
+of transformers.
+
+## When not to
+
+Short debugging runs that test saving itself.
+
+## Sources
+
+* https://github.com/hiyouga/LLaMA-Factory/issues/3230 (`save_steps: 5`), https://github.com/hiyouga/LLaMA-Factory/issues/3752
+* transformers 5.23 `training_args.py:1171` (`save_steps` 500)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import settled
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+
+_YAML = (
+    "base_model: NousResearch/Llama-2-13b-hf\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "sequence_len: 1024\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "save_steps: {every}\n"
+    "deepspeed: deepspeed_configs/zero3_bf16.json\n"
+)
+
+_FREQUENT = 10
+_USUAL = 500
+
+
+class SaveTooFrequent(Rule):
+    code = "OOM503"
+    name = "save-too-frequent"
+    summary = "a sharded model is gathered and saved every few steps"
+    applicability = Applicability.SAFE
+    cost = 0
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _YAML.format(every=5)},
+            fixed={"axolotl.yaml": _YAML.format(every=500)},
+        ),
+    )
+    good = (
+        Example(files={"axolotl.yaml": _YAML.format(every=500)}),
+        Example(
+            files={"axolotl.yaml": _YAML.format(every=5) + "max_steps: 10\n"},
+            why="a debugging run",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        every, steps = plan.save.every, plan.total_steps
+        if every is None or not 1 <= every <= _FREQUENT or not run.is_explicit("save.every"):
+            return
+        if plan.save.strategy not in ("steps", None) or (steps is not None and steps <= 100):
+            return
+        gathers = plan.parallel.zero.stage == 3 or plan.parallel.backend in ("fsdp1", "fsdp2")
+        if not gathers or plan.trainable.method not in ("full", "freeze"):
+            return
+        size = settled(run).estimate.disk_checkpoint_bytes
+        written = f" ({gib(size)} each)" if size else ""
+        yield self.finding(
+            run,
+            Severity.INFO,
+            f"a checkpoint{written} is gathered and written every {every:g} steps; every save "
+            "repeats the memory peak of gathering, and takes longer than the steps between",
+            at="save.every",
+            resource="host",
+            proposals=[Proposal.set(f"save every {_USUAL} steps", {"save.every": _USUAL})],
+        )

@@ -1,0 +1,137 @@
+"""Saving under ZeRO-3 gathers whole modules on cards that training has filled.
+
+## What it finds
+
+A ZeRO-3 run that fits while it trains and saves checkpoints with gathered 16-bit weights,
+where the training peak and the largest module gathered at a save together pass the card.
+Such a run dies hours in, at the first checkpoint.
+
+## Why it runs out of memory
+
+To write 16-bit weights DeepSpeed gathers every module's parameters in full on *every* GPU,
+one module after the other, before rank 0 copies them to its host. The largest module
+decides: the embedding or the output head, and in a mixture-of-experts model whose experts
+are stacked in one tensor all experts of a layer (7 GiB in DeepSeek-Coder-V2). PyTorch's
+allocator keeps what training has reserved, and gives a gather only a free piece that is
+large enough as it lies: with 73 of 79 GiB allocated a request for 3.4 GiB failed.
+
+    needed = training peak + 2 bytes x parameters of the largest module
+
+## How to fix it
+
+Leave room: a smaller micro batch or shorter sequences lower the training peak, which is what
+fills the card. `save_only_model: true` (unsafe: such a checkpoint holds no optimizer states
+and cannot resume) made the run of the thread below survive, by skipping DeepSpeed's own
+checkpoint; it does *not* remove the gather of the 16-bit weights itself. Turning
+`stage3_gather_16bit_weights_on_model_save` off does: the checkpoint is then sharded, and
+`zero_to_fp32.py` makes a model of it afterwards.
+
+## When not to
+
+Runs that never save before the end, or only adapters.
+
+## Sources
+
+* https://github.com/hiyouga/LLaMA-Factory/issues/7532: DeepSeek-Coder-V2-Instruct, ZeRO-3
+  with offload, 6 x 8 A100-80GB
+* DeepSpeed edaa7221 `runtime/engine.py` `_zero3_consolidated_16bit_state_dict`
+* https://github.com/hiyouga/LLaMA-Factory/pull/6843 (the gather stays with save_only_model)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import confidence, settled
+from oomlint.memory import save_peaks
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+
+_YAML = (
+    "base_model: deepseek-ai/DeepSeek-Coder-V2-Instruct\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "sequence_len: {length}\n"
+    "sample_packing: true\n"
+    "micro_batch_size: {micro}\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "flash_attention: true\n"
+    "saves_per_epoch: 4\n"
+    "{only}"
+    "deepspeed: ds.json\n"
+)
+_JSON = (
+    '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"},'
+    ' "stage3_gather_16bit_weights_on_model_save": true},'
+    ' "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": "auto"}\n'
+)
+
+
+class Zero3SaveGpuHeadroom(Rule):
+    code = "OOM501"
+    name = "zero3-save-gpu-headroom"
+    summary = "gathering weights at a save needs more GPU memory than training leaves"
+    applicability = Applicability.UNSAFE
+    cost = 9
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _YAML.format(length=4096, micro=8, only=""), "ds.json": _JSON},
+            fixed={
+                "axolotl.yaml": _YAML.format(length=4096, micro=8, only="save_only_model: true\n")
+            },
+            hardware="6x8xA100-80GB",
+            host_memory="2TiB",
+        ),
+    )
+    good = (
+        Example(
+            files={"axolotl.yaml": _YAML.format(length=2048, micro=1, only=""), "ds.json": _JSON},
+            hardware="6x8xA100-80GB",
+            host_memory="2TiB",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        base = settled(run)
+        plan, limit = base.plan, run.limits.gpu_bytes
+        gpu = base.estimate.gpu
+        gathers = plan.parallel.zero.stage == 3 and plan.parallel.zero.gather16_on_save is True
+        if not gathers or limit is None or plan.save.strategy in ("no", "end"):
+            return
+        peaks = save_peaks(plan)
+        if peaks is None or gpu.peak_bytes is None or gpu.peak_bytes > limit:
+            return
+        need = gpu.peak_bytes + peaks.gpu
+        if need <= limit or (plan.trainable.method not in ("full", "freeze")):
+            return
+        proposals = []
+        if not plan.save.save_only_model:
+            proposals.append(
+                Proposal.set(
+                    "save the model without optimizer states (such a checkpoint cannot resume)",
+                    {"save.save_only_model": True},
+                    Applicability.UNSAFE,
+                )
+            )
+        key = run.key("parallel.zero.gather16_on_save")
+        yield self.finding(
+            run,
+            Severity.WARNING,
+            f"training fits with {gib(gpu.peak_bytes)} of {gib(limit)}, but the first checkpoint "
+            f"gathers {gib(peaks.gpu)} of parameters at once on every GPU: {gib(need)} in all. "
+            f"Saving only the model skips DeepSpeed's own checkpoint, while the gather of 16-bit "
+            f"weights itself remains; a smaller micro batch or shorter sequences leave room for "
+            f"it, and {key} off saves sharded weights without it",
+            at=("save.strategy", "save.every", "parallel.zero.gather16_on_save"),
+            confidence="low" if confidence(run) == "low" else "medium",
+            resource="gpu",
+            predicted=need,
+            limit=limit,
+            proposals=proposals,
+            notes=[self.note(run, "parallel.zero.gather16_on_save", "the gather is asked for here")]
+            if run.is_explicit("parallel.zero.gather16_on_save")
+            else (),
+        )
