@@ -170,7 +170,12 @@ class Run:
     @property
     def facts(self) -> tuple[Fact, ...]:
         """What the scripts of this run do that no key says."""
-        return tuple(fact for claim in self.claims for fact in claim.facts)
+        found = (
+            fact
+            for claim in self.claims
+            for fact in (*claim.facts, *getattr(claim.document, "facts", ()))
+        )
+        return tuple(dict.fromkeys(found))
 
     # -- where things stand ----------------------------------------------------------
 

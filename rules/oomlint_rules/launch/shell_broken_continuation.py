@@ -1,0 +1,120 @@
+r"""A command over several lines that ends earlier than its author thinks.
+
+## What it finds
+
+In shell scripts: a line that begins with an option and whose line above lacks the trailing
+backslash; a backslash followed by a blank or a comment, which escapes that blank instead of
+the line break; an empty line after a backslash; and a comment line, or an option that was
+commented out, in the middle of a continued command.
+
+## Why it runs out of memory
+
+Every option below the break is lost, and these are often the ones that keep the run small:
+`--deepspeed`, `--flash_attn`, `--gradient_checkpointing`, `--quantization_bit`. The training
+starts without them; the shell's "command not found" comes hours later, when the first part
+has ended. Environment variables that stand before a comment line never reach the command.
+
+## How to fix it
+
+End every line but the last with a backslash and nothing after it, and keep comments above the
+command. The fix inserts the backslash, removes what follows it, or moves the comment up. The
+options then take effect for the first time: read the prediction again.
+
+## When not to
+
+Where the second part really is a command of its own that begins with a dash; there is hardly
+one.
+
+## Sources
+
+* https://github.com/hiyouga/LLaMA-Factory/issues/3514: `--bf16` without a backslash cost
+  the run `--lora_rank 4 --flash_attn fa2`
+* https://github.com/modelscope/ms-swift/issues/3504: a commented variable between the
+  environment and the command
+* POSIX.1-2017, Shell Command Language, 2.2.1 Escape Character and 2.3 Token Recognition
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.documents.base import Fact
+from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
+from oomlint.run import Run
+
+_HEAD = "torchrun --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
+_MODEL = "--model_name meta-llama/Meta-Llama-3-8B"
+
+_FAULTS = {
+    "no-backslash": (
+        "the line above does not end in a backslash, so the command ends there and the options "
+        "from here on are lost",
+        "end the line above in a backslash",
+    ),
+    "blank-after-backslash": (
+        "something follows the backslash, which therefore does not continue the line: the "
+        "options on the next lines are lost",
+        "leave nothing after the backslash",
+    ),
+    "blank-line": (
+        "an empty line ends the command above it, so the options from here on are lost",
+        "remove the empty line",
+    ),
+    "comment": (
+        "a comment in the middle of a continued command ends it: what follows does not belong "
+        "to it any more",
+        "move the comment above the command",
+    ),
+}
+
+
+class ShellBrokenContinuation(Rule):
+    code = "OOM703"
+    name = "shell-broken-continuation"
+    summary = "a command that ends before its last options"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={
+                "train.sh": f"{_HEAD} \\\n    {_MODEL}\n    --low_cpu_fsdp \\\n    --use_peft\n"
+            },
+            fixed={
+                "train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp \\\n    --use_peft\n"
+            },
+        ),
+        Example(
+            files={"train.sh": f"{_HEAD} \\\n    {_MODEL} \\ \n    --low_cpu_fsdp\n"},
+            fixed={"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"},
+            why="a blank follows the backslash",
+        ),
+        Example(
+            files={
+                "train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    # --use_peft \\\n    --low_cpu_fsdp\n"
+            },
+            fixed={
+                "train.sh": f"    # --use_peft \\\n{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"
+            },
+            why="an option was commented out",
+        ),
+    )
+    good = (
+        Example(files={"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"}),
+        Example(
+            files={
+                "train.sh": (
+                    f"# two cards\n{_HEAD} \\\n    {_MODEL} --low_cpu_fsdp\n# done\necho done\n"
+                )
+            },
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        for fact in run.facts:
+            if fact.kind == "broken-continuation":
+                yield self._broken(run, fact)
+
+    def _broken(self, run: Run, fact: Fact) -> Finding:
+        fault, cure = _FAULTS[fact.detail["reason"]]
+        proposals = [Proposal(cure, (ReadyEdits(fact.mend),))] if fact.mend else []
+        return self.finding(run, Severity.ERROR, fault, at=fact, proposals=proposals)

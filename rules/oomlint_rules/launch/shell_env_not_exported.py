@@ -1,0 +1,124 @@
+"""A variable that is set in the script and never reaches the training process.
+
+## What it finds
+
+Assignments in a shell script that a launch further down was meant to see and does not:
+`CUDA_VISIBLE_DEVICES=0,1 && torchrun …`, `NPROC_PER_NODE=8; swift sft …`, or a line of its
+own without `export`. It knows the variables that frameworks, torch, NCCL and CUDA read, and
+is silent where the script exports the name elsewhere, uses its value itself, or says `set -a`.
+
+## Why it runs out of memory
+
+Without `export` a variable belongs to the shell alone. Then every card is visible, and a
+process lands on one that another job fills; `PYTORCH_CUDA_ALLOC_CONF` does not reach the
+allocator, which fragments as before; `NPROC_PER_NODE` is not read and one process trains
+where eight were to share the states; `MAX_PIXELS` does not cap the images.
+
+## How to fix it
+
+`VAR=value command` on one line, or `export VAR=value`. The fix takes out the `&&` or `;`
+where only that stands between the two, and writes `export` elsewhere.
+
+## When not to
+
+Where the job system exports everything that the script sets (`set -a` in a file that is
+sourced first).
+
+## Sources
+
+* https://github.com/meta-llama/llama-cookbook/issues/556
+  (`CUDA_VISIBLE_DEVICES=0,1 && torchrun …`)
+* POSIX.1-2017, Shell Command Language, 2.9.1 Simple Commands and 2.14 `export`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.documents.base import Fact
+from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
+from oomlint.run import Run
+
+_RECIPE = (
+    "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
+    " --low_cpu_fsdp --use_peft --peft_method lora --model_name meta-llama/Meta-Llama-3-8B\n"
+)
+_CONSEQUENCES = {
+    "CUDA_VISIBLE_DEVICES": "it sees every GPU of the machine",
+    "HIP_VISIBLE_DEVICES": "it sees every GPU of the machine",
+    "ASCEND_RT_VISIBLE_DEVICES": "it sees every NPU of the machine",
+    "PYTORCH_CUDA_ALLOC_CONF": "torch's allocator runs with its defaults",
+    "PYTORCH_ALLOC_CONF": "torch's allocator runs with its defaults",
+    "NPROC_PER_NODE": "it starts as if the number of processes had not been given",
+    "FORCE_TORCHRUN": "it starts without torchrun",
+    "MAX_PIXELS": "images keep their default size limit",
+    "VIDEO_MAX_PIXELS": "video frames keep their default size limit",
+}
+
+
+class ShellEnvNotExported(Rule):
+    code = "OOM702"
+    name = "shell-env-not-exported"
+    summary = "a variable that is set and not exported, so the training never sees it"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 && {_RECIPE}"},
+            fixed={"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 {_RECIPE}"},
+        ),
+        Example(
+            files={
+                "train.sh": (
+                    "#!/bin/bash\n"
+                    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # fewer holes\n"
+                    "\n"
+                    f"{_RECIPE}"
+                )
+            },
+            fixed={
+                "train.sh": (
+                    "#!/bin/bash\n"
+                    "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # fewer holes\n"
+                    "\n"
+                    f"{_RECIPE}"
+                )
+            },
+        ),
+    )
+    good = (
+        Example(files={"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 {_RECIPE}"}),
+        Example(files={"train.sh": f"export CUDA_VISIBLE_DEVICES=0,1 && {_RECIPE}"}),
+        Example(
+            files={"train.sh": f"set -a\nCUDA_VISIBLE_DEVICES=0,1\n{_RECIPE}"},
+            why="set -a exports what follows",
+        ),
+        Example(
+            files={
+                "train.sh": (
+                    "NPROC_PER_NODE=2\n"
+                    + _RECIPE.replace("--nproc_per_node 2", "--nproc_per_node $NPROC_PER_NODE")
+                )
+            },
+            why="the script itself uses the value",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        for fact in run.facts:
+            if fact.kind == "env-not-exported":
+                yield self._lost(run, fact)
+
+    def _lost(self, run: Run, fact: Fact) -> Finding:
+        name = fact.detail["name"]
+        consequence = _CONSEQUENCES.get(name, "it runs as if the line were not there")
+        joined = any(edit.start != edit.end for edit in fact.mend)
+        title = f"set {name} for the command itself" if joined else f"export {name}"
+        proposals = [Proposal(title, (ReadyEdits(fact.mend),))] if fact.mend else []
+        return self.finding(
+            run,
+            Severity.WARNING,
+            f"{name} is set but not exported, so the training command does not get it: {consequence}",
+            at=fact,
+            proposals=proposals,
+        )
