@@ -1,0 +1,9 @@
+#!/bin/bash
+# The same, with the base model in 8 bit.
+export CUDA_VISIBLE_DEVICES=0,1
+torchrun --nnodes 1 --nproc_per_node 2 recipes/quickstart/finetuning/finetuning.py \
+    --enable_fsdp --low_cpu_fsdp --use_peft --peft_method lora \
+    --quantization 8bit \
+    --model_name meta-llama/Meta-Llama-3-8B \
+    --batch_size_training 1 \
+    --output_dir ./output
