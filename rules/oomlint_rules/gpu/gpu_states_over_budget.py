@@ -123,7 +123,7 @@ class GpuStatesOverBudget(Rule):
         if limit is None or base.estimate.gpu.peak_bytes is None:
             return
         states = state_bytes(base.plan)
-        if states.total <= limit:
+        if states is None or states.total <= limit:
             return
         known = confidence(run)
         also = ways_out(run)

@@ -132,6 +132,6 @@ def smaller_batch(run: Run, micro: int, accum: int) -> Relief | None:
 
 def _applicability(run: Run, found: Relief) -> Applicability:
     """Shown only where the states alone are too much: then no batch size fits."""
-    states = state_bytes(settled(run).plan).total
-    hopeless = found.before.limit is not None and states > found.before.limit
+    states, limit = state_bytes(settled(run).plan), found.before.limit
+    hopeless = states is not None and limit is not None and states.total > limit
     return Applicability.DISPLAY if hopeless else Applicability.SAFE

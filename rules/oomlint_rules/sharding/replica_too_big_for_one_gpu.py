@@ -109,15 +109,15 @@ class ReplicaTooBigForOneGpu(Rule):
             return
         if base.estimate.gpu.peak_bytes is None:
             return
-        weights = state_bytes(base.plan).parameters
-        if weights <= limit:
+        states = state_bytes(base.plan)
+        if states is None or states.parameters <= limit:
             return
         known = confidence(run)
         yield self.finding(
             run,
             Severity.WARNING if known == "low" else Severity.ERROR,
             f"every one of the {parallel.world} GPUs keeps a full copy of the weights, "
-            f"{gib(weights)}, and has {gib(limit)}: more GPUs do not lower that, sharding the "
+            f"{gib(states.parameters)}, and has {gib(limit)}: more GPUs do not lower that, sharding the "
             f"weights (ZeRO-3 or FSDP) does{_after(run)}",
             at=("parallel.zero.stage", "model.id"),
             confidence=known,

@@ -133,6 +133,8 @@ def _what_is_whole(run: Run) -> str:
     from oomlint.memory import state_bytes
 
     states = state_bytes(settled(run).plan)
+    if states is None:
+        return "Weights stay whole on every card."
     kept = [f"{gib(states.parameters)} of parameters"]
     if run.plan.parallel.zero.stage in (0, 1):
         kept.append(f"{gib(states.gradients)} of gradients")
