@@ -53,16 +53,35 @@ class Regime:
     batched: bool = True
 
 
-@dataclass(frozen=True, slots=True)
 class LayerProfile:
-    """What one block costs; sizes are on top of its input, which the caller counts."""
+    """What one block costs; sizes are on top of its input, which the caller counts.
 
-    saved: Size
-    forward: tuple[Size, ...]
-    inference: tuple[Size, ...]
-    backward: tuple[Moment, ...]
-    trained: float
-    input_bytes: float
+    ``forward`` are the highest instants of forward in training, ``inference`` those without
+    gradients (and of the recomputation under checkpointing); both are found when asked for.
+    """
+
+    __slots__ = ("_forward", "_inference", "_tape", "backward", "input_bytes", "saved", "trained")
+
+    def __init__(self, tape: Tape, out: Tensor, input_bytes: float) -> None:
+        self._tape = tape
+        self._forward: tuple[Size, ...] | None = None
+        self._inference: tuple[Size, ...] | None = None
+        self.saved: Size = tape.saved()
+        self.backward: tuple[Moment, ...] = tape.replay(out) if out.needs_grad else ()
+        self.trained: float = tape.trained_elements
+        self.input_bytes = input_bytes
+
+    @property
+    def forward(self) -> tuple[Size, ...]:
+        if self._forward is None:
+            self._forward = self._tape.forward_peaks(training=True)
+        return self._forward
+
+    @property
+    def inference(self) -> tuple[Size, ...]:
+        if self._inference is None:
+            self._inference = self._tape.forward_peaks(training=False)
+        return self._inference
 
 
 class _Writer:
@@ -633,15 +652,7 @@ def layer_profile(model: Skeleton, block: Block, regime: Regime) -> LayerProfile
     tape = writer.tape
     source = tape.tensor(model.hidden, regime.stream, needs_grad=regime.input_grad)
     out = writer.block(source, block)
-    backward = tape.replay(out) if out.needs_grad else ()
-    return LayerProfile(
-        saved=tape.saved(),
-        forward=tape.forward_peaks(training=True),
-        inference=tape.forward_peaks(training=False),
-        backward=backward,
-        trained=tape.trained_elements,
-        input_bytes=model.hidden * regime.stream,
-    )
+    return LayerProfile(tape, out, model.hidden * regime.stream)
 
 
 def widest(sizes: Sequence[Size], tokens: float, scores: float) -> float:
@@ -684,11 +695,4 @@ def head_profile(
         log_probs = tape.op(tape.tensor(vocab, wide.bytes), (log_probs,))
     loss = tape.tensor(0, 4)
     tape.op(loss, (log_probs,))
-    return LayerProfile(
-        saved=tape.saved(),
-        forward=tape.forward_peaks(training=True),
-        inference=tape.forward_peaks(training=False),
-        backward=tape.replay(loss),
-        trained=tape.trained_elements,
-        input_bytes=0.0,
-    )
+    return LayerProfile(tape, loss, 0.0)

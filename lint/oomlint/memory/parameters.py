@@ -7,12 +7,12 @@ layers, the embedding and the head.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
 from oomlint.models.count import count_parameters
-from oomlint.plan import Mla, ModelDims, Moe
+from oomlint.plan import ModelDims
 
 Activation = Literal[
     "silu", "gelu", "gelu_tanh_python", "gelu_fast_python", "gelu_bloom", "relu", "relu2"
@@ -140,9 +140,9 @@ ROLE_NAMES: dict[str, frozenset[str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """One kind of decoder block and how many there are."""
+    """One kind of decoder block and how many there are; compared by identity."""
 
     count: int
     linears: tuple[Linear, ...]
@@ -154,21 +154,14 @@ class Block:
     topk: int = 0
     moe_ffn: int = 0
     shared_ffn: int = 0
+    linear_numel: int = field(init=False)
+    numel: int = field(init=False)
 
-    @property
-    def linear_numel(self) -> int:
-        return sum(x.numel for x in self.linears)
-
-    @property
-    def numel(self) -> int:
-        """Elements of one block's parameters."""
-        return (
-            self.linear_numel
-            + self.norm_numel
-            + self.expert_numel
-            + self.router_numel
-            + self.other_numel
-        )
+    def __post_init__(self) -> None:
+        linear = sum(x.numel for x in self.linears)
+        rest = self.norm_numel + self.expert_numel + self.router_numel + self.other_numel
+        object.__setattr__(self, "linear_numel", linear)
+        object.__setattr__(self, "numel", linear + rest)
 
     @property
     def largest_tensor(self) -> int:
@@ -177,15 +170,10 @@ class Block:
         biggest = max((x.inputs * x.outputs for x in self.linears), default=0)
         return max(biggest, self.expert_numel * 2 // 3)
 
-    @property
-    def last_tensor(self) -> int:
-        """Elements of the last linear weight (the one whose gradient backward makes first)."""
-        return self.linears[-1].numel if self.linears else 0
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Skeleton:
-    """A decoder's structure with true element counts."""
+    """A decoder's structure with true element counts; compared by identity."""
 
     arch: str
     traits: Traits
@@ -207,83 +195,70 @@ class Skeleton:
     position_numel: int
     final_norm_numel: int
     head_numel: int
-    other_numel: int
     vision_numel: int
-    sliding_window: int
+    other_numel: int = 0
+    numel: int = field(init=False)
+    block_numel: int = field(init=False)
+    linear_numel: int = field(init=False)
+    expert_numel: int = field(init=False)
+    largest_block: int = field(init=False)
+    largest_tensor: int = field(init=False)
 
-    @property
-    def numel(self) -> int:
-        """Elements of all parameters."""
-        return (
-            self.embed_numel
-            + self.position_numel
-            + self.final_norm_numel
-            + self.head_numel
-            + self.other_numel
-            + self.vision_numel
-            + self.block_numel
-        )
+    def __post_init__(self) -> None:
+        def put(name: str, value: int) -> None:
+            object.__setattr__(self, name, value)
 
-    @property
-    def block_numel(self) -> int:
-        return sum(b.count * b.numel for b in self.blocks)
+        put("block_numel", sum(b.count * b.numel for b in self.blocks))
+        put("linear_numel", sum(b.count * b.linear_numel for b in self.blocks))
+        put("expert_numel", sum(b.count * b.expert_numel for b in self.blocks))
+        put("largest_block", max((b.numel for b in self.blocks), default=0))
+        tensors = [b.largest_tensor for b in self.blocks]
+        put("largest_tensor", max([self.embed_numel, self.head_numel, *tensors]))
+        ends = self.embed_numel + self.position_numel + self.final_norm_numel + self.head_numel
+        put("numel", ends + self.block_numel + self.other_numel + self.vision_numel)
 
-    @property
-    def linear_numel(self) -> int:
-        """Elements of the linear weights inside the blocks, stacked experts left out."""
-        return sum(b.count * b.linear_numel for b in self.blocks)
 
-    @property
-    def expert_numel(self) -> int:
-        return sum(b.count * b.expert_numel for b in self.blocks)
-
-    @property
-    def largest_block(self) -> int:
-        return max((b.numel for b in self.blocks), default=0)
-
-    @property
-    def largest_tensor(self) -> int:
-        return max([self.embed_numel, self.head_numel, *(b.largest_tensor for b in self.blocks)])
+# Models seen so far, so that a model's counts and profiles are worked out once; cleared when a
+# long-lived process has met very many.
+_SEEN: dict[tuple[object, ...], Skeleton | None] = {}
+_SEEN_LIMIT = 4096
 
 
 def skeleton(dims: ModelDims) -> Skeleton | None:
     """The structure of a model; ``None`` where a needed dimension is unknown."""
-    moe, mla, vision = dims.moe, dims.mla, dims.vision
-    total = dims.params_total
-    if total is None:
-        # The catalogue's counter knows classes that have more than the plain decoder.
-        counts = count_parameters(dims)
-        total = counts.total if counts else None
-    return _skeleton(
+    vision = dims.vision
+    key = (
         dims.arch, dims.layers, dims.hidden, dims.heads, dims.kv_heads, dims.head_dim, dims.ffn,
         dims.vocab, dims.tie_embeddings, dims.attn_bias, dims.mlp_bias, dims.qk_norm, dims.norm,
-        dims.act, dims.ctx, dims.sliding_window, moe, mla, vision.params if vision else None,
-        total,
+        dims.act, dims.ctx, dims.moe, dims.mla, vision and vision.params, dims.params_total,
     )  # fmt: skip
+    try:
+        return _SEEN[key]
+    except KeyError:
+        pass
+    if len(_SEEN) >= _SEEN_LIMIT:
+        _SEEN.clear()
+    found = _SEEN[key] = _build(dims)
+    return found
 
 
-@lru_cache(maxsize=1024)
-def _skeleton(
-    arch: str | None, layers: int | None, hidden: int | None, heads: int | None,
-    kv_heads: int | None, head_dim: int | None, ffn: int | None, vocab: int | None,
-    tie: bool | None, attn_bias: bool | None, mlp_bias: bool | None, qk_norm: bool | None,
-    norm: str | None, act: str | None, ctx: int | None, window: int | None, moe: Moe | None,
-    mla: Mla | None,
-    vision_params: int | None, params_total: int | None,
-) -> Skeleton | None:  # fmt: skip
+def _build(dims: ModelDims) -> Skeleton | None:
+    layers, hidden, vocab = dims.layers, dims.hidden, dims.vocab
     if not layers or not hidden or not vocab:
         return None
-    arch = arch or "llama"
+    moe, mla, act = dims.moe, dims.mla, dims.act
+    qk_norm, attn_bias, mlp_bias = dims.qk_norm, dims.attn_bias, dims.mlp_bias
+    arch = dims.arch or "llama"
     traits = _TRAITS.get(arch)
     if traits is None:
-        traits = _LAYERNORM if norm == "ln" else _LLAMA
+        traits = _LAYERNORM if dims.norm == "ln" else _LLAMA
     # 128 is the head size of nearly every published decoder since Llama; only the number of
     # heads, never their product with the head size, depends on it.
-    heads = heads or max(1, hidden // (head_dim or 128))
-    head_dim = head_dim or hidden // heads
-    kv_heads = kv_heads or heads
+    heads = dims.heads or max(1, hidden // (dims.head_dim or 128))
+    head_dim = dims.head_dim or hidden // heads
+    kv_heads = dims.kv_heads or heads
     gated = act in ("swiglu", "geglu") if act else traits.activation is None
-    ffn = ffn or (hidden * 8 // 3 if gated else 4 * hidden)
+    ffn = dims.ffn or (hidden * 8 // 3 if gated else 4 * hidden)
     activation = traits.activation
     if act == "relu":
         activation = "relu"
@@ -379,29 +354,34 @@ def _skeleton(
         step = moe.every_n or 1
         sparse_count = len(range(first, layers, step))
         blocks = tuple(
-            _counted(b, n) for b, n in ((dense, layers - sparse_count), (sparse, sparse_count)) if n
+            replace(b, count=n)
+            for b, n in ((dense, layers - sparse_count), (sparse, sparse_count))
+            if n
         )
     else:
         blocks = (dense,)
 
     embed = vocab * hidden
-    tied = bool(tie)
+    tied = bool(dims.tie_embeddings)
     head = 0 if tied else vocab * hidden + (vocab if traits.head_bias else 0)
-    positions = ((ctx or 2048) + traits.positions) * hidden if traits.learned_positions else 0
+    positions = ((dims.ctx or 2048) + traits.positions) * hidden if traits.learned_positions else 0
     positions += norm_width if traits.embed_norm else 0
-    vision_numel = vision_params or 0
+    vision_numel = (dims.vision.params or 0) if dims.vision else 0
     found = Skeleton(
         arch=arch, traits=traits, layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads,
         head_dim=head_dim, value_dim=value_dim, ffn=ffn, vocab=vocab, tied=tied, gated=gated,
         activation=activation, qk_norm=bool(qk_norm), mla=ranks, blocks=blocks, embed_numel=embed,
-        position_numel=positions, final_norm_numel=norm_width, head_numel=head, other_numel=0,
-        vision_numel=vision_numel, sliding_window=window or 0,
+        position_numel=positions, final_norm_numel=norm_width, head_numel=head,
+        vision_numel=vision_numel,
     )  # fmt: skip
-    if params_total and params_total > found.numel:
+    total = dims.params_total
+    if total is None:
+        # The catalogue's counter knows classes that have more than the plain decoder.
+        counts = count_parameters(dims)
+        total = counts.total if counts else None
+    if total and total > found.numel:
         # What a class has beyond the plain decoder: towers, projectors, state-space mixers.
-        from dataclasses import replace
-
-        found = replace(found, other_numel=params_total - found.numel)
+        found = replace(found, other_numel=total - found.numel)
     return found
 
 
@@ -444,9 +424,3 @@ def padded_adapter(block: Block, roles: frozenset[str], rank: int, ranks: int) -
 _OUTPUT_BIAS = frozenset(
     {"llama", "internlm", "gpt_oss", "granite", "phimoe", "ernie4_5", "stablelm"}
 )
-
-
-def _counted(block: Block, count: int) -> Block:
-    from dataclasses import replace
-
-    return replace(block, count=count)
