@@ -7,10 +7,11 @@ neither reported nor changed.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from oomlint.documents import base
 from oomlint.documents.base import UNKNOWN, Command, Entry, Fact, Literal, Mapping, Node, Scalar
@@ -64,6 +65,8 @@ class ShellDocument:
     sbatch: Mapping = field(default_factory=lambda: ShellMapping(Span(0, 0), {}, style="sbatch"))
     """``#SBATCH`` directives, keys folded like options, one-letter ones to their long names."""
     facts: tuple[Fact, ...] = ()
+    dotted_keys: ClassVar[bool] = True
+    """``--a.b 1`` is one option, not an option ``a`` that holds ``b``."""
 
     # -- edits ------------------------------------------------------------------------
 
@@ -218,7 +221,7 @@ class ShellDocument:
         gap = self._usual_gap(gaps, anchor)
         end = min(anchor.span.end, container.span.end) if anchor else mapping.words_end
         words = self._entry_words(mapping, siblings, key, value)
-        if value is True and words.endswith(key) and self._word_follows(end):
+        if value is True and not re.search(r"[= ]", words) and self._word_follows(end):
             words += " True"  # or the next word would become its value
         _check_allowed(words, container.forbidden)
         if container.kind in ("value", "heredoc"):
@@ -457,7 +460,7 @@ class _Reader:
         self.exports: set[str] = set()
         self.export_all = False
         self.functions: dict[str, tuple[Script, Syntax]] = {}
-        self.written: dict[str, tuple[Script, Syntax, bool]] = {}
+        self.written: dict[str, tuple[Script, Syntax]] = {}
         self.uses: dict[str, int] = {}
 
     def run(self) -> None:
@@ -696,10 +699,10 @@ class _Reader:
                     self._statement(script, child)
 
     def _command(self, script: Script, node: Syntax, redirects: tuple[Syntax, ...]) -> None:
-        if node.has_error:
+        text = script.text
+        if node.has_error or _misread(text, node):
             self._forget(_assigned_names(script, node))
             return
-        text = script.text
         span = text.span(node)
         redirects += tuple(c for c in node.children if c.type.endswith("_redirect"))
         box = Container("command", span, forbidden=text.forbidden)
@@ -731,9 +734,9 @@ class _Reader:
         self._consequences(script, node, fields, redirects)
 
     def _env_words(self, fields: list[Field]) -> list[Binding]:
-        """The assignments of ``env A=1 program``."""
+        """The assignments of ``env A=1 program`` and ``sudo A=1 program``."""
         found: list[Binding] = []
-        if field_text(fields[0]) != "env":
+        if field_text(fields[0]) not in ("env", "sudo"):
             return found
         for words in fields[1:]:
             text = field_text(words)
@@ -828,8 +831,10 @@ class _Reader:
             ):
                 self._quoted_script(fields[number + 2 : number + 3], script)
                 return
-            if text in self.written:
-                owner, heredoc, _ = self.written.pop(text)
+            before = (texts[number - 1] or "").rsplit("/", 1)[-1] if number else ""
+            runs_it = not number or before in SHELLS or before == "sbatch"
+            if text in self.written and runs_it:
+                owner, heredoc = self.written.pop(text)
                 self._heredoc_script(owner, heredoc)
                 return
 
@@ -842,8 +847,8 @@ class _Reader:
             target = redirect.child_by_field_name("destination")
             if target is not None:
                 name = script.text.of(target).strip("\"'")
-                self.written[name] = (script, heredoc, True)
-                self.written["./" + name] = (script, heredoc, True)
+                self.written[name] = (script, heredoc)
+                self.written["./" + name] = (script, heredoc)
 
     def _heredoc_script(self, script: Script, heredoc: Syntax) -> None:
         body = next((c for c in heredoc.children if c.type == "heredoc_body"), None)
@@ -896,6 +901,17 @@ def _is_test(script: Script, node: Syntax) -> bool:
     return node.type == "test_command" or (
         node.type == "command" and script.text.of(node).startswith(("test ", "["))
     )
+
+
+def _misread(text: Text, node: Syntax) -> bool:
+    """Whether the grammar took two lines for one command, as it does after some pipelines,
+    or cut one word in two."""
+    words = [child for child in node.children if not child.type.endswith("_redirect")]
+    for first, second in itertools.pairwise(words):
+        gap = text.full[text.span(first).end : text.span(second).start]
+        if not gap or "\n" in _CONTINUATION.sub("", gap):
+            return True
+    return False
 
 
 def _heredoc_of_cat(value: Syntax) -> Syntax | None:

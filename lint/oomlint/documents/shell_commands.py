@@ -117,11 +117,16 @@ class CommandReader:
                     launching = False
             number += 1
         end = _last_word_end(self.words, self.container, span)
+        # An override after a bare option would be taken for its value: overrides follow words.
+        steps = [scalar.via or scalar.span for scalar in plain]
+        overrides_end = max((place.end for place in steps if place.end <= end), default=end)
         return Command(
             span=span,
             words=tuple(plain),
             flags=_mapping(flags, span, "flag", self.container, end, open_ended),
-            assignments=_mapping(assignments, span, "assignment", self.container, end, open_ended),
+            assignments=_mapping(
+                assignments, span, "assignment", self.container, overrides_end, open_ended
+            ),
             environment=environment,
         )
 

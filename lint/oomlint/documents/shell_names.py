@@ -17,7 +17,8 @@ _BY_SOURCE: Final[dict[str, tuple[str, ...]]] = {
     # ROCm documentation, "GPU isolation techniques"; Ascend CANN documentation
     "other accelerators": (
         "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES",
-        "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HSA_OVERRIDE_GFX_VERSION",
+        "HCCL_SOCKET_IFNAME", "HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT", "HCCL_IF_IP",
+        "HCCL_BUFFSIZE", "HCCL_WHITELIST_DISABLE", "HCCL_OP_EXPANSION_MODE", "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HSA_OVERRIDE_GFX_VERSION",
         "PYTORCH_NPU_ALLOC_CONF", "ASCEND_LAUNCH_BLOCKING", "PT_HPU_LAZY_MODE",
     ),
     # PyTorch docs: "CUDA Environment Variables", "CUDA semantics", "torchrun", "Logging"
