@@ -1,1 +1,122 @@
-"""oomlint."""
+"""oomlint: will this training run go out of memory, and what is the cheapest change?
+
+The names below are the public API, for scripts and for packages that bring rules or
+frameworks of their own. They load on first use: importing ``oomlint`` is cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from oomlint.api import estimate
+    from oomlint.dialects.base import Claim, Dialect, Reference
+    from oomlint.dialects.draft import Draft
+    from oomlint.dialects.table import Block, Row, Table
+    from oomlint.documents.base import Document, Fact
+    from oomlint.documents.text import Edit, Location, Span
+    from oomlint.engine import Diagnosis, Options, Report, Selection, lint
+    from oomlint.errors import CannotEdit, FileError, UsageError
+    from oomlint.judge import Judgement, Relief, judge_gpu, judge_host, relief
+    from oomlint.plan import Plan
+    from oomlint.rule import (
+        Applicability,
+        Example,
+        Finding,
+        Note,
+        Proposal,
+        ReadyEdits,
+        RemoveKey,
+        RenameKey,
+        Rule,
+        SetFields,
+        Severity,
+        count,
+        gib,
+    )
+    from oomlint.run import Run
+    from oomlint.workspace import Workspace
+
+_HOME = {
+    name: module
+    for module, names in {
+        "oomlint.api": "estimate",
+        "oomlint.dialects.base": "Claim Dialect Reference",
+        "oomlint.dialects.draft": "Draft",
+        "oomlint.dialects.table": "Block Row Table",
+        "oomlint.documents.base": "Document Fact",
+        "oomlint.documents.text": "Edit Location Span",
+        "oomlint.engine": "Diagnosis Options Report Selection lint",
+        "oomlint.errors": "CannotEdit FileError UsageError",
+        "oomlint.judge": "Judgement Relief judge_gpu judge_host relief",
+        "oomlint.plan": "Plan",
+        "oomlint.rule": (
+            "Applicability Example Finding Note Proposal ReadyEdits RemoveKey RenameKey Rule "
+            "SetFields Severity count gib"
+        ),
+        "oomlint.run": "Run",
+        "oomlint.workspace": "Workspace",
+    }.items()
+    for name in names.split()
+}
+
+__all__ = [
+    "Applicability",
+    "Block",
+    "CannotEdit",
+    "Claim",
+    "Diagnosis",
+    "Dialect",
+    "Document",
+    "Draft",
+    "Edit",
+    "Example",
+    "Fact",
+    "FileError",
+    "Finding",
+    "Judgement",
+    "Location",
+    "Note",
+    "Options",
+    "Plan",
+    "Proposal",
+    "ReadyEdits",
+    "Reference",
+    "Relief",
+    "RemoveKey",
+    "RenameKey",
+    "Report",
+    "Row",
+    "Rule",
+    "Run",
+    "Selection",
+    "SetFields",
+    "Severity",
+    "Span",
+    "Table",
+    "UsageError",
+    "Workspace",
+    "__version__",
+    "count",
+    "estimate",
+    "gib",
+    "judge_gpu",
+    "judge_host",
+    "lint",
+    "relief",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'oomlint' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,233 @@
+"""``oomlint hardware`` and ``oomlint models``: the catalogues, with their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oomlint.cli.output import emit
+from oomlint.errors import UsageError
+from oomlint.rule import count, gib
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Gpu, Instance
+    from oomlint.models import ModelFacts
+
+_format_option = click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text"
+)
+
+
+@click.command()
+@click.argument("name", required=False)
+@_format_option
+def hardware(name: str | None, output_format: str) -> None:
+    """List GPUs and cloud instances, or show one with its sources."""
+    from oomlint.hardware import list_gpus, list_instances, parse_hardware
+    from oomlint.report.runs import as_json, hardware_object
+
+    if name is not None:
+        found = parse_hardware(name)
+        if output_format == "json":
+            machine: dict[str, Any] = {**(hardware_object(found, None) or {})}
+            emit(as_json({**machine, "gpu": _gpu_object(found.gpu)}))
+            return
+        rows = [
+            ("name", found.name),
+            ("nodes", str(found.nodes)),
+            ("GPUs per node", str(found.gpus_per_node)),
+            ("RAM per node", _size(found.host_bytes_per_node)),
+            *_gpu_rows(found.gpu),
+            ("source", found.source),
+        ]
+        emit(_pairs(rows))
+        return
+    gpus, instances = list_gpus(), list_instances()
+    if output_format == "json":
+        emit(
+            as_json(
+                {
+                    "gpus": [_gpu_object(gpu) for gpu in gpus],
+                    "instances": [_instance_object(instance) for instance in instances],
+                }
+            )
+        )
+        return
+    emit(
+        _table(
+            ("GPU", "usable", "bf16", "fp8", "predicted"),
+            [
+                (
+                    gpu.name,
+                    gib(gpu.total_bytes),
+                    "yes" if gpu.bf16 else "no",
+                    "yes" if gpu.fp8 else "no",
+                    gpu.supported,
+                )
+                for gpu in gpus
+            ],
+        )
+    )
+    emit("\n")
+    emit(
+        _table(
+            ("instance", "cloud", "GPUs", "RAM"),
+            [(i.name, i.cloud, f"{i.gpus}x{i.gpu.name}", _size(i.host_bytes)) for i in instances],
+        )
+    )
+
+
+def _size(size: int | None) -> str:
+    return "unknown" if size is None else gib(size)
+
+
+def _gpu_object(gpu: Gpu) -> dict[str, Any]:
+    out = asdict(gpu)
+    out["context_mib"] = gpu.context_mib._asdict()
+    return out
+
+
+def _instance_object(instance: Instance) -> dict[str, Any]:
+    return {**asdict(instance), "gpu": instance.gpu.name}
+
+
+def _gpu_rows(gpu: Gpu) -> list[tuple[str, str]]:
+    context = gpu.context_mib
+    rows = [
+        ("GPU", f"{gpu.name} ({gpu.vendor})"),
+        ("compute capability", gpu.compute_capability or "-"),
+        (
+            "usable memory",
+            f"{gib(gpu.total_bytes)} (between {gib(gpu.total_low)} and {gib(gpu.total_high)})",
+        ),
+        ("driver reports", f"{gpu.driver_total_mib} MiB" if gpu.driver_total_mib else "unknown"),
+        (
+            "CUDA context",
+            f"{context.typical} MiB ({context.low} to {context.high}): {gpu.context_source}",
+        ),
+        (
+            "supports",
+            ", ".join(
+                word
+                for word, has in (
+                    ("bf16", gpu.bf16),
+                    ("fp8", gpu.fp8),
+                    ("tf32", gpu.tf32),
+                    ("FlashAttention 2", gpu.flash2),
+                )
+                if has
+            )
+            or "fp16 and fp32",
+        ),
+        ("GPU to GPU", gpu.interconnect),
+        ("source of sizes", gpu.source),
+    ]
+    if gpu.note:
+        rows.append(("note", gpu.note))
+    return rows
+
+
+@click.command()
+@click.argument("name", required=False)
+@_format_option
+def models(name: str | None, output_format: str) -> None:
+    """List the models with known dimensions, or show one with its source."""
+    from oomlint.report.runs import as_json
+
+    if name is None:
+        every = list(_all_models())
+        if output_format == "json":
+            emit(as_json([_model_object(facts) for facts in every]))
+        else:
+            emit(
+                _table(
+                    ("model", "parameters", "architecture", "confidence"),
+                    [(f.id, _parameters(f), f.dims.arch or "-", f.confidence) for f in every],
+                )
+            )
+        return
+    facts = _one_model(name)
+    if output_format == "json":
+        emit(as_json(_model_object(facts)))
+        return
+    rows = [("model", facts.id), ("parameters", _parameters(facts))]
+    rows += [(key, str(value)) for key, value in _model_object(facts)["dims"].items()]
+    rows += [
+        ("checkpoint dtype", facts.ckpt_dtype or "unknown"),
+        ("quantization", facts.native_quant),
+        ("confidence", facts.confidence),
+        ("source", facts.source),
+    ]
+    if facts.note:
+        rows.append(("note", facts.note))
+    emit(_pairs(rows))
+
+
+def _all_models() -> Iterable[ModelFacts]:
+    from oomlint.models.catalogue import Match, facts, ids_of, size
+
+    return (facts(Match(line, None), ids_of(line)[0]) for line in range(size()))
+
+
+def _one_model(name: str) -> ModelFacts:
+    """A model of the catalogue, of a local folder or the Hugging Face cache, or a guess."""
+    from pathlib import Path
+
+    from oomlint.models import all_ids, resolve
+    from oomlint.workspace import Workspace
+
+    workspace = Workspace(Path.cwd())
+    facts = resolve(
+        name,
+        read=workspace.read_or_none,
+        base_dirs=[str(workspace.cwd)],
+        hf_cache=workspace.hf_cache,
+    )
+    if facts is not None:
+        return facts
+    from difflib import get_close_matches
+
+    names = {known.lower(): known for known in all_ids()}
+    near = [names[key] for key in get_close_matches(name.lower(), names, n=3, cutoff=0.6)]
+    hint = f"; nearest: {', '.join(near)}" if near else "; `oomlint models` lists them all"
+    raise UsageError(f"no model is known as {name!r}{hint}")
+
+
+def _parameters(facts: ModelFacts) -> str:
+    total, active = facts.dims.params_total, facts.dims.params_active
+    if total is None:
+        return "unknown"
+    sparse = f" ({count(active)} active)" if active is not None and active < total else ""
+    return count(total) + sparse
+
+
+def _model_object(facts: ModelFacts) -> dict[str, Any]:
+    from oomlint.plan import plan_to_dict
+
+    return {
+        "id": facts.id,
+        "dims": plan_to_dict(facts.dims),
+        "ckpt_dtype": facts.ckpt_dtype,
+        "native_quant": facts.native_quant,
+        "confidence": facts.confidence,
+        "source": facts.source,
+        "note": facts.note,
+    }
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> str:
+    width = max(len(key) for key, _ in rows)
+    return "".join(f"{key:<{width}}  {value}\n" for key, value in rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    every = [head, *rows]
+    widths = [max(len(row[i]) for row in every) for i in range(len(head))]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        + "\n"
+        for row in every
+    )

@@ -1,0 +1,258 @@
+"""``oomlint check``: lint, and with ``--fix`` rewrite in place."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from oomlint import __version__
+from oomlint.cli.jobs import Job, make_jobs, merge, settings_for
+from oomlint.cli.options import (
+    Given,
+    color_option,
+    output_file_option,
+    run_options,
+    selection_options,
+    settings_options,
+)
+from oomlint.cli.output import emit, painter, write_all
+from oomlint.engine import Report, lint
+from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
+from oomlint.report import render
+from oomlint.report.paint import ColorChoice, Paint
+from oomlint.rule import Severity
+from oomlint.settings import FailLevel, OutputFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """What ``check`` does besides linting, and how it ends."""
+
+    fix: bool = False
+    unsafe: bool = False
+    diff: bool = False
+    exit_zero: bool = False
+    exit_non_zero_on_fix: bool = False
+    fail_level: Severity = Severity.WARNING
+    output_format: str = "text"
+    output_file: Path | None = None
+    stdin_name: str | None = None
+    statistics: bool = False
+    profile: bool = False
+    color: ColorChoice = "auto"
+    quiet: bool = False
+
+
+@dataclass
+class Fixed:
+    """Texts after fixing, by display path, beside what they were."""
+
+    texts: dict[str, bytes] = field(default_factory=dict)
+    originals: dict[str, bytes] = field(default_factory=dict)
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATHS]...")
+@click.option("--fix", is_flag=True, help="Apply safe fixes, rewriting files in place.")
+@click.option("--unsafe-fixes", is_flag=True, help="Count unsafe fixes as applicable too.")
+@click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
+@click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
+@click.option(
+    "--fail-level",
+    type=click.Choice(get_args(FailLevel)),
+    help="The least severity that makes the exit status 1 (default: warning).",
+)
+@selection_options
+@click.option(
+    "--output-format",
+    type=click.Choice(get_args(OutputFormat)),
+    help="How findings are printed (default: text).",
+)
+@output_file_option
+@run_options
+@settings_options
+@click.option("--stdin-filename", metavar="NAME", help="Name of what `-` reads from stdin.")
+@click.option("--show-files", is_flag=True, help="List the files recognised, with framework.")
+@click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
+@click.option("--profile", is_flag=True, help="Say on stderr how long each rule took.")
+@color_option
+@click.option("-q", "--quiet", is_flag=True, help="Print findings and nothing else.")
+@click.version_option(__version__, prog_name="oomlint", message="%(prog)s %(version)s")
+def check(
+    paths: tuple[str, ...],
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
+    exit_zero: bool,
+    exit_non_zero_on_fix: bool,
+    fail_level: str | None,
+    output_format: str | None,
+    output_file: Path | None,
+    stdin_filename: str | None,
+    show_files: bool,
+    statistics: bool,
+    profile: bool,
+    color: ColorChoice,
+    quiet: bool,
+    **given_options: Any,
+) -> int:
+    """Find what makes training runs go out of memory.
+
+    PATHS are files or folders; no path means the current folder, `-` standard input.
+    """
+    given = Given(**_selected(given_options))
+    overlay, paths = _standard_input(paths or (".",), stdin_filename)
+    settings = settings_for(given, paths).settings
+    mode = Mode(
+        fix=fix and not diff,
+        unsafe=unsafe_fixes,
+        diff=diff,
+        exit_zero=exit_zero,
+        exit_non_zero_on_fix=exit_non_zero_on_fix,
+        fail_level=Severity[(fail_level or settings.fail_level).upper()],
+        output_format=output_format or settings.output_format,
+        output_file=output_file,
+        stdin_name=stdin_filename if overlay else None,
+        statistics=statistics,
+        profile=profile,
+        color=color,
+        quiet=quiet,
+    )
+    jobs = make_jobs(given, paths, overlay)
+    if show_files:
+        return _show_files(jobs)
+    return _run(jobs, mode)
+
+
+def _selected(options: Mapping[str, Any]) -> dict[str, Any]:
+    """``--select`` that was not given differs from an empty one in the settings."""
+    return {**options, "select": options["select"] or None}
+
+
+def _standard_input(
+    paths: Sequence[str], name: str | None
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    if "-" not in paths:
+        if name is not None:
+            raise UsageError("--stdin-filename needs the path `-`")
+        return {}, tuple(paths)
+    if len(paths) > 1:
+        raise UsageError("`-` is the only path where it is given")
+    if name is None:
+        raise UsageError("`-` needs --stdin-filename, whose ending says what the text is")
+    return {name: sys.stdin.buffer.read()}, (name,)
+
+
+def _show_files(jobs: Sequence[Job]) -> int:
+    report = merge(
+        lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=()) for job in jobs
+    )
+    emit("".join(f"{path}\t{name}\n" for path, name in sorted(report.recognised.items())))
+    _complain(report, Paint())
+    return 3 if report.errors else 0
+
+
+def _run(jobs: Sequence[Job], mode: Mode) -> int:
+    timings: dict[str, float] | None = {} if mode.profile else None
+    fixed = Fixed()
+    report = merge(_report(job, mode, fixed, timings) for job in jobs)
+    if mode.fix:
+        report = _write(jobs[0], mode, fixed, report)
+    if mode.diff:
+        _print_diff(mode, fixed)
+    else:
+        _print_report(report, mode)
+    if mode.output_format != "json" or mode.diff:
+        _complain(report, painter(mode.color, err=True))
+    if timings is not None:
+        _print_timings(timings)
+    return _status(report, mode, bool(fixed.texts))
+
+
+def _report(job: Job, mode: Mode, fixed: Fixed, timings: dict[str, float] | None) -> Report:
+    """Lint one job, and fix it in memory where that is asked for."""
+    workspace = job.workspace.with_overlay(fixed.texts)
+    if not (mode.fix or mode.diff):
+        return lint(workspace, job.names, job.options, explicit=job.explicit, timings=timings)
+    from oomlint.fix.apply import fix_all
+
+    before = None
+    if mode.diff:
+        before = lint(workspace, job.names, job.options, explicit=job.explicit, timings=timings)
+    result = fix_all(workspace, job.names, job.options, explicit=job.explicit, unsafe=mode.unsafe)
+    for path, text in result.texts.items():
+        fixed.originals.setdefault(path, job.workspace.read(path))
+        fixed.texts[path] = text
+    # A diff has the findings, and so the status, of the files as they are.
+    return result.report if before is None else before
+
+
+def _write(job: Job, mode: Mode, fixed: Fixed, report: Report) -> Report:
+    """Put the fixed texts where they belong: into the files, or for ``-`` on standard output."""
+    texts = fixed.texts
+    if mode.stdin_name is not None:
+        name = job.workspace.name(mode.stdin_name)
+        whole = texts.pop(name, None) or job.workspace.read(name)
+        click.echo(whole, nl=False)
+    if not texts:
+        return report
+    try:
+        write_all(texts, fixed.originals, job.workspace.cwd, [job.workspace.cwd])
+    except CannotEdit as error:
+        raise ReadError(", ".join(texts), f"nothing was written: {error}") from None
+    except FileError as error:
+        raise ReadError(error.path, f"nothing was written: {error}") from None
+    return report
+
+
+def _print_diff(mode: Mode, fixed: Fixed) -> None:
+    from oomlint.report import diff
+
+    text = diff.render(fixed.texts, fixed.originals, painter(mode.color, mode.output_file))
+    emit(text, mode.output_file)
+    if not mode.quiet:
+        count = len(fixed.texts)
+        what = f"{count} file{'' if count == 1 else 's'}" if count else "nothing"
+        emit(f"would change {what}\n", err=True)
+
+
+def _print_report(report: Report, mode: Mode) -> None:
+    # Standard output belongs to the fixed text when that was standard input.
+    err = mode.stdin_name is not None and mode.fix
+    paint = painter(mode.color, mode.output_file, err=err)
+    if mode.statistics:
+        from oomlint.report.statistics import render as statistics
+
+        text = statistics(report, mode.output_format, paint)
+    else:
+        text = render(report, mode.output_format, paint, quiet=mode.quiet)
+    emit(text, mode.output_file, err=err)
+
+
+def _complain(report: Report, paint: Paint) -> None:
+    from oomlint.report.text import error_line
+
+    for error in report.errors:
+        emit(
+            error_line(error.path, error.line, error.column, error.message, paint) + "\n", err=True
+        )
+
+
+def _print_timings(timings: Mapping[str, float]) -> None:
+    for name, seconds in sorted(timings.items(), key=lambda item: -item[1]):
+        emit(f"{seconds * 1000:9.1f} ms  {name}\n", err=True)
+
+
+def _status(report: Report, mode: Mode, has_fixed: bool) -> int:
+    status = report.exit_status(mode.fail_level)
+    if status == 1 and mode.exit_zero:
+        status = 0
+    if status == 0 and mode.fix and has_fixed and mode.exit_non_zero_on_fix:
+        status = 1
+    return status

@@ -1,0 +1,85 @@
+"""``oomlint config`` and ``oomlint init``: the settings in force, and a file to start from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oomlint.cli.jobs import settings_for
+from oomlint.cli.options import Given
+from oomlint.cli.output import emit
+from oomlint.documents.write import write_atomically
+from oomlint.errors import UsageError
+
+
+@click.command()
+@click.argument("path", default=".", metavar="[PATH]")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Settings file to use instead of the nearest one.",
+)
+@click.option("--isolated", is_flag=True, help="Read no settings file.")
+def config(path: str, output_format: str, config_file: Path | None, isolated: bool) -> None:
+    """Show the settings in force for PATH, and where each one comes from."""
+    if not Path(path).exists():
+        raise UsageError(f"{path} does not exist")
+    found = settings_for(Given(config=config_file, isolated=isolated), (path,))
+    rows = []
+    for f in fields(found.settings):
+        key = f.name.replace("_", "-")
+        value = getattr(found.settings, f.name)
+        rows.append((key, _plain(value), found.origin(key)))
+    if output_format == "json":
+        from oomlint.report.runs import as_json
+
+        emit(
+            as_json(
+                {
+                    "file": str(found.file) if found.file else None,
+                    "settings": {
+                        key: {"value": value, "origin": origin} for key, value, origin in rows
+                    },
+                }
+            )
+        )
+        return
+    emit(f"settings file: {found.file or 'none'}\n")
+    width = max(len(key) for key, _, _ in rows)
+    for key, value, origin in rows:
+        emit(f"{key:<{width}}  {_shown(value)}  ({origin})\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, dict):
+        return {k: _plain(v if isinstance(v, tuple) else asdict(v)) for k, v in value.items()}
+    return value
+
+
+def _shown(value: Any) -> str:
+    import json
+
+    return "-" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+@click.command()
+@click.argument("folder", default=".", type=click.Path(path_type=Path), metavar="[FOLDER]")
+def init(folder: Path) -> None:
+    """Write a commented oomlint.toml into FOLDER (default: here)."""
+    from oomlint.settings import template
+
+    file = folder / "oomlint.toml"
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder")
+    if file.exists():
+        raise UsageError(f"{file} exists already")
+    write_atomically(file, template().encode(), expected=None)
+    emit(f"wrote {file}\n")

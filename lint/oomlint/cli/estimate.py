@@ -1,0 +1,188 @@
+"""``oomlint estimate``: the memory prediction of the runs that files, or plans, describe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oomlint.cli.options import (
+    Given,
+    color_option,
+    output_file_option,
+    run_options,
+    settings_options,
+)
+from oomlint.cli.output import emit, painter
+from oomlint.errors import FileError, ParseError, ReadError, UsageError
+from oomlint.report.paint import ColorChoice
+
+if TYPE_CHECKING:
+    from oomlint.forecast import Forecast
+    from oomlint.hardware import Hardware
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="PATHS...")
+@click.option(
+    "--plan", "plan_file", metavar="FILE", help="Estimate a canonical plan (JSON); `-` is stdin."
+)
+@click.option("--jsonl", is_flag=True, help="One plan per line in, one run per line out.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How the prediction is printed.",
+)
+@output_file_option
+@run_options
+@settings_options
+@color_option
+def estimate(
+    paths: tuple[str, ...],
+    plan_file: str | None,
+    jsonl: bool,
+    output_format: str,
+    output_file: Path | None,
+    color: ColorChoice,
+    **given_options: Any,
+) -> int:
+    """Predict the memory of training runs, per GPU and per host, phase by phase."""
+    given = Given(**given_options)
+    if jsonl and plan_file is None:
+        raise UsageError("--jsonl needs --plan FILE")
+    if plan_file is not None:
+        if paths:
+            raise UsageError("--plan takes the place of PATHS")
+        return _plans(given, plan_file, jsonl, output_format, output_file, color)
+    if not paths:
+        raise UsageError("name the files or folders that describe the run, or a plan with --plan")
+    return _runs(given, paths, output_format, output_file, color)
+
+
+def _runs(
+    given: Given,
+    paths: tuple[str, ...],
+    output_format: str,
+    output_file: Path | None,
+    color: ColorChoice,
+) -> int:
+    from oomlint.cli.jobs import make_jobs, merge
+    from oomlint.engine import lint
+    from oomlint.forecast import of_run
+
+    report = merge(
+        lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=())
+        for job in make_jobs(given, paths)
+    )
+    _print([of_run(run) for run in report.runs], output_format, output_file, color)
+    _complain(report.errors)
+    if not report.runs and not report.errors:
+        raise UsageError(f"no training run found in {', '.join(paths)}")
+    return 3 if report.errors else 0
+
+
+def _print(
+    forecasts: list[Forecast], output_format: str, output_file: Path | None, color: ColorChoice
+) -> None:
+    if output_format == "json":
+        from oomlint.report.runs import as_json, run_object
+
+        text = as_json({"version": 1, "runs": [run_object(f) for f in forecasts]})
+    else:
+        from oomlint.report.estimates import render
+
+        text = render(forecasts, painter(color, output_file))
+    emit(text, output_file)
+
+
+def _complain(errors: tuple[FileError, ...]) -> None:
+    from oomlint.report.paint import Paint
+    from oomlint.report.text import error_line
+
+    for error in errors:
+        emit(
+            error_line(error.path, error.line, error.column, error.message, Paint()) + "\n",
+            err=True,
+        )
+
+
+def _plans(
+    given: Given,
+    plan_file: str,
+    jsonl: bool,
+    output_format: str,
+    output_file: Path | None,
+    color: ColorChoice,
+) -> int:
+    text = _read(plan_file)
+    forecast = _Forecaster(given)
+    if not jsonl:
+        try:
+            found = forecast(text)
+        except UsageError as error:
+            raise ParseError(plan_file, str(error)) from None
+        _print([found], output_format, output_file, color)
+        return 0
+    from oomlint.report.runs import as_json, run_object
+
+    lines, failed = [], False
+    for line in _lines(text):
+        try:
+            lines.append(as_json(run_object(forecast(line)), indent=None))
+        except UsageError as error:
+            failed = True
+            lines.append(as_json({"error": str(error)}, indent=None))
+        except Exception as error:  # one plan's failure must not cost the others their answer
+            failed = True
+            message = f"internal error: {type(error).__name__}: {error}"
+            lines.append(as_json({"error": message}, indent=None))
+    emit("".join(lines), output_file)
+    return 3 if failed else 0
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line for line in text.split("\n") if line.strip())
+
+
+class _Forecaster:
+    """Reads a plan, applies the options, predicts."""
+
+    def __init__(self, given: Given) -> None:
+        from oomlint.cli.jobs import machine_of, settings_for
+
+        settings = settings_for(given, ())
+        self._machine: Hardware | None
+        self._machine, values = machine_of(given, settings.settings)
+        self._values = {**values, **(given.values or {})}
+        self._framework = given.framework
+
+    def __call__(self, text: str) -> Forecast:
+        import json
+
+        from oomlint.forecast import of_plan, read_plan
+
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            reason = "is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise UsageError(f"the plan is not valid JSON: {reason}") from None
+        plan = read_plan(value).with_values(self._values)
+        if self._framework is not None:
+            plan = plan.with_values({"framework": self._framework})
+        return of_plan(plan, self._machine)
+
+
+def _read(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return data.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError(f"{file} does not exist") from None
+    except OSError as error:
+        raise ReadError(file, f"cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ReadError(file, "is not UTF-8 text") from None

@@ -1,0 +1,233 @@
+"""From paths and options to lints: which files, under which settings, on which hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oomlint.cli.options import Given
+from oomlint.documents import SUFFIXES
+from oomlint.engine import Options, Report, Selection, all_rules
+from oomlint.errors import UsageError
+from oomlint.settings import Found, Settings, discover, load
+from oomlint.workspace import Workspace, walk
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Files (display paths) that share their settings, and how to lint them."""
+
+    workspace: Workspace
+    names: tuple[str, ...]
+    explicit: frozenset[str]
+    options: Options
+    found: Found
+
+
+def make_jobs(
+    given: Given, paths: Sequence[str], overlay: dict[str, bytes] | None = None
+) -> list[Job]:
+    """A job for each settings file that governs some of the ``paths``.
+
+    ``overlay`` holds texts by path that stand for files on disk (standard input).
+
+    Raises:
+        UsageError: a path does not exist, or the settings or options are wrong.
+    """
+    cwd = Path.cwd()
+    base = Workspace(cwd)
+    texts = {base.name(path): data for path, data in (overlay or {}).items()}
+    fixed = _fixed_settings(given)
+    cache: dict[Path, Found] = {}
+
+    def settings_of(file: Path) -> Found:
+        if fixed is not None:
+            return fixed
+        if file.parent not in cache:
+            cache[file.parent] = discover(file.parent)
+        return cache[file.parent]
+
+    groups: dict[Path | None, tuple[Found, list[str], set[str]]] = {}
+    for file, is_explicit in _files(base, paths, texts):
+        found = settings_of(file)
+        if found.excludes(file):
+            continue
+        _, names, explicit = groups.setdefault(found.file, (found, [], set()))
+        name = base.name(file)
+        names.append(name)
+        if is_explicit:
+            explicit.add(name)
+    if not groups:
+        groups[None] = (fixed or discover(cwd), [], set())
+    return [
+        _job(given, cwd, texts, found, names, explicit)
+        for found, names, explicit in groups.values()
+    ]
+
+
+def settings_for(given: Given, paths: Sequence[str]) -> Found:
+    """The settings that decide about the report as a whole: those of the first path."""
+    fixed = _fixed_settings(given)
+    if fixed is not None:
+        return fixed
+    first = Path(paths[0] if paths and paths[0] != "-" else ".").absolute()
+    return discover(first if first.is_dir() else first.parent)
+
+
+def _fixed_settings(given: Given) -> Found | None:
+    if given.isolated and given.config is not None:
+        raise UsageError("--config and --isolated exclude one another")
+    if given.isolated:
+        return Found(Settings())
+    return load(given.config.absolute()) if given.config is not None else None
+
+
+def _files(
+    workspace: Workspace, paths: Sequence[str], texts: dict[str, bytes]
+) -> Iterator[tuple[Path, bool]]:
+    """Absolute paths, and whether the user named that file itself."""
+    for path in paths:
+        file = workspace.file(workspace.name(path))
+        if workspace.name(path) in texts:
+            yield file, True
+        elif file.is_dir():
+            for found in walk(file, SUFFIXES):
+                yield found, False
+        elif file.exists():
+            yield file, True
+        else:
+            raise UsageError(f"{path} does not exist")
+
+
+def _job(
+    given: Given,
+    cwd: Path,
+    texts: dict[str, bytes],
+    found: Found,
+    names: list[str],
+    explicit: set[str],
+) -> Job:
+    settings = found.settings
+    root = given.project_root
+    if root is None and settings.project_root is not None and found.folder is not None:
+        root = found.folder / settings.project_root
+    if root is not None and not root.is_dir():
+        raise UsageError(f"the project root {root} is no folder")
+    machine, values = machine_of(given, settings)
+    options = Options(
+        selection=_selection(given, found, cwd),
+        hardware=machine,
+        framework=given.framework or settings.framework,
+        values={**values, **(given.values or {})},
+        margin=settings.margin,
+    )
+    return Job(Workspace(cwd, texts, root), tuple(names), frozenset(explicit), options, found)
+
+
+def _selection(given: Given, found: Found, cwd: Path) -> Selection:
+    settings = found.settings
+    chosen = given.select is not None
+    selection = Selection(
+        select=given.select if given.select is not None else settings.select,
+        extend_select=(*(() if chosen else settings.extend_select), *given.extend_select),
+        ignore=(*settings.ignore, *given.ignore),
+        per_file_ignores=found.per_file_ignores(cwd),
+    )
+    selection.check(all_rules())
+    return selection
+
+
+def machine_of(given: Given, settings: Settings) -> tuple[Hardware | None, dict[str, Any]]:
+    """The hardware that options and settings name, and plan values that follow from them."""
+    values: dict[str, Any] = {}
+    spec = given.hardware or settings.hardware
+    memory = given.host_memory
+    machine = None
+    if spec is not None:
+        machine, profile_memory = _hardware(spec, settings)
+        memory = memory or profile_memory
+    memory = memory or settings.host_memory
+    if memory is not None:
+        from oomlint.hardware import parse_bytes
+
+        ram = parse_bytes(memory)
+        values["host.ram_gib"] = ram / 2**30
+        if machine is not None:
+            machine = replace(machine, host_bytes_per_node=ram)
+    gpus = given.gpus if given.gpus is not None else settings.gpus
+    if gpus is not None:
+        nodes, per_node = _counts(str(gpus))
+        values |= {"parallel.nodes": nodes, "parallel.gpus_per_node": per_node}
+        if machine is not None:
+            counts = f"{nodes}x{per_node}x" if nodes > 1 else f"{per_node}x" if per_node > 1 else ""
+            machine = replace(
+                machine, name=counts + machine.gpu.name, nodes=nodes, gpus_per_node=per_node
+            )
+    return machine, values
+
+
+def _hardware(spec: str, settings: Settings) -> tuple[Hardware, str | None]:
+    from oomlint.hardware import parse_hardware
+
+    profile = settings.profiles.get(spec)
+    if profile is not None:
+        return replace(parse_hardware(profile.hardware), name=spec), profile.host_memory
+    if spec == "auto":
+        from oomlint.hardware import detect
+
+        found = detect()
+        if found is None:
+            raise UsageError("--hardware auto: this machine has no GPU that nvidia-smi lists")
+        return found, None
+    try:
+        return parse_hardware(spec), None
+    except UsageError as error:
+        from difflib import get_close_matches
+
+        near = get_close_matches(spec, settings.profiles, n=1)
+        hint = f" (or did you mean the profile {near[0]}?)" if near else ""
+        raise UsageError(f"{error}{hint}") from None
+
+
+def _counts(text: str) -> tuple[int, int]:
+    """``8`` or ``2x8`` as nodes and GPUs per node."""
+    nodes, x, per_node = text.lower().rpartition("x")
+    try:
+        counts = (int(nodes) if x else 1, int(per_node))
+    except ValueError:
+        counts = (0, 0)
+    if not (0 < counts[0] <= 100_000 and 0 < counts[1] <= 1024):
+        raise UsageError(f"--gpus {text}: write GPUs per node, such as 8, or 2x8 for two nodes")
+    return counts
+
+
+def merge(reports: Iterable[Report]) -> Report:
+    """The reports of several jobs as one, in the order of paths."""
+    first, *others = reports
+    if not others:
+        return first
+    every = [first, *others]
+    workspace = first.workspace
+    for other in others:
+        workspace = workspace.with_overlay(other.workspace.overlay)
+    return replace(
+        first,
+        diagnoses=tuple(
+            sorted(
+                (d for report in every for d in report.diagnoses),
+                key=lambda d: (d.finding.location.path, d.finding.location.span.start),
+            )
+        ),
+        runs=tuple(run for report in every for run in report.runs),
+        errors=tuple(error for report in every for error in report.errors),
+        files_read=sum(report.files_read for report in every),
+        workspace=workspace,
+        recognised={k: v for report in every for k, v in report.recognised.items()},
+        fixed=sum(report.fixed for report in every),
+        applied=tuple(d for report in every for d in report.applied),
+    )

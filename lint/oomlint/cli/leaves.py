@@ -1,0 +1,77 @@
+"""``--set KEY=VALUE``: a field of the canonical plan, with the value read by its type."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import is_dataclass
+from typing import Any, get_type_hints
+
+from oomlint.plan import Plan
+from oomlint.records import leaf, public_name
+
+
+def read_pair(text: str) -> tuple[str, Any]:
+    """``"seq.max_len=8192"`` → ``("seq.max_len", 8192)``.
+
+    Raises:
+        ValueError: the key is no field (with the nearest one), or the value does not fit it.
+    """
+    key, equals, written = text.partition("=")
+    key, written = key.strip(), written.strip()
+    if not equals or not written:
+        raise ValueError(f"{text!r} should be KEY=VALUE")
+    hint = _hint(key)
+    try:
+        return key, leaf(hint, _plain(written))
+    except ValueError as first:
+        # 2.0 may be meant as text, and a bare word never is JSON.
+        for other in ([word.strip() for word in written.split(",")], written):
+            try:
+                return key, leaf(hint, other)
+            except ValueError:
+                continue
+        raise ValueError(f"{key} {first}") from None
+
+
+def _plain(written: str) -> Any:
+    try:
+        return json.loads(written)
+    except (ValueError, RecursionError):
+        return {"True": True, "False": False}.get(written, written)
+
+
+def _hint(key: str) -> Any:
+    kind: Any = Plan
+    for part in key.split("."):
+        owner = _record(kind)
+        hints = {public_name(n): h for n, h in get_type_hints(owner).items()} if owner else {}
+        if part not in hints:
+            raise ValueError(_unknown(key))
+        kind = hints[part]
+    if _record(kind) is not None:
+        raise ValueError(f"{key} is a group of fields; name one of them, such as {_first(key)}")
+    return kind
+
+
+def _record(hint: Any) -> type | None:
+    """The dataclass in a hint such as ``ModelDims | None``."""
+    from typing import get_args
+
+    kinds = (hint, *get_args(hint))
+    return next((k for k in kinds if isinstance(k, type) and is_dataclass(k)), None)
+
+
+def _unknown(key: str) -> str:
+    from difflib import get_close_matches
+
+    from oomlint.plan import leaf_paths
+
+    near = get_close_matches(key, sorted(leaf_paths()), n=1)
+    hint = f"; did you mean {near[0]}?" if near else "; see schemas/plan.schema.json"
+    return f"the plan has no field {key!r}{hint}"
+
+
+def _first(key: str) -> str:
+    from oomlint.plan import leaf_paths
+
+    return min((path for path in leaf_paths() if path.startswith(key + ".")), default=key + ".…")

@@ -1,0 +1,138 @@
+"""Options that several commands share, and what they say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the command line says about machine, run and settings; ``None`` is not said."""
+
+    hardware: str | None = None
+    host_memory: str | None = None
+    gpus: str | None = None
+    framework: str | None = None
+    values: Mapping[str, Any] | None = None
+    config: Path | None = None
+    isolated: bool = False
+    project_root: Path | None = None
+    select: tuple[str, ...] | None = None
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+
+def words(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Comma separated words of a repeatable option."""
+    return tuple(word.strip() for text in value for word in text.split(",") if word.strip())
+
+
+def pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
+    """``KEY=VALUE`` of ``--set``: a leaf of the canonical plan, read by its type."""
+    from oomlint.cli.leaves import read_pair
+
+    try:
+        return dict(read_pair(text) for text in value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def framework_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    from typing import get_args
+
+    from oomlint.settings import Framework
+
+    known = get_args(Framework)
+    if value in known:
+        return value
+    from difflib import get_close_matches
+
+    near = get_close_matches(value.lower(), known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise click.BadParameter(f"{value!r} is none of ours; {hint}known: {', '.join(known)}")
+
+
+_RUN = (
+    click.option(
+        "--hardware",
+        metavar="SPEC",
+        help="8xA100-80GB, 2x8xH100-80GB, a cloud instance, a profile of the settings, or auto.",
+    ),
+    click.option("--host-memory", metavar="SIZE", help="RAM of one node, such as 512GiB."),
+    click.option("--gpus", metavar="[NODESx]N", help="GPUs per node, whatever the files say."),
+    click.option(
+        "--framework",
+        metavar="NAME",
+        callback=framework_name,
+        help="Read every config as this framework's.",
+    ),
+    click.option(
+        "--set",
+        "values",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=pairs,
+        help="A field of the canonical plan, such as seq.max_len=8192; wins over the files.",
+    ),
+)
+
+_SETTINGS = (
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Settings file to use instead of the nearest one.",
+    ),
+    click.option("--isolated", is_flag=True, help="Read no settings file."),
+    click.option(
+        "--project-root",
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+        help="Where paths inside configs start.",
+    ),
+)
+
+_SELECTION = (
+    click.option(
+        "--select", multiple=True, callback=words, metavar="RULES", help="Run only these rules."
+    ),
+    click.option(
+        "--extend-select", multiple=True, callback=words, metavar="RULES", help="Run these too."
+    ),
+    click.option(
+        "--ignore", multiple=True, callback=words, metavar="RULES", help="Do not run these."
+    ),
+)
+
+
+def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+run_options = _with(_RUN)
+settings_options = _with(_SETTINGS)
+selection_options = _with(_SELECTION)
+
+color_option = click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour output."
+)
+output_file_option = click.option(
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the report there.",
+)

@@ -1,0 +1,71 @@
+"""Writing: reports to a stream or file, fixed texts back to their files."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import click
+
+from oomlint.documents.write import write_atomically
+from oomlint.errors import CannotEdit, FileError
+from oomlint.report.paint import ColorChoice, Paint, wants_color
+
+
+def emit(text: str, file: Path | None = None, *, err: bool = False) -> None:
+    """Write UTF-8 text to standard output (or error), or into ``file`` as a whole.
+
+    Raises:
+        ReadError: the file cannot be written.
+    """
+    # A file name that is not UTF-8 reaches us as lone surrogates; escaped, JSON stays JSON.
+    data = text.encode("utf-8", "backslashreplace")
+    if file is not None:
+        with contextlib.suppress(OSError):
+            if not file.is_file() and file.exists():
+                file.write_bytes(data)  # /dev/stdout, a named pipe
+                return
+        write_atomically(file, data, expected=_present(file), roots=[Path("/")])
+    elif data:
+        click.echo(data, nl=False, err=err)
+
+
+def _present(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
+
+
+def painter(choice: ColorChoice, file: Path | None = None, *, err: bool = False) -> Paint:
+    """Colours for where the text goes; a file gets none unless they are always wanted."""
+    if file is not None:
+        return Paint(choice == "always")
+    return Paint(wants_color(choice, sys.stderr if err else sys.stdout))
+
+
+def write_all(
+    texts: Mapping[str, bytes],
+    originals: Mapping[str, bytes],
+    folder: Path,
+    roots: Iterable[Path],
+) -> None:
+    """Write every changed file (display path → bytes), or none: a failure restores the rest.
+
+    Raises:
+        CannotEdit: a file changed since it was read, or is a link out of ``roots``.
+        ReadError: a file cannot be written.
+    """
+    roots = list(roots)
+    written: list[str] = []
+    try:
+        for name, data in texts.items():
+            write_atomically(folder / name, data, expected=originals[name], roots=roots)
+            written.append(name)
+    except (CannotEdit, FileError):
+        for name in reversed(written):
+            with contextlib.suppress(CannotEdit, FileError):
+                write_atomically(folder / name, originals[name], expected=texts[name], roots=roots)
+        raise

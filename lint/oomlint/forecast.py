@@ -1,0 +1,208 @@
+"""A run and what it needs, however it was described: by config files or by a plan.
+
+This is what ``oomlint estimate`` prints and ``check`` lists under ``runs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from oomlint.errors import UsageError
+from oomlint.plan import ModelDims, Plan
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+    from oomlint.memory import Assumption, Estimate, Verdict
+    from oomlint.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """One run with its prediction; bytes are ``None`` inside where nothing is known."""
+
+    name: str
+    framework: str | None
+    files: tuple[str, ...]
+    plan: Plan
+    hardware: Hardware | None
+    estimate: Estimate
+    verdict: Verdict
+    assumptions: tuple[Assumption, ...]
+    host_limit: int | None
+    """RAM of a node in bytes, ``None`` if nobody says."""
+
+
+def of_run(run: Run) -> Forecast:
+    """The forecast of a run as its files stand; where the number of GPUs matters and nobody
+    says it, one node of eight is assumed and listed."""
+    from oomlint.judge import USUAL_NODE
+    from oomlint.memory import Assumption
+
+    probe = run
+    assumed: tuple[Assumption, ...] = ()
+    parallel = run.plan.parallel
+    if parallel.world is None and parallel.backend not in (None, "none"):
+        probe = run.assuming({"parallel.nodes": 1, "parallel.gpus_per_node": USUAL_NODE})
+        why = "no file says how many GPUs there are; --gpus or --hardware does"
+        assumed = (Assumption("parallel.gpus_per_node", USUAL_NODE, why),)
+    return Forecast(
+        name=run.name,
+        framework=run.framework,
+        files=run.files,
+        plan=run.plan,
+        hardware=run.hardware,
+        estimate=probe.estimate,
+        verdict=run.verdict_of(probe.estimate),
+        assumptions=(*assumed, *probe.estimate.assumptions),
+        host_limit=run.limits.host_bytes,
+    )
+
+
+def of_plan(plan: Plan, hardware: Hardware | None = None) -> Forecast:
+    """The forecast of a plan; ``hardware``, if given, replaces the device that the plan names."""
+    from oomlint.hardware import usable_bytes
+    from oomlint.memory import estimate, verdict
+    from oomlint.memory.limits import gpu_limits
+
+    machine = _machine(plan, hardware)
+    if machine is not None:
+        plan = plan.with_values(
+            {
+                "parallel.nodes": machine.nodes,
+                "parallel.gpus_per_node": machine.gpus_per_node,
+            }
+        )
+    ram = machine.host_bytes_per_node if machine else None
+    if ram is None and plan.host.ram_gib is not None:
+        ram = int(plan.host.ram_gib * 2**30)
+    found = estimate(plan, gpu_limits(machine, plan) if machine else None)
+    usable = usable_bytes(machine.gpu) if machine else None
+    return Forecast(
+        name=plan.name or "plan",
+        framework=plan.framework,
+        files=(),
+        plan=plan,
+        hardware=machine,
+        estimate=found,
+        verdict=verdict(found, usable, ram),
+        assumptions=found.assumptions,
+        host_limit=ram,
+    )
+
+
+def _machine(plan: Plan, given: Hardware | None) -> Hardware | None:
+    """The hardware that a plan describes; its own rank counts win over the given ones."""
+    from oomlint.hardware import Hardware, custom_gpu, find_gpu
+
+    nodes, gpus = plan.parallel.nodes, plan.parallel.gpus_per_node
+    if nodes is None and gpus is None and plan.parallel.world is not None:
+        nodes, gpus = 1, plan.parallel.world
+    if given is not None:
+        return replace(
+            given,
+            nodes=nodes or given.nodes,
+            gpus_per_node=gpus or given.gpus_per_node,
+            host_bytes_per_node=given.host_bytes_per_node or _ram(plan),
+        )
+    device = plan.device
+    if device.mem_bytes is not None:
+        gpu = custom_gpu(device.mem_bytes)
+        if device.type is not None:
+            named = find_gpu(device.type)
+            gpu = replace(
+                named,
+                total_bytes=device.mem_bytes,
+                total_low=device.mem_bytes,
+                total_high=device.mem_bytes,
+                driver_total_mib=None,
+            )
+    elif device.type is not None:
+        gpu = find_gpu(device.type)
+    else:
+        return None
+    nodes, gpus = nodes or 1, gpus or 1
+    counts = f"{nodes}x{gpus}x" if nodes > 1 else f"{gpus}x" if gpus > 1 else ""
+    return Hardware(
+        name=counts + gpu.name,
+        nodes=nodes,
+        gpus_per_node=gpus,
+        gpu=gpu,
+        host_bytes_per_node=_ram(plan),
+        source=f"the plan; {gpu.source}",
+    )
+
+
+def _ram(plan: Plan) -> int | None:
+    return None if plan.host.ram_gib is None else int(plan.host.ram_gib * 2**30)
+
+
+def read_plan(value: object) -> Plan:
+    """A canonical plan from plain values, its model's dimensions completed by the catalogue.
+
+    Raises:
+        UsageError: a key is unknown, or a value has the wrong type or is negative.
+    """
+    from oomlint.records import record
+
+    if not isinstance(value, Mapping):
+        raise UsageError("a plan is a JSON object")
+    plan = record(Plan, value)
+    for path, number in _numbers(plan, ""):
+        if number < 0:
+            raise UsageError(f"{path}: {number} is negative")
+    return _with_catalogue(plan)
+
+
+def _numbers(node: Any, prefix: str) -> Iterator[tuple[str, float]]:
+    for f in fields(node):
+        value = getattr(node, f.name)
+        path = prefix + f.name.rstrip("_")
+        if is_dataclass(value):
+            yield from _numbers(value, path + ".")
+        elif isinstance(value, (int, float)):
+            yield path, value
+
+
+def _with_catalogue(plan: Plan) -> Plan:
+    from oomlint.models import guess, lookup
+
+    if plan.model.id is None:
+        return plan
+    given = plan.model.dims
+    facts = lookup(plan.model.id)
+    if facts is None and given is None:
+        facts = guess(plan.model.id)
+    if facts is None:
+        return plan
+    dims = facts.dims if given is None else _merged(given, facts.dims)
+    model = replace(
+        plan.model,
+        dims=dims,
+        arch=plan.model.arch or dims.arch,
+        ckpt_dtype=plan.model.ckpt_dtype or facts.ckpt_dtype,
+        native_quant=plan.model.native_quant or facts.native_quant,
+    )
+    return replace(plan, model=model)
+
+
+def _merged(given: ModelDims, known: ModelDims) -> ModelDims:
+    """The catalogue's dimensions under the given ones, field by field.
+
+    Published counts hold for the published dimensions only: where a given dimension differs,
+    they are dropped and derived anew.
+    """
+    stated = {f.name: value for f in fields(given) if (value := getattr(given, f.name)) is not None}
+    changed = any(getattr(known, name) != value for name, value in stated.items() if name in _SHAPE)
+    base = known
+    if changed:
+        counts = {f.name: None for f in fields(known) if f.name.startswith("params_")}
+        base = replace(known, **counts)
+    return replace(base, **stated)
+
+
+_SHAPE = frozenset(
+    "layers hidden heads kv_heads head_dim ffn vocab tie_embeddings attn_bias mlp_bias qk_norm "
+    "norm act moe mla vision ssm linear_attn mtp_layers".split()
+)

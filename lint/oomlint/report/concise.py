@@ -1,0 +1,23 @@
+"""The ``concise`` format: one line a finding, for greps and editors."""
+
+from __future__ import annotations
+
+from oomlint.engine import Diagnosis, Report
+from oomlint.report.paint import Paint
+from oomlint.report.places import Places
+
+_PLAIN = Paint()
+
+
+def render(report: Report, paint: Paint = _PLAIN) -> str:
+    places = Places(report)
+    return "".join(head(d, places, paint) + "\n" for d in report.diagnoses)
+
+
+def head(diagnosis: Diagnosis, places: Places, paint: Paint = _PLAIN) -> str:
+    """``path:line:column: severity OOM301 zero-stage-too-low message``, always one line."""
+    label = diagnosis.severity.label
+    rule = diagnosis.rule
+    message = " ".join(diagnosis.finding.message.split())
+    where = paint(places.head(diagnosis.finding.location), "path")
+    return f"{where}: {paint(label, label)} {paint(rule.code, 'bold')} {rule.name} {message}"

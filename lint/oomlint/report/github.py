@@ -1,0 +1,61 @@
+"""The ``github`` format: workflow commands that GitHub Actions turns into annotations."""
+
+from __future__ import annotations
+
+from oomlint.engine import Diagnosis, Report
+from oomlint.report.places import Places
+from oomlint.rule import Severity
+
+# GitHub keeps 10 annotations of each level a step and drops the rest without a word
+# (actions/toolkit docs/problem-matchers.md, "Limitations").
+_MOST = 10
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+def render(report: Report) -> str:
+    """The ten worst of each level, then one notice that counts the rest."""
+    places = Places(report)
+    lines: list[str] = []
+    rest = 0
+    for severity, command in _COMMANDS.items():
+        group = [d for d in report.diagnoses if d.severity == severity]
+        group.sort(key=_badness)
+        # The notice that counts the rest is itself one of the ten notices.
+        most = _MOST - 1 if severity == Severity.INFO else _MOST
+        lines += [_command(command, d, places) for d in group[:most]]
+        rest += max(0, len(group) - most)
+    if rest:
+        noun = "finding is" if rest == 1 else "findings are"
+        lines.append(
+            f"::notice title=oomlint::{rest} more {noun} not shown; run oomlint to see all"
+        )
+    return "".join(line + "\n" for line in lines)
+
+
+def _badness(diagnosis: Diagnosis) -> float:
+    """By how much the limit is passed, the most first; the file's order otherwise."""
+    finding = diagnosis.finding
+    if finding.predicted_bytes is None or not finding.limit_bytes:
+        return 0.0
+    return -finding.predicted_bytes / finding.limit_bytes
+
+
+def _command(command: str, diagnosis: Diagnosis, places: Places) -> str:
+    location = diagnosis.finding.location
+    start, end = places.start(location), places.end(location)
+    properties = {"file": location.path, "line": start.line, "endLine": end.line}
+    if start.line == end.line:
+        # GitHub shows columns of a single line only.
+        properties |= {"col": start.column, "endColumn": max(end.column, start.column)}
+    properties["title"] = f"{diagnosis.rule.code} {diagnosis.rule.name}"
+    head = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
+    return f"::{command} {head}::{_data(diagnosis.finding.message)}"
+
+
+def _data(text: str) -> str:
+    """As @actions/core escapes a message (packages/core/src/command.ts)."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

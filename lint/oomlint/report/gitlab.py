@@ -1,0 +1,32 @@
+"""The ``gitlab`` format: a Code Quality report (GitLab docs, ci/testing/code_quality)."""
+
+from __future__ import annotations
+
+from oomlint.engine import Report
+from oomlint.report.places import Fingerprints, Places
+from oomlint.report.runs import as_json
+from oomlint.rule import Severity
+
+_LEVELS = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.INFO: "info"}
+
+
+def render(report: Report) -> str:
+    places, prints = Places(report), Fingerprints(report)
+    return as_json(
+        [
+            {
+                "description": f"{d.rule.code} {d.rule.name}: {d.finding.message}",
+                "check_name": d.rule.name,
+                "fingerprint": prints.of(d),
+                "severity": _LEVELS[d.severity],
+                "location": {
+                    "path": d.finding.location.path,
+                    "lines": {
+                        "begin": places.start(d.finding.location).line,
+                        "end": places.end(d.finding.location).line,
+                    },
+                },
+            }
+            for d in report.diagnoses
+        ]
+    )

@@ -1,0 +1,117 @@
+"""The ``json`` and ``jsonl`` formats of ``check``, as the contract has them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from oomlint.engine import Diagnosis, Report
+from oomlint.errors import FileError
+from oomlint.fix.edits import Fix
+from oomlint.forecast import of_run
+from oomlint.report.places import Fingerprints, Places, url
+from oomlint.report.runs import as_json, run_object
+from oomlint.report.shapes import (
+    CheckShape,
+    ErrorShape,
+    FindingShape,
+    FixShape,
+    SummaryShape,
+)
+from oomlint.rule import Applicability
+
+
+def render(report: Report) -> str:
+    """The whole report as one JSON object."""
+    return as_json(check_object(report))
+
+
+def render_lines(report: Report) -> str:
+    """One finding a line."""
+    places, prints = Places(report), Fingerprints(report)
+    return "".join(
+        as_json(finding_object(d, places, prints), indent=None) for d in report.diagnoses
+    )
+
+
+def check_object(report: Report) -> CheckShape:
+    from oomlint import __version__
+
+    places, prints = Places(report), Fingerprints(report)
+    return {
+        "version": 1,
+        "tool": {"name": "oomlint", "version": __version__},
+        "findings": [finding_object(d, places, prints) for d in report.diagnoses],
+        "runs": [run_object(of_run(run)) for run in report.runs],
+        "errors": [error_object(error) for error in report.errors],
+        "summary": summary_object(report),
+    }
+
+
+def finding_object(diagnosis: Diagnosis, places: Places, prints: Fingerprints) -> FindingShape:
+    finding = diagnosis.finding
+    return {
+        "code": finding.rule.code,
+        "name": finding.rule.name,
+        "severity": cast("Any", finding.severity.label),
+        "confidence": finding.confidence,
+        "message": finding.message,
+        "path": finding.location.path,
+        "range": places.range(finding.location),
+        "resource": finding.resource,
+        "predicted_bytes": finding.predicted_bytes,
+        "limit_bytes": finding.limit_bytes,
+        "fix": None if diagnosis.fix is None else fix_object(diagnosis.fix),
+        "related": [
+            {
+                "path": note.location.path,
+                "range": places.range(note.location),
+                "message": note.message,
+            }
+            for note in finding.notes
+        ],
+        "url": url(finding.rule.name),
+        "fingerprint": prints.of(diagnosis),
+    }
+
+
+def fix_object(fix: Fix) -> FixShape:
+    return {
+        "title": fix.title,
+        "applicability": cast("Any", fix.applicability.label),
+        "edits": [
+            {"path": e.path, "start": e.start, "end": e.end, "replacement": e.replacement}
+            for e in fix.edits
+        ],
+        "predicted_bytes_after": fix.predicted_bytes_after,
+    }
+
+
+def error_object(error: FileError) -> ErrorShape:
+    return {
+        "path": error.path,
+        "kind": error.kind,
+        "message": error.message,
+        "line": error.line,
+        "column": error.column,
+    }
+
+
+def summary_object(report: Report) -> SummaryShape:
+    counts = {"error": 0, "warning": 0, "info": 0}
+    for diagnosis in report.diagnoses:
+        counts[diagnosis.severity.label] += 1
+    return {
+        "files": len(report.files),
+        "files_read": report.files_read,
+        "runs": len(report.runs),
+        "error": counts["error"],
+        "warning": counts["warning"],
+        "info": counts["info"],
+        "fixable": fixable(report, Applicability.SAFE),
+        "fixed": report.fixed,
+    }
+
+
+def fixable(report: Report, level: Applicability) -> int:
+    """Findings that have a fix of exactly this applicability."""
+    return sum(d.fix is not None and d.fix.applicability == level for d in report.diagnoses)

@@ -1,0 +1,51 @@
+"""Colour on terminals: a handful of SGR codes, or none."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import IO, Any, Literal
+
+ColorChoice = Literal["auto", "always", "never"]
+
+# ECMA-48 SGR parameters: the eight basic colours follow the user's own palette.
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "error": "1;31",
+    "warning": "1;33",
+    "info": "1;36",
+    "path": "1",
+    "good": "32",
+    "tight": "33",
+    "bad": "31",
+    "fix": "32",
+    "removed": "31",
+    "hunk": "36",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """``paint("text", "error")``; the text itself where colour is off."""
+
+    enabled: bool = False
+
+    def __call__(self, text: str, style: str) -> str:
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.enabled and text else text
+
+
+def wants_color(choice: ColorChoice, stream: IO[Any]) -> bool:
+    """Whether to colour what goes to ``stream``.
+
+    An explicit choice wins; then FORCE_COLOR (https://force-color.org) and NO_COLOR
+    (https://no-color.org), which count where they are not empty; then whether it is a
+    terminal that can.
+    """
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"

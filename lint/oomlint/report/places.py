@@ -1,0 +1,107 @@
+"""Where findings stand, in the units that the output formats want."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+from oomlint.documents.text import Edit, Location, Source, Span
+from oomlint.engine import Diagnosis, Report
+from oomlint.errors import FileError
+from oomlint.report.shapes import PointShape, RangeShape
+
+DOCS_URL = "https://oomlint.readthedocs.io/en/stable/rules/{name}/"
+
+
+def url(name: str) -> str:
+    """The page of a rule."""
+    return DOCS_URL.format(name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One offset: 1-based line; column counted in three units, each 1-based."""
+
+    offset: int
+    line: int
+    column: int
+    utf16_column: int
+    utf8_column: int
+
+
+class Places:
+    """Turns offsets into lines and columns, reading each file once.
+
+    A file that cannot be read or decoded has one place: its first character.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._workspace = report.workspace
+        self._sources: dict[str, Source] = {}
+
+    def source(self, path: str) -> Source:
+        if path not in self._sources:
+            try:
+                source = Source.from_bytes(path, self._workspace.read(path))
+            except FileError:
+                source = Source(path, "")
+            self._sources[path] = source
+        return self._sources[path]
+
+    def at(self, path: str, offset: int) -> Place:
+        source = self.source(path)
+        offset = min(offset, len(source.text))
+        line, column = source.position(offset)
+        before = source.text[offset - column + 1 : offset]
+        return Place(
+            offset,
+            line,
+            column,
+            len(before.encode("utf-16-le", "surrogatepass")) // 2 + 1,
+            len(before.encode("utf-8", "surrogatepass")) + 1,
+        )
+
+    def start(self, location: Location) -> Place:
+        return self.at(location.path, location.span.start)
+
+    def end(self, location: Location) -> Place:
+        """The place just behind the span."""
+        return self.at(location.path, location.span.end)
+
+    def head(self, location: Location) -> str:
+        """``path:line:column``"""
+        place = self.start(location)
+        return f"{location.path}:{place.line}:{place.column}"
+
+    def range(self, location: Location) -> RangeShape:
+        """The range as the JSON of the contract has it."""
+        return {"start": _point(self.start(location)), "end": _point(self.end(location))}
+
+    def of_edit(self, edit: Edit) -> Location:
+        return Location(edit.path, Span(edit.start, edit.end))
+
+
+def _point(place: Place) -> PointShape:
+    return {"line": place.line, "column": place.column, "offset": place.offset}
+
+
+class Fingerprints:
+    """A fingerprint per diagnosis, unique in the report: the n-th equal one says so."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    @cached_property
+    def _by_id(self) -> dict[int, str]:
+        seen: Counter[str] = Counter()
+        out = {}
+        for diagnosis in self._report.diagnoses:
+            base = diagnosis.fingerprint
+            seen[base] += 1
+            count = seen[base]
+            out[id(diagnosis)] = base if count == 1 else f"{base}-{count}"
+        return out
+
+    def of(self, diagnosis: Diagnosis) -> str:
+        return self._by_id[id(diagnosis)]

@@ -1,0 +1,73 @@
+"""The ``rdjson`` and ``rdjsonl`` formats of reviewdog (its proto/rdf/reviewdog.proto).
+
+Columns count UTF-8 bytes from 1; an end is exclusive.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.documents.text import Location
+from oomlint.engine import Diagnosis, Report
+from oomlint.report.places import Place, Places, url
+from oomlint.report.runs import as_json
+
+_SOURCE = {"name": "oomlint"}
+
+
+def render(report: Report) -> str:
+    places = Places(report)
+    return as_json(
+        {"source": _SOURCE, "diagnostics": [_diagnostic(d, places) for d in report.diagnoses]}
+    )
+
+
+def render_lines(report: Report) -> str:
+    places = Places(report)
+    return "".join(
+        as_json({**_diagnostic(d, places), "source": _SOURCE}, indent=None)
+        for d in report.diagnoses
+    )
+
+
+def _diagnostic(diagnosis: Diagnosis, places: Places) -> dict[str, Any]:
+    finding = diagnosis.finding
+    out: dict[str, Any] = {
+        "message": finding.message,
+        "location": _location(finding.location, places),
+        "severity": diagnosis.severity.name,
+        "code": {"value": finding.rule.code, "url": url(finding.rule.name)},
+    }
+    related = [
+        {"message": note.message, "location": _location(note.location, places)}
+        for note in finding.notes
+    ]
+    if related:
+        out["related_locations"] = related
+    suggestions = _suggestions(diagnosis, places)
+    if suggestions:
+        out["suggestions"] = suggestions
+    return out
+
+
+def _suggestions(diagnosis: Diagnosis, places: Places) -> list[dict[str, Any]]:
+    """The fix, if it changes the finding's own file only: a suggestion names no file."""
+    edits = diagnosis.fix.edits if diagnosis.fix else ()
+    path = diagnosis.finding.location.path
+    if any(edit.path != path for edit in edits):
+        return []
+    return [
+        {"range": _range(places.of_edit(edit), places), "text": edit.replacement} for edit in edits
+    ]
+
+
+def _location(location: Location, places: Places) -> dict[str, Any]:
+    return {"path": location.path, "range": _range(location, places)}
+
+
+def _range(location: Location, places: Places) -> dict[str, Any]:
+    return {"start": _point(places.start(location)), "end": _point(places.end(location))}
+
+
+def _point(place: Place) -> dict[str, int]:
+    return {"line": place.line, "column": place.utf8_column}

@@ -1,0 +1,138 @@
+"""A run's prediction as JSON, and as one line for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oomlint.forecast import Forecast
+from oomlint.hardware import Gpu, Hardware, common_cards, usable_bytes
+from oomlint.plan import plan_to_dict
+from oomlint.report.shapes import HardwareShape, RunShape
+from oomlint.rule import gib
+
+# A card is said to hold a run if a twentieth of it stays free, as the rules judge it.
+_ROOM = 0.95
+
+PHASE_WORDS: Mapping[str, str] = {
+    "load": "loading",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer_step": "optimizer step",
+    "train": "training",
+    "evaluation": "evaluation",
+    "save": "saving",
+}
+
+
+def run_object(forecast: Forecast) -> RunShape:
+    """The run as the contract's JSON has it."""
+    gpu, host = forecast.estimate.gpu, forecast.estimate.host
+    return {
+        "name": forecast.name,
+        "framework": forecast.framework,
+        "files": list(forecast.files),
+        "plan": plan_to_dict(forecast.plan),
+        "hardware": hardware_object(forecast.hardware, forecast.host_limit),
+        "gpu": {
+            "peak_bytes": gpu.peak_bytes,
+            "low_bytes": gpu.low_bytes,
+            "high_bytes": gpu.high_bytes,
+            "reserved_bytes": gpu.reserved_bytes,
+            "peak_phase": gpu.peak_phase,
+            "phases": dict(gpu.phases),
+            "components": dict(gpu.components),
+        },
+        "host": {
+            "peak_bytes": host.peak_bytes,
+            "low_bytes": host.low_bytes,
+            "high_bytes": host.high_bytes,
+            "peak_phase": host.peak_phase,
+            "phases": dict(host.phases),
+            "components": dict(host.components),
+        },
+        "disk": {"checkpoint_bytes": forecast.estimate.disk_checkpoint_bytes},
+        "assumptions": [
+            {"field": a.field, "value": a.value, "why": a.why} for a in forecast.assumptions
+        ],
+        "verdict": forecast.verdict,
+    }
+
+
+def hardware_object(hardware: Hardware | None, host_bytes: int | None) -> HardwareShape | None:
+    if hardware is None:
+        return None
+    gpu = hardware.gpu
+    driver = gpu.driver_total_mib
+    return {
+        "name": hardware.name,
+        "nodes": hardware.nodes,
+        "gpus_per_node": hardware.gpus_per_node,
+        "gpu": gpu.name,
+        "gpu_bytes": None if driver is None else driver * 2**20,
+        "usable_gpu_bytes": usable_bytes(gpu),
+        "host_bytes_per_node": host_bytes or hardware.host_bytes_per_node,
+        "source": hardware.source,
+    }
+
+
+def smallest_cards(peak: int) -> list[Gpu]:
+    """The common cards of the smallest size that holds a peak; none if no card does."""
+    fitting = [card for card in common_cards() if usable_bytes(card) * _ROOM >= peak]
+    return [card for card in fitting if card.nameplate_gb == fitting[0].nameplate_gb]
+
+
+def sentence(forecast: Forecast) -> str:
+    """``NAME: predicted peak 61.2 GiB per GPU (backward), 40 GiB per host: fits 8xA100-80GB …``"""
+    return f"{forecast.name}: {peaks(forecast)}: {conclusion(forecast)}"
+
+
+def peaks(forecast: Forecast) -> str:
+    gpu, host = forecast.estimate.gpu, forecast.estimate.host
+    if gpu.peak_bytes is None:
+        return "no prediction"
+    phase = PHASE_WORDS.get(gpu.peak_phase or "", gpu.peak_phase)
+    text = f"predicted peak {gib(gpu.peak_bytes)} per GPU ({phase})"
+    return f"{text}, {gib(host.peak_bytes)} per host"
+
+
+def conclusion(forecast: Forecast) -> str:
+    """What the numbers mean for the hardware, or which cards would do."""
+    gpu = forecast.estimate.gpu
+    if gpu.peak_bytes is None:
+        return "unknown are " + ", ".join(forecast.estimate.unknown or ("the model's dimensions",))
+    hardware = forecast.hardware
+    if hardware is None:
+        return f"hardware unknown; {_cards(gpu.peak_bytes)}"
+    return f"{_verdict_words(forecast, hardware)} {limits(forecast, hardware)}"
+
+
+def _cards(peak: int) -> str:
+    cards = smallest_cards(peak)
+    if not cards:
+        return "no common card holds it"
+    names = [card.name for card in cards]
+    return f"the smallest common cards that hold it: {', '.join(names)}"
+
+
+def _verdict_words(forecast: Forecast, hardware: Hardware) -> str:
+    words: dict[str, str] = {
+        "fits": "fits",
+        "tight": "a tight fit on",
+        "does_not_fit": "does not fit",
+        "unknown": "unknown whether it fits",
+    }
+    return f"{words[forecast.verdict]} {hardware.name}"
+
+
+def limits(forecast: Forecast, hardware: Hardware) -> str:
+    text = f"({gib(usable_bytes(hardware.gpu))} usable per GPU"
+    ram = forecast.host_limit
+    return text + (f", {gib(ram)} per host)" if ram is not None else ")")
+
+
+def as_json(value: Any, *, indent: int | None = 2) -> str:
+    """JSON text; what is not ASCII stays readable."""
+    import json
+
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=list) + "\n"

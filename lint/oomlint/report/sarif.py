@@ -1,0 +1,132 @@
+"""The ``sarif`` format: SARIF 2.1.0 as GitHub code scanning takes it, fixes included."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from oomlint.documents.text import Location, by_path
+from oomlint.engine import Diagnosis, Report
+from oomlint.fix.edits import Fix
+from oomlint.report.places import Fingerprints, Places, url
+from oomlint.report.runs import as_json
+from oomlint.rule import Rule, Severity
+
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_PRECISION = {"high": "very-high", "medium": "high", "low": "medium"}
+
+
+def render(report: Report) -> str:
+    from oomlint import __version__
+
+    places, prints = Places(report), Fingerprints(report)
+    rules = sorted({d.rule for d in report.diagnoses}, key=lambda rule: rule.code)
+    index = {rule: number for number, rule in enumerate(rules)}
+    run = {
+        "tool": {
+            "driver": {
+                "name": "oomlint",
+                "semanticVersion": __version__,
+                "rules": [_rule(rule) for rule in rules],
+            }
+        },
+        "columnKind": "unicodeCodePoints",
+        "automationDetails": {"id": "oomlint/"},
+        "invocations": [
+            {
+                "executionSuccessful": not report.errors,
+                "toolExecutionNotifications": [
+                    {
+                        "level": "error",
+                        "message": {"text": error.message},
+                        "locations": [{"physicalLocation": {"artifactLocation": _uri(error.path)}}],
+                    }
+                    for error in report.errors
+                ],
+            }
+        ],
+        "results": [_result(d, index[d.rule], places, prints.of(d)) for d in report.diagnoses],
+    }
+    return as_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _rule(rule: type[Rule]) -> dict[str, Any]:
+    page = rule.page()
+    return {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": rule.summary},
+        "helpUri": url(rule.name),
+        "help": {"text": page, "markdown": page},
+        "properties": {"tags": ["memory"]},
+    }
+
+
+def _result(diagnosis: Diagnosis, rule_index: int, places: Places, print_: str) -> dict[str, Any]:
+    finding = diagnosis.finding
+    out: dict[str, Any] = {
+        "ruleId": finding.rule.code,
+        "ruleIndex": rule_index,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": finding.message},
+        "locations": [_place(finding.location, places)],
+        "partialFingerprints": {"oomlint/v1": print_},
+        "properties": {"precision": _PRECISION[finding.confidence]},
+    }
+    related = [
+        {**_place(note.location, places), "id": number, "message": {"text": note.message}}
+        for number, note in enumerate(finding.notes)
+    ]
+    if related:
+        out["relatedLocations"] = related
+    if diagnosis.fix is not None and diagnosis.fix.edits:
+        out["fixes"] = [_fix(diagnosis.fix, places)]
+    return out
+
+
+def _fix(fix: Fix, places: Places) -> dict[str, Any]:
+    return {
+        "description": {"text": fix.title},
+        "properties": {"applicability": fix.applicability.label},
+        "artifactChanges": [
+            {
+                "artifactLocation": _uri(path),
+                "replacements": [
+                    {
+                        "deletedRegion": _region(places.of_edit(edit), places),
+                        "insertedContent": {"text": edit.replacement},
+                    }
+                    for edit in edits
+                ],
+            }
+            for path, edits in by_path(fix.edits).items()
+        ],
+    }
+
+
+def _place(location: Location, places: Places) -> dict[str, Any]:
+    return {
+        "physicalLocation": {
+            "artifactLocation": _uri(location.path),
+            "region": _region(location, places),
+        }
+    }
+
+
+def _uri(path: str) -> dict[str, str]:
+    """A URI reference: relative paths stay so, which code scanning needs."""
+    quoted = quote(path, safe="/", errors="surrogateescape")
+    return {"uri": f"file://{quoted}" if path.startswith("/") else quoted}
+
+
+def _region(location: Location, places: Places) -> dict[str, int]:
+    start, end = places.start(location), places.end(location)
+    return {
+        "startLine": start.line,
+        "startColumn": start.column,
+        "endLine": end.line,
+        "endColumn": end.column,
+    }

@@ -1,0 +1,165 @@
+"""The shapes of the JSON that ``check`` and ``estimate`` print; their schemas come from here.
+
+A number that is not known is ``None``, never 0. Bytes are integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+
+class PointShape(TypedDict):
+    """A place in a file: 1-based line and column in code points, 0-based offset."""
+
+    line: int
+    column: int
+    offset: int
+
+
+class RangeShape(TypedDict):
+    start: PointShape
+    end: PointShape
+
+
+class EditShape(TypedDict):
+    """Replace the code points from ``start`` up to ``end``; the byte order mark does not count."""
+
+    path: str
+    start: int
+    end: int
+    replacement: str
+
+
+class FixShape(TypedDict):
+    title: str
+    applicability: Literal["safe", "unsafe", "display"]
+    edits: list[EditShape]
+    predicted_bytes_after: int | None
+
+
+class RelatedShape(TypedDict):
+    path: str
+    range: RangeShape
+    message: str
+
+
+class FindingShape(TypedDict):
+    code: str
+    name: str
+    severity: Literal["error", "warning", "info"]
+    confidence: Literal["high", "medium", "low"]
+    message: str
+    path: str
+    range: RangeShape
+    resource: Literal["gpu", "host", "disk", "shm"] | None
+    predicted_bytes: int | None
+    limit_bytes: int | None
+    fix: FixShape | None
+    related: list[RelatedShape]
+    url: str
+    fingerprint: str
+
+
+class HardwareShape(TypedDict):
+    """``gpu_bytes`` is what the driver reports, ``usable_gpu_bytes`` what torch can use of it."""
+
+    name: str
+    nodes: int
+    gpus_per_node: int
+    gpu: str
+    gpu_bytes: int | None
+    usable_gpu_bytes: int
+    host_bytes_per_node: int | None
+    source: str
+
+
+class GpuShape(TypedDict):
+    """One GPU; ``components`` are alive at the peak and add up to ``peak_bytes``."""
+
+    peak_bytes: int | None
+    low_bytes: int | None
+    high_bytes: int | None
+    reserved_bytes: int | None
+    peak_phase: str | None
+    phases: dict[str, int | None]
+    components: dict[str, int | None]
+
+
+class HostShape(TypedDict):
+    """The RAM of one node."""
+
+    peak_bytes: int | None
+    low_bytes: int | None
+    high_bytes: int | None
+    peak_phase: str | None
+    phases: dict[str, int | None]
+    components: dict[str, int | None]
+
+
+class DiskShape(TypedDict):
+    checkpoint_bytes: int | None
+
+
+class AssumptionShape(TypedDict):
+    """A value that the files leave open and the prediction had to choose."""
+
+    field: str
+    value: Any
+    why: str
+
+
+class RunShape(TypedDict):
+    name: str
+    framework: str | None
+    files: list[str]
+    plan: dict[str, Any]
+    hardware: HardwareShape | None
+    gpu: GpuShape
+    host: HostShape
+    disk: DiskShape
+    assumptions: list[AssumptionShape]
+    verdict: Literal["fits", "tight", "does_not_fit", "unknown"]
+
+
+class ErrorShape(TypedDict):
+    path: str
+    kind: Literal["parse", "io", "encoding", "internal"]
+    message: str
+    line: int | None
+    column: int | None
+
+
+class ToolShape(TypedDict):
+    name: str
+    version: str
+
+
+class SummaryShape(TypedDict):
+    """``files`` belong to runs, ``files_read`` were opened; ``fixable`` counts findings left."""
+
+    files: int
+    files_read: int
+    runs: int
+    error: int
+    warning: int
+    info: int
+    fixable: int
+    fixed: int
+
+
+class CheckShape(TypedDict):
+    """What ``oomlint check --output-format json`` prints."""
+
+    version: Literal[1]
+    tool: ToolShape
+    findings: list[FindingShape]
+    runs: list[RunShape]
+    errors: list[ErrorShape]
+    summary: SummaryShape
+
+
+class EstimateShape(TypedDict):
+    """What ``oomlint estimate --output-format json`` prints."""
+
+    version: Literal[1]
+    runs: list[RunShape]

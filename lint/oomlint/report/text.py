@@ -1,0 +1,144 @@
+"""The ``text`` format: findings with their source line, fix and numbers, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from unicodedata import category, combining, east_asian_width
+
+from oomlint.documents.text import Location
+from oomlint.engine import Diagnosis, Report
+from oomlint.fix.edits import Fix
+from oomlint.forecast import Forecast, of_run
+from oomlint.report.concise import head
+from oomlint.report.json import fixable
+from oomlint.report.paint import Paint
+from oomlint.report.places import Places
+from oomlint.report.runs import sentence
+from oomlint.rule import Applicability, gib
+
+_PLAIN = Paint()
+_TAB = "    "
+_WIDEST = 160
+_VERDICT_STYLE = {"fits": "good", "tight": "tight", "does_not_fit": "bad", "unknown": "dim"}
+
+
+def render(report: Report, paint: Paint = _PLAIN, *, quiet: bool = False) -> str:
+    """Findings; then, unless ``quiet``, a line per run and the summary."""
+    places = Places(report)
+    blocks = ["\n".join(_finding(d, places, paint)) + "\n\n" for d in report.diagnoses]
+    if quiet:
+        return "".join(blocks)
+    forecasts = [of_run(run) for run in report.runs]
+    lines = [run_line(forecast, paint) for forecast in forecasts]
+    return "".join([*blocks, *(line + "\n" for line in lines), summary(report, paint) + "\n"])
+
+
+def run_line(forecast: Forecast, paint: Paint = _PLAIN) -> str:
+    return paint(sentence(forecast), _VERDICT_STYLE[forecast.verdict])
+
+
+def _finding(diagnosis: Diagnosis, places: Places, paint: Paint) -> Iterator[str]:
+    finding = diagnosis.finding
+    yield head(diagnosis, places, paint)
+    yield from excerpt(finding.location, diagnosis.severity.label, places, paint)
+    for note in finding.notes:
+        yield f"  {paint('note:', 'bold')} {places.head(note.location)}: {note.message}"
+    if diagnosis.fix is not None:
+        yield f"  {paint('fix:', 'fix')} {_fix(diagnosis, diagnosis.fix)}"
+
+
+def _fix(diagnosis: Diagnosis, fix: Fix) -> str:
+    text = fix.title
+    after = fix.predicted_bytes_after
+    if fix.applicability == Applicability.DISPLAY:
+        why = f": {fix.reason}" if fix.reason else ""
+        text += f" [shown only{why}]"
+    else:
+        text += f" [{fix.applicability.label}]"
+    if after is not None:
+        where = "host" if diagnosis.finding.resource == "host" else "GPU"
+        text += f", then the predicted {where} peak is {gib(after)}"
+    return text
+
+
+def excerpt(location: Location, style: str, places: Places, paint: Paint = _PLAIN) -> Iterator[str]:
+    """The first line of a span with its text underlined; nothing for an empty file."""
+    source = places.source(location.path)
+    start = places.start(location)
+    if not source.text:
+        return
+    line = source.line_span(start.line)
+    text = source.text[line.start : line.end]
+    first = start.column - 1
+    last = max(first + 1, min(location.span.end - line.start, len(text)))
+    before, marked, after = (_shown(t) for t in (text[:first], text[first:last], text[last:]))
+    width = _width(before)
+    if width + _width(marked) > _WIDEST:
+        # A minified file: only the neighbourhood of the span is of use.
+        before, marked, after = "…" + before[-40:], marked[: _WIDEST - 60], "…"
+        width = _width(before)
+    number = str(start.line)
+    bar = paint("|", "dim")
+    gutter = " " * len(number)
+    tail = after[: max(0, _WIDEST - width - _width(marked))]
+    underline = "^" * max(1, _width(marked))
+    yield f"{gutter} {bar}"
+    yield f"{paint(number, 'dim')} {bar} {before}{marked}{tail}".rstrip()
+    yield f"{gutter} {bar} {' ' * width}{paint(underline, style)}"
+
+
+def _shown(text: str) -> str:
+    """Text as a terminal may get it: tabs as blanks, control characters visible."""
+    text = text.replace("\t", _TAB)
+    return "".join("�" if category(c) in ("Cc", "Cs") else c for c in text)
+
+
+def _width(text: str) -> int:
+    """Terminal columns: wide East Asian characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if combining(c) or category(c) == "Cf" else 2 if east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def summary(report: Report, paint: Paint = _PLAIN) -> str:
+    """``2 errors, 1 warning, 3 notes in 1 run; 2 fixable with --fix, 1 more with --unsafe-fixes``"""
+    counts = dict.fromkeys(("error", "warning", "info"), 0)
+    for diagnosis in report.diagnoses:
+        counts[diagnosis.severity.label] += 1
+    runs = _count(len(report.runs), "run")
+    parts = [
+        paint(_count(counts[label], noun), label)
+        for label, noun in (("error", "error"), ("warning", "warning"), ("info", "note"))
+        if counts[label]
+    ]
+    if not report.runs and not report.diagnoses:
+        text = f"no training run found in {_count(report.files_read, 'file')}"
+    else:
+        text = f"{', '.join(parts) or paint('no findings', 'good')} in {runs}"
+    if report.fixed:
+        text += f"; {report.fixed} fixed"
+    safe, unsafe = fixable(report, Applicability.SAFE), fixable(report, Applicability.UNSAFE)
+    hints = []
+    if safe:
+        hints.append(f"{safe} fixable with --fix")
+    if unsafe:
+        more = "more " if safe else "fixable "
+        hints.append(f"{unsafe} {more}with --unsafe-fixes")
+    if hints:
+        text += f"; {', '.join(hints)}"
+    if report.errors:
+        text += f"; {_count(len(report.errors), 'file')} could not be used"
+    return text
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def error_line(path: str, line: int | None, column: int | None, message: str, paint: Paint) -> str:
+    """``path:line:column: cannot be read: …`` for the error stream."""
+    where = ":".join(str(part) for part in (path, line, column) if part is not None)
+    return f"{paint(where, 'path')}: {paint('error', 'error')}: {' '.join(message.split())}"

@@ -1,0 +1,303 @@
+"""The user's settings: finding the file, reading it, and telling where each value comes from.
+
+The nearest ``oomlint.toml``, ``.oomlint.toml`` or ``pyproject.toml`` with ``[tool.oomlint]``
+counts, going up from the file being linted; settings of two files are never mixed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Literal
+
+from oomlint.errors import UsageError
+
+FILE_NAMES = ("oomlint.toml", ".oomlint.toml", "pyproject.toml")
+
+FailLevel = Literal["error", "warning", "info"]
+OutputFormat = Literal[
+    "text", "concise", "json", "jsonl", "github", "gitlab", "sarif", "rdjson", "rdjsonl", "junit",
+    "lsp",
+]  # fmt: skip
+Framework = Literal[
+    "llama-factory", "axolotl", "trl", "hf-trainer", "accelerate", "deepspeed", "torchtune",
+    "torchtitan", "ms-swift", "llama-recipes", "litgpt", "llm-foundry", "openrlhf", "verl", "nemo",
+    "megatron", "fastchat", "unsloth",
+]  # fmt: skip
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Hardware under a name of your own, for ``--hardware NAME``."""
+
+    hardware: str = field(metadata=_help("such as 8xA100-80GB, 2x8xH100-80GB or p4d.24xlarge"))
+    host_memory: str | None = field(default=None, metadata=_help("RAM of one node, such as 512GiB"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a settings file can say; keys are written in kebab case."""
+
+    hardware: str | None = field(
+        default=None,
+        metadata=_help(
+            "the machine: 8xA100-80GB, 2x8xH100-80GB (nodes x GPUs x type), a cloud instance, a "
+            "profile below, or auto"
+        ),
+    )
+    host_memory: str | None = field(default=None, metadata=_help("RAM of one node, such as 512GiB"))
+    gpus: int | str | None = field(
+        default=None, metadata=_help("GPUs per node, or NODESxGPUS, whatever the files say")
+    )
+    framework: Framework | None = field(
+        default=None, metadata=_help("read every config as this framework's")
+    )
+    project_root: str | None = field(
+        default=None, metadata=_help("where paths inside configs start; relative to this file")
+    )
+    select: tuple[str, ...] = field(
+        default=(), metadata=_help("rules to run: codes, prefixes or names; all if empty")
+    )
+    extend_select: tuple[str, ...] = field(
+        default=(), metadata=_help("rules to run besides those selected")
+    )
+    ignore: tuple[str, ...] = field(default=(), metadata=_help("rules not to run"))
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict, metadata=_help("file pattern to rules that are silent there")
+    )
+    exclude: tuple[str, ...] = field(
+        default=(),
+        metadata=_help("files and folders left out, even if named on the command line"),
+    )
+    fail_level: FailLevel = field(
+        default="warning", metadata=_help("the least severity that makes the exit status 1")
+    )
+    margin: float = field(
+        default=0.85, metadata=_help("from this share of a limit on, a run is called tight")
+    )
+    output_format: OutputFormat = field(default="text", metadata=_help("how findings are printed"))
+    profiles: Mapping[str, Profile] = field(
+        default_factory=dict, metadata=_help("hardware by name, for --hardware NAME")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Settings in force, the file that holds them (``None``: defaults) and the lines of its keys."""
+
+    settings: Settings
+    file: Path | None = None
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path | None:
+        return self.file.parent if self.file else None
+
+    def origin(self, key: str) -> str:
+        """Where a key's value comes from, for people."""
+        if self.file is None or key not in self.lines:
+            return "default"
+        return f"{self.file}:{self.lines[key]}"
+
+    def excludes(self, path: Path) -> bool:
+        """Whether ``exclude`` covers an absolute path or a folder above it."""
+        folder = self.folder
+        if folder is None or not self.settings.exclude or not path.is_relative_to(folder):
+            return False
+        parts = path.relative_to(folder).parts
+        for pattern in self.settings.exclude:
+            wanted = pattern.strip("/")
+            for depth in range(1, len(parts) + 1):
+                name = "/".join(parts[:depth]) if "/" in wanted else parts[depth - 1]
+                if fnmatch(name, wanted):
+                    return True
+        return False
+
+    def per_file_ignores(self, cwd: Path) -> dict[str, tuple[str, ...]]:
+        """The ignores by patterns of paths as oomlint displays them from ``cwd``."""
+        out: dict[str, tuple[str, ...]] = {}
+        for pattern, words in self.settings.per_file_ignores.items():
+            for shown in _displayed(pattern, self.folder or cwd, cwd):
+                out[shown] = (*out.get(shown, ()), *words)
+        return out
+
+
+def discover(start: Path) -> Found:
+    """The settings for files in the folder ``start`` (absolute).
+
+    Raises:
+        UsageError: the nearest settings file is broken; names file, line and key.
+    """
+    for folder in (start, *start.parents):
+        for name in FILE_NAMES:
+            found = _load_if_ours(folder / name)
+            if found is not None:
+                return found
+    return Found(Settings())
+
+
+def load(file: Path) -> Found:
+    """The settings of one file, named by the user.
+
+    Raises:
+        UsageError: it is missing, broken, or holds no settings of ours.
+    """
+    if not file.is_file():
+        raise UsageError(f"the settings file {file} does not exist")
+    found = _load_if_ours(file)
+    if found is None:
+        raise UsageError(f"{file} has no [tool.oomlint] table")
+    return found
+
+
+def _load_if_ours(file: Path) -> Found | None:
+    nested = file.name == "pyproject.toml"
+    try:
+        data = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror or error}") from None
+    if nested and b"oomlint" not in data:
+        return None
+    table = _parse(file, data, nested)
+    return None if table is None else _check(file, data.decode("utf-8-sig"), table, nested)
+
+
+def _parse(file: Path, data: bytes, nested: bool) -> dict[str, Any] | None:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        document = tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n"))
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} is not UTF-8 text") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{file} is not valid TOML: {error}") from None
+    if not nested:
+        return document
+    tool = document.get("tool")
+    table = tool.get("oomlint") if isinstance(tool, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise UsageError(f"{file}: tool.oomlint should be a table")
+    return table
+
+
+def _check(file: Path, text: str, table: dict[str, Any], nested: bool) -> Found:
+    from oomlint.records import RecordError, record
+
+    prefix = ("tool", "oomlint") if nested else ()
+    lines = _key_lines(text)
+
+    def at(path: tuple[str, ...]) -> str:
+        for depth in range(len(path), 0, -1):
+            line = lines.get((*prefix, *path[:depth]))
+            if line is not None:
+                return f"{file}:{line}"
+        return str(file)
+
+    try:
+        settings = record(Settings, table, kebab=True)
+    except RecordError as error:
+        raise UsageError(f"{at(error.path)}: {error}") from None
+    if not 0 < settings.margin <= 1:
+        raise UsageError(f"{at(('margin',))}: margin should be above 0 and at most 1")
+    own = {
+        path[len(prefix)]: line
+        for path, line in reversed(lines.items())
+        if path[: len(prefix)] == prefix and len(path) > len(prefix)
+    }
+    return Found(settings, file, {key: own[key] for key in table if key in own})
+
+
+_HEADER = re.compile(r"\s*\[\[?(?P<name>[^\]]+)\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(r"""\s*(?P<key>(?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*[\w-]+)*)\s*=""")
+
+
+def _key_lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line of every key that starts a line, and of every table; for messages only."""
+    lines: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        header = _HEADER.match(line)
+        if header:
+            table = _split_key(header["name"])
+            lines.setdefault(table, number)
+            continue
+        key = _KEY.match(line)
+        if key:
+            lines.setdefault((*table, *_split_key(key["key"])), number)
+    return lines
+
+
+def _split_key(text: str) -> tuple[str, ...]:
+    parts = re.findall(r'"[^"]*"|\'[^\']*\'|[^\s."\']+', text)
+    return tuple(part.strip("\"'") for part in parts)
+
+
+def _displayed(pattern: str, folder: Path, cwd: Path) -> list[str]:
+    """Patterns over display paths that mean what ``pattern`` means relative to ``folder``."""
+    pattern = pattern.strip().removeprefix("./")
+    bare = pattern.removeprefix("**/")
+    if "/" not in bare:
+        return [bare, f"*/{bare}"]
+    if pattern.startswith("**/"):
+        return [bare, f"*/{bare}"]
+    absolute = f"{folder.as_posix().rstrip('/')}/{pattern}"
+    shown = [absolute]
+    if folder.is_relative_to(cwd):
+        inner = folder.relative_to(cwd).as_posix()
+        shown.append(pattern if inner == "." else f"{inner}/{pattern}")
+    elif cwd.is_relative_to(folder):
+        below = cwd.relative_to(folder).parts
+        parts = pattern.split("/")
+        if len(parts) > len(below) and all(map(fnmatch, below, parts)):
+            shown.append("/".join(parts[len(below) :]))
+    return shown
+
+
+def kebab_keys() -> dict[str, str]:
+    """Every key of the settings file and what it means, in the order of the class."""
+    return {f.name.replace("_", "-"): f.metadata["help"] for f in fields(Settings)}
+
+
+_HEAD = """\
+# Settings of oomlint. Every key is optional; the values below are the defaults or examples.
+# The nearest oomlint.toml, .oomlint.toml or [tool.oomlint] in pyproject.toml counts.
+"""
+
+_EXAMPLES: Mapping[str, str] = {
+    "hardware": 'hardware = "8xA100-80GB"',
+    "host-memory": 'host-memory = "512GiB"',
+    "gpus": "gpus = 8",
+    "framework": 'framework = "axolotl"',
+    "project-root": 'project-root = "."',
+    "select": "select = []",
+    "extend-select": "extend-select = []",
+    "ignore": 'ignore = ["OOM9"]',
+    "exclude": 'exclude = ["third_party"]',
+    "fail-level": 'fail-level = "warning"',
+    "margin": "margin = 0.85",
+    "output-format": 'output-format = "text"',
+    "per-file-ignores": '[per-file-ignores]\n"examples/*.json" = ["unknown-key-ignored"]',
+    "profiles": '[profiles.cluster]\nhardware = "2x8xH100-80GB"\nhost-memory = "2TiB"',
+}
+
+
+def template() -> str:
+    """A settings file in which every key is explained and none is in force."""
+    help_texts = kebab_keys()
+    parts = [_HEAD]
+    for key, example in _EXAMPLES.items():
+        parts += [f"# {help_texts[key]}", *(f"# {line}" for line in example.split("\n")), ""]
+    return "\n".join(parts)
