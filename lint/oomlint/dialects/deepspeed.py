@@ -56,6 +56,7 @@ def _read_device(raw: Any) -> str:
 STAGE = Kind(_read_stage, schema={"enum": [0, 1, 2, 3]})
 DEVICE = Kind(_read_device, schema={"enum": ["none", "cpu", "nvme"]})
 _ELEMS = COUNT.or_auto()
+# DS/config_utils.py:55 drops "auto" from the zero_optimization object, so it is legal anywhere.
 _FLAG = BOOLEAN.or_auto()
 _OLD_FLAG = Kind(lambda raw: raw if isinstance(raw, bool) else None, schema={})
 _OLD_OFFLOAD = Kind(
@@ -93,7 +94,7 @@ _ROWS = (
     Row(
         _ZERO + "offload_optimizer.pin_memory",
         "offload.pin_memory",
-        BOOLEAN,
+        _FLAG,
         default=True,
         source="DS/zero/offload_config.py:75",
     ),
@@ -189,7 +190,7 @@ _ROWS = (
     Row(
         _ZERO + "stage3_gather_16bit_weights_on_model_save",
         "parallel.zero.gather16_on_save",
-        BOOLEAN,
+        _FLAG,
         default=False,
         aliases=(
             _ZERO + "gather_16bit_weights_on_model_save",
@@ -200,7 +201,7 @@ _ROWS = (
     Row(
         _ZERO + "round_robin_gradients",
         "parallel.zero.round_robin",
-        BOOLEAN,
+        _FLAG,
         default=False,
         source="DS/zero/config.py:302",
     ),
@@ -214,14 +215,14 @@ _ROWS = (
     Row(
         _ZERO + "zero_quantized_weights",
         "parallel.zero.zeropp_weights",
-        BOOLEAN,
+        _FLAG,
         default=False,
         source="DS/zero/config.py:313",
     ),
     Row(
         _ZERO + "zero_quantized_gradients",
         "parallel.zero.zeropp_grads",
-        BOOLEAN,
+        _FLAG,
         default=False,
         source="DS/zero/config.py:325",
     ),
@@ -308,8 +309,10 @@ DEEPSPEED = Table(
     rows=_ROWS,
     known=known_keys("deepspeed"),
     known_prefixes=(*_OPEN_OBJECTS, "_", "//"),
-    # The top level is not validated (DS/config.py reads the keys it knows).
+    # The top level is not validated (DS/config.py reads the keys it knows); the zero_optimization
+    # object is a pydantic model that forbids extra keys (DS/config_utils.py:110).
     ignores_unknown=True,
+    strict_under=("zero_optimization.",),
     section="deepspeed",
 )
 

@@ -129,9 +129,13 @@ class Draft:
         self.unknown.pop(field, None)
 
     def wish(self, field: str, value: Any) -> None:
-        """What a fix would make a file say."""
+        """What a fix would make a file say; ``None`` leaves the value to others (``"auto"``)."""
         self.wished.add(field)
-        self.option(field, value, "a proposed change")
+        if value is None:
+            self.forget(field)
+            self.auto[field] = Origin("option", source="a proposed change")
+        else:
+            self.option(field, value, "a proposed change")
 
     def _fill(self, field: str, value: Any, origin: Origin) -> None:
         if field not in self.settings and field not in self.unknown and value is not None:

@@ -45,14 +45,16 @@ class Kind:
     schema: Mapping[str, Any] | None = None
 
     def or_auto(self) -> Kind:
-        """The same kind where ``"auto"`` is a legal spelling too."""
+        """The same kind where ``"auto"`` is a legal spelling too; no value is written as that."""
 
         def read(raw: Any) -> Any:
             return AUTO if raw == "auto" else self.read(raw)
 
-        return replace(
-            self, read=read, schema={"anyOf": [{"const": "auto"}, dict(self.schema or {})]}
-        )
+        def write(value: Any) -> Any:
+            return "auto" if value is None else self.write(value)
+
+        schema = {"anyOf": [{"const": "auto"}, dict(self.schema or {})]}
+        return replace(self, read=read, write=write, schema=schema)
 
 
 def read_integer(raw: Any) -> int:

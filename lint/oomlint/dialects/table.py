@@ -68,6 +68,8 @@ class Table:
     loader: Loader = "pyyaml"
     strip_prefix: str = ""
     fold_dashes: bool = False
+    strict_under: tuple[str, ...] = ()
+    """Prefixes below which unknown keys are refused even where they are ignored elsewhere."""
     section: str = ""
     """Which plan fields rows of this table may write when several blocks could."""
 
@@ -89,6 +91,12 @@ class Table:
         dotted = [key for key in (*self.known, *self.names) if "." in key]
         parts = (key.split(".") for key in dotted)
         return frozenset(".".join(p[:depth]) for p in parts for depth in range(1, len(p)))
+
+    def refuses(self, path: str) -> bool:
+        """Whether the framework stops at an unknown key of this path."""
+        if self.ignores_unknown is None:
+            return False
+        return not self.ignores_unknown or path.startswith(self.strict_under or "\0")
 
     @cached_property
     def legal_keys(self) -> frozenset[str]:
@@ -287,9 +295,14 @@ class Block:
     def _nearest(self, path: str) -> tuple[str, ...]:
         from difflib import get_close_matches
 
-        level = path.rpartition(".")[0]
-        names = [n for n in (*self.table.names, *self.table.known) if n.rpartition(".")[0] == level]
-        return tuple(get_close_matches(path, names, n=3, cutoff=0.75))
+        level, _, key = path.rpartition(".")
+        table = self.table
+        names = {
+            name.rpartition(".")[2]: name
+            for name in (*table.names, *table.known, *table.parents)
+            if name.rpartition(".")[0] == level
+        }
+        return tuple(names[near] for near in get_close_matches(key, names, n=3, cutoff=0.8))
 
     # -- writing ---------------------------------------------------------------------
 

@@ -47,13 +47,17 @@ _MODEL = "--model_name meta-llama/Meta-Llama-3-8B"
 
 _FAULTS = {
     "no-backslash": (
-        "the line above does not end in a backslash, so the command ends there and the options "
-        "from here on are lost",
+        (
+            "the line above does not end in a backslash, so the command ends there and the options "
+            "from here on are lost"
+        ),
         "end the line above in a backslash",
     ),
     "blank-after-backslash": (
-        "something follows the backslash, which therefore does not continue the line: the "
-        "options on the next lines are lost",
+        (
+            "something follows the backslash, which therefore does not continue the line: the "
+            "options on the next lines are lost"
+        ),
         "leave nothing after the backslash",
     ),
     "blank-line": (
@@ -61,8 +65,10 @@ _FAULTS = {
         "remove the empty line",
     ),
     "comment": (
-        "a comment in the middle of a continued command ends it: what follows does not belong "
-        "to it any more",
+        (
+            "a comment in the middle of a continued command ends it: what follows does not belong "
+            "to it any more"
+        ),
         "move the comment above the command",
     ),
 }

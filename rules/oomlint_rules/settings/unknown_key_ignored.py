@@ -1,17 +1,20 @@
-"""A key that the framework does not know, and drops without a word.
+"""A key that the framework does not know: dropped without a word, or refused at start.
 
 ## What it finds
 
-A key that stands in a config whose framework ignores what it does not know: Axolotl (its
-pydantic models do not forbid extra fields), the top level of a DeepSpeed JSON, torchtune
-and Accelerate files. The nearest real key is offered.
+A key that stands in a config and that its framework has no use for. Where the framework
+ignores such keys (Axolotl, whose pydantic models do not forbid extra fields; the top level
+of a DeepSpeed JSON; python-fire options of llama-recipes) it is found when a real key is
+near enough to have been meant. Where the framework refuses them (LLaMA-Factory, Accelerate
+YAML, the `zero_optimization` object of a DeepSpeed JSON) every unknown key is found.
 
 ## Why it runs out of memory
 
 The author believes that a limit is in force and it is not. `sequence_length: 2048` in an
 Axolotl file does nothing: the key is `sequence_len`, and its default of 512 applies. A
 misspelt `gradient_checkpoint: true` leaves every activation on the card, a misspelt
-`offload_optimiser` leaves 12 bytes a parameter there.
+`train_micro_batch_size_per_gpus` gives the micro batch back to a default. A refused key
+costs no memory, but the time in the queue.
 
 ## How to fix it
 
@@ -21,20 +24,27 @@ prediction again afterwards. A key that belongs to a plug-in of yours can be kep
 
 ## When not to
 
-Where the near name is a coincidence and the key is read by your own code.
+Where the near name is a coincidence and the key is read by your own code; where a refused
+key is one that a newer version of the framework has; or where `ALLOW_EXTRA_ARGS=1` tells
+LLaMA-Factory to let unknown keys pass.
 
 ## Sources
 
 * Axolotl `src/axolotl/utils/schemas/config.py` (`model_config = {"populate_by_name": True}`,
   no `extra="forbid"`); https://github.com/axolotl-ai-cloud/axolotl/issues/2143
-* DeepSpeed `deepspeed/runtime/config.py` reads the top-level keys it knows and no others.
+* DeepSpeed `deepspeed/runtime/config.py` reads the top-level keys it knows and no others;
+  `deepspeed/runtime/config_utils.py:110` forbids extra ones in `zero_optimization`
+* LLaMA-Factory `src/llamafactory/hparams/parser.py` (`_parse_args`); Accelerate
+  `commands/config/config_args.py` raises on unknown keys
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.table import StrayKey
+from oomlint.documents.base import UNKNOWN
 from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, Rule, Severity
 from oomlint.run import Run
 
@@ -42,7 +52,7 @@ from oomlint.run import Run
 class UnknownKeyIgnored(Rule):
     code = "OOM801"
     name = "unknown-key-ignored"
-    summary = "a key that the framework silently ignores"
+    summary = "a key that the framework does not know, and ignores or refuses"
     applicability = Applicability.SAFE
 
     bad = (
@@ -92,6 +102,27 @@ class UnknownKeyIgnored(Rule):
                 )
             },
         ),
+        Example(
+            files={
+                "ds.json": (
+                    "{\n"
+                    '  "train_micro_batch_size_per_gpu": 1,\n'
+                    '  "zero_optimization": {"stage": 2, "offload_optimiser": {"device": "cpu"}},\n'
+                    '  "bf16": {"enabled": true}\n'
+                    "}\n"
+                )
+            },
+            fixed={
+                "ds.json": (
+                    "{\n"
+                    '  "train_micro_batch_size_per_gpu": 1,\n'
+                    '  "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},\n'
+                    '  "bf16": {"enabled": true}\n'
+                    "}\n"
+                )
+            },
+            why="zero_optimization refuses what it does not know",
+        ),
     )
     good = (
         Example(
@@ -109,10 +140,13 @@ class UnknownKeyIgnored(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         for stray in run.stray:
-            if stray.block.table.ignores_unknown and stray.nearest:
-                yield self._misspelt(run, stray)
+            table = stray.block.table
+            if table.refuses(stray.path):
+                yield self._refused(run, stray)
+            elif table.ignores_unknown and stray.nearest:
+                yield self._ignored(run, stray)
 
-    def _misspelt(self, run: Run, stray: StrayKey) -> Finding:
+    def _ignored(self, run: Run, stray: StrayKey) -> Finding:
         nearest = stray.nearest[0]
         row = stray.block.table.names.get(nearest)
         message = (
@@ -126,5 +160,40 @@ class UnknownKeyIgnored(Rule):
             Severity.WARNING if row is not None and row.field else Severity.INFO,
             message,
             at=stray,
-            proposals=[Proposal(f"rename {stray.path} to {nearest}", (RenameKey(stray, nearest),))],
+            proposals=_rename(stray),
         )
+
+    def _refused(self, run: Run, stray: StrayKey) -> Finding:
+        message = (
+            f"{stray.block.table.name} does not know the key {stray.path}; the framework stops "
+            "with an error at a key that it does not know"
+        )
+        if stray.nearest:
+            message += f". Did you mean {stray.nearest[0]}?"
+        return self.finding(
+            run,
+            Severity.ERROR,
+            message,
+            at=stray,
+            confidence="high" if stray.nearest else "medium",
+            proposals=_rename(stray),
+        )
+
+
+def _rename(stray: StrayKey) -> Iterable[Proposal]:
+    """The nearest key as a fix, if it could take the value that stands there."""
+    for nearest in stray.nearest[:1]:
+        if _takes(stray, nearest):
+            yield Proposal(f"rename {stray.path} to {nearest}", (RenameKey(stray, nearest),))
+
+
+def _takes(stray: StrayKey, name: str) -> bool:
+    row = stray.block.table.names.get(name)
+    value = stray.block.value(stray.entry.value)
+    if row is None or value is UNKNOWN or value is None:
+        return True
+    try:
+        row.kind.read(value)
+    except BadValue:
+        return False
+    return True

@@ -1,0 +1,182 @@
+"""The DeepSpeed config and the trainer do not agree on the batch.
+
+## What it finds
+
+A DeepSpeed JSON whose `train_micro_batch_size_per_gpu` or `gradient_accumulation_steps` is
+a number other than the one that the trainer passes, and a `train_batch_size` that is not
+micro batch × accumulation × data-parallel ranks. Where the number of GPUs is not known, a
+`train_batch_size` is found if no number of them could make it right.
+
+## Why it runs out of memory
+
+It does not get that far: transformers collects the differences while it builds its
+arguments and raises *Please correct the following DeepSpeed config values that mismatch
+TrainingArguments values*, after the model was loaded; DeepSpeed on its own asserts
+*train_batch_size is not equal to micro_batch_per_gpu \\* gradient_acc_step \\* world_size*.
+And in scripts that compare nothing the JSON rules: a forgotten micro batch of 39 in it,
+and not the 4 of the command line, decides the activations.
+
+## How to fix it
+
+Under a trainer write `"auto"` in the JSON, so that one file says it; the fix does. For
+DeepSpeed alone numbers are needed: the fix (offered as unsafe, since it changes the global
+batch that the file states) makes `train_batch_size` follow from the other two.
+
+## When not to
+
+Scripts that build on Accelerate without a trainer need numbers and are not compared.
+
+## Sources
+
+* transformers 5.23 `integrations/deepspeed.py:108` (`fill_match`) and `:258` (the error)
+* DeepSpeed edaa7221 `runtime/config.py:927` (`_batch_assertion`) and `:942`
+* https://github.com/deepspeedai/DeepSpeed/issues/2992 (156 and 39)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules.settings._trainer import trainer_compares
+
+_AXOLOTL = (
+    "base_model: meta-llama/Llama-3.1-8B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "micro_batch_size: 2\n"
+    "gradient_accumulation_steps: 4\n"
+    "gradient_checkpointing: true\n"
+    "deepspeed: ds.json\n"
+)
+
+
+def _json(micro: str, accumulation: str, total: str) -> str:
+    return (
+        "{\n"
+        f'  "train_micro_batch_size_per_gpu": {micro},\n'
+        f'  "gradient_accumulation_steps": {accumulation},\n'
+        f'  "train_batch_size": {total},\n'
+        '  "zero_optimization": {"stage": 2},\n'
+        '  "bf16": {"enabled": true}\n'
+        "}\n"
+    )
+
+
+# The dialect's own fields for what the JSON says, beside what the trainer passes.
+_COMPARED = (("ds.micro", "batch.micro"), ("ds.grad_accum", "batch.grad_accum"))
+
+
+class DsBatchMismatch(Rule):
+    code = "OOM802"
+    name = "ds-batch-mismatch"
+    summary = "the DeepSpeed config and the trainer do not agree on the batch"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.yaml": _AXOLOTL, "ds.json": _json("4", "4", '"auto"')},
+            fixed={"ds.json": _json('"auto"', "4", '"auto"')},
+        ),
+        Example(
+            files={"train.yaml": _AXOLOTL, "ds.json": _json('"auto"', '"auto"', "32")},
+            fixed={"ds.json": _json('"auto"', '"auto"', '"auto"')},
+            hardware="8xA100-80GB",
+            why="2 × 4 × 8 is 64",
+        ),
+        Example(
+            files={"ds.json": _json("4", "4", "156")},
+            why="no number of GPUs makes 16 into 156",
+        ),
+        Example(
+            files={"ds.json": _json("4", "4", "156")},
+            fixed={"ds.json": _json("4", "4", "128")},
+            hardware="8xA100-80GB",
+        ),
+    )
+    good = (
+        Example(files={"train.yaml": _AXOLOTL, "ds.json": _json("2", "4", '"auto"')}),
+        Example(
+            files={"train.yaml": _AXOLOTL, "ds.json": _json('"auto"', '"auto"', "64")},
+            hardware="8xA100-80GB",
+        ),
+        Example(
+            files={"ds.json": _json("4", "4", "160")},
+            why="ten GPUs would make it right, and their number is not known",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        if run.plan.parallel.backend != "zero":
+            return
+        if trainer_compares(run):
+            yield from self._against_trainer(run)
+        yield from self._product(run)
+
+    def _against_trainer(self, run: Run) -> Iterable[Finding]:
+        for own, passed in _COMPARED:
+            said, given = run.settings.get(own), run.settings.get(passed)
+            if said is None or given is None or said.value == given.value:
+                continue
+            whose = "passes" if run.is_explicit(passed) else "passes its default,"
+            yield self.finding(
+                run,
+                Severity.ERROR,
+                f"DeepSpeed's {run.key(own)} is {said.value}, but the trainer {whose} "
+                f"{given.value} ({run.key(passed)}): transformers stops with an error where the "
+                "two differ",
+                at=own,
+                proposals=[Proposal.set(f"leave {run.key(own)} to the trainer", {own: None})],
+                notes=[self.note(run, passed, f"the trainer's value, {given.value}")]
+                if run.is_explicit(passed)
+                else (),
+            )
+
+    def _product(self, run: Run) -> Iterable[Finding]:
+        total = run.settings.get("ds.train_batch")
+        if total is None:
+            return
+        compares = trainer_compares(run)
+        fields = [("batch.micro", "batch.grad_accum"), ("ds.micro", "ds.grad_accum")][not compares]
+        micro, accumulation = (
+            None if (setting := run.settings.get(name)) is None else int(setting.value)
+            for name in fields
+        )
+        ranks = run.plan.parallel.dp
+        factors = [n for n in (micro, accumulation, ranks) if n is not None]
+        product = prod(factors)
+        if total.value == product or (len(factors) < 3 and total.value % product == 0):
+            return
+        spelled = " × ".join(
+            f"{n} {name}"
+            for n, name in (
+                (micro, "a GPU"),
+                (accumulation, "accumulation steps"),
+                (ranks, "data-parallel ranks"),
+            )
+            if n is not None
+        )
+        if len(factors) == 3:
+            fault = f"{spelled} make {product}"
+        else:
+            fault = f"it is no multiple of {spelled} = {product}"
+        yield self.finding(
+            run,
+            Severity.ERROR,
+            f"DeepSpeed's {run.key('ds.train_batch')} is {total.value}, but {fault}: "
+            + ("transformers" if compares else "DeepSpeed")
+            + " stops with an error",
+            at="ds.train_batch",
+            proposals=self._cures(run, product if len(factors) == 3 else None, compares),
+        )
+
+    def _cures(self, run: Run, product: int | None, compares: bool) -> Iterable[Proposal]:
+        key = run.key("ds.train_batch")
+        if compares:
+            yield Proposal.set(f"leave {key} to the trainer", {"ds.train_batch": None})
+        elif product is not None:
+            yield Proposal.set(
+                f"set {key} to {product}", {"ds.train_batch": product}, Applicability.UNSAFE
+            )

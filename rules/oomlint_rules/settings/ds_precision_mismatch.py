@@ -1,0 +1,160 @@
+"""The DeepSpeed config and the trainer do not agree on the precision.
+
+## What it finds
+
+A DeepSpeed JSON with `bf16.enabled` or `fp16.enabled` written out where the trainer's own
+flags say something else (`fp16: true` with a preset that switches bf16 on, no flag at all
+with `bf16.enabled: true`), and a JSON that switches both on.
+
+## Why it runs out of memory
+
+transformers compares both keys with its arguments and raises *Please correct the following
+DeepSpeed config values that mismatch TrainingArguments values*; DeepSpeed asserts that
+*bfloat16 and fp16 modes cannot be simultaneously enabled*. Where nothing compares them, the
+JSON casts the model while the trainer computes in fp32: activations and logits then take
+twice the bytes that the JSON promises.
+
+## How to fix it
+
+Write `"auto"` for both keys in the JSON and keep one precision flag, in the trainer. The
+fix writes `"auto"`. It is unsafe, because it decides which of two statements about the
+numerics holds.
+
+## When not to
+
+Where a script reads the JSON itself and passes matching flags on.
+
+## Sources
+
+* transformers 5.23 `integrations/deepspeed.py:183` (`fill_match` of both keys)
+* DeepSpeed edaa7221 `runtime/config.py:828`
+* Accelerate 16cb6eb8 `utils/dataclasses.py` (`set_mixed_precision` refuses the other 16-bit
+  type)
+* Axolotl ships `deepspeed_configs/zero3_bf16_cpuoffload_all.json` with bf16 written out;
+  https://github.com/axolotl-ai-cloud/axolotl/issues/2143
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules.settings._trainer import trainer_compares
+
+_AXOLOTL = (
+    "base_model: meta-llama/Llama-3.1-8B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+)
+
+
+def _json(bf16: str, fp16: str) -> str:
+    return (
+        '{\n  "train_micro_batch_size_per_gpu": 1,\n'
+        '  "zero_optimization": {"stage": 2},\n'
+        f'  "bf16": {{"enabled": {bf16}}},\n  "fp16": {{"enabled": {fp16}}}\n}}\n'
+    )
+
+
+# The dialect's own fields for the JSON's switches, and what the trainer computes in.
+_SWITCHES = (("ds.bf16", "bf16"), ("ds.fp16", "fp16"))
+
+
+class DsPrecisionMismatch(Rule):
+    code = "OOM803"
+    name = "ds-precision-mismatch"
+    summary = "the DeepSpeed config and the trainer do not agree on the precision"
+    applicability = Applicability.UNSAFE
+    cost = 7
+
+    bad = (
+        Example(
+            files={
+                "train.yaml": f"{_AXOLOTL}fp16: true\ndeepspeed: ds.json\n",
+                "ds.json": _json("true", '"auto"'),
+            },
+            fixed={"ds.json": _json('"auto"', '"auto"')},
+        ),
+        Example(
+            files={
+                "train.yaml": (
+                    f"{_AXOLOTL}fp16: true\ndeepspeed: deepspeed_configs/zero3_bf16.json\n"
+                ),
+            },
+            why="the preset switches bf16 on",
+        ),
+        Example(
+            files={"ds.json": _json("true", "true")},
+            fixed={"ds.json": _json("true", "false")},
+        ),
+    )
+    good = (
+        Example(
+            files={
+                "train.yaml": f"{_AXOLOTL}bf16: true\ndeepspeed: ds.json\n",
+                "ds.json": _json("true", "false"),
+            },
+        ),
+        Example(
+            files={
+                "train.yaml": f"{_AXOLOTL}fp16: true\ndeepspeed: ds.json\n",
+                "ds.json": _json('"auto"', '"auto"'),
+            },
+        ),
+        Example(files={"ds.json": _json("true", "false")}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        said = {
+            dtype: run.settings[field].value for field, dtype in _SWITCHES if field in run.settings
+        }
+        if all(said.get(dtype) is True for dtype in ("bf16", "fp16")):
+            yield self._both(run)
+            return
+        amp = run.settings.get("amp")
+        if amp is None:
+            return
+        for field, dtype in _SWITCHES:
+            if self._clashes(said.get(dtype), dtype, str(amp.value), trainer_compares(run)):
+                yield self._mismatch(run, field, dtype, str(amp.value))
+
+    @staticmethod
+    def _clashes(enabled: bool | None, dtype: str, amp: str, strict: bool) -> bool:
+        """The trainer compares each switch; Accelerate alone refuses only the other type."""
+        if enabled is None or enabled == (amp == dtype):
+            return False
+        return strict or (enabled and amp != "no")
+
+    def _mismatch(self, run: Run, field: str, dtype: str, amp: str) -> Finding:
+        switch = f"{dtype}.enabled"
+        enabled = "true" if run.settings[field].value else "false"
+        trains = f"trains in {amp}" if amp != "no" else "has no 16-bit precision switched on"
+        return self.finding(
+            run,
+            Severity.ERROR,
+            f"DeepSpeed's {switch} is {enabled}, but the trainer {trains}: transformers stops "
+            "with an error where the two differ"
+            if trainer_compares(run)
+            else f"DeepSpeed's {switch} is {enabled}, but Accelerate's mixed precision is {amp}, "
+            "which it refuses",
+            at=field,
+            proposals=[
+                Proposal.set(f"leave {switch} to the trainer", {field: None}, Applicability.UNSAFE)
+            ],
+            notes=[self.note(run, "amp", f"the trainer {trains}")],
+        )
+
+    def _both(self, run: Run) -> Finding:
+        return self.finding(
+            run,
+            Severity.ERROR,
+            "the DeepSpeed config switches both bf16 and fp16 on, which DeepSpeed refuses",
+            at="ds.fp16",
+            proposals=[
+                Proposal.set("switch fp16 off", {"ds.fp16": False}, Applicability.UNSAFE),
+            ],
+            notes=[self.note(run, "ds.bf16", "bf16 is switched on here")],
+        )
