@@ -10,8 +10,10 @@ from oomlint.dialects.base import Registry
 @cache
 def registry() -> Registry:
     """The dialects in order of recognition: the most specific signature first."""
+    from oomlint.dialects.accelerate import Accelerate
     from oomlint.dialects.axolotl import Axolotl
     from oomlint.dialects.deepspeed import DeepSpeed
     from oomlint.dialects.llama_recipes import LlamaRecipes
+    from oomlint.dialects.llamafactory import LlamaFactory
 
-    return Registry.of([DeepSpeed(), Axolotl(), LlamaRecipes()])
+    return Registry.of([DeepSpeed(), Accelerate(), Axolotl(), LlamaFactory(), LlamaRecipes()])
