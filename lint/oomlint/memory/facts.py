@@ -299,9 +299,10 @@ class Facts:
             kernel=self.kernel,
             dense_mask=dense,
             experts="loop" if plan.model.experts_impl == "loop" else "grouped",
-            fused_norm=bool(liger.rms),
-            fused_rope=bool(liger.rope),
-            fused_glu=bool(liger.swiglu),
+            # Inductor's min-cut partitioner recomputes elementwise chains as fused kernels do.
+            fused_norm=bool(liger.rms or plan.compile.enabled),
+            fused_rope=bool(liger.rope or plan.compile.enabled),
+            fused_glu=bool(liger.swiglu or plan.compile.enabled),
             batched=self.rows > 1,
             quantised=plan.quant.method not in (None, "none")
             and not plan.quant.dequantised_on_load,

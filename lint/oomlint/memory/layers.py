@@ -196,8 +196,11 @@ class _Writer:
         r, tape = self.r, self.tape
         split = r.tensor_parallel
         outputs: float = layer.outputs
-        if split > 1 and layer.role not in ("o", "down", "shared_down", "router"):
-            outputs = outputs / split
+        if split > 1:
+            # Column-parallel layers split their outputs, row-parallel ones put whole outputs
+            # together, which sequence parallelism scatters over the tokens (arXiv 2205.05198).
+            row = layer.role in ("o", "down", "shared_down")
+            outputs /= (split if r.sequence_parallel else 1) if row else split
         half = r.amp and r.stream == 4
         source = x
         x = self.cast(x, r.compute)
@@ -650,7 +653,8 @@ def layer_profile(model: Skeleton, block: Block, regime: Regime) -> LayerProfile
     """Replay one block of ``model`` under ``regime``."""
     writer = _Writer(model, regime)
     tape = writer.tape
-    source = tape.tensor(model.hidden, regime.stream, needs_grad=regime.input_grad)
+    spread = regime.tensor_parallel if regime.sequence_parallel else 1
+    source = tape.tensor(model.hidden / spread, regime.stream, needs_grad=regime.input_grad)
     out = writer.block(source, block)
     return LayerProfile(tape, out, model.hidden * regime.stream)
 

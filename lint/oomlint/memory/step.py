@@ -395,6 +395,11 @@ def optimizer_temporaries(f: Facts, trained: float) -> float:
         # The fp32 copy of the gradient partition (stage_1_and_2.py, stage3.py step).
         extra = 4 * trained / shard
         largest = trained / shard
+        if f.plan.parallel.zero.stage == 3:
+            # Stage 3 steps sub-group by sub-group (stage3_sub_group_size, 1e9 by default).
+            largest = min(largest, float(f.plan.parallel.zero.sub_group_elems or 1_000_000_000))
+            extra = 4 * largest
+            shard, trained = 1, largest
     trained = trained / shard
     if o.in_backward:
         trained = largest

@@ -1,0 +1,343 @@
+"""Plans for published peaks and for documented facts that a run fits, field by field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from oomlint.models import guess, lookup
+from oomlint.plan import (
+    Batch,
+    Checkpointing,
+    Compile,
+    Eval,
+    Fsdp,
+    Loss,
+    Model,
+    ModelDims,
+    Moe,
+    Objective,
+    Offload,
+    Optimizer,
+    Parallel,
+    Plan,
+    Precision,
+    Quant,
+    Save,
+    Seq,
+    Trainable,
+    Zero,
+)
+
+# MPT as llm-foundry's benchmarks train it (scripts/train/benchmarking/README.md).
+_MPT = {
+    "125m": (12, 768, 12), "350m": (24, 1024, 16), "760m": (24, 1536, 12), "1b": (24, 2048, 16),
+    "3b": (32, 2560, 20), "7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56),
+    "70b": (64, 8192, 64),
+}  # fmt: skip
+
+
+def dims_of(name: str) -> ModelDims | None:
+    """The dimensions of a model by its published name."""
+    match = re.fullmatch(r"mpt-(\w+)", name)
+    if match and match[1] in _MPT:
+        layers, hidden, heads = _MPT[match[1]]
+        return ModelDims(
+            arch="mpt", layers=layers, hidden=hidden, heads=heads, kv_heads=heads,
+            head_dim=hidden // heads, ffn=4 * hidden, vocab=50368, tie_embeddings=True,
+            attn_bias=False, mlp_bias=False, norm="ln", act="gelu", ctx=2048,
+        )  # fmt: skip
+    facts = lookup(name) or guess(name)
+    return facts.dims if facts else None
+
+
+def _number(value: Any, default: int) -> int:
+    if isinstance(value, int | float):
+        return int(value)
+    found = re.search(r"\d+", str(value)) if value is not None else None
+    return int(found[0]) if found else default
+
+
+def _args(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    raw = row.get("raw_args")
+    return raw if isinstance(raw, Mapping) else {}
+
+
+def _precision(row: Mapping[str, Any], plan_method: str, backend: str) -> dict[str, Any]:
+    dtype = str(row.get("dtype") or "bf16").lower()
+    framework = str(row.get("framework") or "").lower()
+    wide = dtype.startswith("fp32") or "fp32 params" in dtype or "mixed (fp32" in dtype
+    wide = wide or "optimizer fp32" in dtype
+    autocast = any(w in framework for w in ("swift", "trainer", "axolotl", "trl", "foundry"))
+    autocast = autocast or "mixed" in dtype or "amp" in dtype
+    param = "fp32" if wide else "bf16"
+    compute = "fp32" if dtype == "fp32" else "bf16"
+    out: dict[str, Any] = {
+        "param": param,
+        "compute": compute,
+        "autocast": autocast,
+        "master": "none",
+    }
+    trained = param
+    if plan_method != "full":
+        # peft cast adapters to the base's half precision until 0.11 (May 2024).
+        old = "1.x" in framework or "2.x" in framework or "qwen/finetune" in framework
+        pure = "lit" in framework or "torchtune" in framework or "(pure)" in dtype or old
+        trained = "bf16" if pure else "fp32"
+    if backend == "zero":
+        trained = "bf16"
+        out |= {"param": "bf16", "autocast": False, "master": "fp32"}
+    elif backend == "megatron":
+        out |= {"param": "bf16", "autocast": False, "master": "fp32"}
+        trained = "fp32"
+    elif backend == "fsdp2" or (backend == "fsdp1" and autocast):
+        out["autocast"] = False
+        if plan_method == "full" and "torchtune" not in framework and "lit" not in framework:
+            trained = out["param"] = "fp32"
+    out["grad"] = trained
+    out["optim_state"] = "fp32" if backend in ("zero", "megatron") else trained
+    return out
+
+
+def _optimizer(row: Mapping[str, Any]) -> Optimizer:
+    text = str(row.get("optimizer") or "adamw").lower()
+    in_backward = "in_bwd" in text or bool(_args(row).get("optimizer_in_bwd"))
+    fused = "fused" in text or "mcore" in text or "megatron" in text
+    kind: Any = "adamw"
+    if "paged" in text and "8" in text:
+        kind = "paged_adamw8bit"
+    elif "paged" in text:
+        kind = "paged_adamw"
+    elif "4bit" in text:
+        kind = "adamw4bit"
+    elif "8bit" in text or "8-bit" in text:
+        kind = "adamw8bit"
+    elif "adafactor" in text:
+        kind = "adafactor"
+    elif "galore" in text:
+        kind = "galore"
+    elif "muon" in text:
+        kind = "muon"
+    elif "lomo" in text:
+        kind = "lomo"
+    return Optimizer(kind=kind, fused=fused, foreach=not fused, in_backward=in_backward)
+
+
+def _quant(row: Mapping[str, Any]) -> Quant:
+    text = str(row.get("quant") or "").lower()
+    if not text or text == "none":
+        if "qlora" not in str(row.get("method")):
+            return Quant(method="none")
+        text = "bnb nf4"
+    if "mxfp4" in text and "dequant" in text:
+        return Quant(method="none")
+    double = "dq" in text or "double" in text or "axolotl" in str(row.get("framework"))
+    kind: Any = "bnb4"
+    if "gptq" in text or "checkpoint" in text:
+        kind = "gptq"
+    if "awq" in text:
+        kind = "awq"
+    if "aqlm" in text:
+        kind = "aqlm"
+    if "hqq" in text:
+        kind = "hqq"
+    if "torchao" in text:
+        kind = "nf4_torchao"
+    if kind == "bnb4" and "int8" in text:
+        kind = "bnb8"
+    experts = True if _args(row).get("quantize_moe_experts") or "nvfp4" in text else None
+    if "nvfp4" in text:
+        kind = "mxfp4"
+    bits = 8 if "int8" in text or "8bit" in text else 2 if "2bit" in text else 4
+    return Quant(method=kind, bits=bits, double=double, quantises_moe_experts=experts)
+
+
+_TARGETS = {
+    "q": ("q", "qkv_q"), "k": ("k",), "v": ("v",), "o": ("o",), "mlp": ("gate", "up", "down", "gate_up"),
+}  # fmt: skip
+
+
+def _trainable(row: Mapping[str, Any]) -> Trainable:
+    method = str(row.get("method") or "full")
+    if method.startswith(("full", "llamapro")):
+        return Trainable(method="full")
+    lora = row.get("lora") if isinstance(row.get("lora"), Mapping) else {}
+    args = _args(row)
+    rank = lora.get("r") or lora.get("lora_rank") or lora.get("lora_r") or args.get("lora_r") or 8
+    targets = lora.get("targets") or lora.get("lora_target_modules") or lora.get("target_modules")
+    if isinstance(targets, str):
+        low = targets.lower()
+        if low in ("all", "all-linear") or "all (" in low or "[" in low:
+            targets = "all_linear"
+        elif low == "default":
+            targets = None
+        else:
+            targets = tuple(targets.split())
+    if args.get("lora_target_linear"):
+        targets = "all_linear"
+    save: tuple[str, ...] = ()
+    if isinstance(targets, list | tuple):
+        names: list[str] = []
+        for t in targets:
+            names += _TARGETS.get(t, (t,))
+        targets = tuple(n for n in names if n != "lm_head")
+        if "q" in targets and "v" in targets:
+            targets = (*targets, "qkv")
+    if "embeddings" in method:
+        save = ("embed_tokens", "lm_head")
+    qlora = "qlora" in method or bool(row.get("quant"))
+    return Trainable(
+        method="qlora" if qlora else "lora",
+        r=_number(rank, 8),
+        targets=targets or "peft_default",
+        modules_to_save=save or None,
+        adapter_dtype="fp32",
+    )
+
+
+def _parallel(row: Mapping[str, Any]) -> tuple[Parallel, Offload]:
+    text = str(row.get("strategy") or "none").lower()
+    gpus = int(row.get("gpus") or 1)
+    raw = row.get("parallel")
+    p = raw if isinstance(raw, Mapping) else {}
+    tp = _number(p.get("tp") or p.get("tensor_model_parallel_size"), 1)
+    pp = _number(p.get("pp") or p.get("pipeline_model_parallel_size"), 1)
+    cp = _number(p.get("cp") or p.get("context_parallel_size"), 1)
+    ep = _number(p.get("ep") or p.get("expert_model_parallel_size"), 1)
+    offload = Offload()
+    if "offload" in text:
+        offload = Offload(
+            optimizer="cpu", params="cpu" if "fsdp" in text or "param" in text else None
+        )
+    common: dict[str, Any] = {"world": gpus, "tp": tp, "pp": pp, "cp": cp, "ep": ep}
+    # torchtitan's tensor parallelism shards the sequence too (parallelize.py).
+    sp = str(p.get("sequence_parallel", "")).lower() == "true" or "torchtitan" in str(
+        row.get("framework")
+    )
+    if "megatron" in text:
+        return Parallel(backend="megatron", sp=sp, **common), offload
+    if "zero" in text:
+        stage: Any = int(re.search(r"zero_?-?(\d)", text)[1])  # type: ignore[index]
+        hidden = 4096
+        zero = Zero(stage=stage)
+        if "qwen" in str(row.get("framework")).lower() or "swift" in str(row.get("framework")):
+            zero = Zero(stage=stage, reduce_bucket_elems=hidden * hidden,
+                        prefetch_elems=int(0.9 * hidden * hidden), overlap_comm=stage == 3)  # fmt: skip
+        return Parallel(backend="zero", zero=zero, **common), offload
+    if "fsdp" in text or "sharded_ddp" in text:
+        version = 2 if "fsdp2" in text or "torchtitan" in str(row.get("framework")) else 1
+        strategy: Any = (
+            "grad_op" if "grad_op" in text else "no_shard" if "no_shard" in text else "full"
+        )
+        fsdp = Fsdp(version=version, strategy=strategy, cpu_offload="offload" in text,  # type: ignore[arg-type]
+                    wrap="transformer", sync_every_micro=False)  # fmt: skip
+        return Parallel(
+            backend="fsdp2" if version == 2 else "fsdp1", fsdp=fsdp, sp=sp, **common
+        ), offload
+    if "device_map" in text:
+        return Parallel(backend="device_map_pp", **common), offload
+    if "ddp" in text:
+        return Parallel(backend="ddp", **common), offload
+    return Parallel(backend="none", world=1), offload
+
+
+def plan_of(row: Mapping[str, Any]) -> Plan | None:
+    """The plan of a row of ``published.jsonl`` or ``fits.jsonl``; ``None`` without a model."""
+    dims = dims_of(str(row["model"]))
+    if dims is None:
+        return None
+    method = _trainable(row)
+    parallel, offload = _parallel(row)
+    backend = parallel.backend or "none"
+    checkpointed = row.get("gradient_checkpointing")
+    text = str(checkpointed).lower()
+    mode: Any = "none" if text in ("false", "none", "null") else "full"
+    if "selective" in text and "op" in text:
+        mode = "selective_op"
+    elif text == "selective":
+        mode = "none"
+    attention = str(row.get("attention") or "").lower()
+    impl: Any = "sdpa"
+    if "flash" in attention or "triton" in attention or "flex" in attention:
+        impl = "flash2"
+    elif "eager" in attention and "sdpa" not in attention:
+        impl = "eager"
+    framework = str(row.get("framework") or "").lower()
+    logits: Any = "full"
+    chunks = None
+    args = _args(row)
+    if "litgpt" in framework or "lit-gpt" in framework:
+        logits, chunks = "chunked", 8
+    if "torchtune" in framework and args.get("chunked_cross_entropy") is not False:
+        logits, chunks = "chunked", 8
+    cut = "cut_cross_entropy" in str(args)
+    if row.get("liger") or cut or args.get("chunked_cross_entropy") is True:
+        logits = "fused" if not args.get("chunked_cross_entropy") else "chunked"
+    if "unsloth" in framework or ("megatron" in framework and "fuse" in str(args)):
+        logits = "fused"
+    precision = _precision(row, method.method or "full", backend)
+    if backend == "fsdp2":
+        parallel = replace(parallel, fsdp=replace(parallel.fsdp, wrap="ends"))
+        precision["comm"] = "fp32" if "torchtitan" in framework else "bf16"
+    length = _number(row.get("seq_len"), 2048)
+    micro = _number(row.get("micro_batch"), 1)
+    accum = _number(row.get("grad_accum"), 1)
+    if "torchtitan" in framework and (parallel.pp or 1) > 1:
+        # The local batch goes through the pipeline one sample at a time (job config default).
+        micro, accum = 1, micro
+    task = str(row.get("task") or "sft").split()[0]
+    kinds = {
+        "dpo": "dpo",
+        "kto": "kto",
+        "pretrain": "pretrain",
+        "rm": "rm",
+        "gkd": "gkd",
+        "embedding": "embedding",
+        "seq_cls": "rm",
+        "sequence": "rm",
+    }
+    kind: Any = kinds.get(task, "sft")
+    return Plan(
+        name=str(row["id"]),
+        model=Model(id=row["model"], dims=_moe(dims), attn_impl=impl),
+        objective=Objective(
+            kind=kind,
+            pairs_per_sample=1 if task.startswith("seq") else None,
+            ref_model="copy" if kind == "dpo" and method.method == "full" else None,
+        ),
+        trainable=replace(
+            method, adapter_dtype=precision["grad"] if method.method != "full" else None
+        ),
+        quant=_quant(row) if method.method != "full" else Quant(method="none"),
+        precision=Precision(**precision),
+        optimizer=_optimizer(row),
+        parallel=parallel,
+        offload=offload,
+        batch=Batch(micro=micro, grad_accum=accum),
+        compile=Compile(enabled=bool(row.get("compile"))),
+        seq=Seq(max_len=length, packing="multipack" if row.get("packing") else "none"),
+        checkpointing=Checkpointing(mode=mode, reentrant=False),
+        loss=Loss(logits_materialised=logits, chunks=chunks, upcast_fp32=True, cut_ce=cut or None),
+        eval=Eval(enabled=False),
+        save=Save(strategy="no"),
+    )
+
+
+def _moe(dims: ModelDims) -> ModelDims:
+    if isinstance(dims.moe, Moe) and dims.moe.moe_ffn is None:
+        return replace(dims, moe=replace(dims.moe, moe_ffn=dims.ffn))
+    return dims
+
+
+def measured(row: Mapping[str, Any], gpu: Any) -> tuple[float, float]:
+    """What the estimate says of the quantity that was published, and the published bytes."""
+    text = str(row.get("measure") or "").lower()
+    context = gpu.components["context"] or 0
+    truth = row["peak_gib_per_gpu"] * 2**30
+    if "allocated" in text or "active" in text:
+        return gpu.peak_bytes - context, truth
+    if "reserved" in text:
+        return gpu.reserved_bytes, truth
+    return gpu.reserved_bytes + context, truth
