@@ -317,6 +317,9 @@ class Axolotl(Dialect):
         if kind is not None:
             own["optimizer.name"] = _optimizer_name(kind)
         own.pop("precision.optim_state", None)
+        quant = own.pop("quant.method", None)
+        if quant is not None:
+            own.update(_quant_settings(quant, draft))
         attention = own.pop("model.attn_impl", None)
         if attention is not None:
             own.update(_attention_settings(attention, draft))
@@ -337,6 +340,20 @@ def _optimizer_name(kind: str) -> str:
     if kind not in names:
         raise CannotEdit(f"Axolotl has no optimizer for {kind}")
     return names[kind]
+
+
+def _quant_settings(method: str, draft: Draft) -> dict[str, Any]:
+    """AX/utils/schemas/peft.py:202: 4 bit goes with ``adapter: qlora``, and only with that."""
+    if method not in ("bnb4", "bnb8", "none"):
+        raise CannotEdit(f"Axolotl has no switch for {method}")
+    if not is_adapter_run(draft):
+        raise CannotEdit("Axolotl quantizes weights only under an adapter")
+    wanted = {
+        "axolotl.load_in_4bit": method == "bnb4",
+        "axolotl.load_in_8bit": method == "bnb8",
+        "trainable.method": "qlora" if method == "bnb4" else "lora",
+    }
+    return {name: value for name, value in wanted.items() if draft.get(name) != value}
 
 
 def _attention_settings(attention: str, draft: Draft) -> dict[str, Any]:
