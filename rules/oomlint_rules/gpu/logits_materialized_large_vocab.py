@@ -15,7 +15,9 @@ of Llama-3 are 12.6 GB, and none of it is sharded by ZeRO or FSDP.
 ## How to fix it
 
 Use a fused linear cross-entropy (Liger kernel, cut cross-entropy), which computes the loss
-in chunks of tokens and never holds the matrix. The result is the same up to rounding.
+in chunks of tokens and never holds the matrix. The result is the same up to rounding. It
+needs a package that may not be installed, so `--fix` prefers gradient checkpointing and
+sharding where those are enough.
 
 ## When not to
 
@@ -66,7 +68,7 @@ class LogitsMaterializedLargeVocab(Rule):
     name = "logits-materialized-large-vocab"
     summary = "the loss keeps every logit in memory where a fused loss would not"
     applicability = Applicability.SAFE
-    cost = 1
+    cost = 4
 
     bad = (
         Example(

@@ -63,7 +63,7 @@ class MicroBatchTooLarge(Rule):
     name = "micro-batch-too-large"
     summary = "the micro batch does not fit; a smaller one with more accumulation does the same"
     applicability = Applicability.SAFE
-    cost = 4
+    cost = 5
 
     bad = (
         Example(
