@@ -201,7 +201,7 @@ def _parallel(row: Mapping[str, Any]) -> tuple[Parallel, Offload]:
     text = str(row.get("strategy") or "none").lower()
     gpus = int(row.get("gpus") or 1)
     raw = row.get("parallel")
-    p = raw if isinstance(raw, Mapping) else {}
+    p = {**_args(row), **(raw if isinstance(raw, Mapping) else {})}
     tp = _number(p.get("tp") or p.get("tensor_model_parallel_size"), 1)
     pp = _number(p.get("pp") or p.get("pipeline_model_parallel_size"), 1)
     cp = _number(p.get("cp") or p.get("context_parallel_size"), 1)
@@ -232,7 +232,9 @@ def _parallel(row: Mapping[str, Any]) -> tuple[Parallel, Offload]:
             "grad_op" if "grad_op" in text else "no_shard" if "no_shard" in text else "full"
         )
         fsdp = Fsdp(version=version, strategy=strategy, cpu_offload="offload" in text,  # type: ignore[arg-type]
-                    wrap="transformer", sync_every_micro=False)  # fmt: skip
+                    wrap="transformer",
+                    # Composer never enters FSDP's no_sync (composer/core/state.py).
+                    sync_every_micro="foundry" in str(row.get("framework")))  # fmt: skip
         return Parallel(
             backend="fsdp2" if version == 2 else "fsdp1", fsdp=fsdp, sp=sp, **common
         ), offload
@@ -246,7 +248,7 @@ def _parallel(row: Mapping[str, Any]) -> tuple[Parallel, Offload]:
 def plan_of(row: Mapping[str, Any]) -> Plan | None:
     """The plan of a row of ``published.jsonl`` or ``fits.jsonl``; ``None`` without a model."""
     dims = dims_of(str(row["model"]))
-    if dims is None:
+    if dims is None or row.get("seq_len") is None or row.get("micro_batch") is None:
         return None
     method = _trainable(row)
     parallel, offload = _parallel(row)
@@ -319,7 +321,13 @@ def plan_of(row: Mapping[str, Any]) -> Plan | None:
         compile=Compile(enabled=bool(row.get("compile"))),
         seq=Seq(max_len=length, packing="multipack" if row.get("packing") else "none"),
         checkpointing=Checkpointing(mode=mode, reentrant=False),
-        loss=Loss(logits_materialised=logits, chunks=chunks, upcast_fp32=True, cut_ce=cut or None),
+        loss=Loss(
+            logits_materialised=logits,
+            chunks=chunks,
+            # llm-foundry's fused cross entropy reads half-precision logits (flash_attn.losses).
+            upcast_fp32="foundry" not in framework,
+            cut_ce=cut or None,
+        ),
         eval=Eval(enabled=False),
         save=Save(strategy="no"),
     )

@@ -32,7 +32,6 @@ class Comm(NamedTuple):
     resident: float = 0.0
     forward: float = 0.0
     backward: float = 0.0
-    accumulated: float = 0.0
     resident_at_step: float = 0.0
     holds_gradients: bool = False
 
@@ -86,7 +85,9 @@ def _zero_buffers(f: Facts, m: Skeleton, trained: float) -> Comm:
         owned = 0.0 if offloaded else e * trained / n
         cat = min(e * bucket, e * float(m.largest_tensor))
         if stage == 1:
-            return Comm(backward=ipg + owned, accumulated=0.0)
+            # BF16_Optimizer accumulates in fp32, unsharded (deepspeed/runtime/bf16_optimizer.py).
+            wide = 4.0 * trained if f.plan.precision.grad_accum == "fp32" and e == 2 else 0.0
+            return Comm(resident=wide, backward=ipg + owned, resident_at_step=wide)
         if offloaded:
             largest = float(m.largest_tensor)
             return Comm(
@@ -94,7 +95,7 @@ def _zero_buffers(f: Facts, m: Skeleton, trained: float) -> Comm:
                 backward=ipg + 8 * largest,
                 resident_at_step=2 * e * largest,
             )
-        return Comm(backward=ipg + cat, accumulated=owned)
+        return Comm(backward=ipg + cat)
     # Stage 3: the bucket and the gradient partition are always there.
     live = float(z.max_live_params if z.max_live_params is not None else _MAX_LIVE)
     prefetch = float(z.prefetch_elems if z.prefetch_elems is not None else _PREFETCH)

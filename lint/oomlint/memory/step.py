@@ -208,44 +208,66 @@ def training_points(f: Facts) -> dict[str, list[Point]]:
     return replicated_points(f)
 
 
+class _Pile:
+    """Parameter gradients on one rank as backward makes them.
+
+    They are kept whole, kept as the rank's partition (ZeRO-2 and 3), or handed on at once: to
+    an optimizer that runs in backward, to the host, into buckets that are there anyway.
+    """
+
+    __slots__ = ("after", "before", "biggest", "share", "width")
+
+    def __init__(self, f: Facts, trained: float, *, handed_on: bool) -> None:
+        model, regime = f.model, f.regime
+        assert model is not None
+        assert regime is not None
+        stage = (f.plan.parallel.zero.stage or 0) if f.backend == "zero" else 0
+        offloaded = f.plan.offload.optimizer in ("cpu", "nvme")
+        self.width: float = regime.stream if stage >= 1 else f.grad
+        self.share = 1.0 / f.shard if stage >= 2 else 1.0
+        if handed_on or (stage >= 2 and offloaded):
+            self.share = 0.0
+        self.biggest = float(model.largest_tensor)
+        # Stage 3 has a half-precision buffer for its partition all the time; otherwise the
+        # gradients of earlier micro batches are there from the second one on.
+        self.before = 0.0
+        if stage == 3 or (f.accumulation > 1 and self.share):
+            self.before = trained * (self.width if stage else f.grad) * self.share
+        # ZeRO-1 and 2 let theirs go when the fp32 copy of the partition is stepped.
+        self.after = 0.0
+        if stage == 0:
+            self.after = trained * f.grad * self.share
+        elif stage == 3:
+            self.after = self.before
+
+    def at(self, above: float, own: float) -> float:
+        """Bytes when ``above`` elements are done and the current layer has made ``own``."""
+        if self.share == 1.0:
+            return self.before or (above + own) * self.width
+        return (self.before or above * self.share * self.width) + min(
+            own, self.biggest
+        ) * self.width
+
+
 def replicated_points(f: Facts) -> dict[str, list[Point]]:
     """Single GPU, DDP, ZeRO, Megatron: whole layers compute on every rank."""
+    from oomlint.memory.sharding import comm_buffers
+
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
-    plan = f.plan
+    optimizer = f.plan.optimizer
     stack = Stack(f)
     tokens, scores = stack.tokens, stack.scores
     trained = local_trained(f)
-    zero_stage = (plan.parallel.zero.stage or 0) if f.backend == "zero" else 0
-    in_backward = bool(plan.optimizer.in_backward) or plan.optimizer.kind in ("lomo", "adalomo")
     head = logits_of(f, tokens)
-    from oomlint.memory.sharding import comm_buffers
-
     comm = comm_buffers(f)
-
-    # Gradients as they pile up: kept whole, or reduced away bucket by bucket.
-    per_grad = f.grad
-    kept_share = 1.0
-    if zero_stage >= 2:
-        per_grad, kept_share = regime.stream, 1.0 / f.shard
-    elif zero_stage == 1:
-        per_grad = regime.stream
-    elif f.backend == "megatron":
-        per_grad, kept_share = 0.0, 0.0  # in the main gradient buffer, always there
-    if in_backward or comm.holds_gradients:
-        kept_share = 0.0
-    start = comm.resident
-    if f.accumulation > 1 and not in_backward:
-        start += comm.accumulated
-    grads_before = (
-        trained * f.grad if f.accumulation > 1 and kept_share == 1.0 and not in_backward else 0.0
+    in_backward = bool(optimizer.in_backward) or optimizer.kind in ("lomo", "adalomo")
+    pile = _Pile(
+        f, trained, handed_on=in_backward or comm.holds_gradients or f.backend == "megatron"
     )
-
     base = 16.0 * tokens + 2.0 * f.length * model.head_dim * regime.stream
     saved = stack.saved
-    forward: list[Point] = []
-    backward: list[Point] = []
 
     cast_cache = 0.0
     if regime.amp and regime.stream == 4 and stack.checkpoint:
@@ -253,116 +275,61 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
         # Only weights that are trained are cached (aten/src/ATen/autocast_mode.cpp).
         cached = f.adapter_numel if f.lora else model.linear_numel
         cast_cache = 2.0 * cached * stack.checkpoint / f.tp / f.pp
-    layer_forward = max(
-        (
-            widest(p.inference if stack.checkpoint else p.forward, tokens, scores)
-            - (0.0 if stack.checkpoint else k)
-            for p, k in zip(stack.profiles, stack.kept, strict=True)
-        ),
-        default=0.0,
-    )
-    window = comm.forward
-    forward.append(
-        Point(grads_before, base + saved + max(0.0, layer_forward), 0.0, start + window, cast_cache)
-    )
-    forward.append(
-        Point(grads_before, base + saved + head.norm, head.loss, start + window, cast_cache)
-    )
+    layer = 0.0
+    for profile, kept in zip(stack.profiles, stack.kept, strict=True):
+        if stack.checkpoint:
+            layer = max(layer, widest(profile.inference, tokens, scores))
+        else:
+            layer = max(layer, widest(profile.forward, tokens, scores) - kept)
+    around = comm.resident + comm.forward
+    forward = [
+        Point(pile.before, base + saved + layer, 0.0, around, cast_cache),
+        Point(pile.before, base + saved + head.norm, head.loss, around, cast_cache),
+    ]
 
-    # The loss and the head.
-    done = 0.0
-    window = comm.backward
+    around = comm.resident + comm.backward
     if head.late:
-        for bytes_, grads in head.late:
-            made = grads * per_grad
-            backward.append(
-                Point(
-                    grads_before + made * _fresh(grads_before),
-                    base + saved,
-                    bytes_,
-                    start + window,
-                    0.0,
-                )
-            )
+        backward = [
+            Point(pile.at(0.0, grads), base + saved, bytes_, around, 0.0)
+            for bytes_, grads in head.late
+        ]
     else:
-        backward.append(
-            Point(
-                grads_before,
-                base + saved + head.norm,
-                max(head.early, head.kept),
-                start + window,
-                0.0,
-            )
-        )
-    if f.head_trained and not f.lora:
-        done += model.vocab * model.hidden / f.tp
-    elif f.head_trained:
-        done += model.vocab * model.hidden
+        early = max(head.early, head.kept)
+        backward = [Point(pile.at(0.0, 0.0), base + saved + head.norm, early, around, 0.0)]
 
-    # The layers, from the top; the value is linear in the layer's number, so the first and
-    # the last of a group of equal layers are enough.
+    # The layers, from the top; what is alive is linear in a layer's number, so that the first
+    # and the last of a group of equal layers are enough.
+    done = model.vocab * model.hidden / f.tp if f.head_trained else 0.0
     remaining = saved
-    biggest = model.largest_tensor if zero_stage >= 2 else 0.0
-    checkpointing = stack.checkpoint > 0
-    for (_block, n), profile, kept in zip(
-        reversed(stack.blocks), reversed(stack.profiles), reversed(stack.kept), strict=True
-    ):
-        if n <= 0:
-            continue
-        trained_here = profile.trained
-        for index in (0.0, n - 1) if n > 1 else (0.0,):
-            below = remaining - kept * index - (0.0 if checkpointing else kept)
-            grads_above = done + trained_here * index
+    recomputed = stack.checkpoint > 0
+    groups = list(zip(stack.blocks, stack.profiles, stack.kept, strict=True))
+    for (_, count), profile, kept in reversed(groups):
+        for index in (0.0, count - 1) if count > 1 else (0.0,):
+            below = base + remaining - kept * index - (0.0 if recomputed else kept)
+            above = done + profile.trained * index
             for m in profile.backward:
-                elements = (grads_above * kept_share) + (
-                    m.grads if kept_share else min(m.grads, biggest or m.grads)
-                )
-                if in_backward or comm.holds_gradients:
-                    elements = min(m.grads, float(_block.largest_tensor))
-                gradients = grads_before if grads_before else elements * per_grad
-                backward.append(
-                    Point(
-                        gradients, base + below + m.token * tokens + m.score * scores, 0.0,
-                        start + window, m.fixed,
-                    )
-                )  # fmt: skip
-        remaining -= kept * n
-        done += trained_here * n
+                alive = below + m.token * tokens + m.score * scores
+                backward.append(Point(pile.at(above, m.grads), alive, 0.0, around, m.fixed))
+        remaining -= kept * count
+        done += profile.trained * count
 
     # The embedding's gradient comes last; a tied one meets the head's.
-    embed_grad = model.embed_numel / f.tp * per_grad if f.embed_trained else 0.0
-    total_grads = (
-        trained * (f.grad if kept_share == 1 or zero_stage == 0 else per_grad) * kept_share
-    )
-    if in_backward:
-        total_grads = embed_grad
-    if comm.holds_gradients:
-        total_grads = 0.0
-    tied = 0.0
-    if model.tied and f.embed_trained and f.head_trained:
-        tied = embed_grad * (2.0 if f.grad == 2 and not grads_before else 1.0)
-    elif grads_before:
-        tied = embed_grad
-    backward.append(
-        Point(
-            max(total_grads, grads_before),
-            base + stack.inputs,
-            0.0,
-            comm.resident + window,
-            tied,
-        )
-    )
+    embed = model.embed_numel / f.tp * pile.width if f.embed_trained else 0.0
+    extra = 0.0
+    if pile.before and pile.share == 1.0:
+        extra = embed
+    elif model.tied and f.embed_trained and f.head_trained:
+        # Half-precision gradients of a tied weight are added into a third tensor.
+        extra = embed * (2.0 if pile.width == 2 else 1.0)
+    total = pile.before or trained * pile.width * pile.share
+    if pile.share < 1.0:
+        total += embed
+    backward.append(Point(total, base + stack.inputs, 0.0, around, extra))
 
     step = Point(
-        0.0 if in_backward else total_grads, 16.0 * tokens, 0.0, comm.resident_at_step,
-        optimizer_temporaries(f, trained),
-    )  # fmt: skip
+        pile.after, 16.0 * tokens, 0.0, comm.resident_at_step, optimizer_temporaries(f, trained)
+    )
     return {"forward": forward, "backward": backward, "optimizer_step": [step]}
-
-
-def _fresh(grads_before: float) -> float:
-    """With gradients of an earlier micro batch alive, new ones are added into them."""
-    return 0.0 if grads_before else 1.0
 
 
 def optimizer_temporaries(f: Facts, trained: float) -> float:
@@ -391,7 +358,7 @@ def optimizer_temporaries(f: Facts, trained: float) -> float:
     largest = min(largest, trained)
     shard = f.shard
     extra = 0.0
-    if f.backend == "zero" and (f.plan.parallel.zero.stage or 0) >= 1:
+    if f.backend == "zero" and f.master:
         # The fp32 copy of the gradient partition (stage_1_and_2.py, stage3.py step).
         extra = 4 * trained / shard
         largest = trained / shard

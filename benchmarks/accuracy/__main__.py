@@ -1,0 +1,154 @@
+"""How near the memory model comes to measured runs: ``python -m benchmarks.accuracy``.
+
+Reads the measured sets from ``--truth`` (a folder of JSON Lines; by default ``../shared/truth``
+beside the checkout), turns every row into a plan and prints a table per set. Nothing is fitted
+here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accuracy.deepspeed import tiny_plan
+from benchmarks.accuracy.published import measured, plan_of
+from benchmarks.accuracy.simulated import sharded_plan, single_plan
+
+from oomlint.errors import UsageError
+from oomlint.hardware import find_gpu
+from oomlint.memory import GpuLimits, estimate, state_bytes, verdict
+from oomlint.plan import Plan
+
+# The simulated rows hold no cuBLAS workspace, no NCCL and no CUDA context.
+_BARE = GpuLimits(cublas_workspace=0, nccl=0, nccl_low=0, nccl_high=0)
+
+
+def rows(truth: Path, name: str) -> Iterator[dict[str, Any]]:
+    with (truth / f"{name}.jsonl").open(encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def exact(truth: Path, name: str, make: Callable[[Mapping[str, Any]], Plan]) -> None:
+    """Relative errors of the peak and of the states on the rows measured byte by byte."""
+    errors: list[float] = []
+    states: list[float] = []
+    for row in rows(truth, name):
+        plan = make(row)
+        gpu = estimate(plan, _BARE).gpu
+        assert gpu.peak_bytes is not None
+        got = gpu.peak_bytes - (gpu.components["context"] or 0)
+        errors.append(abs(got / row["peak_bytes"] - 1))
+        kept = state_bytes(plan)
+        assert kept is not None
+        if row["param_bytes"]:
+            states.append(abs(kept.parameters / row["param_bytes"] - 1))
+    print(
+        f"{name:<12} n={len(errors):<4} peak: median {statistics.median(errors):8.4%}  "
+        f"p90 {quantile(errors, 0.9):8.4%}  max {max(errors):7.3%}   "
+        f"parameters: max {max(states):.4%}"
+    )
+
+
+def deepspeed(truth: Path) -> None:
+    """Resident and peak bytes of the tiny ZeRO runs; their peaks hold Python-side copies."""
+    errors = defaultdict(list)
+    for row in rows(truth, "deepspeed-tiny"):
+        if "offload_optimizer" in row["case"].get("zero", {}):
+            continue  # measured on a CPU, where device and host are one
+        gpu = estimate(tiny_plan(row), _BARE).gpu
+        assert gpu.peak_bytes is not None
+        context = gpu.components["context"] or 0
+        peak = max(row["peaks"].values())
+        errors[f"stage {row['case']['stage']}"].append((gpu.peak_bytes - context) / peak - 1)
+    for stage, values in sorted(errors.items()):
+        print(f"deepspeed {stage}: n={len(values)} median {statistics.median(values):+.1%}")
+
+
+def published(truth: Path) -> None:
+    """Per family: error of the published quantity, coverage and width of the bounds."""
+    families: dict[str, list[tuple[float, bool, float]]] = defaultdict(list)
+    for row in rows(truth, "published"):
+        dropped = row.get("suspect") or row.get("capacity_claim") or row.get("duplicate_of")
+        if row["quality"] not in "AB" or dropped or not row["peak_gib_per_gpu"]:
+            continue
+        plan = plan_of(row)
+        gpu = estimate(plan).gpu if plan is not None else None
+        if gpu is None or gpu.peak_bytes is None:
+            continue
+        assert gpu.low_bytes is not None
+        assert gpu.high_bytes is not None
+        got, real = measured(row, gpu)
+        inside = gpu.low_bytes <= real <= gpu.high_bytes
+        width = (gpu.high_bytes - gpu.low_bytes) / gpu.peak_bytes
+        families[row["family"]].append((abs(got / real - 1), inside, width))
+    print(f"\n{'family':<18}{'n':>4}{'median error':>14}{'coverage':>10}{'width':>8}")
+    medians = []
+    for family, found in sorted(families.items(), key=lambda item: -len(item[1])):
+        errors, inside, widths = zip(*found, strict=True)
+        medians.append(statistics.median(errors))
+        covered = sum(inside) / len(inside)
+        print(
+            f"{family:<18}{len(found):>4}{medians[-1]:>14.1%}{covered:>10.0%}"
+            f"{statistics.median(widths):>8.0%}"
+        )
+    print(f"median of families {statistics.median(medians):.1%}")
+
+
+def fits(truth: Path) -> None:
+    """Balanced accuracy of the verdict on documented fits and out-of-memory failures."""
+    right: dict[bool, list[bool]] = {True: [], False: []}
+    for row in rows(truth, "fits"):
+        plan = plan_of(row) if row["quality"] in "AB" else None
+        usable = usable_memory(row)
+        if plan is None or usable is None:
+            continue
+        answer = verdict(estimate(plan), usable)
+        if answer != "unknown":
+            right[row["fits"]].append((answer != "does_not_fit") == row["fits"])
+    shares = {kind: sum(v) / len(v) for kind, v in right.items() if v}
+    print(
+        f"\nfits: {len(right[True])} fit, {shares.get(True, 0):.1%} right; {len(right[False])} "
+        f"fail, {shares.get(False, 0):.1%} right; balanced {statistics.mean(shares.values()):.1%}"
+    )
+
+
+def usable_memory(row: Mapping[str, Any]) -> int | None:
+    """Usable bytes of the row's GPU: the catalogue's card, else the nameplate less a reserve."""
+    size = row.get("gpu_mem_gb")
+    name = str(row.get("gpu_type") or "").replace("_", "-").split(" ")[0]
+    for text in (f"{name}-{size}GB", name):
+        try:
+            return find_gpu(text).total_bytes
+        except UsageError:
+            continue
+    # Drivers keep back about one per cent of a card's nameplate (A100-80GB: 79.2 GiB).
+    return int(size * 0.985 * 2**30) if size else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
+    beside = Path(__file__).resolve().parents[2] / ".." / "shared" / "truth"
+    parser.add_argument("--truth", type=Path, default=beside)
+    truth: Path = parser.parse_args().truth
+    if not truth.is_dir():
+        parser.error(f"no measured sets in {truth}; name their folder with --truth")
+    exact(truth, "simulated", single_plan)
+    exact(truth, "sharded", sharded_plan)
+    deepspeed(truth)
+    published(truth)
+    fits(truth)
+
+
+if __name__ == "__main__":
+    main()
