@@ -41,7 +41,7 @@ from oomlint.dialects.law import (
     finish_trainer_precision,
     finish_world,
 )
-from oomlint.dialects.table import Block, Row, Table, known_keys
+from oomlint.dialects.table import Block, Row, Setting, Table, known_keys
 from oomlint.documents.base import Document, Mapping, Scalar
 from oomlint.errors import CannotEdit
 
@@ -288,6 +288,7 @@ def fold_accelerate(draft: Draft) -> None:
     Call it once, before ``finish_world`` and ``finish_backend``. Does nothing to a run that
     Accelerate does not launch.
     """
+    _prefer_flags(draft)
     chosen = _distributed_type(draft)
     if chosen is None:
         return
@@ -321,6 +322,19 @@ def _distributed_type(draft: Draft) -> str | None:
             return chosen
     found = draft.get("accelerate.distributed_type")
     return None if found is None else str(found)
+
+
+def _prefer_flags(draft: Draft) -> None:
+    """A flag of ``accelerate launch`` beats the file that ``--config_file`` names, although
+    that file is read after it."""
+    for name, setting in list(draft.settings.items()):
+        if setting.origin.block is None or setting.origin.block.table is not ACCELERATE:
+            continue
+        for earlier in setting.shadowed:
+            block = earlier.origin.block
+            if block is not None and block.table.section == "launcher":
+                draft.settings[name] = Setting(earlier.value, earlier.origin, (setting,))
+                break
 
 
 def _drop(draft: Draft, *fields: str) -> None:

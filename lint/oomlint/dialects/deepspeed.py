@@ -476,6 +476,25 @@ def _presets() -> MappingABC[str, Any]:
             **either,
             **batch,
         },
+        "ds_z2_autotp_config": {
+            "zero_optimization": two,
+            "tensor_parallel": {"autotp_size": 2},
+            **either,
+            **batch,
+        },
+        "ds_z3_fp8_config": {
+            "zero_optimization": {
+                **roomy,
+                "offload_optimizer": {"device": "cpu", "pin_memory": False},
+                "reduce_bucket_size": 12845056,
+                "stage3_prefetch_bucket_size": 11560550,
+                "stage3_param_persistence_threshold": 35840,
+            },
+            "bf16": {"enabled": "auto"},
+            "fp16": {"enabled": False},
+            "train_micro_batch_size_per_gpu": "auto",
+            "gradient_accumulation_steps": "auto",
+        },
         "ds_z3_config": {"zero_optimization": roomy, **either, **batch},
         "ds_z3_offload_config": {
             "zero_optimization": {**roomy, "offload_optimizer": pinned, "offload_param": pinned},

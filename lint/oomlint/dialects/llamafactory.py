@@ -9,6 +9,7 @@ Allowed are transformers 4.55 to 5.8, whose defaults hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from dataclasses import replace
 from typing import Any
 
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
@@ -196,11 +197,16 @@ ENVIRONMENT = Table(
         Row("OPTIM_TORCH", "lf.env.optim_torch", BOOLEAN, default=True, source="LF/launcher.py:74"),
         Row("ALLOW_EXTRA_ARGS", "lf.env.extra_args", BOOLEAN, source="LF/hparams/parser.py"),
     ),
+    # Everything else in the environment is somebody else's.
+    known_prefixes=("",),
     section="environment",
 )
+CLI_ENVIRONMENT = replace(ENVIRONMENT, name="llamafactory-cli environment")
+"""The environment of ``llamafactory-cli``, which starts torchrun itself."""
 
 _COMMANDS = frozenset({"llamafactory-cli", "lmf", "llamafactory"})
 _TRAINING_WORDS = frozenset({"train"})
+_OTHER_WORDS = frozenset({"export", "chat", "api", "webchat", "eval", "merge"})
 # src/train.py and its predecessors; LF/launcher.py is what llamafactory-cli gives torchrun.
 _SCRIPTS = frozenset({"train", "train_bash", "train_web", "launcher", "cli"})
 _OWN_KEYS = frozenset(
@@ -235,38 +241,15 @@ class LlamaFactory(Dialect):
                     block = Block(document, root, LLAMA_FACTORY, anchor)
                     yield Claim(self, kind, document, (block,))
         for launch in launches(document):
-            yield from self._claims_of(launch)
-
-    def _claims_of(self, launch: Launch) -> Iterator[Claim]:
-        document = launch.document
-        words = [str(word.value) for word in launch.arguments if isinstance(word.value, str)]
-        arguments = launch.arguments
-        if launch.stem in _COMMANDS:
-            if not words or words[0] not in _TRAINING_WORDS:
-                if words[:1] and words[0] in ("export", "chat", "api", "webchat", "eval"):
-                    yield Claim(self, "aside", document, ())
-                return
-            arguments = arguments[1:]
-        elif not (launch.stem in _SCRIPTS and _is_own_script(launch, words)):
-            return
-        environment = Block(document, launch.command.environment, ENVIRONMENT, launch.anchor)
-        scene = (*launch.blocks, environment)
-        named = _config_word(arguments)
-        if named is None:
-            # Without a file the options are the whole run: a run, not a launch of one.
-            yield Claim(self, "run", document, (*scene, launch.program_block(LLAMA_FACTORY)))
-            return
-        block = launch.program_block(LLAMA_FACTORY, launch.command.assignments)
-        where = Location(document.source.path, named.via or named.span)
-        reference = Reference(str(named.value), where, self.name)
-        yield Claim(self, "launch", document, (*scene, block), (reference,))
+            if not uses_v1(launch):
+                yield from launch_claims(self, launch, LLAMA_FACTORY, _TRAINING_WORDS)
 
     def finish(self, draft: Draft) -> None:
-        _finish_ranks(draft)
+        finish_ranks(draft)
         _finish_objective(draft)
         _finish_trainable(draft)
         _finish_quant(draft)
-        load = _finish_load(draft)
+        load = finish_load(draft)
         upcasts = _upcasts_trainable(draft)
         full = draft.get("trainable.method") == "full"
         finish_training_arguments(
@@ -340,6 +323,46 @@ def _kind_of(root: Mapping) -> ClaimKind | None:
     return "aside" if any(entry and _is_true(entry.value) for entry in tests) else "run"
 
 
+def launch_claims(
+    dialect: Dialect, launch: Launch, table: Table, trains: frozenset[str]
+) -> Iterator[Claim]:
+    """The claim on a launch line, if it starts LLaMA-Factory.
+
+    Args:
+        table: the keys of the config, which the line may set too.
+        trains: sub-commands of ``llamafactory-cli`` that train.
+    """
+    document = launch.document
+    words = [str(word.value) for word in launch.arguments if isinstance(word.value, str)]
+    arguments = launch.arguments
+    if launch.stem in _COMMANDS:
+        if not words or words[0] not in trains:
+            if words and words[0] in _OTHER_WORDS:
+                yield Claim(dialect, "aside", document, ())
+            return
+        arguments = arguments[1:]
+    elif not (launch.stem in _SCRIPTS and _is_own_script(launch, words)):
+        return
+    table_of_environment = CLI_ENVIRONMENT if launch.stem in _COMMANDS else ENVIRONMENT
+    environment = Block(document, launch.command.environment, table_of_environment, launch.anchor)
+    scene = (*launch.blocks, environment)
+    named = _config_word(arguments)
+    if named is None:
+        # Without a file the options are the whole run: a run, not the launch of one.
+        yield Claim(dialect, "run", document, (*scene, launch.program_block(table)))
+        return
+    block = launch.program_block(table, launch.command.assignments)
+    where = Location(document.source.path, named.via or named.span)
+    reference = Reference(str(named.value), where, dialect.name)
+    yield Claim(dialect, "launch", document, (*scene, block), (reference,))
+
+
+def uses_v1(launch: Launch) -> bool:
+    """Whether the environment chooses the second configuration (src/llamafactory/cli.py)."""
+    entry = launch.command.environment.entries.get("USE_V1")
+    return entry is not None and _is_true(entry.value)
+
+
 def _is_true(node: Node) -> bool:
     value = node.value if isinstance(node, Scalar) else None
     return value is True or str(value).lower() in ("true", "yes", "on", "1")
@@ -369,19 +392,24 @@ def _config_word(words: Iterable[Scalar]) -> Scalar | None:
 # -- what keys mean ---------------------------------------------------------------------------
 
 
-def _finish_ranks(draft: Draft) -> None:
-    """LF/launcher.py:51-63: one process per visible GPU on NNODES nodes, by torchrun."""
-    finish_launch(draft, one_process=False)
-    if launcher_of(draft) is PLAIN:
-        seen = visible_gpus(draft)
-        if draft.get("lf.env.ktransformers") or draft.get("lf.env.ray"):
-            seen = None
-        ranks = draft.get("env.nproc_per_node") or seen
+def finish_ranks(draft: Draft) -> None:
+    """LF/launcher.py:51-63: llamafactory-cli has torchrun start one process for each visible
+    GPU, or NPROC_PER_NODE, on NNODES nodes."""
+    by_cli = any(block.table is CLI_ENVIRONMENT for block in draft.blocks)
+    if by_cli and launcher_of(draft) is PLAIN:
+        alone = draft.get("lf.env.ktransformers") or draft.get("lf.env.ray")
+        ranks = draft.get("env.nproc_per_node") or (None if alone else visible_gpus(draft))
         source = "LLaMA-Factory ff6d4d12 src/llamafactory/launcher.py:60"
-        settle(draft, "parallel.gpus_per_node", ranks, source, "env.nproc_per_node")
+        inputs = ("env.nproc_per_node", "env.cuda_visible_devices")
+        settle(draft, "parallel.gpus_per_node", ranks, source, *inputs)
         settle(draft, "parallel.nodes", draft.get("env.nnodes"), source, "env.nnodes")
         if draft.get("lf.env.optim_torch") is not False:
-            draft.default("env.expandable_segments", True, "LLaMA-Factory ff6d4d12 launcher.py:74")
+            draft.default(
+                "env.expandable_segments",
+                True,
+                "LLaMA-Factory ff6d4d12 src/llamafactory/launcher.py:74",
+            )
+    finish_launch(draft, one_process=not by_cli)
     if draft.get("lf.env.ray") and draft.get("lf.ray_workers"):
         draft.derive("launch.total_processes", draft.get("lf.ray_workers"), "lf.ray_workers")
 
@@ -491,7 +519,7 @@ def _finish_quant(draft: Draft) -> None:
     draft.derive("quant.prepares_kbit", False, "lf.quant_bits")
 
 
-def _finish_load(draft: Draft) -> str | None:
+def finish_load(draft: Draft) -> str | None:
     """LF/model/loader.py: ``torch_dtype="auto"``, the dtype of the checkpoint."""
     stored = draft.get("model.ckpt_dtype")
     if draft.get("quant.dequantised_on_load") or stored == "fp8":

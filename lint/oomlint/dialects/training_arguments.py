@@ -246,10 +246,10 @@ def finish_training_arguments(
     finish_backend(draft)
     upgrade_old_offload(draft)
     finish_deepspeed(draft, under_trainer=True)
-    if draft.get("parallel.zero.stage") == 3:
-        # HF/integrations/deepspeed.py: TrainingArguments exist before the model does, so
-        # from_pretrained finds their config and opens zero.Init.
-        draft.default("load.zero3_init", True, "transformers 5.23 modeling_utils.py")
+    # HF/integrations/deepspeed.py: TrainingArguments exist before the model does, so
+    # from_pretrained finds their config and opens zero.Init.
+    stage3 = draft.get("parallel.backend") == "zero" and draft.get("parallel.zero.stage") == 3
+    draft.default("load.zero3_init", stage3, "transformers 5.23 integrations/deepspeed.py")
     finish_batch(draft)
     amp = finish_amp(draft)
     finish_trainer_precision(draft, amp=amp, load_dtype=load_dtype)
