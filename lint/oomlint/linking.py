@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from oomlint.dialects.base import Claim, Dialect, Reference, Registry
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.table import Block, Reading
 from oomlint.documents import SUFFIXES
-from oomlint.errors import FileError
+from oomlint.errors import FileError, InternalError
 from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
 from oomlint.workspace import Workspace
 
@@ -57,6 +56,8 @@ class Linker:
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._readings: dict[int, Reading] = {}
         self._models: dict[tuple[str, str], ModelFacts | None] = {}
+        self._opened: set[str] = set()
+        self._markers: dict[str, re.Pattern[bytes]] = {}
 
     def link(self, names: Iterable[str], *, explicit: frozenset[str] = frozenset()) -> Linked:
         """The runs that the files ``names`` describe.
@@ -71,19 +72,25 @@ class Linker:
         for name in dict.fromkeys(names):
             claims += self._claims_of(name, linked, must_read=name in explicit)
         used: set[str] = set()
-        runs = [self._build(claim, used) for claim in claims if claim.kind == "launch"]
-        runs += [
-            self._build(claim, used)
-            for claim in claims
-            if claim.kind == "run" and claim.path not in used
-        ]
-        runs += [
-            self._build(claim, used)
-            for claim in claims
-            if claim.kind == "part" and claim.path not in used
-        ]
+        launches = [c for c in claims if c.kind == "launch"]
+        runs = [run for run in self._built(launches, used, linked) if _trains(run)]
+        for kind in ("run", "part"):
+            alone = [c for c in claims if c.kind == kind and c.path not in used]
+            runs += self._built(alone, used, linked)
         linked.runs = _distinctly_named(runs)
+        linked.files_read = len(self._opened)
         return linked
+
+    def _built(self, claims: Iterable[Claim], used: set[str], linked: Linked) -> list[Run]:
+        runs = []
+        for claim in claims:
+            try:
+                runs.append(self._build(claim, used))
+            except Exception as error:  # a dialect's bug must not cost the user the other runs
+                linked.errors.append(
+                    InternalError(claim.path, f"{claim.dialect.name} failed: {_words(error)}")
+                )
+        return runs
 
     # -- recognising -----------------------------------------------------------------
 
@@ -91,9 +98,9 @@ class Linker:
         looks_like_ours = False
         try:
             data = self.workspace.read(name)
-            linked.files_read += 1
-            looks_like_ours = self._marker.search(data) is not None
-            if not looks_like_ours and not (must_read and name.endswith(SUFFIXES)):
+            self._opened.add(name)
+            looks_like_ours = self._has_marker(name, data)
+            if not looks_like_ours and not (must_read and name.lower().endswith(SUFFIXES)):
                 return ()
             claims = self.claims(name)
         except FileError as error:
@@ -104,10 +111,15 @@ class Linker:
             linked.recognised.setdefault(name, claim.framework or claim.dialect.name)
         return claims
 
-    @cached_property
-    def _marker(self) -> re.Pattern[bytes]:
-        marks = {mark for dialect in self.registry.dialects for mark in dialect.markers}
-        return re.compile(b"|".join(re.escape(mark) for mark in sorted(marks)) or rb"(?!)")
+    def _has_marker(self, name: str, data: bytes) -> bool:
+        """Whether some dialect that reads such files may find something in this one."""
+        suffix = name[name.rfind(".") :].lower()
+        if suffix not in self._markers:
+            readers = (d for d in self.registry.dialects if suffix.endswith(d.suffixes))
+            marks = {mark for dialect in readers for mark in dialect.markers}
+            pattern = b"|".join(re.escape(mark) for mark in sorted(marks)) or rb"(?!)"
+            self._markers[suffix] = re.compile(pattern)
+        return self._markers[suffix].search(data) is not None
 
     def claims(self, name: str) -> tuple[Claim, ...]:
         """What the dialects recognise in a file; the first dialect that claims a YAML or JSON
@@ -122,9 +134,12 @@ class Linker:
             return
         wanted = self.options.framework
         for dialect in self.registry.dialects:
-            if not name.endswith(dialect.suffixes):
+            if not name.lower().endswith(dialect.suffixes):
                 continue
-            claims = tuple(dialect.recognise(document))
+            try:
+                claims = tuple(dialect.recognise(document))
+            except Exception as error:  # as above: one dialect's bug is not the others'
+                raise InternalError(name, f"{dialect.name} failed: {_words(error)}") from error
             if wanted and all(wanted not in (c.framework, dialect.name) for c in claims):
                 claims = tuple(c for c in claims if c.kind == "part")
             yield from claims
@@ -183,9 +198,18 @@ class Linker:
                 blocks = merge_sequences(blocks, more)
 
     def _follow(
-        self, reference: Reference, from_file: str, missing: list[MissingFile], used: set[str]
+        self,
+        reference: Reference,
+        from_file: str,
+        missing: list[MissingFile],
+        used: set[str],
+        trail: tuple[str, ...] = (),
     ) -> list[Claim]:
+        """The claims on a file that is referred to, and on the files that it names in turn;
+        ``trail`` are the files that led here, so that a circle of references ends."""
         found = self.workspace.resolve(reference.path, from_file)
+        if reference.optional and not self._may_be_ours(found):
+            return []
         if found is None:
             preset = self._preset(reference)
             if preset is not None:
@@ -195,6 +219,8 @@ class Linker:
         try:
             claims = self.claims(found)
         except FileError as error:
+            if reference.optional:
+                return []
             where = f" (line {error.line})" if error.line else ""
             missing.append(
                 MissingFile(reference.path, reference.location, f"cannot be used{where}: {error}")
@@ -204,13 +230,20 @@ class Linker:
         if not wanted:
             return []
         used.add(found)
+        self._opened.add(found)
+        trail = (*trail, from_file, found)
         out: list[Claim] = []
         for claim in wanted:
             out.append(claim)
             for inner in claim.references:
-                if self.workspace.resolve(inner.path, claim.path) not in used:
-                    out += self._follow(inner, claim.path, missing, used)
+                if self.workspace.resolve(inner.path, claim.path) not in trail:
+                    out += self._follow(inner, claim.path, missing, used, trail)
         return out
+
+    def _may_be_ours(self, name: str | None) -> bool:
+        """A cheap look at a file that a launch line happens to start."""
+        data = self.workspace.read_or_none(name) if name is not None else None
+        return name is not None and data is not None and self._has_marker(name, data)
 
     def _preset(self, reference: Reference) -> Claim | None:
         """A file that the framework itself ships under that name, as facts of ours."""
@@ -245,6 +278,17 @@ class Linker:
             return self._models[key]
 
         return find
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _trains(run: Run) -> bool:
+    """Whether a launch line says anything about training, or starts something that does."""
+    if run.missing or any(claim.kind == "run" for claim in run.claims):
+        return True
+    return any(block.table.section == "training" for block, _ in run.parts.blocks)
 
 
 def _distinctly_named(runs: list[Run]) -> list[Run]:

@@ -15,5 +15,19 @@ def registry() -> Registry:
     from oomlint.dialects.deepspeed import DeepSpeed
     from oomlint.dialects.llama_recipes import LlamaRecipes
     from oomlint.dialects.llamafactory import LlamaFactory
+    from oomlint.dialects.llamafactory_v1 import LlamaFactoryV1
+    from oomlint.dialects.trainer import HfTrainer
+    from oomlint.dialects.trl import Trl
 
-    return Registry.of([DeepSpeed(), Accelerate(), Axolotl(), LlamaFactory(), LlamaRecipes()])
+    return Registry.of(
+        [
+            DeepSpeed(),
+            Accelerate(),
+            Axolotl(),
+            LlamaFactory(),
+            LlamaFactoryV1(),
+            LlamaRecipes(),
+            Trl(),
+            HfTrainer(),
+        ]
+    )

@@ -20,13 +20,15 @@ class Reference:
     """A file that a block names.
 
     ``field`` is the private field that holds the path (``ref.deepspeed``). ``dialect`` is
-    the name of the dialect that reads it.
+    the name of the dialect that reads it. ``optional``: nothing is lost where the file is
+    not here or holds nothing of ours (the script that a launch line starts).
     """
 
     path: str
     location: Location
     dialect: str
     field: str = ""
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,14 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from oomlint.dialects.accelerate import LAUNCH_ROWS
+from oomlint.dialects.base import Reference
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import AUTO, BOOLEAN, POSITIVE, TEXT, BadValue, Kind, read_integer
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.documents.base import Command, Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.shell_names import BARE_OPTIONS, is_subcommand
-from oomlint.documents.text import Span
+from oomlint.documents.text import Location, Span
 
 PYTHON = re.compile(r"python[\d.]*$|ipython$|pypy\d?$")
+
+# Other options and variables are many and none of our business.
+_ALL_OTHERS = ("",)
 
 _ALL_VISIBLE = frozenset({"gpu", "auto", "cuda", "-1"})
 
@@ -63,6 +68,7 @@ TORCHRUN = Table(
         Row("nproc_per_node", "parallel.gpus_per_node", RANKS, aliases=("nproc", "npernode")),
         Row("nnodes", "parallel.nodes", NODES, aliases=("nnode",)),
     ),
+    known_prefixes=_ALL_OTHERS,
     loader="yaml12",
     section="launcher",
 )
@@ -77,6 +83,7 @@ DEEPSPEED_LAUNCHER = Table(
         Row("exclude", "launch.exclude", TEXT, aliases=("e",)),
         Row("hostfile", "launch.hostfile", TEXT, aliases=("H",)),
     ),
+    known_prefixes=_ALL_OTHERS,
     loader="yaml12",
     section="launcher",
 )
@@ -88,9 +95,14 @@ _ACCELERATE_ROWS = (
     Row("config_file", "launch.config_file", TEXT),
     Row("gpu_ids", "launch.gpu_ids", TEXT),
     Row("multi_gpu", "launch.multi_gpu", BOOLEAN),
+    *LAUNCH_ROWS,
 )
 ACCELERATE_LAUNCHER = Table(
-    name="accelerate launch", rows=_ACCELERATE_ROWS, loader="yaml12", section="launcher"
+    name="accelerate launch",
+    rows=_ACCELERATE_ROWS,
+    known_prefixes=_ALL_OTHERS,
+    loader="yaml12",
+    section="launcher",
 )
 
 # srun(1), where it starts the ranks itself.
@@ -101,11 +113,12 @@ SRUN = Table(
         Row("nodes", "parallel.nodes", NODES, aliases=("N",)),
         Row("ntasks", "launch.total_processes", POSITIVE, aliases=("n",)),
     ),
+    known_prefixes=_ALL_OTHERS,
     loader="yaml12",
     section="launcher",
 )
 
-PLAIN = Table(name="python", rows=(), section="launcher")
+PLAIN = Table(name="python", rows=(), known_prefixes=_ALL_OTHERS, section="launcher")
 
 LAUNCHER_TABLES = {
     "torchrun": TORCHRUN,
@@ -137,6 +150,7 @@ SBATCH = Table(
         Row("ntasks_per_node", "slurm.tasks_per_node", POSITIVE),
         Row("ntasks", "slurm.tasks", POSITIVE),
     ),
+    known_prefixes=_ALL_OTHERS,
     loader="yaml12",
     section="scheduler",
 )
@@ -160,6 +174,7 @@ ENVIRONMENT = Table(
         Row("NPROC_PER_NODE", "env.nproc_per_node", RANKS),
         Row("NNODES", "env.nnodes", NODES),
     ),
+    known_prefixes=_ALL_OTHERS,
     loader="yaml12",
     section="environment",
 )
@@ -213,6 +228,20 @@ class Launch:
 
     def flag(self, key: str) -> Entry | None:
         return self.flags.entries.get(key)
+
+    @property
+    def scene_references(self) -> tuple[Reference, ...]:
+        """The Accelerate config that the launcher is told to use."""
+        entry = self.blocks[-1].mapping.entries.get("config_file")
+        if self.launcher is not ACCELERATE_LAUNCHER or entry is None:
+            return ()
+        return tuple(self.reference(entry.value, "accelerate"))
+
+    def reference(self, node: Node, dialect: str, *, optional: bool = False) -> Iterator[Reference]:
+        """The file that a word of this command names, if it is plain text."""
+        if isinstance(node, Scalar) and isinstance(node.value, str):
+            where = Location(self.document.source.path, place(node))
+            yield Reference(node.value, where, dialect, optional=optional)
 
 
 def place(node: Scalar) -> Span:

@@ -1,0 +1,417 @@
+"""transformers' Trainer on a command line, and what every script over it says of its model.
+
+A script parses ``TrainingArguments`` from its options with HfArgumentParser and adds options
+of its own for the model, the adapter and the length of samples, under names that most scripts
+share. Read from transformers 5.23 ``examples/pytorch`` and ``hf_argparser.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from dataclasses import replace
+from typing import Any
+
+from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.draft import Draft
+from oomlint.dialects.kinds import (
+    BOOLEAN,
+    COUNT,
+    DTYPE_OR_AUTO_LOAD,
+    LIST,
+    NUMBER,
+    POSITIVE,
+    TEXT,
+    BadValue,
+    Kind,
+    choice,
+    read_integer,
+)
+from oomlint.dialects.launchers import (
+    PLAIN,
+    Launch,
+    finish_launch,
+    launcher_of,
+    launches,
+    settle,
+)
+from oomlint.dialects.law import (
+    ADAPTER_METHODS,
+    finish_batch,
+    finish_quant,
+    is_adapter_run,
+    uses_deepspeed,
+)
+from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.training_arguments import (
+    KNOWN_PREFIXES,
+    KNOWN_TRAINING_ARGUMENTS,
+    SEQ2SEQ_ARGUMENTS,
+    TRAINING_ARGUMENTS,
+    express_training_arguments,
+    finish_training_arguments,
+    transformers_version,
+)
+from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.text import Span
+from oomlint.errors import CannotEdit
+
+SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".job")
+
+# transformers 5.23 integrations/hub_kernels.py and utils/generic.py: names a model may be
+# loaded with; kernels of the hub stand for the same algorithms.
+ATTENTION = choice(
+    {
+        "eager": "eager",
+        "sdpa": "sdpa",
+        "flash_attention_2": "flash2",
+        "flash_attention_3": "flash3",
+        "flex_attention": "flex",
+        "kernels-community/flash-attn": "flash2",
+        "kernels-community/flash-attn2": "flash2",
+        "kernels-community/flash-attn3": "flash3",
+        "kernels-community/vllm-flash-attn3": "flash3",
+    },
+    otherwise=None,
+)
+
+
+def _read_length(raw: Any) -> int | None:
+    """A number of tokens; ``None`` and what is not positive mean that nothing is cut."""
+    number = read_integer(raw)
+    return number if number > 0 else None
+
+
+LENGTH = Kind(_read_length, schema={"type": "integer"})
+
+
+def _read_target_modules(raw: Any) -> tuple[str, ...]:
+    """Module names, or the one word ``all-linear``."""
+    if isinstance(raw, (list, tuple)):
+        return tuple(str(item) for item in raw)
+    return tuple(part for part in str(raw).replace(",", " ").split() if part)
+
+
+TARGETS = Kind(_read_target_modules, list)
+
+
+def _read_bits(raw: Any) -> int:
+    number = read_integer(raw)
+    if number not in (4, 8, 16, 32):
+        raise BadValue("expected 4, 8, 16 or 32 bits")
+    return number
+
+
+# Names that scripts agree on without a library behind them: the examples of transformers,
+# FastChat fastchat/train/train*.py, Stanford Alpaca train.py, LLaVA llava/train/train.py,
+# QLoRA qlora.py, Qwen finetune.py.
+MODEL_ROWS = (
+    Row("model_name_or_path", "model.id", TEXT),
+    Row("torch_dtype", "hf.load_dtype", DTYPE_OR_AUTO_LOAD, aliases=("dtype",)),
+    Row("attn_implementation", "model.attn_impl", ATTENTION),
+    Row("use_flash_attn", "hf.use_flash", BOOLEAN, aliases=("use_flash_attention_2", "flash_attn", "use_flash_attention")),
+    Row("low_cpu_mem_usage", "load.low_cpu_mem", BOOLEAN),
+    Row("use_peft", "hf.use_peft", BOOLEAN, aliases=("use_lora", "lora_enable", "enable_lora")),
+    Row("lora_r", "trainable.r", POSITIVE, aliases=("lora_rank",)),
+    Row("lora_alpha", "trainable.alpha", NUMBER),
+    Row("lora_dropout", "trainable.dropout", NUMBER),
+    Row("lora_target_modules", "hf.lora_targets", TARGETS),
+    Row("lora_modules_to_save", "trainable.modules_to_save", LIST, aliases=("modules_to_save",)),
+    Row("use_dora", "hf.use_dora", BOOLEAN),
+    Row("q_lora", "hf.load_4bit", BOOLEAN, aliases=("load_in_4bit", "use_qlora")),
+    Row("load_in_8bit", "hf.load_8bit", BOOLEAN),
+    Row("bits", "hf.bits", Kind(_read_bits)),
+    Row("full_finetune", "hf.full", BOOLEAN),
+    Row("double_quant", "quant.double", BOOLEAN),
+    Row("model_max_length", "seq.max_len", LENGTH, aliases=("block_size", "max_seq_length", "max_seq_len", "max_length", "max_source_length", "cutoff_len", "seq_length")),
+    Row("freeze_backbone", "hf.freeze_backbone", BOOLEAN),
+    Row("preprocessing_num_workers", "data.preprocess_workers", COUNT),
+    Row("streaming", "data.streaming", BOOLEAN),
+)  # fmt: skip
+
+
+def over(own: tuple[Row, ...], base: tuple[Row, ...]) -> tuple[Row, ...]:
+    """``own`` rows and those of ``base`` that none of them replaces."""
+    keys = {name for row in own for name in (row.key, *row.aliases)}
+    return (*own, *(row for row in base if row.key not in keys))
+
+
+TRAINER = Table(
+    name="training options",
+    rows=over(MODEL_ROWS, (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)),
+    known=known_keys("trainer") | KNOWN_TRAINING_ARGUMENTS,
+    known_prefixes=KNOWN_PREFIXES,
+    # HfArgumentParser refuses what it does not know, but the script's own options are many.
+    ignores_unknown=None,
+    loader="yaml12",
+    section="training",
+)
+
+# Options that only TrainingArguments has.
+_SIGNATURE = frozenset(
+    {
+        "per_device_train_batch_size", "per_device_eval_batch_size", "per_gpu_train_batch_size",
+        "gradient_accumulation_steps", "num_train_epochs", "max_steps", "save_strategy",
+        "evaluation_strategy", "eval_strategy", "save_total_limit", "save_steps", "logging_steps",
+        "lr_scheduler_type", "warmup_ratio", "warmup_steps", "gradient_checkpointing", "bf16",
+        "fp16", "deepspeed", "fsdp", "report_to", "overwrite_output_dir", "do_train", "optim",
+        "output_dir", "learning_rate", "ddp_find_unused_parameters",
+    }
+)  # fmt: skip
+
+# What shows that the command belongs to another framework over the same Trainer.
+_OTHERS = frozenset(
+    {
+        "stage", "finetuning_type", "lora_target", "template",  # LLaMA-Factory
+        "train_type", "tuner_type", "sft_type", "rlhf_type", "model_id_or_path",  # ms-swift
+        "tensor_model_parallel_size", "num_layers", "micro_batch_size",  # Megatron
+    }
+)  # fmt: skip
+_OTHER_PROGRAMS = frozenset(
+    {"swift", "megatron", "llamafactory-cli", "lmf", "axolotl", "litgpt", "xtuner", "tune", "trl"}
+)
+
+
+def is_trainer_command(launch: Launch) -> bool:
+    """Whether the command's own options are those of a script over the Trainer."""
+    flags = set(launch.flags.entries)
+    if flags & _OTHERS or launch.name in _OTHER_PROGRAMS or "no_trainer" in launch.stem:
+        return False
+    if launch.is_module and launch.name.startswith(("llamafactory.", "swift.", "axolotl.")):
+        return False
+    shared = flags & _SIGNATURE
+    telling = {"per_device_train_batch_size", "per_gpu_train_batch_size"} & flags
+    return len(shared) >= (3 if telling else 5) and "output_dir" in flags
+
+
+class HfTrainer(Dialect):
+    name = "hf-trainer"
+    markers = (b"per_device_train_batch_size", b"output_dir", b"python", b"torchrun", b"launch")
+    suffixes = SHELL_SUFFIXES
+    references = {"ref.deepspeed": "deepspeed", "ref.fsdp_config": "fsdp-config"}
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        from oomlint.dialects.trl import objective_of_launch
+
+        for launch in launches(document):
+            if objective_of_launch(launch) is not None:
+                continue
+            script = tuple(script_reference(launch))
+            trains = is_trainer_command(launch)
+            if not trains and not script:
+                continue
+            blocks = launch.blocks
+            if trains:
+                options = parsed_options(launch.flags, TRAINER)
+                blocks = (*blocks, launch.program_block(TRAINER, options))
+            yield Claim(self, "launch", document, blocks, (*launch.scene_references, *script))
+
+    def finish(self, draft: Draft) -> None:
+        finish_launch(draft, one_process=False)
+        draft.default("objective.kind", "sft", "the Trainer's own loss on labels")
+        draft.derive("objective.ref_model", "none", "objective.kind")
+        finish_adapter(draft)
+        finish_load_dtype(draft)
+        finish_one_process(draft)
+        finish_training_arguments(draft, load_dtype=draft.get("load.dtype"))
+        finish_data_parallel(draft)
+        finish_attention(draft)
+        draft.default("seq.packing", "none", "samples are batched one by one")
+        draft.default("seq.pad", "longest", "the usual collator pads to the longest sample")
+
+    def express(self, changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
+        own = express_model(changes, draft)
+        return super().express(express_training_arguments(own, draft), draft)
+
+
+def script_reference(launch: Launch) -> Iterator[Reference]:
+    """The script that the command starts, which may hold the run in its own calls."""
+    if launch.script is not None:
+        yield from launch.reference(launch.program, "", optional=True)
+
+
+# -- options as HfArgumentParser reads them ---------------------------------------------------
+
+
+def parsed_options(flags: Mapping, table: Table) -> Mapping:
+    """Options as HfArgumentParser understands them: ``--no_x`` is ``x`` false, and a value
+    that is a JSON object is a dictionary (transformers 5.23 hf_argparser.py:136-210)."""
+    entries: dict[str, Entry] = {}
+    for key, entry in flags.entries.items():
+        if key.startswith("no_") and key[3:] in table.legal_keys and _is_bare(entry.value):
+            value = Scalar(entry.value.span, False, locked=f"--{key} switches it off")
+            entries.setdefault(key[3:], replace(entry, key=key[3:], value=value))
+        else:
+            entries[key] = replace(entry, value=_as_dictionary(entry.value))
+    return replace(flags, entries=entries)
+
+
+def _is_bare(value: Node) -> bool:
+    return isinstance(value, Scalar) and value.value in (True, "True", "true")
+
+
+def _as_dictionary(value: Node) -> Node:
+    if not isinstance(value, Scalar) or not isinstance(value.value, str):
+        return value
+    if not value.value.lstrip().startswith("{"):
+        return value
+    try:
+        loaded = json.loads(value.value)
+    except (ValueError, RecursionError):
+        return value
+    return _node(loaded, value.span)
+
+
+_INSIDE_TEXT = "it stands inside a JSON text on the command line"
+
+
+def _node(value: Any, span: Span) -> Node:
+    if isinstance(value, dict):
+        entries = {k: Entry(k, span, _node(v, span), span) for k, v in value.items()}
+        return Mapping(span, entries, locked=_INSIDE_TEXT)
+    if isinstance(value, list):
+        return Sequence(span, tuple(_node(v, span) for v in value), locked=_INSIDE_TEXT)
+    return Scalar(span, value, locked=_INSIDE_TEXT)
+
+
+# -- what scripts over the Trainer have in common ----------------------------------------------
+
+
+def finish_adapter(draft: Draft) -> None:
+    """Who is trained, and what the frozen weights are stored in."""
+    bits = draft.get("hf.bits")
+    if bits is None:
+        bits = 4 if draft.get("hf.load_4bit") else 8 if draft.get("hf.load_8bit") else None
+    finish_quant(draft, bits=bits if bits in (4, 8) else None)
+    if draft.get("quant.method") == "bnb4":
+        draft.default("quant.double", False, "transformers 5.23 utils/quantization_config.py")
+    if not draft.says("trainable.method"):
+        draft.derive("trainable.method", _method(draft, bits), "hf.use_peft", "hf.load_4bit")
+    if not is_adapter_run(draft):
+        for field in ("r", "alpha", "dropout", "modules_to_save"):
+            draft.forget(f"trainable.{field}")
+        return
+    targets = draft.get("hf.lora_targets")
+    if targets:
+        words = ("all-linear",), ("all_linear",), ("all",)
+        named: Any = "all_linear" if targets in words else targets
+        draft.derive("trainable.targets", named, "hf.lora_targets")
+    elif not draft.is_unknown("hf.lora_targets"):
+        draft.derive("trainable.targets", "peft_default", "trainable.method")
+    # peft 0.21.2 tuners/lora/config.py LoraConfig.
+    source = "peft 0.21.2 tuners/lora/config.py"
+    draft.default("trainable.r", 8, source)
+    draft.default("trainable.alpha", 8, source)
+    draft.default("trainable.dropout", 0.0, source)
+
+
+def _method(draft: Draft, bits: int | None) -> str:
+    four = draft.get("quant.method") == "bnb4"
+    wants = draft.get("hf.use_peft")
+    if wants is None:
+        # Scripts without a switch of their own adapt where they name a rank or quantize.
+        wants = bits in (4, 8) or (bits is not None and not draft.get("hf.full"))
+        wants = wants or draft.says("trainable.r") or draft.says("hf.lora_targets")
+    if not wants:
+        return "full"
+    if draft.get("hf.use_dora"):
+        return "dora"
+    return "qlora" if four else "lora"
+
+
+def finish_load_dtype(draft: Draft, *, otherwise: str | None = None, source: str = "") -> None:
+    """The dtype that weights are loaded in.
+
+    Args:
+        otherwise: what the framework loads in where nothing is said; by default what
+            transformers' ``from_pretrained`` does, the checkpoint's dtype from 5.0 on.
+    """
+    said = draft.get("hf.load_dtype")
+    checkpoint = draft.get("model.ckpt_dtype")
+    if said == "auto":
+        draft.derive("load.dtype", checkpoint, "hf.load_dtype", "model.ckpt_dtype")
+        draft.assume("load.dtype", "bf16", "dtype auto: most checkpoints are 16 bit")
+    elif said is not None:
+        draft.derive("load.dtype", said, "hf.load_dtype")
+    elif draft.is_unknown("hf.load_dtype"):
+        return
+    elif otherwise is not None:
+        draft.default("load.dtype", otherwise, source)
+    elif transformers_version(draft, (0, 0)) >= (5, 0):
+        draft.default("load.dtype", checkpoint, "transformers 5.23 modeling_utils.py:4178")
+    else:
+        draft.assume(
+            "load.dtype",
+            "fp32",
+            "nothing names a dtype: transformers loads in fp32 up to 4.57, and wherever a script "
+            "passes None; from 5.0 on in that of the checkpoint",
+        )
+
+
+def finish_one_process(draft: Draft) -> None:
+    """One process that sees several GPUs, before ``finish_training_arguments``: which it uses."""
+    if not _is_one_process(draft) or _spreads(draft):
+        return
+    quantized = draft.get("quant.method") in ("bnb4", "bnb8")
+    if quantized or uses_deepspeed(draft) or draft.get("hf.fsdp_words"):
+        if not draft.says("parallel.gpus_per_node"):
+            draft.forget("parallel.gpus_per_node")
+        settle(draft, "parallel.gpus_per_node", 1, "one process uses one GPU")
+
+
+def finish_data_parallel(draft: Draft) -> None:
+    """One process on several GPUs: torch's DataParallel, or layers spread by a device map.
+
+    transformers 5.23 trainer.py:2666: a Trainer wraps the model in ``nn.DataParallel`` unless
+    it is quantized or already spread. Comes after ``finish_training_arguments``.
+    """
+    if not _is_one_process(draft) or (draft.get("parallel.world") or 1) < 2:
+        return
+    if draft.get("parallel.backend") not in (None, "none", "ddp"):
+        return
+    source = "transformers 5.23 trainer.py:2666"
+    if _spreads(draft):
+        draft.derive("parallel.backend", "device_map_pp", "load.device_map", source=source)
+        draft.derive("parallel.dp", 1, "load.device_map", source=source)
+        finish_batch(draft)
+    else:
+        draft.derive("parallel.backend", "dp", "env.cuda_visible_devices", source=source)
+
+
+def _is_one_process(draft: Draft) -> bool:
+    return launcher_of(draft) is PLAIN and draft.get("launch.total_processes") is None
+
+
+def _spreads(draft: Draft) -> bool:
+    return draft.get("load.device_map") in ("auto", "balanced", "explicit")
+
+
+def finish_attention(draft: Draft) -> None:
+    if draft.get("hf.use_flash"):
+        draft.derive("model.attn_impl", "flash2", "hf.use_flash")
+    draft.default("model.attn_impl", "sdpa", "transformers 5.23 takes sdpa where the model has it")
+
+
+def express_model(changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
+    """Wishes about the weights in the terms of :data:`MODEL_ROWS` and tables like it."""
+    own = dict(changes)
+    method = own.pop("quant.method", None)
+    if method is not None:
+        field = {"bnb4": "hf.load_4bit", "bnb8": "hf.load_8bit"}.get(method)
+        if field is None:
+            raise CannotEdit(f"there is no switch here for {method} quantization")
+        own[field] = True
+        if not is_adapter_run(draft):
+            own["hf.use_peft"] = True
+    wanted = own.pop("trainable.method", None)
+    if wanted is not None:
+        if wanted not in ADAPTER_METHODS:
+            raise CannotEdit(f"there is no switch here for {wanted}")
+        own["hf.use_peft"] = True
+    if "load.dtype" in own:
+        own["hf.load_dtype"] = own.pop("load.dtype")
+    attention = own.get("model.attn_impl")
+    if attention == "flash2" and draft.says("hf.use_flash"):
+        del own["model.attn_impl"]
+        own["hf.use_flash"] = True
+    return own

@@ -1,0 +1,122 @@
+"""Scripts over transformers' Trainer, started on a command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Applicability, Proposal, SetFields
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_REST = (
+    " --model_name_or_path meta-llama/Llama-2-7b-hf --per_device_train_batch_size 2"
+    " --output_dir out --num_train_epochs 1 --learning_rate 1e-4 --bf16 True"
+)
+
+
+def _runs(files: dict[str, str] | str) -> list[Run]:
+    files = {"run.sh": files} if isinstance(files, str) else files
+    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
+    linked = Linker(workspace, registry(), LinkOptions()).link(sorted(files))
+    assert not linked.errors
+    return linked.runs
+
+
+def _run(files: dict[str, str] | str) -> Run:
+    (run,) = _runs(files)
+    return run
+
+
+def test_a_plain_command_is_the_trainers() -> None:
+    run = _run("torchrun --nproc_per_node 4 run_clm.py" + _REST + " --block_size 2048\n")
+    plan = run.plan
+    assert run.framework == "hf-trainer"
+    assert (plan.parallel.world, plan.parallel.backend) == (4, "ddp")
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.get("batch.global")) == (2, 1, 8)
+    assert (plan.load.dtype, plan.precision.param, plan.precision.compute) == (
+        "fp32",
+        "fp32",
+        "bf16",
+    )
+    assert plan.checkpointing.mode == "none"
+    assert (plan.seq.max_len, plan.trainable.method) == (2048, "full")
+    origin = run.origin("load.dtype")
+    assert origin is not None
+    assert origin.kind == "assumed"
+
+
+def test_several_visible_gpus_without_a_launcher_are_data_parallel() -> None:
+    plan = _run("CUDA_VISIBLE_DEVICES=0,1 python train.py" + _REST + "\n").plan
+    assert (plan.parallel.backend, plan.parallel.gpus_per_node) == ("dp", 2)
+    plan = _run("CUDA_VISIBLE_DEVICES=0 python train.py" + _REST + "\n").plan
+    assert (plan.parallel.backend, plan.parallel.world) == ("none", 1)
+    plan = _run("CUDA_VISIBLE_DEVICES=0,1 python qlora.py" + _REST + " --bits 4\n").plan
+    assert (plan.parallel.world, plan.quant.method) == (1, "bnb4")
+
+
+def test_reads_deepspeed_and_fsdp_options() -> None:
+    config = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}'
+    run = _run(
+        {
+            "ds.json": config,
+            "run.sh": "deepspeed --num_gpus 8 train.py" + _REST + " --deepspeed ds.json\n",
+        }
+    )
+    assert (run.plan.parallel.zero.stage, run.plan.parallel.world) == (3, 8)
+    assert set(run.files) == {"run.sh", "ds.json"}
+    plan = _run(
+        "torchrun --nproc_per_node 8 train.py" + _REST + ' --fsdp "full_shard auto_wrap" '
+        "--fsdp_config '{\"cpu_ram_efficient_loading\": true}'\n"
+    ).plan
+    assert plan.parallel.backend == "fsdp2"
+    assert plan.load.cpu_ram_efficient is True
+
+
+def test_adapters_are_told_by_their_options() -> None:
+    plan = _run("python train.py" + _REST + " --use_lora True --lora_r 8\n").plan
+    assert (plan.trainable.method, plan.trainable.r) == ("lora", 8)
+    plan = _run("python train.py" + _REST + " --lora_rank 8 --q_lora True\n").plan
+    assert (plan.trainable.method, plan.quant.method) == ("qlora", "bnb4")
+
+
+def test_fixes_go_to_the_script_not_to_the_launcher() -> None:
+    script = (
+        "torchrun --nproc_per_node 4 train.py \\\n    --bf16 True \\\n    --output_dir out \\\n"
+    )
+    script += "    --per_device_train_batch_size 8 \\\n    --num_train_epochs 1 --fp16 False\n"
+    run = _run(script)
+    wish = SetFields({"checkpointing.mode": "full", "batch.micro": 4, "batch.grad_accum": 2})
+    fix = make_fix(run, Proposal("t", (wish,), Applicability.SAFE), None)
+    assert fix is not None
+    assert fix.reason is None
+    text = script
+    for edit in sorted(fix.edits, key=lambda e: -e.start):
+        text = text[: edit.start] + edit.replacement + text[edit.end :]
+    assert text.startswith("torchrun --nproc_per_node 4 train.py \\\n")
+    assert text.endswith(" --fp16 False \\\n    --gradient_checkpointing True\n")
+    assert (
+        "    --per_device_train_batch_size 4 \\\n    --gradient_accumulation_steps 2 \\\n" in text
+    )
+    plan = _run(text).plan
+    assert (plan.checkpointing.mode, plan.batch.micro, plan.batch.grad_accum) == ("full", 4, 2)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "swift sft" + _REST + " --train_type lora",
+        "llamafactory-cli train --stage sft" + _REST,
+        "python src/train_bash.py --stage sft --finetuning_type lora" + _REST,
+        "accelerate launch run_clm_no_trainer.py" + _REST,
+        "python prepare.py --output_dir out",
+        "python train.py --learning_rate 1e-4 --output_dir out --epochs 3",
+    ],
+)
+def test_commands_of_others_are_left_alone(command: str) -> None:
+    runs = _runs(command + "\n")
+    assert all(run.framework not in ("hf-trainer", "trl") for run in runs)

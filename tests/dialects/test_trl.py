@@ -1,0 +1,271 @@
+"""TRL YAML and command lines: what they mean together, and what a fix writes where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Applicability, Proposal, SetFields
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_SFT = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+dataset_name: trl-lib/Capybara
+learning_rate: 2.0e-5
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 2
+output_dir: out
+"""
+_ACCELERATE = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  zero_stage: 3
+  zero3_init_flag: true
+mixed_precision: bf16
+num_machines: 1
+num_processes: 8
+"""
+
+
+def _runs(files: dict[str, str]) -> list[Run]:
+    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
+    linked = Linker(workspace, registry(), LinkOptions()).link(sorted(files))
+    assert not linked.errors
+    return linked.runs
+
+
+def _run(files: dict[str, str] | str) -> Run:
+    (run,) = _runs({"c.yaml": files} if isinstance(files, str) else files)
+    return run
+
+
+def _fixed(files: dict[str, str], changes: dict[str, Any]) -> dict[str, str]:
+    run = _run(files)
+    fix = make_fix(run, Proposal("t", (SetFields(changes),), Applicability.SAFE), None)
+    assert fix is not None
+    assert fix.reason is None, fix.reason
+    out = dict(files)
+    for edit in sorted(fix.edits, key=lambda e: -e.start):
+        text = out[edit.path]
+        out[edit.path] = text[: edit.start] + edit.replacement + text[edit.end :]
+    return out
+
+
+def test_defaults_are_those_of_trl_and_not_of_transformers() -> None:
+    run = _run(_SFT)
+    plan = run.plan
+    assert run.framework == "trl"
+    assert plan.objective.kind == "sft"
+    assert (plan.load.dtype, plan.precision.param, plan.precision.compute) == (
+        "fp32",
+        "fp32",
+        "bf16",
+    )
+    assert plan.checkpointing.mode == "full"
+    assert (plan.seq.max_len, plan.seq.packing, plan.seq.pad) == (1024, "none", "longest")
+    assert (plan.loss.logits_materialised, plan.loss.chunks) == ("chunked", 16)
+    assert plan.parallel.world is None
+    origin = run.origin("loss.logits_materialised")
+    assert origin is not None
+    assert origin.kind == "assumed"
+
+
+def test_the_keys_of_older_versions_bring_their_defaults() -> None:
+    plan = _run(_SFT + "max_seq_length: 2048\n").plan
+    assert plan.seq.max_len == 2048
+    assert plan.checkpointing.mode == "none"
+    assert plan.loss.logits_materialised == "full"
+
+
+def test_qlora_trains_bf16_adapters() -> None:
+    plan = _run(_SFT + "use_peft: true\nload_in_4bit: true\nlora_target_modules: all-linear\n").plan
+    assert (plan.trainable.method, plan.trainable.r, plan.trainable.targets) == (
+        "qlora", 16, "all_linear",
+    )  # fmt: skip
+    assert (plan.quant.method, plan.precision.param) == ("bnb4", "nf4")
+    assert (plan.trainable.adapter_dtype, plan.precision.optim_state) == ("bf16", "bf16")
+    assert plan.save.contents[0] == "adapter" if plan.save.contents else False
+
+
+def test_adapter_keys_mean_nothing_without_use_peft() -> None:
+    plan = _run(_SFT + "lora_r: 64\nlora_target_modules: [q_proj]\n").plan
+    assert plan.trainable.method == "full"
+    assert plan.trainable.r is None
+
+
+@pytest.mark.parametrize(
+    ("path", "extra", "kind", "pairs", "reference"),
+    [
+        ("recipes/z/dpo/config_full.yaml", "", "dpo", 2, "copy"),
+        ("recipes/z/orpo/config_full.yaml", "beta: 0.1\n", "orpo", 2, "none"),
+        ("c.yaml", "beta: 0.1\nuse_peft: true\n", "dpo", 2, "shared_adapter_off"),
+        ("c.yaml", "precompute_ref_log_probs: true\n", "dpo", 2, "precomputed"),
+        ("c.yaml", "desirable_weight: 1.0\n", "kto", None, "copy"),
+        ("c.yaml", "num_generations: 4\nmax_completion_length: 256\n", "grpo", None, "none"),
+        ("c.yaml", "reward_funcs: [accuracy]\nbeta: 0.04\n", "grpo", None, "copy"),
+        ("c.yaml", "packing: true\n", "sft", None, "none"),
+    ],
+)
+def test_tells_the_objective(
+    path: str, extra: str, kind: str, pairs: int | None, reference: str
+) -> None:
+    plan = _run({path: _SFT + extra}).plan
+    assert plan.objective.kind == kind
+    assert plan.objective.pairs_per_sample == pairs
+    assert plan.objective.ref_model == reference
+
+
+def test_rollouts_count_completions() -> None:
+    plan = _run(
+        _SFT + "use_vllm: true\nvllm_mode: colocate\nmax_prompt_length: 256\n"
+        "max_completion_length: 1024\nnum_generations: 8\n"
+    ).plan
+    rollout = plan.objective.rollout
+    assert (rollout.engine, rollout.gpu_mem_util, rollout.n) == ("vllm_colocate", 0.3, 8)
+    assert (plan.seq.max_len, plan.batch.micro_unit) == (1280, "completions")
+    assert plan.loss.logits_materialised == "completion_only"
+
+
+def test_a_launch_line_joins_yaml_and_accelerate_config() -> None:
+    files = {
+        "acc.yaml": _ACCELERATE,
+        "c.yaml": _SFT,
+        "run.sh": "accelerate launch --config_file acc.yaml --num_processes 4 scripts/dpo.py "
+        "--config c.yaml --per_device_train_batch_size 1\n",
+    }
+    run = _run(files)
+    plan = run.plan
+    assert set(run.files) == {"c.yaml", "run.sh", "acc.yaml"}
+    assert plan.objective.kind == "dpo"
+    assert (plan.batch.micro, plan.batch.grad_accum) == (1, 2)
+    assert (plan.parallel.world, plan.parallel.zero.stage) == (4, 3)
+    assert (plan.precision.param, plan.precision.master) == ("bf16", "fp32")
+    changed = _fixed(files, {"batch.grad_accum": 4, "batch.micro": 2})
+    assert "gradient_accumulation_steps: 4" in changed["c.yaml"]
+    assert changed["run.sh"].endswith("--per_device_train_batch_size 2\n")
+
+
+def test_trl_commands_and_the_configs_that_trl_ships() -> None:
+    run = _run(
+        {"run.sh": "trl sft --model_name_or_path m --dataset_name d --accelerate_config zero2\n"}
+    )
+    assert (run.plan.parallel.zero.stage, run.plan.parallel.world) == (2, 8)
+    run = _run(
+        {
+            "run.sh": "trl grpo --model_name_or_path m --num_processes 2 --no_gradient_checkpointing\n"
+        }
+    )
+    assert run.plan.objective.kind == "grpo"
+    assert (run.plan.parallel.world, run.plan.parallel.backend) == (2, "ddp")
+    assert run.plan.checkpointing.mode == "none"
+    assert run.stray == ()
+
+
+def test_a_missing_yaml_is_reported() -> None:
+    run = _run({"run.sh": "accelerate launch sft.py --config gone.yaml\n"})
+    assert [m.reference for m in run.missing] == ["gone.yaml"]
+
+
+def test_one_process_with_a_string_for_a_model_spreads_layers() -> None:
+    files = {"c.yaml": _SFT, "run.sh": "CUDA_VISIBLE_DEVICES=0,1 trl sft --config c.yaml\n"}
+    plan = _run(
+        {**files, "run.sh": "CUDA_VISIBLE_DEVICES=0,1 python sft.py --config c.yaml\n"}
+    ).plan
+    assert (plan.parallel.backend, plan.load.device_map, plan.parallel.dp) == (
+        "device_map_pp", "auto", 1,
+    )  # fmt: skip
+    # The command of TRL goes through `accelerate launch`, which starts a process for each GPU.
+    plan = _run(files).plan
+    assert (plan.parallel.backend, plan.load.device_map, plan.parallel.dp) == ("ddp", "none", 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"batch.micro": 2, "batch.grad_accum": 4}, "per_device_train_batch_size: 2"),
+        ({"checkpointing.offload": "cpu"}, "activation_offloading: true"),
+        ({"optimizer.kind": "paged_adamw8bit"}, "optim: paged_adamw_8bit"),
+        ({"quant.method": "bnb4"}, "load_in_4bit: true"),
+        ({"trainable.method": "lora"}, "use_peft: true"),
+        ({"model.attn_impl": "flash2"}, "attn_implementation: flash_attention_2"),
+        ({"save.save_only_model": True}, "save_only_model: true"),
+        ({"seq.max_len": 512}, "max_length: 512"),
+        ({"load.dtype": "bf16"}, "dtype: bfloat16"),
+        ({"loss.logits_materialised": "fused"}, "use_liger_kernel: true"),
+        ({"data.workers": 2}, "dataloader_num_workers: 2"),
+        ({"batch.eval_micro": 1}, "per_device_eval_batch_size: 1"),
+        ({"save.every": 1000}, "save_steps: 1000"),
+    ],
+)
+def test_fixes_speak_trl(changes: dict[str, Any], line: str) -> None:
+    text = _fixed({"c.yaml": _SFT}, changes)["c.yaml"]
+    assert line in text.splitlines()
+    plan = _run(text).plan
+    for field, value in changes.items():
+        if field == "trainable.method":
+            continue
+        assert plan.get(field) == value
+
+
+def test_wishes_without_a_key_are_refused() -> None:
+    run = _run(_SFT)
+    for wish in (
+        {"parallel.zero.stage": 3},
+        {"offload.optimizer": "cpu"},
+        {"parallel.fsdp.state_dict": "sharded"},
+        {"quant.method": "gptq"},
+    ):
+        with pytest.raises(CannotEdit):
+            run.what_if(wish)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "stage: sft\n",
+        "lora_rank: 8\n",
+        "cutoff_len: 1024\n",
+        "train_type: lora\n",
+        "base_model: x\n",
+    ],
+)
+def test_configs_of_others_are_left_alone(extra: str) -> None:
+    runs = _runs({"c.yaml": _SFT + extra})
+    assert all(run.framework != "trl" for run in runs)
+
+
+def test_misspelt_keys_are_found() -> None:
+    run = _run(_SFT + "gradient_checkpoint: false\n")
+    assert [(s.path, s.nearest[0]) for s in run.stray] == [
+        ("gradient_checkpoint", "gradient_checkpointing")
+    ]
+
+
+_CORPUS = Path(__file__).parents[2] / "../shared/corpus"
+
+
+@pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus of framework configs is not here")
+def test_recognises_the_corpus() -> None:
+    workspace = Workspace(_CORPUS.resolve())
+    names = [str(p.relative_to(_CORPUS)) for p in sorted(_CORPUS.rglob("*.y*ml"))]
+    linked = Linker(workspace, registry(), LinkOptions()).link(names)
+    ours = {run.name.split(" ")[0] for run in linked.runs if run.framework == "trl"}
+    expected = {
+        name
+        for name in names
+        if name.startswith("alignment-handbook/recipes/") and "accelerate_configs" not in name
+    }
+    expected.add("trl/examples/cli_configs/example_config.yaml")
+    assert ours == expected
+    kinds = {run.name: run.plan.objective.kind for run in linked.runs if run.framework == "trl"}
+    for name, kind in kinds.items():
+        folder = {"sft", "dpo", "orpo"} & set(name.split("/"))
+        assert not folder or kind in folder
