@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_type_hints
 
 from oomlint.errors import UsageError
 
@@ -47,7 +47,7 @@ def record(cls: type[T], value: object, *, kebab: bool = False) -> T:
     try:
         # Strict JSON rules: a list is a tuple, but "8" is no number and 1 is no boolean.
         text = json.dumps(value, default=str)
-        found: T = _adapter(cls, kebab).validate_json(text, strict=True)
+        found: T = _adapter(cast("Any", cls), kebab).validate_json(text, strict=True)
         return found
     except ValidationError as error:
         raise _explain(cls, value, error.errors(include_url=False)[0], kebab) from None
@@ -108,14 +108,13 @@ def _explain(cls: type, value: object, error: ErrorDetails, kebab: bool) -> Reco
     return RecordError(path, f"unknown key {key!r}; {hint}")
 
 
-def _path_in(value: object, steps: tuple[int | str, ...]) -> Iterator[str]:
+def _path_in(value: Any, steps: tuple[int | str, ...]) -> Iterator[str]:
     """The steps that are keys of the value; pydantic adds names of union members to them."""
+    inner = value
     for step in steps:
-        if (isinstance(value, dict) and step in value) or (
-            isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value)
-        ):
-            value = value[step]
-        else:
+        try:
+            inner = inner[step]
+        except (KeyError, IndexError, TypeError):
             return
         yield str(step)
 

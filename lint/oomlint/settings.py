@@ -232,7 +232,8 @@ def _key_lines(text: str) -> dict[tuple[str, ...], int]:
         header = _HEADER.match(line)
         if header:
             table = _split_key(header["name"])
-            lines.setdefault(table, number)
+            for depth in range(1, len(table) + 1):
+                lines.setdefault(table[:depth], number)
             continue
         key = _KEY.match(line)
         if key:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,12 @@ def config(path: str, output_format: str, config_file: Path | None, isolated: bo
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {key.replace("_", "-"): item for key, item in asdict(value).items()}
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, dict):
-        return {k: _plain(v if isinstance(v, tuple) else asdict(v)) for k, v in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     return value
 
 

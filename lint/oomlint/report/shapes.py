@@ -5,7 +5,9 @@ A number that is not known is ``None``, never 0. Bytes are integers.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
+
+from oomlint.plan import Plan
 
 
 class PointShape(TypedDict):
@@ -112,7 +114,7 @@ class RunShape(TypedDict):
     name: str
     framework: str | None
     files: list[str]
-    plan: dict[str, Any]
+    plan: Annotated[dict[str, Any], Plan]
     hardware: HardwareShape | None
     gpu: GpuShape
     host: HostShape

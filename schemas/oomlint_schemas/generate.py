@@ -1,0 +1,27 @@
+"""What the schema files must hold, according to the code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from oomlint.plan import Plan
+from oomlint.report.shapes import CheckShape, EstimateShape
+from oomlint.schema import schema_of
+from oomlint.settings import Settings
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Every schema by its name."""
+    settings = schema_of(Settings, "Settings of oomlint", kebab=True)
+    settings["properties"]["margin"] |= {"exclusiveMinimum": 0, "maximum": 1}
+    return {
+        "oomlint": settings,
+        "plan": schema_of(Plan, "Canonical plan of a training run"),
+        "findings": schema_of(CheckShape, "Output of oomlint check --output-format json"),
+        "estimate": schema_of(EstimateShape, "Output of oomlint estimate --output-format json"),
+    }
+
+
+def text_of(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

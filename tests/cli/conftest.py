@@ -1,0 +1,64 @@
+"""A command line to call, and a small project for it to look at."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from oomlint.cli import main
+
+AXOLOTL = """\
+base_model: meta-llama/Llama-3.2-3B
+datasets:
+  - path: tatsu-lab/alpaca
+    type: alpaca
+sequence_len: 4096
+sample_packing: true
+micro_batch_size: 8
+optimizer: adamw_torch_fused
+bf16: true
+flash_attention: true
+"""
+
+
+class Command:
+    """Runs ``oomlint ARGUMENTS`` in a folder, in this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str, stdin: bytes | None = None) -> Result:
+        runner = CliRunner()
+        with runner.isolation(input=stdin) as (out, err, _):
+            status = main([str(argument) for argument in arguments])
+            return Result(
+                runner=runner,
+                stdout_bytes=out.getvalue(),
+                stderr_bytes=err.getvalue(),
+                output_bytes=out.getvalue() + err.getvalue(),
+                return_value=None,
+                exit_code=status,
+                exception=None,
+            )
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """An empty folder that is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def oomlint(project):
+    return Command(project)
+
+
+@pytest.fixture
+def axolotl(project):
+    """A config whose activations do not fit an H100."""
+    file = project / "axolotl.yaml"
+    file.write_text(AXOLOTL)
+    return file

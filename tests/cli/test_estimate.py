@@ -1,0 +1,197 @@
+"""``oomlint estimate`` on configs and on plans, and ``oomlint.estimate``."""
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import oomlint as package
+from oomlint.errors import UsageError
+from oomlint_schemas import load
+
+PLAN = {
+    "name": "llama3-8b-lora",
+    "model": {"id": "meta-llama/Meta-Llama-3-8B", "attn_impl": "flash2"},
+    "trainable": {"method": "lora", "r": 16, "targets": "all_linear", "adapter_dtype": "fp32"},
+    "quant": {"method": "none"},
+    "precision": {
+        "param": "bf16",
+        "grad": "fp32",
+        "master": "none",
+        "optim_state": "fp32",
+        "compute": "bf16",
+        "autocast": True,
+    },
+    "optimizer": {"kind": "adamw", "fused": True},
+    "parallel": {"backend": "zero", "nodes": 1, "gpus_per_node": 8, "zero": {"stage": 2}},
+    "batch": {"micro": 1, "grad_accum": 8, "global": 64},
+    "seq": {"max_len": 4096},
+    "checkpointing": {"mode": "full"},
+    "save": {"contents": ["adapter"]},
+    "device": {"type": "A100-80GB"},
+    "host": {"ram_gib": 1024},
+}
+
+RUN_KEYS = {
+    "name", "framework", "files", "plan", "hardware", "gpu", "host", "disk", "assumptions",
+    "verdict",
+}  # fmt: skip
+
+
+def runs(result):
+    return json.loads(result.stdout)["runs"]
+
+
+def test_config_as_json_follows_the_schema(oomlint, axolotl):
+    result = oomlint(
+        "estimate", "axolotl.yaml", "--output-format", "json", "--hardware", "H100-80GB"
+    )
+    assert result.exit_code == 0
+    Draft202012Validator(load("estimate")).validate(json.loads(result.stdout))
+    (run,) = runs(result)
+    assert set(run) == RUN_KEYS
+    assert run["framework"] == "axolotl"
+    assert run["files"] == ["axolotl.yaml"]
+    assert run["gpu"]["peak_bytes"] == sum(run["gpu"]["components"].values())
+    assert run["gpu"]["peak_bytes"] == run["gpu"]["phases"][run["gpu"]["peak_phase"]]
+    assert run["gpu"]["low_bytes"] <= run["gpu"]["peak_bytes"] <= run["gpu"]["high_bytes"]
+    assert run["verdict"] == "does_not_fit"
+
+
+def test_check_lists_the_same_run(oomlint, axolotl):
+    options = ("axolotl.yaml", "--output-format", "json", "--hardware", "8xA100-80GB")
+    assert runs(oomlint("estimate", *options)) == runs(oomlint("check", *options))
+
+
+def test_text_has_phases_components_limit_and_what_fits(oomlint, axolotl):
+    text = oomlint("estimate", "axolotl.yaml", "--hardware", "8xH100-80GB").stdout
+    for word in (
+        "per GPU:",
+        "backward",
+        "← peak",
+        "activations",
+        "▲ limit",
+        "verdict:",
+        "fits on:",
+    ):
+        assert word in text
+    assert "does not fit 8xH100-80GB" in text
+
+
+def test_without_hardware_the_smallest_cards_are_named(oomlint, axolotl):
+    text = oomlint("estimate", "axolotl.yaml", "--set", "batch.micro=1").stdout
+    assert "hardware unknown; the smallest common cards that hold it: " in text
+    assert "▲" not in text
+
+
+def test_nothing_to_estimate_is_a_usage_error(oomlint, project):
+    (project / "a.yaml").write_text("x: 1\n")
+    result = oomlint("estimate", "a.yaml")
+    assert result.exit_code == 2
+    assert "no training run found in a.yaml" in result.stderr
+    assert oomlint("estimate").exit_code == 2
+    assert oomlint("estimate", "missing.yaml").exit_code == 2
+
+
+def test_a_plan_from_a_file_from_stdin_and_from_python_agree(oomlint, project):
+    (project / "plan.json").write_text(json.dumps(PLAN))
+    (from_file,) = runs(oomlint("estimate", "--plan", "plan.json", "--output-format", "json"))
+    (from_stdin,) = runs(
+        oomlint(
+            "estimate", "--plan", "-", "--output-format", "json", stdin=json.dumps(PLAN).encode()
+        )
+    )
+    assert from_file == from_stdin == package.estimate(PLAN)
+    assert from_file["name"] == "llama3-8b-lora"
+    assert from_file["hardware"]["name"] == "8xA100-80GB"
+    assert from_file["hardware"]["host_bytes_per_node"] == 2**40
+    assert from_file["plan"]["batch"]["global"] == 64
+    assert from_file["plan"]["model"]["dims"]["layers"] == 32
+    assert from_file["verdict"] == "fits"
+    Draft202012Validator(load("plan")).validate(PLAN)
+    Draft202012Validator(load("plan")).validate(from_file["plan"])
+
+
+def test_jsonl_answers_line_by_line_and_goes_on_after_a_bad_one(oomlint):
+    lines = [PLAN, {"nam": 1}, {"batch": {"micro": "1"}}, [], {**PLAN, "name": "last"}]
+    text = "".join(json.dumps(line) + "\n" for line in lines) + "{\n"
+    result = oomlint("estimate", "--plan", "-", "--jsonl", stdin=text.encode())
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 3
+    assert [answer.get("name") for answer in answers] == [
+        "llama3-8b-lora", None, None, None, "last", None,
+    ]  # fmt: skip
+    assert answers[1] == {"error": "nam: unknown key 'nam'; did you mean name?"}
+    assert "batch.micro: should be a valid integer" in answers[2]["error"]
+    assert answers[3] == {"error": "a plan is a JSON object"}
+    assert "not valid JSON" in answers[5]["error"]
+    good = oomlint("estimate", "--plan", "-", "--jsonl", stdin=json.dumps(PLAN).encode())
+    assert good.exit_code == 0
+    assert set(json.loads(good.stdout)) == RUN_KEYS
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": {"dims": {"moe": {"expert": 8}}}}, "did you mean experts"),
+        ({"trainable": {"targets": 5}}, "trainable.targets: should be"),
+        ({"precision": {"param": "float32"}}, "precision.param: should be"),
+        ({"parallel": {"zero": {"stage": 4}}}, "parallel.zero.stage"),
+        ({"batch": {"micro": -1}}, "batch.micro: -1 is negative"),
+        ({"batch": {"micro": 1.5}}, "batch.micro"),
+        ({"host": {"ram_gib": float("inf")}}, "ram_gib"),
+        ({"device": {"type": "H1000"}}, "nearest"),
+        ({"batch": 3}, "batch"),
+    ],
+)
+def test_wrong_plans_are_refused_with_the_place(change, message):
+    with pytest.raises(UsageError, match=message.replace(".", r"\.")):
+        package.estimate(change)
+
+
+def test_a_plan_nested_without_end_is_refused():
+    deep: dict = {}
+    for _ in range(100_000):
+        deep = {"model": deep}
+    with pytest.raises(UsageError):
+        package.estimate(deep)
+
+
+def test_given_dimensions_go_over_those_of_the_catalogue():
+    half = package.estimate({**PLAN, "model": {**PLAN["model"], "dims": {"layers": 16}}})
+    whole = package.estimate(PLAN)
+    dims = half["plan"]["model"]["dims"]
+    assert (dims["layers"], dims["hidden"]) == (16, 4096)
+    assert half["gpu"]["components"]["parameters"] < 0.65 * whole["gpu"]["components"]["parameters"]
+
+
+def test_memory_of_a_device_alone_is_enough():
+    run = package.estimate({**PLAN, "device": {"mem_bytes": 16 * 2**30}})
+    assert run["hardware"]["usable_gpu_bytes"] == 16 * 2**30
+    assert run["verdict"] == "does_not_fit"
+
+
+def test_hardware_given_replaces_the_device_but_not_the_rank_count():
+    run = package.estimate(PLAN, "H100-80GB", host_memory="64GiB")
+    assert (run["hardware"]["gpu"], run["hardware"]["gpus_per_node"]) == ("H100-80GB", 8)
+    assert run["hardware"]["host_bytes_per_node"] == 64 * 2**30
+    assert run["verdict"] == "does_not_fit", "eight ranks load the model into 64 GiB"
+
+
+def test_unknown_model_has_no_numbers():
+    run = package.estimate({"model": {"id": "nobody/knows"}})
+    assert run["gpu"]["peak_bytes"] is None
+    assert set(run["gpu"]["components"].values()) == {None}
+    assert run["verdict"] == "unknown"
+
+
+def test_options_reach_a_plan(oomlint, project):
+    (project / "plan.json").write_text(json.dumps(PLAN))
+    (run,) = runs(
+        oomlint(
+            "estimate", "--plan", "plan.json", "--output-format", "json",
+            "--set", "seq.max_len=8192", "--gpus", "2x4", "--hardware", "H200-141GB",
+        )
+    )  # fmt: skip
+    assert run["plan"]["seq"]["max_len"] == 8192
+    assert run["hardware"]["name"] == "2x4xH200-141GB"

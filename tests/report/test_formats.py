@@ -1,0 +1,204 @@
+"""The formats for machines: each in its own units, each as its consumer specifies."""
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from oomlint.documents.text import Source
+from oomlint.engine import Diagnosis, Report
+from oomlint.report import render
+from oomlint.report.paint import Paint
+from oomlint.rule import Severity
+from oomlint_schemas import load
+
+ALL = ("json", "jsonl", "github", "gitlab", "sarif", "rdjson", "rdjsonl", "junit", "lsp")
+
+
+def text(report, name):
+    return render(report, name, Paint())
+
+
+def data(report, name):
+    return json.loads(text(report, name))
+
+
+@pytest.fixture
+def empty(workspace):
+    return Report((), (), (), 0, workspace)
+
+
+def test_json(report):
+    out = data(report, "json")
+    Draft202012Validator(load("findings")).validate(out)
+    first, second, third = out["findings"]
+    assert first["range"]["start"] == {"line": 2, "column": 14, "offset": 28}
+    assert first["range"]["end"] == {"line": 2, "column": 23, "offset": 37}
+    assert (first["code"], first["name"], first["severity"]) == (
+        "OOM102", "micro-batch-too-large", "error",
+    )  # fmt: skip
+    assert first["fix"] == {
+        "title": "halve the batch",
+        "applicability": "safe",
+        "edits": [{"path": "a,b.yaml", "start": 35, "end": 37, "replacement": "8"}],
+        "predicted_bytes_after": 65 * 2**30,
+    }
+    assert first["related"][0]["path"] == "conf/ds.json"
+    assert second["fix"]["applicability"] == "display"
+    assert (second["predicted_bytes"], second["limit_bytes"], second["resource"]) == (None,) * 3
+    assert third["fix"] is None
+    assert out["errors"] == [
+        {
+            "path": "broken.yaml",
+            "kind": "parse",
+            "message": "expected a key",
+            "line": 3,
+            "column": 7,
+        }
+    ]
+    assert out["summary"] == {
+        "files": 0, "files_read": 3, "runs": 0, "error": 1, "warning": 1, "info": 1,
+        "fixable": 1, "fixed": 0,
+    }  # fmt: skip
+
+
+def test_edits_of_json_apply_to_the_text(report, workspace):
+    """What a bot does: splice code points, whatever the bytes."""
+    source = Source.from_bytes("a,b.yaml", workspace.read("a,b.yaml"))
+    (edit,) = data(report, "json")["findings"][0]["fix"]["edits"]
+    fixed = source.text[: edit["start"]] + edit["replacement"] + source.text[edit["end"] :]
+    assert fixed == source.text.replace("16", "8")
+
+
+def test_fingerprints_are_unique_and_do_not_hang_on_the_line(report, workspace):
+    prints = [f["fingerprint"] for f in data(report, "json")["findings"]]
+    assert len(set(prints)) == 3
+    moved = replace(report, workspace=workspace.with_overlay({"conf/ds.json": b"\n\n" + b" " * 20}))
+    assert [f["fingerprint"] for f in data(moved, "json")["findings"]] == prints
+
+
+def test_jsonl_has_a_finding_per_line(report):
+    lines = [json.loads(line) for line in text(report, "jsonl").splitlines()]
+    assert lines == data(report, "json")["findings"]
+
+
+def test_github_escapes_and_counts(report):
+    first, second, third = text(report, "github").splitlines()
+    assert first == (
+        "::error file=a%2Cb.yaml,line=2,endLine=2,col=14,endColumn=23,"
+        "title=OOM102 micro-batch-too-large::"
+        'needs 92.3 GiB,%0A100%25 of it: <activations> & "logits"'
+    )
+    assert second.startswith("::warning file=conf/ds.json,line=1,")
+    assert third.startswith("::notice ")
+
+
+def test_github_shows_ten_of_each_and_counts_the_rest(report):
+    one = report.diagnoses[0]
+    found = tuple(
+        Diagnosis(
+            replace(
+                one.finding,
+                severity=severity,
+                message=f"number {number}",
+                predicted_bytes=10**9 * (number + 1),
+            ),
+            None,
+        )
+        for severity in Severity
+        for number in range(15)
+    )
+    lines = text(replace(report, diagnoses=found), "github").splitlines()
+    assert [sum(line.startswith(f"::{c} ") for line in lines) for c in ("error", "warning", "notice")] == [10, 10, 10]  # fmt: skip
+    assert lines[0].endswith("::number 14"), "the worst comes first"
+    assert lines[-1] == (
+        "::notice title=oomlint::16 more findings are not shown; run oomlint to see all"
+    )
+
+
+def test_gitlab(report):
+    out = data(report, "gitlab")
+    assert [issue["severity"] for issue in out] == ["critical", "major", "info"]
+    assert out[0]["location"] == {"path": "a,b.yaml", "lines": {"begin": 2, "end": 2}}
+    assert len({issue["fingerprint"] for issue in out}) == 3
+    assert {"description", "check_name", "fingerprint", "severity", "location"} == set(out[0])
+
+
+def test_sarif(report):
+    (run,) = data(report, "sarif")["runs"]
+    assert run["columnKind"] == "unicodeCodePoints"
+    rules = run["tool"]["driver"]["rules"]
+    result = run["results"][0]
+    assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == "OOM102"
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "a%2Cb.yaml"}
+    assert place["region"] == {"startLine": 2, "startColumn": 14, "endLine": 2, "endColumn": 23}
+    (change,) = result["fixes"][0]["artifactChanges"]
+    assert change["replacements"][0]["insertedContent"] == {"text": "8"}
+    assert "fixes" not in run["results"][1]
+    assert [r["level"] for r in run["results"]] == ["error", "warning", "note"]
+    assert run["invocations"][0]["executionSuccessful"] is False
+
+
+def test_rdjson_counts_utf8_bytes(report):
+    out = data(report, "rdjson")
+    first = out["diagnostics"][0]
+    # Before "batch" stand 8 ASCII characters, 4 + 2 bytes, 3 ASCII characters.
+    assert first["location"]["range"]["start"] == {"line": 2, "column": 18}
+    assert first["suggestions"] == [
+        {
+            "range": {"start": {"line": 2, "column": 25}, "end": {"line": 2, "column": 27}},
+            "text": "8",
+        }
+    ]
+    assert [d["severity"] for d in out["diagnostics"]] == ["ERROR", "WARNING", "INFO"]
+    lines = [json.loads(line) for line in text(report, "rdjsonl").splitlines()]
+    assert [line["message"] for line in lines] == [d["message"] for d in out["diagnostics"]]
+    assert lines[0]["source"] == {"name": "oomlint"}
+
+
+def test_lsp_counts_utf16(report):
+    out = data(report, "lsp")
+    by_uri = {item["uri"]: item["diagnostics"] for item in out}
+    assert set(by_uri) == {"file:///project/a%2Cb.yaml", "file:///project/conf/ds.json"}
+    (first,) = by_uri["file:///project/a%2Cb.yaml"]
+    assert first["range"]["start"] == {"line": 1, "character": 14}
+    assert first["range"]["end"] == {"line": 1, "character": 23}
+    assert (first["severity"], first["code"]) == (1, "OOM102")
+    assert first["codeDescription"]["href"].endswith("/micro-batch-too-large/")
+    assert first["data"] == {"name": "micro-batch-too-large"}
+
+
+def test_junit(report):
+    root = ET.fromstring(text(report, "junit"))
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("4", "3", "1")
+    suites = {suite.get("name"): suite for suite in root}
+    assert set(suites) == {"a,b.yaml", "conf/ds.json", "broken.yaml"}
+    failure = suites["a,b.yaml"].find("testcase/failure")
+    assert '<activations> & "logits"' in failure.text
+    assert suites["broken.yaml"].find("testcase/error").get("message") == "expected a key"
+
+
+def test_junit_of_control_characters_is_xml(report):
+    finding = replace(report.diagnoses[0].finding, message="bad \x1b\x00 text")
+    ET.fromstring(text(replace(report, diagnoses=(Diagnosis(finding, None),)), "junit"))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_report_without_findings(empty, name):
+    out = text(empty, name)
+    if name in ("jsonl", "rdjsonl", "github"):
+        assert out == ""
+    elif name == "junit":
+        assert ET.fromstring(out).get("tests") == "0"
+    else:
+        assert json.loads(out) is not None
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_file_that_vanished_still_has_a_place(report, workspace, name):
+    from oomlint.workspace import Workspace
+
+    assert text(replace(report, workspace=Workspace(workspace.cwd)), name)

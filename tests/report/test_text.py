@@ -1,0 +1,101 @@
+"""The formats for people: text, concise, diff."""
+
+import subprocess
+
+from oomlint.documents.text import Location, Span
+from oomlint.engine import Report
+from oomlint.report import render
+from oomlint.report.diff import render as render_diff
+from oomlint.report.paint import Paint
+from oomlint.report.places import Places
+from oomlint.report.text import excerpt
+from oomlint.workspace import Workspace
+
+GOLDEN = """\
+a,b.yaml:2:14: error OOM102 micro-batch-too-large needs 92.3 GiB, 100% of it: <activations> & "logits"
+  |
+2 | x: {a: "😀é", batch: 16}
+  |               ^^^^^^^^^
+  note: conf/ds.json:1:11: the stage stands here
+  fix: halve the batch [safe], then the predicted GPU peak is 65.0 GiB
+
+conf/ds.json:1:11: warning OOM301 zero-stage-too-low stage 1
+  |
+1 | {"stage": 1}
+  |           ^
+  fix: raise the stage [shown only: the value is templated]
+
+conf/ds.json:1:11: info OOM301 zero-stage-too-low stage 1
+  |
+1 | {"stage": 1}
+  |           ^
+
+1 error, 1 warning, 1 note in 0 runs; 1 fixable with --fix; 1 file could not be used
+"""
+
+
+def test_text(report):
+    assert render(report, "text", Paint()) == GOLDEN
+
+
+def test_colour_changes_nothing_but_adds_codes(report):
+    import re
+
+    colored = render(report, "text", Paint(True))
+    assert colored != GOLDEN
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == GOLDEN
+
+
+def test_concise_is_one_line_a_finding(report):
+    assert render(report, "concise", Paint()).splitlines() == [
+        'a,b.yaml:2:14: error OOM102 micro-batch-too-large needs 92.3 GiB, 100% of it: <activations> & "logits"',
+        "conf/ds.json:1:11: warning OOM301 zero-stage-too-low stage 1",
+        "conf/ds.json:1:11: info OOM301 zero-stage-too-low stage 1",
+    ]
+
+
+def show(text: str, start: int, end: int) -> list[str]:
+    workspace = Workspace(overlay={"a.yaml": text.encode()})
+    places = Places(Report((), (), (), 1, workspace))
+    return list(excerpt(Location("a.yaml", Span(start, end)), "error", places))
+
+
+def test_underline_stands_below_its_text_whatever_the_width():
+    assert show("\tkey: v\n", 1, 4)[1:] == ["1 |     key: v", "  |     ^^^"]
+    assert show("名: value\n", 3, 8)[1:] == ["1 | 名: value", "  |     ^^^^^"]
+
+
+def test_a_span_of_several_lines_shows_its_first():
+    assert show("a: 1\nb: 2\n", 0, 9)[1:] == ["1 | a: 1", "  | ^^^^"]
+
+
+def test_a_minified_line_is_cut_around_the_span():
+    text = "{" + '"k": 1, ' * 5000 + '"last": 2}'
+    shown = show(text, text.index('"last"'), len(text) - 1)
+    assert all(len(line) < 200 for line in shown)
+    assert '"last": 2' in shown[1]
+    start = shown[1].index('"last"')
+    assert shown[2][start : start + 9] == "^" * 9
+
+
+def test_control_characters_do_not_reach_the_terminal():
+    assert "\x1b" not in "".join(show("a: \x1b[31mred\n", 0, 1))
+
+
+def test_an_empty_file_and_an_end_beyond_the_text():
+    assert show("", 0, 0) == []
+    assert show("a: 1", 0, 99)[1:] == ["1 | a: 1", "  | ^^^^"]
+
+
+def test_diff_keeps_line_endings_and_the_missing_last_one(tmp_path):
+    before = {"a.yaml": b"x: 1\r\ny: 2", "b.json": b"{}\n", "new/c.yaml": b"\xc3\xa9: 1\n\x0c\n"}
+    after = {"a.yaml": b"x: 1\r\ny: 3", "b.json": b"{1}\n", "new/c.yaml": b"\xc3\xa9: 2\n\x0c\n"}
+    text = render_diff(after, before)
+    assert text.count("\\ No newline at end of file\n") == 2
+    for name, data in before.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    subprocess.run(
+        ["patch", "--binary", "-s", "-p1"], input=text.encode(), check=True, cwd=tmp_path
+    )
+    assert {name: (tmp_path / name).read_bytes() for name in after} == after

@@ -1,0 +1,132 @@
+"""Imports flow one way: documents, dialects, plan and run, memory, rules, engine, reports.
+
+Every import statement counts, also those inside functions; only those for type checkers
+do not.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LINT = ROOT / "lint" / "oomlint"
+
+# A module may import what stands on its own line or above.
+LAYERS = (
+    ("errors",),
+    ("documents", "plan"),
+    ("hardware", "models"),
+    ("dialects", "memory"),
+    ("workspace", "run"),
+    ("linking",),
+    ("rule",),
+    ("judge",),
+    ("ways_out",),
+    ("suppress", "fix", "engine"),
+    ("testing", "forecast", "records", "settings", "schema"),
+    ("report",),
+    ("api",),
+    ("cli", "lsp", "review", "diagnose", "__main__", "__init__"),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+# Beyond the order of layers: what a layer must not know although it stands to the right.
+FORBIDDEN = {
+    "memory": {"documents", "dialects"},
+    "documents": {"plan"},
+    "dialects": {"memory", "hardware"},
+    "report": {"settings"},
+}
+
+# What rules are written with: canonical terms, never syntax, files or commands.
+RULES_MAY_IMPORT = {
+    "rule", "judge", "ways_out", "run", "plan", "errors", "documents", "dialects", "memory", "hardware",
+    "models",
+}  # fmt: skip
+
+
+def imports(file: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of every module imported, or of a name imported from a package."""
+    tree = ast.parse(file.read_text("utf-8"))
+    for node in tree.body:
+        yield from _imports(node)
+
+
+def _imports(node: ast.AST) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+        return
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield node.lineno, alias.name
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute"
+        if node.module == "oomlint":
+            for alias in node.names:
+                yield node.lineno, f"oomlint.{alias.name}"
+        else:
+            yield node.lineno, node.module or ""
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(child)
+
+
+def layer(module: str) -> str | None:
+    """The layer of a module of ours; ``None`` for others and for the package's own attributes."""
+    parts = module.split(".")
+    if parts[0] != "oomlint" or len(parts) < 2 or parts[1] == "__version__":
+        return None
+    return parts[1]
+
+
+FILES = sorted(LINT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.relative_to(LINT).as_posix())
+def test_imports_flow_one_way(file):
+    own = file.relative_to(LINT).parts[0].removesuffix(".py")
+    assert own in RANK, f"say in LAYERS where {own} stands"
+    for line, module in imports(file):
+        name = layer(module)
+        if name is None or name == own:
+            continue
+        where = f"{file.relative_to(ROOT)}:{line} imports {module}"
+        assert name in RANK, f"{where}: say in LAYERS where {name} stands"
+        assert RANK[name] <= RANK[own], where
+        assert name not in FORBIDDEN.get(own, set()), where
+
+
+@pytest.mark.parametrize(
+    "file",
+    sorted((ROOT / "rules" / "oomlint_rules").rglob("*.py")),
+    ids=lambda f: f.relative_to(ROOT / "rules").as_posix(),
+)
+def test_rules_know_neither_syntax_nor_commands(file):
+    for line, module in imports(file):
+        name = layer(module)
+        where = f"{file.relative_to(ROOT)}:{line} imports {module}"
+        assert name is None or name in RULES_MAY_IMPORT, where
+        assert not module.startswith(("argparse", "click", "ruamel", "libcst", "yaml")), where
+
+
+def test_the_public_api_exists():
+    import oomlint
+
+    missing = [name for name in oomlint.__all__ if not hasattr(oomlint, name)]
+    assert not missing
+    with pytest.raises(AttributeError):
+        _ = oomlint.no_such_name
+
+
+def test_the_version_is_the_package_s():
+    import sys
+
+    import oomlint
+
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert oomlint.__version__ == project["version"]
