@@ -1,0 +1,71 @@
+"""Judging host RAM: against the node's own where it is known, else against usual machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from oomlint.judge import Judgement, judge_host, settled
+from oomlint.rule import Severity, gib
+from oomlint.run import Run
+
+# A quarter of the machines with that many GPUs has less: not rare any more.
+_SHARE_THAT_WARNS = 0.25
+# Below this, any machine that trains a language model has it.
+_NOTEWORTHY = 64 * 2**30
+_ENOUGH_MACHINES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RamVerdict:
+    """A need of host RAM per node, judged. ``sentence`` names what there is to meet it."""
+
+    judgement: Judgement
+    severity: Severity | None
+    sentence: str
+
+
+def judge_ram(run: Run, phase: str | None = None) -> RamVerdict | None:
+    """Judge a node's RAM as :func:`oomlint.judge.judge_host` does; where nobody says how much
+    the node has, by the machines that clouds offer with as many GPUs."""
+    found = judge_host(run, phase=phase)
+    if found is None:
+        return None
+    if found.limit is not None:
+        return RamVerdict(found, found.severity, f"the node has {gib(found.limit)}")
+    gpus = settled(run).plan.parallel.gpus_per_node or 1
+    less, machines = _machines_with_less(found.predicted, gpus)
+    if less >= _SHARE_THAT_WARNS * machines:
+        severity: Severity | None = Severity.WARNING
+    else:
+        severity = Severity.INFO if found.predicted >= _NOTEWORTHY else None
+    several = f"cloud machines with {gpus} {'GPU' if gpus == 1 else 'GPUs'}"
+    usual = f"{less} of {machines} {several} have less" if less else f"{several} have that much"
+    sentence = f"the node's RAM is not known (state it with --host-memory); {usual}"
+    return RamVerdict(found, severity, sentence)
+
+
+def copies(run: Run, ranks: int) -> str:
+    """``8 × 131 GiB``: what the ranks of a node read; empty where it is not known."""
+    from oomlint.memory import host_load_bytes
+
+    loaded = host_load_bytes(settled(run).plan)
+    return f"{ranks} × {gib(loaded / ranks)}" if loaded else ""
+
+
+def _machines_with_less(need: int, gpus: int) -> tuple[int, int]:
+    sizes = _sizes(gpus)
+    if len(sizes) < _ENOUGH_MACHINES:
+        sizes = _sizes(8)
+    return sum(size < need for size in sizes), len(sizes)
+
+
+@cache
+def _sizes(gpus: int) -> tuple[int, ...]:
+    from oomlint.hardware import list_instances
+
+    return tuple(
+        machine.host_bytes
+        for machine in list_instances()
+        if machine.gpus == gpus and machine.host_bytes is not None
+    )

@@ -1,0 +1,166 @@
+"""Under FSDP every rank reads the whole model into host RAM before it is sharded.
+
+## What it finds
+
+FSDP runs on several GPUs of a node whose loader is not told to read the checkpoint on one
+rank only (`cpu_ram_efficient_loading`, off by default in Accelerate and in transformers),
+where the copies do not fit the node's RAM or come close. If the RAM is not known, the need
+is named.
+
+## Why it runs out of memory
+
+FSDP shards a model that exists: each of the ranks calls `from_pretrained` and holds all of
+it on the CPU until it is wrapped. A node with eight GPUs holds eight copies: 70 billion
+parameters in bf16 are 140 GB a rank and 1.1 TB a node, twice that in fp32. The kernel kills
+a rank during *Loading checkpoint shards* (exit code -9, no traceback).
+
+## How to fix it
+
+`cpu_ram_efficient_loading: true` (in an Accelerate YAML
+`fsdp_cpu_ram_efficient_loading: true`, in transformers' `fsdp_config` without the prefix),
+together with `sync_module_states: true` under FSDP1, which broadcasts the weights from the
+first rank. The result is the same. A launch without Accelerate needs `export
+ACCELERATE_USE_FSDP=true FSDP_CPU_RAM_EFFICIENT_LOADING=true`.
+
+## When not to
+
+With MXFP4 checkpoints it has to stay off (Axolotl refuses it), and where the checkpoint is
+quantized on the way the copies are small: the rule is silent in both cases. llama-recipes has
+a rule of its own, `llama-recipes-low-cpu-fsdp`.
+
+## Sources
+
+* Accelerate 16cb6eb8 `utils/dataclasses.py:1958` (default false) and `:1966`
+  (`sync_module_states` is forced on with it)
+* transformers 4.57 `modeling_utils.py:517` and 5.23 `modeling_utils.py:4853`
+  (`is_fsdp_enabled() and not is_local_dist_rank_0()`)
+* https://huggingface.co/blog/ram-efficient-pytorch-fsdp: 2 TB for Llama-2-70B in fp32 on
+  eight ranks
+* https://github.com/huggingface/transformers/pull/25107,
+  https://github.com/huggingface/accelerate/pull/2037
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oomlint.errors import CannotEdit
+from oomlint.judge import judge_host, settled
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.run import Run
+from oomlint_rules.host._ram import copies, judge_ram
+
+_AXOLOTL = (
+    "base_model: meta-llama/Llama-3.1-70B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "sequence_len: 2048\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_linear: true\n"
+    "fsdp:\n"
+    "  - full_shard\n"
+    "  - auto_wrap\n"
+    "fsdp_config:\n"
+)
+_SHARDED = "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
+
+
+class FsdpEveryRankLoads(Rule):
+    code = "OOM402"
+    name = "fsdp-every-rank-loads"
+    summary = "under FSDP every rank reads the whole model into host RAM"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
+            fixed={
+                "train.yaml": (
+                    f"{_AXOLOTL}{_SHARDED}"
+                    "  fsdp_sync_module_states: true\n"
+                    "  fsdp_cpu_ram_efficient_loading: true\n"
+                )
+            },
+            hardware="8xA100-80GB",
+            host_memory="1TiB",
+        ),
+        Example(
+            files={
+                "train.yaml": (f"{_AXOLOTL}  fsdp_version: 2\n  cpu_ram_efficient_loading: false\n")
+            },
+            fixed={
+                "train.yaml": (f"{_AXOLOTL}  fsdp_version: 2\n  cpu_ram_efficient_loading: true\n")
+            },
+            why="the node's RAM is not known",
+        ),
+    )
+    good = (
+        Example(
+            files={
+                "train.yaml": (
+                    f"{_AXOLOTL}{_SHARDED}"
+                    "  fsdp_sync_module_states: true\n"
+                    "  fsdp_cpu_ram_efficient_loading: true\n"
+                )
+            },
+            hardware="8xA100-80GB",
+            host_memory="1TiB",
+        ),
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
+            hardware="8xA100-80GB",
+            host_memory="2TiB",
+            why="eight copies fit",
+        ),
+        Example(
+            files={"train.yaml": _AXOLOTL.replace("70B", "8B") + _SHARDED},
+            hardware="2xA100-80GB",
+            why="two copies of a small model",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if plan.parallel.backend not in ("fsdp1", "fsdp2") or run.framework == "llama-recipes":
+            return
+        if plan.load.cpu_ram_efficient is not False or plan.load.meta_init:
+            return
+        # Such checkpoints are quantized shard by shard, or cannot be loaded on one rank.
+        if plan.quant.method not in (None, "none") or plan.model.native_quant == "mxfp4":
+            return
+        verdict = judge_ram(run, phase="load")
+        ranks = settled(run).plan.parallel.gpus_per_node or 1
+        if verdict is None or verdict.severity is None or ranks < 2:
+            return
+        changes: dict[str, Any] = {"load.cpu_ram_efficient": True}
+        if plan.parallel.backend == "fsdp1" and not plan.parallel.fsdp.sync_module_states:
+            changes["parallel.fsdp.sync_module_states"] = True
+        found = verdict.judgement
+        yield self.finding(
+            run,
+            verdict.severity,
+            f"each of the {ranks} ranks of a node reads the whole model into RAM: "
+            f"{copies(run, ranks)}, with the processes {gib(found.predicted)}; "
+            f"{verdict.sentence}{_afterwards(run, changes)}",
+            at="load.cpu_ram_efficient",
+            confidence=found.confidence,
+            resource="host",
+            predicted=found.predicted,
+            limit=found.limit,
+            proposals=[Proposal.set("read the checkpoint on one rank of each node", changes)],
+        )
+
+
+def _afterwards(run: Run, changes: dict[str, Any]) -> str:
+    try:
+        after = judge_host(run.what_if(changes), phase="load")
+    except CannotEdit:
+        return ""
+    if after is None:
+        return ""
+    return f". Read by one rank and handed on, it is {gib(after.predicted)}"

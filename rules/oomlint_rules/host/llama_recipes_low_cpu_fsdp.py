@@ -1,0 +1,185 @@
+"""llama-recipes under FSDP without `--low_cpu_fsdp`: every rank holds the whole model in RAM.
+
+## What it finds
+
+A llama-recipes (llama-cookbook) command line with `--enable_fsdp` that starts several ranks
+on a node and lacks `--low_cpu_fsdp`. Where the node's RAM is known and holds all copies
+with room, the rule is silent.
+
+## Why it runs out of memory
+
+Each rank calls `from_pretrained` and keeps the model on the CPU until FSDP has wrapped it:
+ranks × model bytes. Two ranks of Llama-3-8B in bf16 take 30 GiB, in fp32 (which llama-recipes
+loaded up to 0.0.3) 60 GiB; Llama-2-70B in fp32 on eight ranks 2 TB. The kernel kills one, torchrun
+reports *exitcode: -9*, and there is no traceback.
+
+## How to fix it
+
+Add `--low_cpu_fsdp`: the first rank reads the weights, the others build the model on the
+meta device and receive them through `sync_module_states`. That is how the code reads up to
+llama-recipes 0.0.2. Since July 2024 (0.0.3, pull request 572) every rank reads the
+checkpoint even so, and the flag only keeps the synchronisation; there, in addition, `export
+ACCELERATE_USE_FSDP=true FSDP_CPU_RAM_EFFICIENT_LOADING=true`, which makes transformers
+itself read on the first rank of a node alone.
+
+## When not to
+
+With `--quantization` the flag is of no use (weights are quantized as they are read), and the
+rule is silent.
+
+## Sources
+
+* https://github.com/meta-llama/llama-cookbook/issues/556 (two ranks, exit code -9)
+* llama-recipes 0.0.1 and 0.0.2 `finetuning.py` (*this avoids cpu oom when loading large models
+  like llama 70B, in which case model alone would consume 2+TB cpu mem (70 * 4 * 8)*)
+* llama-cookbook 0e003351 `finetuning.py:298` (what is left of the flag);
+  https://github.com/meta-llama/llama-cookbook/pull/572
+* transformers 4.57 `modeling_utils.py` (`is_fsdp_enabled` reads the two variables)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import Judgement, judge_host, settled
+from oomlint.rule import (
+    Applicability,
+    Confidence,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    gib,
+)
+from oomlint.run import Run
+from oomlint_rules.host._ram import RamVerdict, copies, judge_ram
+
+_START = "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py \\\n"
+_MODEL = (
+    "    --use_peft --peft_method lora \\\n"
+    "    --model_name meta-llama/Meta-Llama-3-8B \\\n"
+    "    --batch_size_training 1 --output_dir out\n"
+)
+
+_CHANGES = {"load.cpu_ram_efficient": True}
+# The dialect's own field for --enable_fsdp, to point at.
+_SWITCH = "lr.fsdp"
+
+
+class LlamaRecipesLowCpuFsdp(Rule):
+    code = "OOM403"
+    name = "llama-recipes-low-cpu-fsdp"
+    summary = "llama-recipes reads the whole model on every rank without --low_cpu_fsdp"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.sh": f"{_START}    --enable_fsdp \\\n{_MODEL}"},
+            fixed={"train.sh": f"{_START}    --enable_fsdp \\\n    --low_cpu_fsdp \\\n{_MODEL}"},
+        ),
+        Example(
+            files={"train.sh": f"{_START}    --enable_fsdp \\\n{_MODEL}"},
+            fixed={"train.sh": f"{_START}    --enable_fsdp \\\n    --low_cpu_fsdp \\\n{_MODEL}"},
+            hardware="2xRTX-3090-24GB",
+            host_memory="24GiB",
+        ),
+        Example(
+            files={
+                "train.sh": (
+                    "CUDA_VISIBLE_DEVICES=0,1 "
+                    + _START.replace("node 2", "node 1")
+                    + "    --enable_fsdp \\\n"
+                    + _MODEL
+                )
+            },
+            why="one rank for two cards: the copies come with the second",
+        ),
+    )
+    good = (
+        Example(files={"train.sh": f"{_START}    --enable_fsdp --low_cpu_fsdp \\\n{_MODEL}"}),
+        Example(
+            files={"train.sh": f"{_START}    --enable_fsdp --quantization 4bit \\\n{_MODEL}"},
+        ),
+        Example(
+            files={"train.sh": f"{_START}    --enable_fsdp \\\n{_MODEL}"},
+            hardware="2xRTX-3090-24GB",
+            host_memory="256GiB",
+            why="both copies fit with room",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if run.framework != "llama-recipes" or plan.parallel.backend != "fsdp1":
+            return
+        if plan.load.cpu_ram_efficient is not False or plan.quant.method not in (None, "none"):
+            return
+        ranks = settled(run).plan.parallel.gpus_per_node or 1
+        if ranks > 1:
+            yield from self._copies(run, ranks)
+        elif (cards := _visible_cards(run)) > 1:
+            yield self._later(run, cards)
+
+    def _copies(self, run: Run, ranks: int) -> Iterable[Finding]:
+        verdict = judge_ram(run, phase="load")
+        found = verdict.judgement if verdict is not None else None
+        severity: Severity | None = Severity.WARNING
+        if found is not None and found.limit is not None:
+            severity = found.severity
+        if severity is None:
+            return
+        yield self._finding(
+            run,
+            severity,
+            f"each of the {ranks} ranks reads the whole model into RAM"
+            f"{_numbers(run, ranks, verdict)}. --low_cpu_fsdp lets the first rank read for all; from "
+            "llama-recipes 0.0.3 on, also export ACCELERATE_USE_FSDP=true and "
+            "FSDP_CPU_RAM_EFFICIENT_LOADING=true",
+            found,
+        )
+
+    def _later(self, run: Run, cards: int) -> Finding:
+        return self._finding(
+            run,
+            Severity.INFO,
+            f"one rank is started for {cards} visible GPUs; as soon as each GPU has its rank, "
+            "every rank reads the whole model into RAM unless --low_cpu_fsdp is set",
+            None,
+        )
+
+    def _finding(
+        self, run: Run, severity: Severity, message: str, found: Judgement | None
+    ) -> Finding:
+        confidence: Confidence = found.confidence if found is not None else "low"
+        return self.finding(
+            run,
+            severity,
+            message,
+            at=("load.cpu_ram_efficient", _SWITCH),
+            confidence=confidence,
+            resource="host",
+            predicted=found.predicted if found is not None else None,
+            limit=found.limit if found is not None else None,
+            proposals=[Proposal.set("add --low_cpu_fsdp", _CHANGES)],
+        )
+
+
+def _numbers(run: Run, ranks: int, verdict: RamVerdict | None) -> str:
+    if verdict is None:
+        return ""
+    after = judge_host(run.what_if(_CHANGES), phase="load")
+    less = f" ({gib(after.predicted)} if one rank read it)" if after is not None else ""
+    total = gib(verdict.judgement.predicted)
+    return f": {copies(run, ranks)}, with the processes {total}{less}; {verdict.sentence}"
+
+
+def _visible_cards(run: Run) -> int:
+    """How many GPUs the script names, exported or not."""
+    named = [run.plan.env.cuda_visible_devices]
+    named += [
+        fact.detail["value"]
+        for fact in run.facts
+        if fact.kind == "env-not-exported" and fact.detail["name"] == "CUDA_VISIBLE_DEVICES"
+    ]
+    return max(len([gpu for gpu in (text or "").split(",") if gpu.strip()]) for text in named)

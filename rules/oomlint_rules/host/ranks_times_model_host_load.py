@@ -1,0 +1,162 @@
+"""Every rank of a node reads the whole checkpoint, and the node's RAM does not hold the copies.
+
+## What it finds
+
+Data-parallel runs (DDP, ZeRO stages 0 to 2) of which the ranks of one node, each with its own
+copy of the model on the CPU, need more RAM while loading than the node has. And, as a
+remark, a config that turns `low_cpu_mem_usage` off.
+
+## Why it runs out of memory
+
+Before ZeRO stage 3 every rank builds the whole model on its own and moves it to its GPU
+afterwards: nine ranks of a 7B model in fp32 hold 9 × 28 GB. The process dies during *Loading
+checkpoint shards* with exit code -9 (*Killing subprocess* in DeepSpeed's launcher), while
+the same job on one GPU works. `low_cpu_mem_usage: false` doubles it: the model is first
+initialised at random, then the checkpoint is read beside it.
+
+## How to fix it
+
+ZeRO stage 3, under which transformers builds the model sharded (the fix does it where
+DeepSpeed is used already), or FSDP with `cpu_ram_efficient_loading`; `low_cpu_mem_usage:
+true`; safetensors files, which the ranks share as mapped pages of the file cache; fewer
+ranks a node.
+
+## When not to
+
+Where all files are safetensors much of what a rank holds is the file cache, which the kernel
+can drop: hence never more than a warning.
+
+## Sources
+
+* https://github.com/hiyouga/LLaMA-Factory/issues/2158 (nine ranks, ZeRO-2),
+  https://github.com/hiyouga/LLaMA-Factory/issues/2097
+* DeepSpeed edaa7221 `runtime/zero/stage_1_and_2.py` (estimator: 4 bytes × parameters × GPUs
+  of a node without `zero.Init`)
+* transformers 4.57 `modeling_utils.py` (`low_cpu_mem_usage`); 5.x always loads as if it were
+  on; LLaMA-Factory `model/patcher.py` passes it on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from oomlint.errors import CannotEdit
+from oomlint.judge import judge_host, settled
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.host._ram import copies, judge_ram
+
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-32B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "sequence_len: 2048\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_linear: true\n"
+)
+
+
+def _json(stage: int) -> str:
+    return (
+        "{\n"
+        f'  "zero_optimization": {{"stage": {stage}}},\n'
+        '  "bf16": {"enabled": "auto"},\n'
+        '  "train_micro_batch_size_per_gpu": "auto"\n'
+        "}\n"
+    )
+
+
+class RanksTimesModelHostLoad(Rule):
+    code = "OOM404"
+    name = "ranks-times-model-host-load"
+    summary = "every rank of a node reads the whole checkpoint into RAM"
+    applicability = Applicability.SAFE
+    cost = 3
+
+    bad = (
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
+            fixed={
+                "ds.json": _json(3).replace(
+                    '"stage": 3', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true'
+                )
+            },
+            hardware="8xA100-80GB",
+            host_memory="384GiB",
+        ),
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}low_cpu_mem_usage: false  # was off\n"},
+            fixed={"train.yaml": f"{_AXOLOTL}low_cpu_mem_usage: true  # was off\n"},
+        ),
+    )
+    good = (
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(3)},
+            hardware="8xA100-80GB",
+            host_memory="384GiB",
+        ),
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
+            hardware="8xA100-80GB",
+            host_memory="1TiB",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if plan.load.low_cpu_mem is False and run.is_explicit("load.low_cpu_mem"):
+            yield self._twice(run)
+        backend, stage = plan.parallel.backend, plan.parallel.zero.stage
+        if backend == "ddp" or (backend == "zero" and stage in (0, 1, 2)):
+            yield from self._copies(run)
+
+    def _twice(self, run: Run) -> Finding:
+        return self.finding(
+            run,
+            Severity.INFO,
+            f"with {run.key('load.low_cpu_mem')} off, transformers before 5.0 initialises the "
+            "model at random and then reads the checkpoint beside it: twice the RAM for every rank",
+            at="load.low_cpu_mem",
+            confidence="medium",
+            resource="host",
+            proposals=[Proposal.set("load into the model directly", {"load.low_cpu_mem": True})],
+        )
+
+    def _copies(self, run: Run) -> Iterable[Finding]:
+        verdict = judge_ram(run, phase="load")
+        ranks = settled(run).plan.parallel.gpus_per_node or 1
+        if verdict is None or ranks < 2:
+            return
+        if verdict.severity is None or verdict.severity < Severity.WARNING:
+            return
+        found = verdict.judgement
+        yield self.finding(
+            run,
+            Severity.WARNING,
+            f"each of the {ranks} ranks of a node reads the whole model into RAM: "
+            f"{copies(run, ranks)}, with the processes {gib(found.predicted)}; {verdict.sentence}. "
+            "Safetensors files are shared between ranks as far as they are only mapped; ZeRO "
+            "stage 3 and FSDP load sharded",
+            at=("parallel.zero.stage", "model.id"),
+            confidence="medium" if found.confidence == "high" else found.confidence,
+            resource="host",
+            predicted=found.predicted,
+            limit=found.limit,
+            proposals=_sharded(run),
+        )
+
+
+def _sharded(run: Run) -> Iterator[Proposal]:
+    if run.plan.parallel.backend != "zero" or run.plan.quant.method not in (None, "none"):
+        return
+    changes = {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
+    try:
+        after = judge_host(run.what_if(changes), phase="load")
+    except CannotEdit:
+        return
+    if after is not None and not after.is_problem:
+        yield Proposal.set("build the model sharded, with ZeRO stage 3", changes)
