@@ -82,8 +82,8 @@ class FsdpEveryRankLoads(Rule):
             fixed={
                 "train.yaml": (
                     f"{_AXOLOTL}{_SHARDED}"
-                    "  fsdp_sync_module_states: true\n"
                     "  fsdp_cpu_ram_efficient_loading: true\n"
+                    "  fsdp_sync_module_states: true\n"
                 )
             },
             hardware="8xA100-80GB",
@@ -104,8 +104,8 @@ class FsdpEveryRankLoads(Rule):
             files={
                 "train.yaml": (
                     f"{_AXOLOTL}{_SHARDED}"
-                    "  fsdp_sync_module_states: true\n"
                     "  fsdp_cpu_ram_efficient_loading: true\n"
+                    "  fsdp_sync_module_states: true\n"
                 )
             },
             hardware="8xA100-80GB",
