@@ -19,6 +19,7 @@ from oomlint.memory.result import (
     HostEstimate,
     unknown_estimate,
 )
+from oomlint.memory.sharding import comm_buffers, units_of
 from oomlint.memory.states import state_bytes_of
 from oomlint.memory.step import Point, Stack, highest, logits_of, training_points
 from oomlint.plan import Plan
@@ -48,8 +49,9 @@ def estimate(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
     points = training_points(f)
     phases: dict[str, Point] = {name: highest(points[name]) for name in points}
     phases["load"] = Point()
-    phases["evaluation"] = evaluation_point(f)
-    phases["save"] = Point(0.0, 0.0, 0.0, 0.0, save.gpu)
+    idle = phases.pop("idle")
+    phases["evaluation"] = evaluation_point(f, idle)
+    phases["save"] = idle._replace(temporary=save.gpu)
     workspace = float(limits.cublas_workspace)
     nccl = (
         float(limits.nccl)
@@ -125,30 +127,36 @@ def _host(f: Facts, save: SavePeaks) -> HostEstimate:
     )
 
 
-def evaluation_point(f: Facts) -> Point:
+def evaluation_point(f: Facts, idle: Point) -> Point:
     """A forward pass without gradients: one layer's tensors, the logits and their loss."""
     plan = f.plan
     if plan.eval.enabled is False or plan.eval.strategy == "no":
-        return Point()
+        return idle
     model = f.model
     assert model is not None
     stack = Stack(f)
     share = f.eval_rows / f.rows if f.rows else 1.0
     tokens = f.tokens * share
     layer = max(widest(p.inference, tokens, stack.scores * share) for p in stack.profiles)
-    head = logits_of(f, tokens, training=False)
-    from oomlint.memory.sharding import comm_buffers
-
-    comm = comm_buffers(f)
+    head = logits_of(f, tokens)
     kept = 0.0
     if plan.eval.keeps_logits:
-        # evaluation_loop concatenates the fp32 logits on the GPU until eval_accumulation_steps.
+        # evaluation_loop gathers the fp32 logits of eval_accumulation_steps batches on the GPU;
+        # without that setting of the whole evaluation set, whose size is not known.
         kept = 4.0 * model.vocab * tokens * (plan.eval.accumulation_steps or 16)
-    return Point(0.0, max(layer, head.norm), head.loss + kept, comm.resident + comm.forward, 0.0)
+    window = 0.0
+    if f.backend in ("fsdp1", "fsdp2"):
+        window = 3.0 * f.stream * units_of(f).largest
+    elif f.backend == "zero":
+        window = comm_buffers(f).forward
+    return Point(
+        idle.gradients, max(layer, head.norm), head.loss + kept, idle.communication + window, 0.0
+    )
 
 
 def reference_model(f: Facts) -> float:
-    """Bytes of models that sit beside the trained one: reference, reward, critic, teacher."""
+    """Bytes of models beside the trained one: reference, reward, teacher, and a critic, which
+    is trained too."""
     o = f.plan.objective
     model = f.model
     assert model is not None
@@ -156,9 +164,15 @@ def reference_model(f: Facts) -> float:
     shard = f.shard if f.backend in ("fsdp1", "fsdp2") or (
         f.backend == "zero" and (f.plan.parallel.zero.stage or 0) == 3
     ) else 1  # fmt: skip
-    total = 0.0
-    if o.ref_model == "copy":
-        total += model.numel * width / shard / f.tp / f.pp
+    each = model.numel * width / shard / f.tp / f.pp
+    total = each if o.ref_model == "copy" else 0.0
+    for role, name in (("reward_model", o.reward_model), ("teacher", o.teacher)):
+        if name and name != "none":
+            f.assume(f"objective.{role}", name, "taken to be as large as the trained model")
+            total += each
+    if o.critic and o.critic != "none":
+        f.assume("objective.critic", o.critic, "taken to be as large as the trained model")
+        total += state_bytes_of(f).total
     return total
 
 
@@ -187,7 +201,7 @@ _POOLS = 64 << 20
 _STATES_LESS, _STATES_MORE = 0.03, 0.05
 _MOVING_LESS, _MOVING_MORE = 0.30, 0.40
 _WIDEST = 0.30
-_GUESSES = ("seq.max_len", "batch.micro", "parallel.world")
+_GUESSES = frozenset({"seq.max_len", "batch.micro", "parallel.world", "model.dims"})
 
 
 def allocator_slack(f: Facts, point: Point) -> float:

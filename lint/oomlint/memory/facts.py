@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.memory.layers import Kernel, Regime
-from oomlint.memory.parameters import ROLE_NAMES, Block, Skeleton, skeleton
+from oomlint.memory.parameters import ROLE_NAMES, Block, Skeleton, size_class, skeleton
 from oomlint.memory.result import Assumption
 from oomlint.plan import BYTES_PER_ELEMENT, Plan
 
@@ -34,6 +34,11 @@ class Facts:
         self.unknown: list[str] = []
         dims = plan.model.dims
         self.model: Skeleton | None = skeleton(dims) if dims is not None else None
+        if self.model is None and dims is not None and dims.params_total:
+            billions = f"{dims.params_total / 1e9:.3g}B"
+            why = f"only the size is known: shaped like other models of {billions} parameters"
+            self.assume("model.dims", billions, why)
+            self.model = skeleton(size_class(dims.params_total))
         self._parallel()
         self._precision()
         self._batch()

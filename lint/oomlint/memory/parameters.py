@@ -242,6 +242,27 @@ def skeleton(dims: ModelDims) -> Skeleton | None:
     return found
 
 
+def size_class(total: int) -> ModelDims:
+    """A Llama-like stand-in for a model of which only the parameter count is known.
+
+    Decoders keep hidden / layers near 128 (Llama-2-7B 4096/32, 13B 5120/40), and a block of
+    hidden h has about 12 h^2 parameters (arXiv 2001.08361, section 2.1), so that
+    total = 12 h^3 / 128. What the stand-in lacks of ``total`` is counted as other parameters.
+    """
+    hidden = max(128, int((total * 128 / 12) ** (1 / 3)) // 128 * 128)
+    while True:
+        heads = hidden // 128
+        dims = ModelDims(
+            arch="llama", layers=heads, hidden=hidden, heads=heads, kv_heads=max(1, heads // 4),
+            head_dim=128, ffn=hidden * 7 // 2, vocab=128_000 if hidden > 2048 else 32_000,
+            tie_embeddings=hidden <= 2048, act="swiglu", norm="rms", params_total=total,
+        )  # fmt: skip
+        numel = _build(replace(dims, params_total=0))
+        if hidden == 128 or (numel is not None and numel.numel <= total):
+            return dims
+        hidden -= 128
+
+
 def _build(dims: ModelDims) -> Skeleton | None:
     layers, hidden, vocab = dims.layers, dims.hidden, dims.vocab
     if not layers or not hidden or not vocab:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from oomlint.memory.facts import Facts
 from oomlint.memory.parameters import Block, Skeleton, padded, padded_adapter, padded_block
-from oomlint.memory.states import local_trained, trained_padded
+from oomlint.memory.states import local_trained, quantised_bytes, trained_padded
 from oomlint.memory.step import Point, Stack, logits_of, optimizer_temporaries
 
 # deepspeed/runtime/zero/config.py: reduce_bucket_size, allgather_bucket_size,
@@ -134,11 +134,21 @@ def units_of(f: Facts) -> Units:
     m = f.model
     assert m is not None
     ranks = f.shard if f.backend == "fsdp2" else 1
-    blocks = tuple(padded_block(b, m.hidden, ranks) / f.tp + adapter_unit(f, b) for b in m.blocks)
+    packed = quantised_bytes(f.plan.quant)
+    blocks = tuple(
+        (padded_block(b, m.hidden, ranks) - packed_away(b, packed, f.stream)) / f.tp
+        + adapter_unit(f, b)
+        for b in m.blocks
+    )
     embed = padded(m.vocab, m.embed_numel, ranks) / f.tp + m.position_numel
     tail = padded(m.hidden, m.final_norm_numel, ranks)
     tail += padded(m.vocab, m.head_numel, ranks) / f.tp
     return Units(blocks, embed, tail, embed + tail + m.other_numel + m.vision_numel)
+
+
+def packed_away(block: Block, packed: float | None, width: float) -> float:
+    """Elements of ``width`` bytes that quantised linear weights save in a gathered block."""
+    return 0.0 if packed is None else block.linear_numel * (1 - packed / width)
 
 
 def adapter_unit(f: Facts, block: Block) -> float:
@@ -287,7 +297,9 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
             Point(gradients(done + u.root), base, 0.0, scatter, 0.0),
         ]
     step = Point(final, 16.0 * tokens, 0.0, 0.0, optimizer_temporaries(f, trained))
-    return {"forward": forward, "backward": backward, "optimizer_step": [step]}
+    return {
+        "forward": forward, "backward": backward, "optimizer_step": [step], "idle": [Point()],
+    }  # fmt: skip
 
 
 def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
@@ -384,4 +396,6 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     step = Point(
         grad_width * trained / n, 16.0 * tokens, 0.0, 0.0, optimizer_temporaries(f, trained)
     )
-    return {"forward": forward, "backward": backward, "optimizer_step": [step]}
+    return {
+        "forward": forward, "backward": backward, "optimizer_step": [step], "idle": [Point()],
+    }  # fmt: skip

@@ -144,7 +144,7 @@ class Logits(NamedTuple):
     late: list[tuple[float, float]]
 
 
-def logits_of(f: Facts, tokens: float, *, training: bool = True) -> Logits:
+def logits_of(f: Facts, tokens: float) -> Logits:
     """What the output projection and the loss hold for ``tokens`` tokens."""
     model, regime = f.model, f.regime
     assert model is not None
@@ -196,7 +196,7 @@ def logits_of(f: Facts, tokens: float, *, training: bool = True) -> Logits:
 
 
 def training_points(f: Facts) -> dict[str, list[Point]]:
-    """The instants of forward, backward and optimizer step, by phase."""
+    """The instants of forward, backward and optimizer step, and between steps (``idle``)."""
     if f.backend == "fsdp2":
         from oomlint.memory.sharding import fsdp2_points
 
@@ -329,7 +329,12 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     step = Point(
         pile.after, 16.0 * tokens, 0.0, comm.resident_at_step, optimizer_temporaries(f, trained)
     )
-    return {"forward": forward, "backward": backward, "optimizer_step": [step]}
+    # Between steps gradients are gone, except stage 3's buffer.
+    kept_between = pile.after if f.backend == "zero" and f.plan.parallel.zero.stage == 3 else 0.0
+    idle = Point(kept_between, 0.0, 0.0, comm.resident_at_step, 0.0)
+    return {
+        "forward": forward, "backward": backward, "optimizer_step": [step], "idle": [idle],
+    }  # fmt: skip
 
 
 def optimizer_temporaries(f: Facts, trained: float) -> float:
