@@ -27,6 +27,17 @@ class _Unknown:
 
 UNKNOWN: Final = _Unknown()
 
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A dotted name standing for itself in Python code, such as ``torch.bfloat16``."""
+
+    dotted: str
+
+    def __str__(self) -> str:
+        return self.dotted
+
+
 Literal: TypeAlias = Any
 """A plain Python value that every document knows how to write: None, bool, int, float, str,
 and lists and dicts of these."""
