@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping as MappingABC, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rules run: codes, code prefixes or names; the most specific word wins.
+    """Which rules run: codes, code prefixes or names. The most specific word wins; of two
+    that are equally specific, the one that ignores (as in Ruff).
 
-    An empty ``select`` is every rule.
+    An empty ``select`` is every rule. Keys of ``per_file_ignores`` are patterns over display
+    paths in which ``*`` matches across folders and ``**/`` also matches no folder at all.
     """
 
     select: tuple[str, ...] = ()
@@ -40,16 +42,14 @@ class Selection:
     per_file_ignores: MappingABC[str, tuple[str, ...]] = field(default_factory=dict)
 
     def takes(self, rule: type[Rule]) -> bool:
-        chosen = max((_match(word, rule) for word in self.select), default=0)
-        if not self.select:
-            chosen = 1
-        chosen = max([chosen, *(_match(word, rule) for word in self.extend_select)])
+        words = (*(self.select or ("ALL",)), *self.extend_select)
+        chosen = max(_match(word, rule) for word in words)
         refused = max((_match(word, rule) for word in self.ignore), default=0)
-        return chosen > refused or (chosen == refused > 1 and bool(self.select))
+        return chosen > refused
 
     def ignored_in(self, rule: type[Rule], path: str) -> bool:
         return any(
-            fnmatch(path, pattern) and any(_match(word, rule) for word in words)
+            any(_match(word, rule) for word in words) and _path_matches(path, pattern)
             for pattern, words in self.per_file_ignores.items()
         )
 
@@ -78,9 +78,16 @@ def _match(word: str, rule: type[Rule]) -> int:
         return 1
     if word in (rule.name, rule.code):
         return 100
-    if word.isupper() or word[:3].isupper():
-        return len(word) + 1 if rule.code.startswith(word) else 0
+    if word.startswith("OOM") and rule.code.startswith(word):
+        return 1 + len(word)
     return 0
+
+
+def _path_matches(path: str, pattern: str) -> bool:
+    head, folders, tail = pattern.partition("**/")
+    if not folders:
+        return fnmatchcase(path, pattern)
+    return _path_matches(path, head + tail) or _path_matches(path, f"{head}*/{tail}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,7 @@ class Diagnosis:
     def fingerprint(self) -> str:
         """Stable over edits elsewhere in the file: rule, file and message, not the line."""
         text = "\0".join((self.rule.code, self.finding.location.path, self.finding.message))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,11 +184,13 @@ def lint(
     errors = list(linked.errors)
     chosen = [rule for rule in rules if options.selection.takes(rule)]
     found: list[Diagnosis] = []
+    failed: set[type[Rule]] = set()
     for number, run in enumerate(linked.runs):
-        found += _check(run, chosen, options, errors, timings)
+        found += _check(run, chosen, options, errors, failed, timings)
         if progress is not None:
             progress(number + 1, len(linked.runs))
-    kept = _suppressed(workspace, linked, _distinct(found), chosen, options)
+    sound = [rule for rule in chosen if rule not in failed]
+    kept = _suppressed(workspace, linked, _distinct(found), sound, options)
     return Report(
         diagnoses=tuple(sorted(kept, key=_order)),
         runs=tuple(linked.runs),
@@ -197,6 +206,7 @@ def _check(
     rules: Sequence[type[Rule]],
     options: Options,
     errors: list[FileError],
+    failed: set[type[Rule]],
     timings: MutableMapping[str, float] | None,
 ) -> Iterable[Diagnosis]:
     for rule in rules:
@@ -206,6 +216,7 @@ def _check(
                 if not options.selection.ignored_in(rule, finding.location.path):
                     yield Diagnosis(finding, run, fix_for(run, finding))
         except Exception as error:  # a rule's bug must not cost the user the other rules
+            failed.add(rule)
             path = run.claims[0].path if run.claims else run.name
             errors.append(
                 InternalError(path, f"rule {rule.name} failed: {type(error).__name__}: {error}")

@@ -40,6 +40,10 @@ class Judgement:
     card: str | None
     where: str
     """``an A100-80GB``, ``a host with 512 GiB``, or what was assumed."""
+    components: Mapping[str, int | None]
+    """What is alive at the peak, in bytes."""
+    proviso: str = ""
+    """On what reading of the files the number rests, for the reader to know."""
 
     @property
     def is_problem(self) -> bool:
@@ -48,7 +52,7 @@ class Judgement:
     @property
     def sentence(self) -> str:
         """``needs 92.3 GiB in the backward pass; an A100-80GB gives 79.1 GiB``"""
-        need = f"needs {gib(self.predicted)} {_PHASES.get(self.phase, 'at the peak')}"
+        need = f"needs {gib(self.predicted)} {_PHASES.get(self.phase, 'at the peak')}{self.proviso}"
         if self.limit is not None:
             return f"{need}; {self.where} gives {gib(self.limit)}"
         if self.resource == "host":
@@ -96,7 +100,16 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Judgement | None:
         assumed = run.plan.parallel.world is None and probe.plan.parallel.world is not None
         where = "one node of 8 GPUs" if assumed else "unknown hardware"
     return Judgement(
-        "gpu", peak, limit, severity, confidence(run), phase or gpu.peak_phase or "", card, where
+        "gpu",
+        peak,
+        limit,
+        severity,
+        confidence(run),
+        phase or gpu.peak_phase or "",
+        card,
+        where,
+        gpu.components,
+        _proviso(run),
     )
 
 
@@ -112,8 +125,23 @@ def judge_host(run: Run, *, phase: str | None = None) -> Judgement | None:
     severity = None if limit is None else _against(peak, low, limit, run)
     where = f"a host with {gib(limit)} of RAM" if limit is not None else "an unknown host"
     return Judgement(
-        "host", peak, limit, severity, confidence(run), phase or host.peak_phase or "", None, where
+        "host",
+        peak,
+        limit,
+        severity,
+        confidence(run),
+        phase or host.peak_phase or "",
+        None,
+        where,
+        host.components,
+        _proviso(run),
     )
+
+
+def _proviso(run: Run) -> str:
+    meant = run.intended.parts.options.keys() - run.parts.options.keys()
+    words = [f"{s.path} read as {s.nearest[0]}" for s in run.stray if s.nearest and meant]
+    return f" (with {', '.join(words)})" if words else ""
 
 
 def _against(peak: int, low: int, limit: int, run: Run) -> Severity | None:

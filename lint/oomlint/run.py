@@ -306,7 +306,7 @@ class Run:
                 parts=parts,
                 settings=draft.settings,
                 plan=named(draft, self.name),
-                wished={name: draft.get(name) for name in draft.wished},
+                wished=dict(draft.wished),
                 changes=dict(changes),
                 _cache={},
             )

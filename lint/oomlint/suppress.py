@@ -1,17 +1,18 @@
 """``# oomlint: ignore[name, ...] reason``: comments that silence findings, and their upkeep.
 
-A comment covers its own line, or, standing alone, the line below; ``ignore-file``
-covers the whole file. Without brackets it means every rule. One that silences nothing is
+A comment covers its own line, or, standing alone, the line below (a shell command with all its
+continued lines); ``ignore-file`` covers the whole file. Without brackets it means every rule. One that silences nothing is
 itself a finding with a safe fix, so that stale ones do not pile up.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping as MappingABC, Sequence
+from collections.abc import Iterable, Iterator, Mapping as MappingABC, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.text import Edit, Location, Source, Span
 from oomlint.errors import FileError
 
@@ -50,25 +51,44 @@ def suppressions(workspace: Workspace, path: str) -> tuple[Suppression, ...]:
     data = workspace.read_or_none(path)
     if data is None or b"oomlint:" not in data or path.endswith(".json"):
         return ()
+    from oomlint.documents.comments import comments
+
     try:
-        source = Source.from_bytes(path, data)
+        document = workspace.document(path)
+        source = Source.from_bytes(path, data) if document is None else document.source
     except FileError:
         return ()
-    return tuple(_suppression(source, match) for match in _COMMENT.finditer(source.text))
+    spans = comments(source, document)
+    return tuple(_suppressions(source, spans))
 
 
-def _suppression(source: Source, match: re.Match[str]) -> Suppression:
+def _suppressions(source: Source, comments: Sequence[Span]) -> Iterator[Suppression]:
+    alone = {line for line, starts in _lines_of(source, comments) if starts}
+    for span in comments:
+        match = _COMMENT.search(source.text, span.start, span.end)
+        if match is not None:
+            yield _suppression(source, match, span.start, alone)
+
+
+def _lines_of(source: Source, comments: Iterable[Span]) -> Iterator[tuple[int, bool]]:
+    """The line of each comment, and whether the comment has it for itself."""
+    for span in comments:
+        line, column = source.position(span.start)
+        yield line, not source.text[span.start - column + 1 : span.start].strip()
+
+
+def _suppression(source: Source, match: re.Match[str], comment: int, lone: set[int]) -> Suppression:
     start = match.start()
     line, _ = source.position(start)
     own = source.line_span(line)
-    alone = not source.text[own.start : start].strip()
+    alone = line in lone
     if match["what"] == "ignore-file":
         covered = Span(0, len(source.text))
-    elif alone and line < len(source.line_starts):
-        covered = Span(own.start, source.line_span(line + 1).end)
+    elif alone:
+        covered = Span(own.start, source.line_span(_last_covered(source, line, lone)).end)
     else:
-        covered = own
-    if alone:
+        covered = Span(source.line_span(_first_joined(source, line)).start, own.end)
+    if alone and start == comment:
         last = line == len(source.line_starts)
         erased = Span(own.start, own.end if last else source.line_starts[line])
     else:
@@ -76,6 +96,32 @@ def _suppression(source: Source, match: re.Match[str]) -> Suppression:
         erased = Span(own.start + len(before), match.end())
     names = tuple(name.strip() for name in (match["names"] or "").split(",") if name.strip())
     return Suppression(source.path, Span(start, match.end()), covered, erased, names, alone)
+
+
+def _last_covered(source: Source, line: int, lone: set[int]) -> int:
+    """The line that a comment on a line of its own speaks of: the next that is no comment, and
+    in a shell script those that a backslash joins to it."""
+    last = len(source.line_starts)
+    line = min(line + 1, last)
+    while line in lone and line < last:
+        line += 1
+    while line < last and _continues(source, line):
+        line += 1
+    return line
+
+
+def _first_joined(source: Source, line: int) -> int:
+    """The first of the lines that backslashes join to a shell command's last line."""
+    while line > 1 and _continues(source, line - 1):
+        line -= 1
+    return line
+
+
+def _continues(source: Source, line: int) -> bool:
+    span = source.line_span(line)
+    return source.path.endswith(SHELL_SUFFIXES) and source.text[span.start : span.end].endswith(
+        "\\"
+    )
 
 
 def unused_findings(

@@ -7,6 +7,7 @@ directory where they lie below it, else absolute; forward slashes, no leading ``
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from oomlint.documents import parse
 from oomlint.documents.base import Document
 from oomlint.documents.text import Source
-from oomlint.errors import FileError, ParseError, ReadError
+from oomlint.errors import FileError, InternalError, ParseError, ReadError
 
 # A config is at most a few hundred kilobytes; what is larger is data, and named so.
 MAX_FILE_BYTES = 8 * 2**20
@@ -65,7 +66,8 @@ class Workspace:
     # -- reading ---------------------------------------------------------------------
 
     def exists(self, name: str) -> bool:
-        return name in self.overlay or self.file(name).is_file()
+        # os.path answers "no" where pathlib raises: names too long, folders without permission.
+        return name in self.overlay or os.path.isfile(self.file(name))
 
     def read(self, name: str) -> bytes:
         """The bytes of a file.
@@ -77,7 +79,10 @@ class Workspace:
             return self.overlay[name]
         path = self.file(name)
         try:
-            size = path.stat().st_size
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise ReadError(name, "cannot be read: it is not a regular file")
+            size = status.st_size
             if size > MAX_FILE_BYTES:
                 raise ReadError(
                     name,
@@ -117,6 +122,8 @@ class Workspace:
             return error
         except RecursionError:
             return ParseError(name, "is nested too deeply to be read")
+        except Exception as error:  # a reader's bug must not cost the user the other files
+            return InternalError(name, f"reading failed: {type(error).__name__}: {error}")
 
     def with_overlay(self, texts: Mapping[str, bytes]) -> Workspace:
         """The same workspace with some files replaced; parsed files that did not change are kept."""
@@ -155,7 +162,7 @@ class Workspace:
                 yield folder
 
     def _git_root(self, parents: Sequence[Path]) -> Path | None:
-        return next((p for p in parents if (p / ".git").exists()), None)
+        return next((p for p in parents if os.path.exists(p / ".git")), None)
 
     @cached_property
     def hf_cache(self) -> str:

@@ -41,7 +41,7 @@ class Draft:
         self.blocks: list[Block] = []
         self.stray: list[StrayKey] = []
         self.wrong: list[WrongValue] = []
-        self.wished: set[str] = set()
+        self.wished: dict[str, Any] = {}
         for block, reading in blocks:
             self._merge(block, reading)
 
@@ -130,7 +130,7 @@ class Draft:
 
     def wish(self, field: str, value: Any) -> None:
         """What a fix would make a file say; ``None`` leaves the value to others (``"auto"``)."""
-        self.wished.add(field)
+        self.wished[field] = value
         if value is None:
             self.forget(field)
             self.auto[field] = Origin("option", source="a proposed change")

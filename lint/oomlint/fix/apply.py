@@ -1,26 +1,34 @@
 """Applying fixes until nothing more is to be done, each one read back and proven.
 
-Fixes are applied to texts in memory; files are written once, at the end. A fix that
-changes more than it said is dropped and reported as a bug of ours; two fixes that undo
-one another leave the text as it was before they met.
+Fixes are applied to texts in memory; files are written once, at the end. Runs that share
+files are fixed together and apart from all others, so that a fix which has to be dropped
+stops nothing elsewhere. A fix that changes more than it said is dropped and reported as a
+bug of ours, and so is one that would undo an earlier fix. A fix for one run that another
+run would suffer from, because they share the file, is only shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping as MappingABC, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from oomlint.documents.text import Edit, Source, by_path, overlapping
 from oomlint.engine import Diagnosis, Options, Report, lint
 from oomlint.errors import FileError, InternalError
-from oomlint.rule import Applicability, Rule, SetFields
+from oomlint.judge import settled
+from oomlint.rule import Applicability, Rule
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
 # Ruff's tests converge within 8 passes and its command line gives up at 100; our fixes
 # depend on one another through the memory budget, one step of which is one pass.
 MAX_PASSES = 32
+
+_VERDICTS = ("fits", "tight", "does_not_fit")
+
+Identity: TypeAlias = tuple[str, str, str]
+"""Rule, run and title of a fix: the same from pass to pass while positions move."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +39,40 @@ class FixResult:
     texts: MappingABC[str, bytes]
     """Display path → new bytes, of every file that changed."""
     originals: MappingABC[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is linted again after every step."""
+
+    names: Sequence[str]
+    options: Options
+    explicit: frozenset[str]
+    rules: Sequence[type[Rule]] | None
+
+    def lint(self, workspace: Workspace) -> Report:
+        return lint(workspace, self.names, self.options, explicit=self.explicit, rules=self.rules)
+
+    def only(self, paths: frozenset[str]) -> _Job:
+        return replace(self, names=[name for name in self.names if name in paths])
+
+
+@dataclass
+class _Outcome:
+    """What fixing has come to so far."""
+
+    texts: dict[str, bytes] = field(default_factory=dict)
+    applied: list[Diagnosis] = field(default_factory=list)
+    refused: dict[Identity, str] = field(default_factory=dict)
+    failures: list[FileError] = field(default_factory=list)
+
+
+class _Refused(Exception):
+    """A step that must not be taken; ``str(error)`` completes "not applied: …"."""
+
+    def __init__(self, reason: str, *, is_bug: bool = True) -> None:
+        super().__init__(reason)
+        self.is_bug = is_bug
 
 
 def fix_all(
@@ -44,42 +86,84 @@ def fix_all(
 ) -> FixResult:
     """Lint and fix until a fixpoint. Nothing is written to disk here."""
     level = Applicability.UNSAFE if unsafe else Applicability.SAFE
-    applied: list[Diagnosis] = []
-    failures: list[FileError] = []
-    refused: set[tuple[str, str, str]] = set()
+    job = _Job(names, options, explicit, rules)
+    report = job.lint(workspace)
+    outcome = _Outcome()
+    for paths in _groups(report):
+        concerned = (d for d in report.diagnoses if d.finding.location.path in paths)
+        if any(choose(concerned, level, outcome.refused)):
+            _settle(job.only(paths), workspace, level, outcome)
+    originals = {path: workspace.read(path) for path in outcome.texts}
+    if outcome.texts:
+        report = job.lint(workspace.with_overlay(outcome.texts))
+    return FixResult(_final(report, outcome), outcome.texts, originals)
+
+
+def _groups(report: Report) -> list[frozenset[str]]:
+    """The files of the report in groups: two runs that share a file are in one."""
+    groups: list[set[str]] = []
+    for run in report.runs:
+        files = {*run.files, *(claim.path for claim in run.claims)}
+        for group in [g for g in groups if g & files]:
+            groups.remove(group)
+            files |= group
+        groups.append(files)
+    return [frozenset(group) for group in groups]
+
+
+def _settle(job: _Job, workspace: Workspace, level: Applicability, outcome: _Outcome) -> None:
+    """Fix one group of files, step by step."""
+    report = job.lint(workspace)
     texts: dict[str, bytes] = {}
-    seen = {_digest(texts)}
-    current = workspace
-    report = lint(current, names, options, explicit=explicit, rules=rules)
+    seen = [texts]
     for _ in range(MAX_PASSES):
-        batch = list(choose(report.diagnoses, level, refused))
+        batch = list(choose(report.diagnoses, level, outcome.refused))
         if not batch:
             break
-        outcome = _apply(current, names, options, explicit, rules, report, batch)
-        if outcome is None and len(batch) > 1:
-            batch = batch[:1]
-            outcome = _apply(current, names, options, explicit, rules, report, batch)
-        if outcome is None:
-            refused.add(_identity(batch[0]))
-            failures.append(_bug(batch[0]))
-            continue
-        changed, after = outcome
-        merged = {**texts, **changed}
-        digest = _digest(merged)
-        if digest in seen:  # two fixes undo one another: stay where we were
-            refused |= {_identity(diagnosis) for diagnosis in batch}
-            failures.append(_cycle(batch))
-            continue
-        seen.add(digest)
-        texts, report, current = merged, after, after.workspace
-        applied += batch
-    originals = {path: workspace.read(path) for path in texts}
-    texts = {path: data for path, data in texts.items() if data != originals[path]}
-    return FixResult(_final(report, applied, failures), texts, originals)
+        step = _step(job, workspace, report, batch, texts, seen, outcome)
+        if step is not None:
+            texts, report, taken = step
+            seen.append(texts)
+            outcome.applied += taken
+    else:
+        left = next(iter(choose(report.diagnoses, level, outcome.refused)), None)
+        if left is not None:
+            outcome.failures.append(_failure(left, f"there is no end after {MAX_PASSES} passes"))
+    outcome.texts.update(texts)
+
+
+def _step(
+    job: _Job,
+    workspace: Workspace,
+    before: Report,
+    batch: Sequence[Diagnosis],
+    texts: MappingABC[str, bytes],
+    seen: Sequence[MappingABC[str, bytes]],
+    outcome: _Outcome,
+) -> tuple[dict[str, bytes], Report, Sequence[Diagnosis]] | None:
+    """Apply as much of a batch as stands the proof; where that is nothing, refuse its first fix."""
+    while True:
+        try:
+            changed = _edited(before.workspace, batch)
+            merged = {**texts, **changed}
+            merged = {p: data for p, data in merged.items() if data != workspace.read(p)}
+            if merged in seen:
+                raise _Refused("it undoes an earlier fix")
+            after = job.lint(before.workspace.with_overlay(changed))
+            prove(before, after, batch)
+        except _Refused as refusal:
+            if len(batch) > 1:
+                batch = batch[: len(batch) // 2]
+                continue
+            outcome.refused[_identity(batch[0])] = str(refusal)
+            if refusal.is_bug:
+                outcome.failures.append(_failure(batch[0], str(refusal)))
+            return None
+        return merged, after, batch
 
 
 def choose(
-    diagnoses: Iterable[Diagnosis], level: Applicability, refused: set[tuple[str, str, str]]
+    diagnoses: Iterable[Diagnosis], level: Applicability, refused: MappingABC[Identity, str]
 ) -> Iterable[Diagnosis]:
     """The fixes to apply in one pass: none overlap, and each run's memory is changed by one
     fix at a time, the cheapest first, since the next may then be needless."""
@@ -93,93 +177,80 @@ def choose(
     ]
     ready.sort(key=lambda d: (d.rule.cost, -d.severity, d.rule.code))
     taken: list[Edit] = []
-    settled: set[str] = set()
+    moved: set[str] = set()
     for diagnosis in ready:
-        fix = diagnosis.fix
+        fix, run = diagnosis.fix, diagnosis.run
         assert fix is not None
-        run = diagnosis.run
-        if run is not None and _sets_fields(diagnosis):
-            if run.name in settled:
-                continue
+        moves = run is not None and bool(fix.expected)
+        if moves and run is not None and run.name in moved:
+            continue
         if any(overlapping(edit, other) for edit in fix.edits for other in taken):
             continue
-        if run is not None and _sets_fields(diagnosis):
-            settled.add(run.name)
+        if moves and run is not None:
+            moved.add(run.name)
         taken += fix.edits
         yield diagnosis
 
 
-def _sets_fields(diagnosis: Diagnosis) -> bool:
-    return any(
-        isinstance(wish, SetFields)
-        for proposal in diagnosis.finding.proposals
-        for wish in proposal.wishes
-    )
-
-
-def _apply(
-    workspace: Workspace,
-    names: Sequence[str],
-    options: Options,
-    explicit: frozenset[str],
-    rules: Sequence[type[Rule]] | None,
-    before: Report,
-    batch: Sequence[Diagnosis],
-) -> tuple[dict[str, bytes], Report] | None:
-    """The changed files and the report on them, or ``None`` if the proof fails."""
+def _edited(workspace: Workspace, batch: Sequence[Diagnosis]) -> dict[str, bytes]:
+    """The files of a batch with its edits in them; all of them, since a fix is whole or nothing."""
     edits = [edit for diagnosis in batch for edit in (diagnosis.fix.edits if diagnosis.fix else ())]
     changed: dict[str, bytes] = {}
     for path, group in by_path(edits).items():
         source = Source.from_bytes(path, workspace.read(path))
         changed[path] = source.edited(group).to_bytes()
-    after_workspace = workspace.with_overlay(changed)
-    after = lint(after_workspace, names, options, explicit=explicit, rules=rules)
-    if not is_proven(before, after, batch):
-        return None
-    return changed, after
+    return changed
 
 
-def is_proven(before: Report, after: Report, batch: Sequence[Diagnosis]) -> bool:
-    """Whether the edited files read as the fixes promised, and otherwise as before.
+# -- the proof --------------------------------------------------------------------------
 
-    No new error may appear, every run must still be there, each wished setting must have
-    its wished value, and every other setting that a file says must say the same.
+
+def prove(before: Report, after: Report, batch: Sequence[Diagnosis]) -> None:
+    """Check that the edited files read as the fixes promised, and otherwise as before.
+
+    No new error may appear, every run must still be there, each wished setting must have its
+    wished value, and every other setting that a file says must say the same. A run that only
+    shares a file with the fixed ones may change in the same fields, but not for the worse.
+
+    Raises:
+        _Refused: with the reason.
     """
-    if len(after.errors) > len(before.errors) or len(after.runs) != len(before.runs):
-        return False
-    expected: dict[str, Any] = {}
-    renamed = False
-    for diagnosis in batch:
-        fix = diagnosis.fix
-        expected.update((fix.expected if fix else None) or {})
-        renamed = renamed or not _sets_fields(diagnosis)
-    touched = {d.run.name for d in batch if d.run is not None}
+    if len(after.errors) > len(before.errors):
+        raise _Refused(f"the file could not be read any more: {after.errors[-1].message}")
+    if len(after.runs) != len(before.runs):
+        raise _Refused("it changes which training runs the files describe")
     for old, new in zip(before.runs, after.runs, strict=True):
-        promised = expected if old.name in touched else {}
-        if not _reads_as_promised(old, new, promised, may_rename=renamed, shared=expected):
-            return False
-    return True
+        own = [d for d in batch if d.run is not None and d.run.name == old.name]
+        near = [d for d in batch if d not in own and _reaches(d, old)]
+        _prove_run(old, new, own, near)
+        if near and not own and _is_worse(old, new):
+            raise _Refused(
+                f"the file also serves {old.name}, which would then need more memory",
+                is_bug=False,
+            )
 
 
-def _reads_as_promised(
-    old: Run,
-    new: Run,
-    promised: MappingABC[str, Any],
-    *,
-    may_rename: bool,
-    shared: MappingABC[str, Any],
-) -> bool:
+def _reaches(diagnosis: Diagnosis, run: Run) -> bool:
+    fix = diagnosis.fix
+    return fix is not None and any(edit.path in run.files for edit in fix.edits)
+
+
+def _prove_run(old: Run, new: Run, own: Sequence[Diagnosis], near: Sequence[Diagnosis]) -> None:
+    promised: dict[str, Any] = {}
+    free: set[str] = set()
+    for fix in (d.fix for d in own if d.fix is not None):
+        promised.update(fix.expected)
+    for fix in (d.fix for d in (*own, *near) if d.fix is not None):
+        if fix.freed is None:
+            return
+        free |= {*fix.freed, *fix.expected}
     for name, value in promised.items():
         if _said(new, name) != _comparable(value):
-            return False
-    old_fields = {f for f in old.settings if old.is_explicit(f)}
-    new_fields = {f for f in new.settings if new.is_explicit(f)}
-    for name in old_fields | new_fields:
-        if name in promised or name in shared:
-            continue
-        if _said(old, name) != _said(new, name) and not (may_rename and name not in old_fields):
-            return False
-    return True
+            raise _Refused(f"{name} would not have become {value}")
+    said = {f for run in (old, new) for f in run.settings if run.is_explicit(f)}
+    for name in sorted(said - free):
+        if _said(old, name) != _said(new, name):
+            raise _Refused(f"it would have changed {name} too")
 
 
 def _said(run: Run, field: str) -> Any:
@@ -191,38 +262,44 @@ def _comparable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _identity(diagnosis: Diagnosis) -> tuple[str, str, str]:
+def _is_worse(old: Run, new: Run) -> bool:
+    was, now = old.verdict, new.verdict
+    if was in _VERDICTS and now in _VERDICTS:
+        return _VERDICTS.index(now) > _VERDICTS.index(was)
+    before, after = settled(old).estimate.gpu.peak_bytes, settled(new).estimate.gpu.peak_bytes
+    return before is not None and after is not None and after > before
+
+
+# -- the result -------------------------------------------------------------------------
+
+
+def _identity(diagnosis: Diagnosis) -> Identity:
     run = diagnosis.run.name if diagnosis.run else diagnosis.finding.location.path
     return diagnosis.rule.code, run, diagnosis.fix.title if diagnosis.fix else ""
 
 
-def _digest(texts: MappingABC[str, bytes]) -> int:
-    return hash(tuple(sorted(texts.items())))
-
-
-def _bug(diagnosis: Diagnosis) -> InternalError:
+def _failure(diagnosis: Diagnosis, reason: str) -> InternalError:
     title = diagnosis.fix.title if diagnosis.fix else ""
     return InternalError(
         diagnosis.finding.location.path,
-        f"the fix of {diagnosis.rule.name} ({title}) would have changed more than it said and was "
-        "not applied; please report this",
+        f"the fix of {diagnosis.rule.name} ({title}) was not applied: {reason}; please report this",
     )
 
 
-def _cycle(batch: Sequence[Diagnosis]) -> InternalError:
-    names = " and ".join(sorted({d.rule.name for d in batch}))
-    return InternalError(
-        batch[0].finding.location.path,
-        f"the fix of {names} undoes an earlier fix; it was not applied, please report this",
-    )
-
-
-def _final(report: Report, applied: Sequence[Diagnosis], failures: Sequence[FileError]) -> Report:
-    from dataclasses import replace
-
+def _final(report: Report, outcome: _Outcome) -> Report:
     return replace(
         report,
-        fixed=len(applied),
-        applied=tuple(applied),
-        errors=(*report.errors, *failures),
+        diagnoses=tuple(_shown(d, outcome.refused) for d in report.diagnoses),
+        fixed=len(outcome.applied),
+        applied=tuple(outcome.applied),
+        errors=(*report.errors, *outcome.failures),
     )
+
+
+def _shown(diagnosis: Diagnosis, refused: MappingABC[Identity, str]) -> Diagnosis:
+    """A fix that was refused is no longer offered, only shown, with the reason."""
+    fix, reason = diagnosis.fix, refused.get(_identity(diagnosis))
+    if fix is None or reason is None:
+        return diagnosis
+    shown = replace(fix, applicability=Applicability.DISPLAY, edits=(), reason=reason)
+    return replace(diagnosis, fix=shown)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping as MappingABC
-from dataclasses import dataclass
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from oomlint.dialects.table import Block
 from oomlint.documents.text import Edit
 from oomlint.errors import CannotEdit
+from oomlint.judge import settled
 from oomlint.rule import (
     Applicability,
     Proposal,
@@ -25,15 +27,18 @@ from oomlint.run import Run
 class Fix:
     """Edits that carry out a proposal.
 
-    ``expected`` are the settings (own fields of the dialect) that the files say after the
-    edits; everything else must read as before. ``reason`` says why a fix is only shown.
+    ``expected`` are the settings (own fields of the dialect) as the run has them after the
+    edits. ``freed`` are fields that may read differently too, because their key was renamed or
+    removed, ``None`` if any may (a mended script). Everything else must read as before.
+    ``reason`` says why a fix is only shown.
     """
 
     title: str
     applicability: Applicability
     edits: tuple[Edit, ...]
     predicted_bytes_after: int | None = None
-    expected: MappingABC[str, Any] | None = None
+    expected: MappingABC[str, Any] = field(default_factory=dict)
+    freed: frozenset[str] | None = frozenset()
     reason: str | None = None
 
 
@@ -45,21 +50,45 @@ def make_fix(run: Run, proposal: Proposal, resource: str | None) -> Fix | None:
     """
     edits: list[Edit] = []
     expected: dict[str, Any] = {}
-    applicability = proposal.applicability
     try:
         for wish in proposal.wishes:
             edits += _edits_for(run, wish, expected)
+        together = _together(edits)
+        after = _after(run, proposal, resource)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
-    if not edits:
-        applicability = Applicability.DISPLAY
     return Fix(
         proposal.title,
-        applicability,
-        tuple(sorted(set(edits))),
-        _after(run, proposal, resource),
+        proposal.applicability if together else Applicability.DISPLAY,
+        together,
+        after,
         expected,
+        _freed(run, proposal),
     )
+
+
+def _freed(run: Run, proposal: Proposal) -> frozenset[str] | None:
+    fields: set[str] = set()
+    for wish in proposal.wishes:
+        if isinstance(wish, ReadyEdits):
+            return None
+        if isinstance(wish, RenameKey):
+            fields |= _fields_named(wish.key.block, wish.new_key)
+        elif isinstance(wish, RemoveKey):
+            settings = run.settings.items()
+            fields |= {name for name, s in settings if s.origin.entry is wish.entry}
+            fields |= _fields_named(wish.block, wish.entry.key)
+    return frozenset(fields)
+
+
+def _fields_named(block: Block, key: str) -> set[str]:
+    """The fields that a key sets: one, or, of a key that holds others, all of theirs."""
+    table = block.table
+    fields = {row.field for name, row in table.names.items() if f"{name}.".startswith(f"{key}.")}
+    row = table.names.get(key)
+    if row is not None and row.table is not None:
+        fields |= {inner.field for inner in row.table.rows}
+    return fields
 
 
 def _edits_for(run: Run, wish: Wish, expected: dict[str, Any]) -> list[Edit]:
@@ -79,25 +108,35 @@ def _edits_for(run: Run, wish: Wish, expected: dict[str, Any]) -> list[Edit]:
 
 def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[str, Any]) -> list[Edit]:
     by_block: dict[int, tuple[Block, dict[str, Any]]] = {}
-    for name, value in run.what_if(values).wished.items():
-        expected[name] = value
+    changed = run.what_if(values)
+    for name, value in changed.wished.items():
+        setting = changed.settings.get(name)
+        expected[name] = None if setting is None else setting.value
         block = _home(run, name)
         by_block.setdefault(id(block), (block, {}))[1][name] = value
-    edits = [edit for block, wanted in by_block.values() for edit in block.write(wanted)]
-    return list(_joined(edits))
+    return [edit for block, wanted in by_block.values() for edit in block.write(wanted)]
 
 
-def _joined(edits: list[Edit]) -> Iterable[Edit]:
-    """Insertions at one offset as a single edit, in the order in which they were made."""
+def _together(edits: list[Edit]) -> tuple[Edit, ...]:
+    """Edits in order, each once; insertions at one offset as one, in the order they were made.
+
+    Raises:
+        CannotEdit: two of them change the same text.
+    """
     insertions: dict[tuple[str, int], str] = {}
+    replacements: set[Edit] = set()
     for edit in edits:
         if edit.start == edit.end:
             at = (edit.path, edit.start)
             insertions[at] = insertions.get(at, "") + edit.replacement
         else:
-            yield edit
-    for (path, offset), text in insertions.items():
-        yield Edit(path, offset, offset, text)
+            replacements.add(edit)
+    inserted = (Edit(path, offset, offset, text) for (path, offset), text in insertions.items())
+    ordered = tuple(sorted((*replacements, *inserted)))
+    for first, second in pairwise(ordered):
+        if first.path == second.path and second.start < first.end:
+            raise CannotEdit("its parts change the same text")
+    return ordered
 
 
 def _home(run: Run, field: str) -> Block:
@@ -119,5 +158,5 @@ def _after(run: Run, proposal: Proposal, resource: str | None) -> int | None:
             values.update(wish.values)
     if not values:
         return None
-    estimate = run.what_if(values).estimate
+    estimate = settled(run.what_if(values)).estimate
     return estimate.host.peak_bytes if resource == "host" else estimate.gpu.peak_bytes

@@ -1,0 +1,96 @@
+"""Where the comments of a file stand: a ``#`` inside a string, a block of text or a
+here-document is none."""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
+from oomlint.documents.base import Mapping, Scalar, Sequence
+from oomlint.documents.text import Source, Span
+
+if TYPE_CHECKING:
+    from tree_sitter import Node as Syntax
+
+
+def comments(source: Source, document: Any) -> list[Span]:
+    """The comments of a parsed file, each from its ``#`` to the end of its line, in file order."""
+    path = source.path.lower()
+    if path.endswith(YAML_SUFFIXES):
+        return list(_yaml(source, document))
+    if path.endswith(SHELL_SUFFIXES):
+        return list(_shell(source))
+    if path.endswith(PYTHON_SUFFIXES):
+        return list(_python(source))
+    return []
+
+
+def _yaml(source: Source, document: Any) -> Iterator[Span]:
+    texts = sorted(_scalar_spans(getattr(document, "roots", ())))
+    starts = [span.start for span in texts]
+    for line in range(1, len(source.line_starts) + 1):
+        span = source.line_span(line)
+        at = source.text.find("#", span.start, span.end)
+        while at >= 0:
+            index = bisect_right(starts, at) - 1
+            inside = index >= 0 and at in texts[index]
+            if not inside and (at == span.start or source.text[at - 1] in " \t"):
+                yield Span(at, span.end)
+                break
+            at = source.text.find("#", at + 1, span.end)
+
+
+def _scalar_spans(roots: tuple[Any, ...]) -> Iterator[Span]:
+    """Spans of keys and of values; an aliased value is met once for each of its uses."""
+    todo, seen = list(roots), set()
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Scalar):
+            yield node.span
+        elif isinstance(node, Sequence):
+            todo += node.items
+        elif isinstance(node, Mapping):
+            entries = (*node.entries.values(), *node.duplicates)
+            yield from (entry.key_span for entry in entries)
+            todo += [entry.value for entry in entries]
+
+
+def _shell(source: Source) -> Iterator[Span]:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    data = source.text.encode("utf-8", "surrogatepass")
+    tree = Parser(Language(tree_sitter_bash.language())).parse(data)
+    for node in _comment_nodes(tree.root_node):
+        start = len(data[: node.start_byte].decode("utf-8", "surrogatepass"))
+        end = start + len(data[node.start_byte : node.end_byte].decode("utf-8", "surrogatepass"))
+        yield Span(start, end)
+
+
+def _comment_nodes(root: Syntax) -> Iterator[Syntax]:
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "comment":
+            yield node
+        stack += reversed(node.children)
+
+
+def _python(source: Source) -> Iterator[Span]:
+    import tokenize
+
+    # tokenize counts lines as str.splitlines(keepends) of universal newlines: \n, \r\n, \r.
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source.text, newline=None).readline):
+            if token.type == tokenize.COMMENT:
+                line, column = token.start
+                start = source.line_starts[line - 1] + column
+                yield Span(start, start + len(token.string))
+    except (tokenize.TokenError, SyntaxError):
+        return
