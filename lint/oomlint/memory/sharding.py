@@ -234,8 +234,8 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
 
     early = e * tail + (0.0 if ends or not reshard else e * block) + whole
     backward = [
-        Point(before, base + saved + head.norm, bytes_, early, 0.0)
-        for bytes_, _ in head.late or [(max(head.early, head.kept), 0.0)]
+        Point(before, base + saved + norm, bytes_, early, 0.0)
+        for norm, bytes_, _ in head.late or [(head.norm, max(head.early, head.kept), 0.0)]
     ]
     tail_trains = f.head_trained and full
     done = u.tail if alone and tail_trains else 0.0
@@ -349,8 +349,8 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     ]
     early = held + (whole or (unit if prefetch else 0.0))
     backward = [
-        Point(before, base + saved + head.norm, bytes_, early, 0.0)
-        for bytes_, _ in head.late or [(max(head.early, head.kept), 0.0)]
+        Point(before, base + saved + norm, bytes_, early, 0.0)
+        for norm, bytes_, _ in head.late or [(head.norm, max(head.early, head.kept), 0.0)]
     ]
     head_grad = e * m.vocab * m.hidden / f.tp if f.head_trained and full else 0.0
     done = 0.0

@@ -135,13 +135,15 @@ def pipeline_depth(f: Facts) -> float:
 
 
 class Logits(NamedTuple):
-    """The head's bytes: alive at the loss, left for backward, and the highest of backward."""
+    """The head's bytes: what is left for backward, alive at the loss and at the highest instant
+    of backward, beside what its norm keeps (``norm``). ``late`` are the instants of backward
+    one by one: bytes of the norm, of the logits, and elements of gradients made."""
 
     kept: float
     loss: float
     early: float
     norm: float
-    late: list[tuple[float, float]]
+    late: list[tuple[float, float, float]]
 
 
 def logits_of(f: Facts, tokens: float) -> Logits:
@@ -184,15 +186,22 @@ def logits_of(f: Facts, tokens: float) -> Logits:
         )  # fmt: skip
     profile = head_profile(model, regime, f.head_trained, upcast, bool(loss.label_smoothing))
     saved = profile.saved.at(tokens, 0)
+    # Of what the head keeps, all but the log-probabilities (and capped logits) belongs to the
+    # last norm and, under autocast, to the cast weight.
+    per_token = wide + (e if model.traits.logit_softcap else 0)
+    norm = max(0.0, saved - per_token * vocab * tokens)
     held = e * vocab * tokens
     copy = 4 * vocab * tokens if wide > e else 0.0
     outputs = held if loss.outputs_kept else 0.0
-    if loss.outputs_kept and regime.amp and copy:
-        outputs = held
-    late = [(m.token * tokens + m.fixed + outputs, m.grads) for m in profile.backward]
+    late: list[tuple[float, float, float]] = []
+    for m in profile.backward:
+        total = m.token * tokens + m.fixed
+        part = min(norm, total)
+        late.append((part, total - part + outputs, m.grads))
     # The last norm's output is a local of forward even where nothing keeps it for backward.
     local = 0.0 if f.head_trained else model.hidden * e * tokens
-    return Logits(saved + outputs, saved + held + copy + local, 0.0, 0.0, late)
+    kept = saved - norm
+    return Logits(kept + outputs, kept + held + copy + local, 0.0, norm, late)
 
 
 def training_points(f: Facts) -> dict[str, list[Point]]:
@@ -290,8 +299,8 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     around = comm.resident + comm.backward
     if head.late:
         backward = [
-            Point(pile.at(0.0, grads), base + saved, bytes_, around, 0.0)
-            for bytes_, grads in head.late
+            Point(pile.at(0.0, grads), base + saved + norm, bytes_, around, 0.0)
+            for norm, bytes_, grads in head.late
         ]
     else:
         early = max(head.early, head.kept)

@@ -1,0 +1,119 @@
+"""Host RAM and checkpoints by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oomlint.memory import estimate, host_load_bytes, save_peaks
+from oomlint.memory.host import power_of_two
+from oomlint.plan import ModelDims, Moe, Plan
+
+NUMEL = 8_030_261_248
+LLAMA_8B = ModelDims(
+    arch="llama", layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336,
+    vocab=128256, tie_embeddings=False, act="swiglu", norm="rms",
+)  # fmt: skip
+
+
+def zero3(**changes: Any) -> Plan:
+    values: dict[str, Any] = {
+        "model.dims": LLAMA_8B,
+        "trainable.method": "full",
+        "precision.param": "bf16",
+        "precision.grad": "bf16",
+        "precision.optim_state": "fp32",
+        "precision.master": "fp32",
+        "precision.compute": "bf16",
+        "optimizer.kind": "adamw",
+        "parallel.backend": "zero",
+        "parallel.world": 8,
+        "parallel.zero.stage": 3,
+        "batch.micro": 1,
+        "seq.max_len": 2048,
+    }
+    return Plan().with_values(values | {k.replace("__", "."): v for k, v in changes.items()})
+
+
+@pytest.mark.parametrize(
+    ("size", "rounded"), [(0, 0), (1, 1), (4096, 4096), (4097, 8192), (129.5e6, 2**27)]
+)
+def test_pinned_blocks_round_up_to_a_power_of_two(size: float, rounded: float) -> None:
+    assert power_of_two(size) == rounded
+
+
+def test_zero3_gathers_one_module_on_the_gpu_and_the_model_on_the_host() -> None:
+    found = save_peaks(zero3())
+    assert found is not None
+    assert found.gpu == 2 * 128256 * 4096  # the embedding is the largest module
+    assert found.host == 2 * NUMEL
+
+
+def test_stacked_experts_are_gathered_as_one_module() -> None:
+    experts = Moe(experts=64, topk=8, moe_ffn=1408)
+    dims = ModelDims(
+        arch="qwen3_moe", layers=24, hidden=2048, heads=16, kv_heads=16, head_dim=128, ffn=5632,
+        vocab=151936, tie_embeddings=False, act="swiglu", norm="rms", moe=experts,
+    )  # fmt: skip
+    found = save_peaks(zero3(model__dims=dims))
+    assert found is not None
+    assert found.gpu == 2 * 64 * 3 * 2048 * 1408
+
+
+def test_without_the_16_bit_gather_nothing_is_gathered() -> None:
+    found = save_peaks(zero3(parallel__zero__gather16_on_save=False))
+    assert found is not None
+    assert (found.gpu, found.host) == (0, 0)
+
+
+def test_a_checkpoint_holds_weights_master_and_adam() -> None:
+    with_optimizer, alone = save_peaks(zero3()), save_peaks(zero3(save__save_only_model=True))
+    assert with_optimizer is not None
+    assert alone is not None
+    assert alone.disk == 2 * NUMEL
+    assert with_optimizer.disk == (2 + 12) * NUMEL
+
+
+def test_offloaded_adam_keeps_eighteen_bytes_a_parameter_on_the_node() -> None:
+    host = estimate(zero3(offload__optimizer="cpu", offload__pin_memory=False)).host
+    assert host.phases["train"] is not None
+    assert host.components["offloaded_states"] == pytest.approx(18 * NUMEL)
+
+
+def test_pinning_costs_more_than_the_states_themselves() -> None:
+    plain = estimate(zero3(offload__optimizer="cpu", offload__pin_memory=False)).host
+    pinned = estimate(zero3(offload__optimizer="cpu", offload__pin_memory=True)).host
+    assert plain.components["pinned_rounding"] == 0
+    assert (pinned.components["pinned_rounding"] or 0) > 0
+
+
+def test_every_rank_that_loads_holds_its_own_copy() -> None:
+    one = host_load_bytes(zero3(parallel__zero__stage=2, load__dtype="bf16"))
+    assert one == 8 * 2 * NUMEL
+    first_only = host_load_bytes(
+        zero3(parallel__zero__stage=2, load__dtype="bf16", load__cpu_ram_efficient=True)
+    )
+    assert first_only == 2 * NUMEL
+
+
+def test_ranks_of_other_nodes_do_not_count() -> None:
+    found = host_load_bytes(
+        zero3(
+            parallel__zero__stage=2, parallel__world=16, parallel__nodes=2,
+            parallel__gpus_per_node=8, load__dtype="bf16",
+        )
+    )  # fmt: skip
+    assert found == 8 * 2 * NUMEL
+
+
+def test_fsdp_full_state_dict_gathers_the_fp32_model_on_the_host() -> None:
+    found = save_peaks(
+        zero3(
+            parallel__backend="fsdp2", precision__param="fp32", precision__grad="fp32",
+            precision__master="none", parallel__fsdp__state_dict="full",
+            save__save_only_model=True,
+        )
+    )  # fmt: skip
+    assert found is not None
+    assert found.host == 4 * NUMEL

@@ -1,0 +1,115 @@
+"""Blocks by hand: what autograd keeps of a Llama block, byte by byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomlint.memory import Skeleton, skeleton
+from oomlint.memory.layers import LayerProfile, Regime, layer_profile
+from oomlint.plan import Mla, ModelDims, Moe
+
+HIDDEN, FFN, HEADS, KV_HEADS, HEAD_DIM = 4096, 14336, 32, 8, 128
+WIDTH, KV = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
+LLAMA_8B = ModelDims(
+    arch="llama", layers=32, hidden=HIDDEN, heads=HEADS, kv_heads=KV_HEADS, head_dim=HEAD_DIM,
+    ffn=FFN, vocab=128256, tie_embeddings=False, act="swiglu", norm="rms",
+)  # fmt: skip
+ALL = frozenset({"q", "k", "v", "o", "gate", "up", "down"})
+
+
+def model_of(dims: ModelDims) -> Skeleton:
+    found = skeleton(dims)
+    assert found is not None
+    return found
+
+
+def profile(regime: Regime, dims: ModelDims = LLAMA_8B) -> LayerProfile:
+    model = model_of(dims)
+    return layer_profile(model, model.blocks[-1], regime)
+
+
+def test_half_precision_block_keeps_what_the_formula_says() -> None:
+    """Two norms 16h+8, SwiGLU 8i, q k v out 4A+4K and the log-sum-exp 4a."""
+    saved = profile(Regime()).saved
+    assert saved.token == 16 * HIDDEN + 8 * FFN + 4 * WIDTH + 4 * KV + 4 * HEADS + 8
+    assert saved.score == 0
+    assert saved.fixed == 0
+
+
+def test_autocast_on_fp32_weights_keeps_casts_of_activations_and_weights() -> None:
+    found = profile(Regime(stream=4, compute=2, amp=True))
+    linear = model_of(LLAMA_8B).blocks[0].linear_numel
+    assert found.saved.token == 26 * HIDDEN + 8 * FFN + 4 * WIDTH + 4 * KV + 4 * HEADS + 8
+    assert found.saved.fixed == 2 * linear
+
+
+@pytest.mark.parametrize(("rank", "dropout"), [(8, False), (64, False), (16, True)])
+def test_lora_in_fp32_keeps_a_wide_copy_of_every_adapted_input(rank: int, dropout: bool) -> None:
+    regime = Regime(
+        train_base=False, train_norms=False, rank=rank, targets=ALL, adapter=4, dropout=dropout
+    )
+    inputs = 5 * HIDDEN + WIDTH + FFN  # q, k, v, gate, up; o; down
+    expected = 28 * HIDDEN + 10 * FFN + 8 * WIDTH + 4 * KV + 4 * HEADS + 28 * rank + 8
+    assert profile(regime).saved.token == expected + (inputs if dropout else 0)
+
+
+def test_eager_attention_keeps_six_bytes_a_score() -> None:
+    saved = profile(Regime(kernel="eager")).saved
+    assert saved.score == 6 * HEADS
+
+
+def test_dense_mask_is_copied_in_every_layer_and_repeats_the_keys() -> None:
+    flash, masked = (
+        profile(Regime()).saved,
+        profile(Regime(kernel="efficient", dense_mask=True)).saved,
+    )
+    assert masked.score == 2
+    assert masked.token - flash.token == 4 * WIDTH - 4 * KV
+
+
+def test_highest_backward_instant_of_the_feed_forward_holds_three_more_ffn_copies() -> None:
+    """At down_proj's product: 18h + 12i of activations and the gradient of its weight."""
+    moments = profile(Regime()).backward
+    expected = 18 * HIDDEN + 12 * FFN + 4 * WIDTH + 4 * KV + 4 * HEADS + 8
+    assert any(m.token == expected and m.grads == HIDDEN * FFN for m in moments)
+
+
+def test_norm_backward_holds_six_fp32_copies_with_all_gradients_made() -> None:
+    found = profile(Regime())
+    last = max(m.token for m in found.backward if m.grads >= found.trained - HIDDEN)
+    assert last == pytest.approx(26 * HIDDEN, rel=1e-3)
+
+
+def test_trained_elements_are_the_blocks_parameters() -> None:
+    assert profile(Regime()).trained == model_of(LLAMA_8B).blocks[0].numel
+
+
+def test_sequence_parallelism_shards_the_residual_stream() -> None:
+    plain = profile(Regime(tensor_parallel=4))
+    sharded = profile(Regime(tensor_parallel=4, sequence_parallel=True))
+    assert plain.saved.token - sharded.saved.token == pytest.approx(16 * HIDDEN * 3 / 4)
+
+
+def test_experts_keep_a_copy_for_every_chosen_one() -> None:
+    mixtral = ModelDims(
+        arch="mixtral", layers=32, hidden=HIDDEN, heads=HEADS, kv_heads=KV_HEADS,
+        head_dim=HEAD_DIM, ffn=FFN, vocab=32000, tie_embeddings=False, act="swiglu", norm="rms",
+        moe=Moe(experts=8, topk=2, moe_ffn=FFN),
+    )  # fmt: skip
+    assert model_of(mixtral).numel == 46_702_792_704
+    saved = profile(Regime(), mixtral).saved
+    dense_part = 16 * HIDDEN + 4 * WIDTH + 4 * KV + 4 * HEADS
+    assert saved.token == pytest.approx(dense_part + 2 * (4 * HIDDEN + 8 * FFN) + 116, rel=1e-3)
+
+
+def test_latent_attention_keeps_full_heads() -> None:
+    lite = ModelDims(
+        arch="deepseek_v2", layers=27, hidden=2048, heads=16, kv_heads=16, head_dim=192,
+        ffn=10944, vocab=102400, tie_embeddings=False, act="swiglu", norm="rms",
+        moe=Moe(experts=64, topk=6, moe_ffn=1408, shared_experts=2, first_dense=1),
+        mla=Mla(kv_rank=512, qk_nope=128, qk_rope=64, v_dim=128),
+    )  # fmt: skip
+    assert model_of(lite).numel == 15_706_484_224
+    # Measured 209,572 bytes a token and layer with transformers 5.23 on fake tensors.
+    saved = profile(Regime(kernel="efficient"), lite).saved
+    assert saved.token == pytest.approx(209_572, rel=5e-3)
