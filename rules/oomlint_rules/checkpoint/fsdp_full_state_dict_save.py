@@ -1,0 +1,152 @@
+"""FSDP gathers the whole model, and the optimizer, into the RAM of one node to save them.
+
+## What it finds
+
+FSDP with `FULL_STATE_DICT` (the default of Accelerate and transformers under FSDP1) where
+what rank 0 collects at a save does not fit the node's RAM or comes close. If the RAM is not
+known and the model is large, the need is named.
+
+## Why it runs out of memory
+
+A full state dict is gathered unit by unit and offloaded to rank 0: 4 bytes a parameter
+under mixed precision (the shards are fp32), and 8 more for Adam's states unless
+`save_only_model` is set. 70B parameters are 280 GB, with the optimizer 840 GB. The process is
+killed at the first checkpoint, or the other ranks wait so long that NCCL times out.
+
+## How to fix it
+
+`SHARDED_STATE_DICT`: every rank writes its shard, nothing is gathered. The same tensors are
+saved; `accelerate merge-weights` joins them into one model afterwards. The fix sets it.
+
+## When not to
+
+transformers refuses `SHARDED_STATE_DICT` together with `save_only_model: true`; the rule then
+only reports. A script that loads the checkpoint as one file needs the merge step first.
+
+## Sources
+
+* Accelerate 16cb6eb8 `utils/fsdp_utils.py` (`save_fsdp_model`, `save_fsdp_optimizer`) and
+  `accelerator.py:4060`; transformers 5.23 `trainer.py:4097`
+* https://github.com/axolotl-ai-cloud/axolotl/pull/1828 (405B),
+  https://github.com/meta-pytorch/torchtune/issues/2885 (800 GB at the checkpoint),
+  https://github.com/pytorch/pytorch/issues/104143
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import judge_host
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+
+_AXOLOTL = (
+    "base_model: meta-llama/Llama-3.1-70B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "sequence_len: 2048\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "fsdp:\n"
+    "  - full_shard\n"
+    "  - auto_wrap\n"
+    "fsdp_config:\n"
+    "  fsdp_cpu_ram_efficient_loading: true\n"
+    "  fsdp_sync_module_states: true\n"
+)
+_FULL = "  fsdp_state_dict_type: FULL_STATE_DICT\n"
+_SHARDED = "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
+
+_STATE_DICT = "parallel.fsdp.state_dict"
+# A node for a model of this size usually has more; below it there is nothing to say.
+_NOTEWORTHY = 200 * 2**30
+_ADAPTERS = frozenset({"lora", "dora", "qlora", "oft", "adapter"})
+
+
+class FsdpFullStateDictSave(Rule):
+    code = "OOM505"
+    name = "fsdp-full-state-dict-save"
+    summary = "FSDP gathers the whole model in the RAM of one node to save it"
+    applicability = Applicability.SAFE
+    cost = 5
+
+    bad = (
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}{_FULL}"},
+            fixed={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
+            hardware="2x8xH100-80GB",
+            host_memory="512GiB",
+        ),
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}{_FULL}save_only_model: true\n"},
+            hardware="2x8xH100-80GB",
+            host_memory="256GiB",
+            why="sharded, transformers would refuse save_only_model",
+        ),
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}{_FULL}"},
+            hardware="2x8xH100-80GB",
+            why="nobody says how much RAM the node has",
+        ),
+    )
+    good = (
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
+            hardware="2x8xH100-80GB",
+            host_memory="512GiB",
+        ),
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}{_FULL}"},
+            hardware="2x8xH100-80GB",
+            host_memory="2TiB",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if (
+            plan.parallel.backend not in ("fsdp1", "fsdp2")
+            or plan.parallel.fsdp.state_dict != "full"
+        ):
+            return
+        if plan.save.strategy == "no" or plan.trainable.method in _ADAPTERS:
+            return
+        found, training = judge_host(run, phase="save"), judge_host(run, phase="train")
+        # Where training itself does not fit, saving is not what has to change.
+        if found is None or training is None or training.is_problem:
+            return
+        gathered = found.predicted - training.predicted
+        severity = found.severity
+        if found.limit is None:
+            severity = Severity.INFO if gathered >= _NOTEWORTHY else None
+        if severity is None or gathered <= 0:
+            return
+        have = (
+            "the node's RAM is not known (state it with --host-memory)"
+            if found.limit is None
+            else f"the node has {gib(found.limit)}"
+        )
+        yield self.finding(
+            run,
+            severity,
+            f"at every save {_what(run)}, {gib(gathered)}, are gathered in the RAM of the first "
+            f"node: {gib(found.predicted)} with what training keeps there; {have}. As shards "
+            "nothing is gathered",
+            at=_STATE_DICT,
+            confidence=found.confidence,
+            resource="host",
+            predicted=found.predicted,
+            limit=found.limit,
+            proposals=[Proposal.set("save the shards of each rank", {_STATE_DICT: "sharded"})]
+            if found.is_problem and not plan.save.save_only_model
+            else (),
+        )
+
+
+def _what(run: Run) -> str:
+    contents = run.plan.save.contents
+    with_optimizer = (
+        "optimizer" in contents if contents is not None else not run.plan.save.save_only_model
+    )
+    return "the whole model and its optimizer states" if with_optimizer else "the model's weights"

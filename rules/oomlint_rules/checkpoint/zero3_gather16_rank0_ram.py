@@ -1,0 +1,200 @@
+"""At every save under ZeRO-3 the whole 16-bit model is gathered into the RAM of one node.
+
+## What it finds
+
+ZeRO stage 3 with `stage3_gather_16bit_weights_on_model_save: true` (so say the presets of
+LLaMA-Factory, Axolotl and ms-swift) where the gathered model, on top of what training keeps
+there, does not fit the RAM of the first node or comes close. If that is not known and the
+model is large, the need is named.
+
+## Why it runs out of memory
+
+`_zero3_consolidated_16bit_state_dict` gathers one module after the other and collects all of
+them on the CPU of rank 0: 2 bytes a parameter, 144 GB for 72B, 1.3 TB for 671B, beside the
+offloaded optimizer. Training runs for hours, and the process is killed at the first
+checkpoint. `save_only_model` does not prevent it. With LoRA, transformers 4.57 gathers the
+frozen base too; 5.23 leaves it out.
+
+## How to fix it
+
+More RAM on the first node; or `stage3_gather_16bit_weights_on_model_save: false`, with which
+each rank writes its own shard and `zero_to_fp32.py` makes a model of them afterwards (on a
+machine with RAM enough). The fix sets it to false: the same weights are saved, in another
+format. For LoRA take a transformers that leaves the frozen weights out.
+
+## When not to
+
+Where a script loads the checkpoint right after training it needs the gathered files.
+
+## Sources
+
+* DeepSpeed edaa7221 `runtime/engine.py:5491`; transformers 5.23 `trainer.py:4107`, 4.57
+  `trainer.py:4212`
+* https://github.com/hiyouga/LLaMA-Factory/pull/6843 (671B, 2 TB of RAM),
+  https://github.com/hiyouga/LLaMA-Factory/issues/3752 (32B, 64 GB), /3230, /4435
+* https://github.com/huggingface/transformers/issues/12587
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import judge_host, settled
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-32B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "sequence_len: 2048\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "deepspeed: ds.json\n"
+)
+_LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
+
+
+def _json(gather: str) -> str:
+    return (
+        "{\n"
+        '  "zero_optimization": {\n'
+        '    "stage": 3,\n'
+        f'    "stage3_gather_16bit_weights_on_model_save": {gather}\n'
+        "  },\n"
+        '  "bf16": {"enabled": "auto"},\n'
+        '  "train_micro_batch_size_per_gpu": "auto"\n'
+        "}\n"
+    )
+
+
+# A node for a model of this size usually has more; below it there is nothing to say.
+_NOTEWORTHY = 100 * 2**30
+_ADAPTERS = frozenset({"lora", "dora", "qlora", "oft", "adapter"})
+
+
+class Zero3Gather16Rank0Ram(Rule):
+    code = "OOM504"
+    name = "zero3-gather16-rank0-ram"
+    summary = "saving under ZeRO-3 gathers the whole model in the RAM of one node"
+    applicability = Applicability.SAFE
+    cost = 5
+
+    bad = (
+        Example(
+            files={"train.yaml": _AXOLOTL, "ds.json": _json("true")},
+            fixed={"ds.json": _json("false")},
+            hardware="8xA100-80GB",
+            host_memory="64GiB",
+        ),
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}{_LORA}", "ds.json": _json("true")},
+            hardware="2xRTX-A6000-48GB",
+            host_memory="62GiB",
+            why="transformers 4 gathers the frozen base too",
+        ),
+        Example(
+            files={
+                "train.yaml": _AXOLOTL.replace("2.5-32B", "2.5-72B"),
+                "ds.json": _json("true"),
+            },
+            hardware="4x8xH100-80GB",
+            why="135 GiB, and nobody says how much RAM the node has",
+        ),
+    )
+    good = (
+        Example(
+            files={"train.yaml": _AXOLOTL, "ds.json": _json("true")},
+            hardware="8xA100-80GB",
+            host_memory="1TiB",
+        ),
+        Example(
+            files={"train.yaml": _AXOLOTL, "ds.json": _json("false")},
+            hardware="8xA100-80GB",
+            host_memory="64GiB",
+        ),
+        Example(
+            files={"train.yaml": f"{_AXOLOTL}save_strategy: 'no'\n", "ds.json": _json("true")},
+            hardware="8xA100-80GB",
+            host_memory="64GiB",
+            why="no checkpoint is saved while training",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if plan.parallel.backend != "zero" or plan.parallel.zero.stage != 3:
+            return
+        if plan.parallel.zero.gather16_on_save is not True or plan.save.strategy == "no":
+            return
+        probe = settled(run)
+        dims = probe.plan.model.dims
+        training = probe.estimate.host.phases.get("train")
+        if dims is None or not dims.params_total or training is None:
+            return
+        gathered = 2 * dims.params_total
+        if plan.trainable.method in _ADAPTERS:
+            yield from self._frozen_base(run, training, gathered)
+        else:
+            yield from self._model(run, training, gathered)
+
+    def _model(self, run: Run, training: int, gathered: int) -> Iterable[Finding]:
+        found = judge_host(run, phase="save")
+        before = judge_host(run, phase="train")
+        if found is None or before is None:
+            return
+        severity = found.severity
+        if found.limit is None:
+            severity = Severity.INFO if gathered >= _NOTEWORTHY else None
+        # Where training itself does not fit, saving is not what has to change.
+        if severity is None or before.is_problem:
+            return
+        yield self.finding(
+            run,
+            severity,
+            f"at every save the 16-bit model, {gib(gathered)}, is gathered in the RAM of the "
+            f"first node, beside {gib(training)} that training keeps there: "
+            f"{gib(found.predicted)}{_against(found.limit)}. With {run.key(_GATHER)} off each "
+            "rank writes its own shard, for zero_to_fp32.py to join",
+            at=_GATHER,
+            confidence=found.confidence,
+            resource="host",
+            predicted=found.predicted,
+            limit=found.limit,
+            proposals=[Proposal.set("save the shards of each rank", {_GATHER: False})]
+            if found.is_problem
+            else (),
+        )
+
+    def _frozen_base(self, run: Run, training: int, gathered: int) -> Iterable[Finding]:
+        limit = run.limits.host_bytes
+        need = training + gathered
+        if limit is None:
+            severity = Severity.INFO if gathered >= _NOTEWORTHY else None
+        else:
+            fits = need <= run.margin * limit or training > limit
+            severity = None if fits else Severity.WARNING
+        if severity is None:
+            return
+        yield self.finding(
+            run,
+            severity,
+            "only an adapter is trained, but transformers 4 gathers the frozen base as well when "
+            f"it saves: {gib(gathered)} in the RAM of the first node, beside {gib(training)} that "
+            f"training keeps there{_against(limit)}. transformers 5.23 leaves the base out",
+            at=_GATHER,
+            confidence="medium",
+            resource="host",
+            predicted=need,
+            limit=limit,
+        )
+
+
+_GATHER = "parallel.zero.gather16_on_save"
+
+
+def _against(limit: int | None) -> str:
+    if limit is None:
+        return "; the node's RAM is not known (state it with --host-memory)"
+    return f"; the node has {gib(limit)}"
