@@ -389,7 +389,12 @@ def express_sharding(changes: MappingABC[str, Any], draft: Draft) -> dict[str, A
     """
     own = dict(changes)
     backend = draft.get("parallel.backend")
-    if backend in ("fsdp1", "fsdp2"):
+    fsdp = backend in ("fsdp1", "fsdp2")
+    if backend != "zero" and any(name.startswith("parallel.zero.") for name in own):
+        raise CannotEdit("this run does not use DeepSpeed")
+    if not fsdp and any(name.startswith("parallel.fsdp.") for name in own):
+        raise CannotEdit("this run does not use FSDP")
+    if fsdp:
         devices = {own.pop(name) for name in ("offload.params", "offload.optimizer") if name in own}
         if "nvme" in devices:
             raise CannotEdit("FSDP can offload to the CPU only")
@@ -398,10 +403,14 @@ def express_sharding(changes: MappingABC[str, Any], draft: Draft) -> dict[str, A
         if own.get("checkpointing.mode") == "full" and not _trains_here(draft):
             del own["checkpointing.mode"]
             own["parallel.fsdp.activation_checkpointing"] = True
-    elif backend != "zero" and any(n.startswith(("parallel.zero.", "offload.")) for n in own):
-        raise CannotEdit("this run does not use DeepSpeed")
-    if backend not in ("fsdp1", "fsdp2") and any(n.startswith("parallel.fsdp.") for n in own):
-        raise CannotEdit("this run does not use FSDP")
+    elif backend == "zero":
+        stage = own.get("parallel.zero.stage", draft.get("parallel.zero.stage"))
+        if own.get("offload.params", "none") != "none" and stage != 3:
+            raise CannotEdit("DeepSpeed offloads parameters with ZeRO stage 3 only")
+        if own.get("offload.optimizer", "none") != "none" and stage == 0:
+            raise CannotEdit("DeepSpeed offloads the optimizer from ZeRO stage 1 on")
+    elif any(name.startswith("offload.") for name in own):
+        raise CannotEdit("nothing in this run offloads: it uses neither DeepSpeed nor FSDP")
     return own
 
 

@@ -35,7 +35,7 @@ from oomlint.dialects.launchers import (
     visible_gpus,
 )
 from oomlint.dialects.law import finish_batch, finish_quant, is_adapter_run
-from oomlint.dialects.table import Block, Row, Table, known_keys
+from oomlint.dialects.table import Block, OverrideBlock, Row, Table, known_keys
 from oomlint.dialects.training_arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
@@ -269,6 +269,7 @@ class LlamaFactory(Dialect):
         own = dict(changes)
         if own.get("parallel.zero.stage") == 3:
             _refuse_zero3(draft)
+        own = _swap_preset(own, draft)
         mode = own.pop("checkpointing.mode", None)
         if mode is not None:
             if mode not in ("full", "none"):
@@ -351,7 +352,7 @@ def launch_claims(
         # Without a file the options are the whole run: a run, not the launch of one.
         yield Claim(dialect, "run", document, (*scene, launch.program_block(table)))
         return
-    block = launch.program_block(table, launch.command.assignments)
+    block = OverrideBlock(document, launch.command.assignments, table, launch.anchor)
     where = Location(document.source.path, named.via or named.span)
     reference = Reference(str(named.value), where, dialect.name)
     yield Claim(dialect, "launch", document, (*scene, block), (reference,))
@@ -693,6 +694,42 @@ def _refuse_zero3(draft: Draft) -> None:
     ):
         if draft.get(field):
             raise CannotEdit(f"LLaMA-Factory refuses {key} with ZeRO-3")
+
+
+# examples/deepspeed of LLaMA-Factory: stage, optimizer and parameters offloaded.
+_PRESETS = {
+    (2, False, False): "ds_z2_config",
+    (2, True, False): "ds_z2_offload_config",
+    (3, False, False): "ds_z3_config",
+    (3, True, True): "ds_z3_offload_config",
+    (3, True, False): "ds_z3_offload_config",
+}
+_PRESET_SAYS = frozenset(
+    {
+        "parallel.zero.stage", "parallel.zero.gather16_on_save", "offload.optimizer",
+        "offload.params",
+    }
+)  # fmt: skip
+
+
+def _swap_preset(own: dict[str, Any], draft: Draft) -> dict[str, Any]:
+    """A shipped DeepSpeed config that is not in the project cannot be edited, but the config
+    can name its neighbour that does what is wished."""
+    wanted = {name for name in own if name.startswith(("parallel.zero.", "offload."))}
+    shipped = any(block.table.section == "deepspeed" and block.locked for block in draft.blocks)
+    if not shipped or not wanted or not wanted <= _PRESET_SAYS:
+        return own
+    stage = own.get("parallel.zero.stage", draft.get("parallel.zero.stage"))
+    optimizer, params = (
+        own.get(name, draft.get(name)) == "cpu" for name in ("offload.optimizer", "offload.params")
+    )
+    name = _PRESETS.get((stage, optimizer, params))
+    path = str(draft.get("ref.deepspeed"))
+    folder, slash, old = path.rpartition("/")
+    if name is None or old.removesuffix(".json") not in _PRESETS.values():
+        return own
+    kept = {field: value for field, value in own.items() if field not in wanted}
+    return {**kept, "ref.deepspeed": f"{folder}{slash}{name}.json"}
 
 
 def _quant_bits(method: str, draft: Draft) -> int:

@@ -392,6 +392,15 @@ class Block:
         return None
 
 
+class OverrideBlock(Block):
+    """Overrides of a file on a command line: they are changed where they stand, while a key
+    that is new goes into the file."""
+
+    def can_write(self, field: str) -> bool:
+        row = self.table.by_field.get(field)
+        return row is not None and self._entry_of(row) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class _Addition:
     parent: Mapping

@@ -30,7 +30,8 @@ from oomlint.dialects.accelerate import (
     express_sharding,
     fold_accelerate,
 )
-from oomlint.dialects.deepspeed import DEEPSPEED, upgrade_old_offload
+from oomlint.dialects.base import Reference
+from oomlint.dialects.deepspeed import DEEPSPEED, DeepSpeed, upgrade_old_offload
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import (
     BOOLEAN,
@@ -238,6 +239,7 @@ def finish_training_arguments(
             the run names no version.
     """
     version = transformers_version(draft, newest)
+    _take_wished_preset(draft)
     fold_accelerate(draft)
     finish_world(draft)
     _fold_fsdp(draft, version)
@@ -258,6 +260,31 @@ def finish_training_arguments(
     finish_optimizer(draft)
     _finish_eval(draft)
     _finish_save(draft)
+
+
+def _take_wished_preset(draft: Draft) -> None:
+    """Where a fix names another shipped DeepSpeed config, what that one says counts."""
+    setting = draft.settings.get("ref.deepspeed")
+    if setting is None or setting.origin.kind != "option":
+        return
+    location = setting.shadowed[0].origin.value_location if setting.shadowed else None
+    if location is None:
+        return
+    claim = DeepSpeed().preset(Reference(str(setting.value), location, "deepspeed"))
+    if claim is None:
+        return
+    for name, old in list(draft.settings.items()):
+        if old.origin.block is not None and old.origin.block.table is DEEPSPEED:
+            draft.forget(name)
+    for name, origin in list(draft.auto.items()):
+        if origin.block is not None and origin.block.table is DEEPSPEED:
+            del draft.auto[name]
+    reading = claim.blocks[0].read()
+    draft.settings.update(reading.settings)
+    draft.auto.update(reading.auto)
+    for row in DEEPSPEED.rows:
+        if row.default is not None and row.field not in draft.auto:
+            draft.default(row.field, row.default, row.source)
 
 
 def transformers_version(draft: Draft, newest: tuple[int, int] = NEWEST) -> tuple[int, int]:
@@ -474,6 +501,7 @@ def express_training_arguments(changes: MappingABC[str, Any], draft: Draft) -> d
             raise CannotEdit("the Trainer can only fuse the loss (use_liger_kernel)")
         own["hf.liger"] = True
     own.update(_optimizer_settings(own, draft))
+    own.update(_matching_batch(own, draft))
     if draft.get("hf.fsdp_words"):
         for row in _FSDP_ROWS:
             name = row.field.removeprefix("hf.fsdp.")
@@ -483,6 +511,29 @@ def express_training_arguments(changes: MappingABC[str, Any], draft: Draft) -> d
         if own.pop("parallel.fsdp.strategy", None) == "full":
             own["hf.fsdp.reshard_after_forward"] = True
     return own
+
+
+def _matching_batch(own: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
+    """Numbers that a DeepSpeed or Accelerate config repeats and that must stay equal to the
+    Trainer's (HF/integrations/deepspeed.py fill_match raises where they differ)."""
+    repeated: dict[str, Any] = {}
+    for field, copies in (
+        ("batch.micro", ("ds.micro",)),
+        ("batch.grad_accum", ("ds.grad_accum", "accelerate.grad_accum")),
+    ):
+        if field in own:
+            repeated.update({copy: own[field] for copy in copies if draft.says(copy)})
+    if draft.says("ds.train_batch"):
+        before = after = 1
+        for field in ("batch.micro", "batch.grad_accum"):
+            before *= draft.get(field) or 1
+            after *= own.get(field) or draft.get(field) or 1
+        total = draft.get("ds.train_batch") * after
+        if after != before and total % before:
+            raise CannotEdit("train_batch_size in the DeepSpeed config would not match")
+        if after != before:
+            repeated["ds.train_batch"] = total // before
+    return repeated
 
 
 def _optimizer_settings(own: dict[str, Any], draft: Draft) -> dict[str, Any]:

@@ -1,0 +1,513 @@
+"""LLaMA-Factory's configs and launch lines: what they mean and how fixes are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.documents.text import Source, by_path
+from oomlint.errors import CannotEdit, FileError
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Applicability, Proposal, SetFields
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+CORPUS = Path(__file__).parents[2] / "../shared/corpus"
+FOREIGN = Path(__file__).parents[2] / "../shared/corpus-other"
+
+SFT = """\
+model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct
+
+### method
+stage: sft
+do_train: true
+finetuning_type: full  # all weights
+dataset: identity
+template: llama3
+cutoff_len: 4096
+output_dir: saves/x
+
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 2
+bf16: true
+"""
+
+
+def link(files: dict[str, str], *names: str, **values: Any) -> list[Run]:
+    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
+    linked = Linker(workspace, registry(), LinkOptions(values=values)).link(names or tuple(files))
+    assert not linked.errors
+    return linked.runs
+
+
+def run_of(text: str, **more: str) -> Run:
+    files = {"a.yaml": text, **{name.replace("__", "."): body for name, body in more.items()}}
+    return link(files, "a.yaml")[0]
+
+
+def fixed(run: Run, files: dict[str, str], **values: Any) -> dict[str, str]:
+    """The files after a fix that makes the run say ``values`` (dots written as ``__``)."""
+    wish = {name.replace("__", "."): value for name, value in values.items()}
+    proposal = Proposal("change", (SetFields(wish),), Applicability.SAFE)
+    fix = make_fix(run, proposal, None)
+    assert fix is not None
+    assert fix.reason is None
+    out = dict(files)
+    for path, edits in by_path(fix.edits).items():
+        out[path] = Source(path, files[path]).edited(edits).text
+    return out
+
+
+# -- what configs mean ------------------------------------------------------------------------
+
+
+def test_full_fine_tuning_upcasts_what_it_trains() -> None:
+    plan = run_of(SFT).plan
+    assert (plan.trainable.method, plan.load.dtype) == ("full", "bf16")
+    assert (plan.precision.param, plan.precision.grad, plan.precision.optim_state) == ("fp32",) * 3
+    assert (plan.precision.compute, plan.precision.autocast) == ("bf16", True)
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.batch.eval_micro) == (4, 2, 8)
+    assert plan.seq.max_len == 4096
+
+
+def test_pure_bf16_keeps_sixteen_bits() -> None:
+    plan = run_of(SFT.replace("bf16: true", "pure_bf16: true")).plan
+    assert (plan.precision.param, plan.precision.grad, plan.precision.optim_state) == ("bf16",) * 3
+    assert (plan.precision.compute, plan.precision.autocast) == ("bf16", False)
+
+
+def test_zero3_keeps_the_master_that_deepspeed_makes() -> None:
+    run = run_of(SFT + "deepspeed: examples/deepspeed/ds_z3_config.json\n")
+    precision = run.plan.precision
+    assert (precision.param, precision.grad, precision.master) == ("bf16", "bf16", "fp32")
+    assert run.plan.parallel.zero.stage == 3
+    assert run.plan.parallel.zero.gather16_on_save is True
+    assert run.plan.load.zero3_init is True
+    assert run.plan.load.device_map == "none"
+
+
+def test_freeze_trains_the_last_layers_in_fp32_over_frozen_bf16() -> None:
+    text = SFT.replace("finetuning_type: full", "finetuning_type: freeze")
+    plan = run_of(text + "freeze_trainable_layers: 3\n").plan
+    assert (plan.trainable.method, plan.trainable.last_layers) == ("freeze", 3)
+    assert (plan.precision.param, plan.precision.grad) == ("bf16", "fp32")
+
+
+def test_lora_is_the_default_with_every_linear_layer() -> None:
+    text = SFT.replace("finetuning_type: full  # all weights\n", "")
+    plan = run_of(text + "lora_rank: 16\n").plan
+    assert (plan.trainable.method, plan.trainable.targets) == ("lora", "all_linear")
+    assert (plan.trainable.r, plan.trainable.alpha) == (16, 32)
+    assert (plan.precision.param, plan.trainable.adapter_dtype) == ("bf16", "fp32")
+    assert plan.parallel.ddp.find_unused is False
+
+
+def test_named_targets_are_split_at_commas() -> None:
+    text = SFT.replace("finetuning_type: full", "finetuning_type: lora")
+    plan = run_of(text + "lora_target: q_proj, v_proj\nadditional_target: embed_tokens\n").plan
+    assert plan.trainable.targets == ("q_proj", "v_proj")
+    assert plan.trainable.modules_to_save == ("embed_tokens",)
+
+
+def test_quantization_bit_means_double_quantized_nf4() -> None:
+    text = SFT.replace("finetuning_type: full", "finetuning_type: lora")
+    plan = run_of(text + "quantization_bit: 4\n").plan
+    assert (plan.trainable.method, plan.quant.method, plan.quant.double) == ("qlora", "bnb4", True)
+    assert plan.quant.storage_dtype == "bf16"
+    assert plan.quant.prepares_kbit is False
+    assert plan.precision.param == "nf4"
+
+
+@pytest.mark.parametrize(
+    ("more", "mode", "reentrant", "offload"),
+    [
+        ("", "full", True, "none"),
+        ("gradient_checkpointing: false\n", "full", True, "none"),
+        ("disable_gradient_checkpointing: true\n", "none", True, "none"),
+        ("use_reentrant_gc: false\n", "full", False, "none"),
+        ("use_unsloth_gc: true\n", "full", True, "cpu"),
+    ],
+)
+def test_checkpointing_is_on_unless_disabled(
+    more: str, mode: str, reentrant: bool, offload: str
+) -> None:
+    checkpointing = run_of(SFT + more).plan.checkpointing
+    assert (checkpointing.mode, checkpointing.reentrant) == (mode, reentrant)
+    assert checkpointing.offload == offload
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "kind", "pairs", "reference"),
+    [
+        ("pt", "", "pretrain", 1, "none"),
+        ("rm", "", "rm", 2, "none"),
+        ("dpo", "", "dpo", 2, "copy"),
+        ("dpo", "pref_loss: orpo\n", "orpo", 2, "none"),
+        ("kto", "finetuning_type: lora\n", "kto", 1, "shared_adapter_off"),
+        ("dpo", "finetuning_type: lora\nref_model: other\n", "dpo", 2, "copy"),
+    ],
+)
+def test_stages_and_their_reference_models(
+    stage: str, more: str, kind: str, pairs: int, reference: str
+) -> None:
+    text = SFT.replace("stage: sft", f"stage: {stage}")
+    if "finetuning_type" in more:
+        text = text.replace("finetuning_type: full  # all weights\n", "")
+    objective = run_of(text + more).plan.objective
+    assert (objective.kind, objective.pairs_per_sample) == (kind, pairs)
+    assert objective.ref_model == reference
+
+
+def test_liger_fuses_the_loss_where_no_logits_are_needed() -> None:
+    liger = "enable_liger_kernel: true\n"
+    assert run_of(SFT).plan.loss.logits_materialised == "full"
+    assert run_of(SFT + liger).plan.loss.logits_materialised == "fused"
+    dpo = SFT.replace("stage: sft", "stage: dpo") + liger
+    assert run_of(dpo).plan.loss.logits_materialised == "full"
+    assert run_of(dpo).plan.loss.liger.rms is True
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "packing", "pad"),
+    [
+        ("sft", "", "none", "longest"),
+        ("pt", "", "concat", "max_len"),
+        ("pt", "packing: false\n", "none", "longest"),
+        ("sft", "packing: true\n", "concat", "max_len"),
+        ("sft", "neat_packing: true\n", "neat", "max_len"),
+    ],
+)
+def test_packing(stage: str, more: str, packing: str, pad: str) -> None:
+    seq = run_of(SFT.replace("stage: sft", f"stage: {stage}") + more).plan.seq
+    assert (seq.packing, seq.pad) == (packing, pad)
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "fused"),
+    [
+        ("", "adamw", True),
+        ("optim: adamw_torch\n", "adamw", False),
+        ("optim: paged_adamw_8bit\n", "paged_adamw8bit", False),
+        ("use_galore: true\ngalore_rank: 128\n", "galore", False),
+        ("use_badam: true\n", "badam", True),
+        ("use_adam_mini: true\n", "adam_mini", False),
+    ],
+)
+def test_optimizers(more: str, kind: str, fused: bool) -> None:
+    optimizer = run_of(SFT + more).plan.optimizer
+    assert (optimizer.kind, optimizer.fused) == (kind, fused)
+    if kind == "galore":
+        assert optimizer.rank == 128
+
+
+def test_fsdp_in_the_arguments_of_transformers_5_8() -> None:
+    text = (
+        SFT
+        + "fsdp: full_shard auto_wrap offload\nfsdp_config:\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
+    )
+    run = run_of(text)
+    parallel = run.plan.parallel
+    assert (parallel.backend, parallel.fsdp.version, parallel.fsdp.wrap) == (
+        "fsdp1",
+        1,
+        "transformer",
+    )
+    assert (parallel.fsdp.state_dict, run.plan.save.full_gather) == ("sharded", False)
+    assert (run.plan.offload.params, run.plan.offload.optimizer) == ("cpu", "cpu")
+
+
+def test_fsdp_config_says_nothing_without_fsdp() -> None:
+    parallel = run_of(SFT + "fsdp_config:\n  cpu_offload: true\n").plan.parallel
+    assert parallel.backend is None
+    assert parallel.fsdp.cpu_offload is None
+
+
+def test_megatron_degrees_divide_the_ranks() -> None:
+    text = SFT + "tensor_model_parallel_size: 2\npipeline_model_parallel_size: 2\n"
+    run = link({"a.yaml": text}, **{"parallel.gpus_per_node": 8})[0]
+    parallel = run.plan.parallel
+    assert (parallel.backend, parallel.tp, parallel.pp, parallel.dp) == ("megatron", 2, 2, 2)
+    assert run.plan.batch.global_ == 4 * 2 * 2
+    assert (run.plan.precision.param, run.plan.precision.grad) == ("bf16", "fp32")
+
+
+def test_unknown_keys_are_told_from_memory_neutral_ones() -> None:
+    run = run_of(SFT + "warmup_ratio: 0.1\nplot_loss: true\ncutof_len: 1\n")
+    assert [stray.path for stray in run.stray] == ["cutof_len"]
+    assert run.stray[0].nearest[0] == "cutoff_len"
+    assert run.stray[0].block.table.ignores_unknown is False
+
+
+def test_numbers_in_the_omegaconf_spelling() -> None:
+    run = run_of(SFT.replace("cutoff_len: 4096", "cutoff_len: 4e3"))
+    assert run.plan.seq.max_len == 4000
+    run = run_of(SFT.replace("cutoff_len: 4096", "cutoff_len: ${oc.env:LEN}"))
+    assert run.plan.seq.max_len is None
+
+
+# -- recognition ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (SFT, "run"),
+        (SFT.replace("do_train: true\n", ""), "run"),
+        (SFT.replace("do_train: true", "do_train: false"), "aside"),
+        (SFT.replace("do_train: true", "do_predict: true"), "aside"),
+        ("model_name_or_path: a\ntemplate: llama3\ninfer_backend: vllm\n", "aside"),
+        ("model_name_or_path: a\nadapter_name_or_path: b\ntemplate: x\nexport_dir: c\n", "aside"),
+        ("model_name_or_path: a\ndataset_name: b\nper_device_train_batch_size: 1\n", None),
+        ("base_model: a\nmodel_name_or_path: b\nstage: sft\noutput_dir: c\n", None),
+        ("stage: build\ndataset: x\n", None),
+        ("- model_name_or_path: a\n- stage: sft\n", None),
+    ],
+)
+def test_recognises_by_keys(text: str, kind: str | None) -> None:
+    workspace = Workspace(Path("/x"), {"a.yaml": text.encode()})
+    claims = Linker(workspace, registry(), LinkOptions()).claims("a.yaml")
+    ours = [claim.kind for claim in claims if claim.dialect.name == "llama-factory"]
+    assert ours == ([] if kind is None else [kind])
+
+
+def test_json_configs_are_read_too() -> None:
+    text = (
+        '{"model_name_or_path": "a", "stage": "sft", "do_train": true, "dataset": "d", "bf16": 1}'
+    )
+    run = link({"a.json": text})[0]
+    assert (run.framework, run.plan.model.id) == ("llama-factory", "a")
+
+
+def test_v1_config() -> None:
+    text = (
+        "model: Qwen/Qwen3-4B\ntrain_dataset: d.yaml\nmicro_batch_size: 2\nglobal_batch_size: 64\n"
+        "peft_config:\n  name: lora\n  r: 16\n  target_modules: all\n"
+        "dist_config:\n  name: fsdp2\n  offload_params: true\n"
+    )
+    run = link({"a.yaml": text}, **{"parallel.gpus_per_node": 8})[0]
+    plan = run.plan
+    assert run.framework == "llama-factory"
+    assert (plan.trainable.method, plan.trainable.r, plan.trainable.targets) == (
+        "lora",
+        16,
+        "all_linear",
+    )
+    assert (plan.parallel.backend, plan.batch.grad_accum) == ("fsdp2", 4)
+    assert (plan.offload.optimizer, plan.checkpointing.mode) == ("cpu", "full")
+    files = {"a.yaml": text}
+    after = fixed(run, files, batch__micro=1, batch__grad_accum=8)["a.yaml"]
+    assert "micro_batch_size: 1\nglobal_batch_size: 64\n" in after
+
+
+# -- launch lines -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "nodes", "ranks", "micro"),
+    [
+        ("FORCE_TORCHRUN=1 NNODES=2 NPROC_PER_NODE=8 llamafactory-cli train a.yaml", 2, 8, 4),
+        ("CUDA_VISIBLE_DEVICES=0,1,2 lmf train a.yaml per_device_train_batch_size=1", 1, 3, 1),
+        ("torchrun --nnodes 2 --nproc_per_node 4 src/train.py a.yaml", 2, 4, 4),
+        ("python src/train.py a.yaml", 1, 1, 4),
+    ],
+)
+def test_launch_lines(line: str, nodes: int, ranks: int, micro: int) -> None:
+    runs = link({"a.yaml": SFT, "run.sh": line + "\n"})
+    assert len(runs) == 1
+    plan = runs[0].plan
+    assert (plan.parallel.nodes, plan.parallel.gpus_per_node) == (nodes, ranks)
+    assert plan.parallel.world == nodes * ranks
+    assert plan.batch.micro == micro
+
+
+def test_a_command_line_alone_is_a_run() -> None:
+    line = (
+        "llamafactory-cli train --stage sft --do_train True --model_name_or_path Qwen/Qwen2.5-7B"
+        " --finetuning_type lora --bf16 --per_device_train_batch_size 2 --cutoff_len 1024\n"
+    )
+    run = link({"run.sh": line})[0]
+    assert run.plan.precision.compute == "bf16"
+    after = fixed(run, {"run.sh": line}, seq__max_len=512)["run.sh"]
+    assert after == line.replace("--cutoff_len 1024", "--cutoff_len 512")
+
+
+def test_other_commands_train_nothing() -> None:
+    assert link({"run.sh": "llamafactory-cli export a.yaml\nllamafactory-cli webui\n"}) == []
+    assert link({"run.sh": "python train.py a.yaml\n"}) == []
+
+
+def test_the_second_configuration_is_chosen_by_the_environment() -> None:
+    text = "model: Qwen/Qwen3-4B\ntrain_dataset: d.yaml\nmicro_batch_size: 2\n"
+    line = "export USE_V1=1\nNPROC_PER_NODE=4 llamafactory-cli sft a.yaml micro_batch_size=3\n"
+    (run,) = link({"a.yaml": text, "run.sh": line})
+    assert run.framework == "llama-factory"
+    assert (run.plan.parallel.world, run.plan.batch.micro) == (4, 3)
+
+
+# -- fixes ------------------------------------------------------------------------------------
+
+
+def test_fixes_land_in_the_config() -> None:
+    files = {"a.yaml": SFT}
+    run = run_of(SFT)
+    text = fixed(run, files, batch__micro=1, batch__grad_accum=8)["a.yaml"]
+    assert "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n" in text
+    text = fixed(run, files, loss__logits_materialised="fused")["a.yaml"]
+    assert "enable_liger_kernel: true\n" in text
+    text = fixed(run, files, optimizer__kind="paged_adamw8bit")["a.yaml"]
+    assert "optim: paged_adamw_8bit\n" in text
+    text = fixed(run, files, model__attn_impl="flash2")["a.yaml"]
+    assert "flash_attn: fa2\n" in text
+    assert "# all weights" in text
+
+
+def test_disabled_checkpointing_is_enabled_by_the_same_key() -> None:
+    text = SFT + "disable_gradient_checkpointing: true\n"
+    after = fixed(run_of(text), {"a.yaml": text}, checkpointing__mode="full")["a.yaml"]
+    assert after == SFT + "disable_gradient_checkpointing: false\n"
+
+
+def test_lora_can_be_quantized_and_full_fine_tuning_cannot() -> None:
+    text = SFT.replace("finetuning_type: full", "finetuning_type: lora")
+    after = fixed(run_of(text), {"a.yaml": text}, quant__method="bnb4")["a.yaml"]
+    assert "quantization_bit: 4\n" in after
+    with pytest.raises(CannotEdit, match="LoRA or OFT"):
+        run_of(SFT).what_if({"quant.method": "bnb4"})
+
+
+def test_a_shipped_preset_is_swapped_for_its_neighbour() -> None:
+    text = SFT + "deepspeed: examples/deepspeed/ds_z2_config.json\n"
+    run = run_of(text)
+    wish = {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
+    changed = run.what_if(wish).plan
+    assert changed.parallel.zero.stage == 3
+    assert changed.load.zero3_init is True
+    proposal = Proposal("shard", (SetFields(wish),), Applicability.SAFE)
+    fix = make_fix(run, proposal, None)
+    assert fix is not None
+    assert fix.reason is None
+    after = Source("a.yaml", text).edited(fix.edits).text
+    assert after == text.replace("ds_z2_config", "ds_z3_config")
+    again = run_of(after).plan
+    assert (again.parallel, again.offload, again.precision) == (
+        changed.parallel,
+        changed.offload,
+        changed.precision,
+    )
+
+
+def test_a_deepspeed_file_is_edited_itself_and_batches_stay_equal() -> None:
+    config = '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 4}\n'
+    text = SFT + "deepspeed: ds.json\n"
+    files = {"a.yaml": text, "ds.json": config}
+    run = link(files, "a.yaml")[0]
+    after = fixed(run, files, batch__micro=2, batch__grad_accum=4)
+    assert '"train_micro_batch_size_per_gpu": 2' in after["ds.json"]
+    assert "per_device_train_batch_size: 2" in after["a.yaml"]
+
+
+@pytest.mark.parametrize("key", ["predict_with_generate: true", "pure_bf16: true"])
+def test_zero3_is_not_proposed_where_the_framework_refuses_it(key: str) -> None:
+    run = run_of(f"{SFT}{key}\ndeepspeed: ds_z2_config.json\n")
+    with pytest.raises(CannotEdit, match="refuses"):
+        run.what_if({"parallel.zero.stage": 3})
+
+
+def test_new_keys_go_to_the_config_and_not_to_the_launch_line() -> None:
+    line = "llamafactory-cli train a.yaml per_device_train_batch_size=8\n"
+    files = {"a.yaml": SFT, "run.sh": line}
+    (run,) = link(files)
+    after = fixed(run, files, batch__micro=1, save__save_only_model=True)
+    assert after["run.sh"] == line.replace("=8", "=1")
+    assert "save_only_model: true" in after["a.yaml"]
+
+
+# -- the corpus -------------------------------------------------------------------------------
+
+
+def _claims(root: Path) -> dict[str, list[Any]]:
+    if not root.is_dir():
+        pytest.skip(f"{root.name} of the shared reference is not here")
+    linker = Linker(Workspace(root), registry(), LinkOptions())
+    found: dict[str, list[Any]] = {}
+    for path in sorted(root.rglob("*")):
+        if path.suffix in (".yaml", ".yml", ".json", ".sh"):
+            name = str(path.relative_to(root))
+            try:
+                claims = linker.claims(name)
+            except FileError:
+                continue
+            found[name] = [c for c in claims if c.dialect.name.startswith("llama-factory")]
+    return found
+
+
+def test_corpus_is_recognised_and_its_keys_are_known() -> None:
+    import json
+
+    found = _claims(CORPUS)
+    wanted = {"llama-factory": "run", "llama-factory-v1": "run"}
+    keys = unknown = 0
+    strays = []
+    for line in (CORPUS / "index.jsonl").read_text("utf-8").splitlines():
+        entry = json.loads(line)
+        name = f"{entry['repo']}/{entry['path']}"
+        if not entry["here"] or name not in found:
+            continue
+        claims = found[name]
+        if entry["framework"] not in wanted:
+            assert not claims, name
+            continue
+        kind = "run" if entry["kind"] == "train-config" else "aside"
+        assert [(c.dialect.name, c.kind) for c in claims] == [(entry["framework"], kind)], name
+        for block in claims[0].blocks:
+            reading = block.read()
+            assert not reading.wrong, name
+            keys += len(block.mapping.entries)
+            unknown += len(reading.stray)
+            strays += [f"{name}: {stray.path}" for stray in reading.stray]
+    assert keys > 500
+    assert unknown <= 0.02 * keys, strays
+
+
+def test_nothing_foreign_is_claimed() -> None:
+    claimed = [name for name, claims in _claims(FOREIGN).items() if claims]
+    assert claimed == []
+
+
+# -- against the framework's own parser ---------------------------------------------------------
+
+
+def test_defaults_agree_with_transformers(tmp_path: Path) -> None:
+    """A dozen keys that LLaMA-Factory shares with transformers, absent and set."""
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    fields = {
+        "per_device_train_batch_size": ("batch.micro", 3),
+        "per_device_eval_batch_size": ("batch.eval_micro", 5),
+        "gradient_accumulation_steps": ("batch.grad_accum", 7),
+        "save_steps": ("save.every", 11),
+        "save_strategy": ("save.strategy", "epoch"),
+        "save_only_model": ("save.save_only_model", True),
+        "eval_strategy": ("eval.strategy", "steps"),
+        "load_best_model_at_end": ("save.load_best_at_end", False),
+        "dataloader_num_workers": ("data.workers", 4),
+        "dataloader_pin_memory": ("data.pin_memory", False),
+        "auto_find_batch_size": ("batch.auto_micro", True),
+        "torch_compile": ("compile.enabled", False),
+    }
+    parser = transformers.HfArgumentParser(transformers.Seq2SeqTrainingArguments)
+    head = SFT.partition("per_device_train_batch_size")[0]
+    for given in ({}, {key: value for key, (_, value) in fields.items()}):
+        (theirs,) = parser.parse_dict({"output_dir": str(tmp_path), "use_cpu": True, **given})
+        text = head + "".join(f"{key}: {str(v).lower()}\n" for key, v in given.items())
+        plan = run_of(text).plan
+        for key, (field, _) in fields.items():
+            value = getattr(theirs, key)
+            value = getattr(value, "value", value)
+            if key == "dataloader_pin_memory" and not given:
+                value = True  # transformers turns it off where it is told to use the CPU
+            assert plan.get(field) == value, key
