@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
 from oomlint.cli import output
 from oomlint.errors import ReadError
+from oomlint.settings import OutputFormat
 
 H100 = ("--hardware", "H100-80GB")
 
@@ -288,7 +290,35 @@ def test_a_file_that_changed_meanwhile_is_left_alone(oomlint, axolotl, monkeypat
     result = oomlint("axolotl.yaml", "--fix", "--select", "OOM101", *H100)
     assert result.exit_code == 3
     assert "nothing was written" in result.stderr
+    assert "no training run" in result.stdout, "the report is about what stands on disk"
     assert axolotl.read_text() == "# somebody else's\n"
+
+
+def test_a_link_out_of_the_project_is_not_followed(oomlint, axolotl, project, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "real.yaml"
+    before = axolotl.read_text()
+    outside.write_text(before)
+    (project / "link.yaml").symlink_to(outside)
+    result = oomlint(".", "--fix", "--select", "OOM101", *H100)
+    assert result.exit_code == 3
+    assert "is a link to" in result.stderr
+    assert result.stdout.count("error OOM101") == 2, "nothing was fixed, so all is found"
+    assert outside.read_text() == axolotl.read_text() == before
+    (project / "link.yaml").unlink()
+    (project / "inner.yaml").symlink_to(axolotl)
+    assert oomlint("inner.yaml", "--fix", "--select", "OOM101", *H100).exit_code == 0
+    assert (project / "inner.yaml").is_symlink()
+    assert "gradient_checkpointing: true" in axolotl.read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are text elsewhere")
+@pytest.mark.parametrize("form", get_args(OutputFormat))
+def test_a_file_name_that_is_no_text(oomlint, axolotl, project, form):
+    axolotl.rename(os.fsdecode(os.fsencode(project) + b"/\xff.yaml"))
+    result = oomlint(".", *H100, "--output-format", form)
+    assert result.exit_code == 1, result.stderr
+    if form in ("json", "gitlab", "sarif", "rdjson", "lsp"):
+        assert json.loads(result.stdout_bytes.decode())
 
 
 def test_the_installed_command(axolotl):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -163,7 +163,12 @@ def _run(jobs: Sequence[Job], mode: Mode) -> int:
     fixed = Fixed()
     report = merge(_report(job, mode, fixed, timings) for job in jobs)
     if mode.fix:
-        report = _write(jobs[0], mode, fixed, report)
+        failure = _write(jobs, mode, fixed)
+        if failure is not None:
+            # What is on disk is what was there before, so that is what gets reported.
+            fixed, mode = Fixed(), replace(mode, fix=False)
+            report = merge(_report(job, mode, fixed, None) for job in jobs)
+            report = replace(report, errors=(*report.errors, failure))
     if mode.diff:
         _print_diff(mode, fixed)
     else:
@@ -193,22 +198,26 @@ def _report(job: Job, mode: Mode, fixed: Fixed, timings: dict[str, float] | None
     return result.report if before is None else before
 
 
-def _write(job: Job, mode: Mode, fixed: Fixed, report: Report) -> Report:
-    """Put the fixed texts where they belong: into the files, or for ``-`` on standard output."""
-    texts = fixed.texts
+def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed) -> FileError | None:
+    """Put the fixed texts where they belong: into the files, or for ``-`` on standard output.
+
+    Returns why nothing was written, if that is so.
+    """
+    workspace, texts = jobs[0].workspace, fixed.texts
     if mode.stdin_name is not None:
-        name = job.workspace.name(mode.stdin_name)
-        whole = texts.pop(name, None) or job.workspace.read(name)
+        name = workspace.name(mode.stdin_name)
+        whole = texts.pop(name, None) or workspace.read(name)
         click.echo(whole, nl=False)
-    if not texts:
-        return report
+    # A link may be followed within what is being checked, not out of it.
+    roots = {workspace.cwd, *(job.workspace.project_root for job in jobs)}
+    roots |= {workspace.file(name).parent for job in jobs for name in job.explicit}
     try:
-        write_all(texts, fixed.originals, job.workspace.cwd, [job.workspace.cwd])
+        write_all(texts, fixed.originals, workspace.cwd, roots)
     except CannotEdit as error:
-        raise ReadError(", ".join(texts), f"nothing was written: {error}") from None
+        return ReadError(", ".join(texts), f"nothing was written: {error}")
     except FileError as error:
-        raise ReadError(error.path, f"nothing was written: {error}") from None
-    return report
+        return ReadError(error.path, f"nothing was written: {error}")
+    return None
 
 
 def _print_diff(mode: Mode, fixed: Fixed) -> None:

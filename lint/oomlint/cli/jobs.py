@@ -138,8 +138,17 @@ def _selection(given: Given, found: Found, cwd: Path) -> Selection:
         ignore=(*settings.ignore, *given.ignore),
         per_file_ignores=found.per_file_ignores(cwd),
     )
-    selection.check(all_rules())
+    if selection != Selection():  # loading every rule to check no word would cost start-up
+        _check_words(selection, found)
     return selection
+
+
+def _check_words(selection: Selection, found: Found) -> None:
+    try:
+        selection.check(all_rules())
+    except UsageError as error:
+        where = f" (on the command line or in {found.file})" if found.file else ""
+        raise UsageError(f"{error}{where}") from None
 
 
 def machine_of(given: Given, settings: Settings) -> tuple[Hardware | None, dict[str, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from oomlint.documents.write import write_atomically
-from oomlint.errors import CannotEdit, FileError
+from oomlint.errors import CannotEdit, FileError, ReadError
 from oomlint.report.paint import ColorChoice, Paint, wants_color
 
 
@@ -23,13 +23,20 @@ def emit(text: str, file: Path | None = None, *, err: bool = False) -> None:
     # A file name that is not UTF-8 reaches us as lone surrogates; escaped, JSON stays JSON.
     data = text.encode("utf-8", "backslashreplace")
     if file is not None:
-        with contextlib.suppress(OSError):
-            if not file.is_file() and file.exists():
-                file.write_bytes(data)  # /dev/stdout, a named pipe
-                return
-        write_atomically(file, data, expected=_present(file), roots=[Path("/")])
+        if file.exists() and (not file.is_file() or str(file).startswith("/dev/")):
+            _append(file, data)  # a pipe or /dev/stdout: nothing that could be replaced
+        else:
+            write_atomically(file, data, expected=_present(file), roots=[Path("/")])
     elif data:
         click.echo(data, nl=False, err=err)
+
+
+def _append(file: Path, data: bytes) -> None:
+    try:
+        with file.open("ab") as stream:
+            stream.write(data)
+    except OSError as error:
+        raise ReadError(str(file), f"cannot be written: {error.strerror or error}") from None
 
 
 def _present(file: Path) -> bytes | None:

@@ -20,10 +20,8 @@ def render(report: Report) -> str:
     for severity, command in _COMMANDS.items():
         group = [d for d in report.diagnoses if d.severity == severity]
         group.sort(key=_badness)
-        # The notice that counts the rest is itself one of the ten notices.
-        most = _MOST - 1 if severity == Severity.INFO else _MOST
-        lines += [_command(command, d, places) for d in group[:most]]
-        rest += max(0, len(group) - most)
+        lines += [_command(command, d, places) for d in group[:_MOST]]
+        rest += max(0, len(group) - _MOST)
     if rest:
         noun = "finding is" if rest == 1 else "findings are"
         lines.append(

@@ -100,7 +100,7 @@ def conclusion(forecast: Forecast) -> str:
     """What the numbers mean for the hardware, or which cards would do."""
     gpu = forecast.estimate.gpu
     if gpu.peak_bytes is None:
-        return "unknown are " + ", ".join(forecast.estimate.unknown or ("the model's dimensions",))
+        return "unknown: " + ", ".join(forecast.estimate.unknown)
     hardware = forecast.hardware
     if hardware is None:
         return f"hardware unknown; {_cards(gpu.peak_bytes)}"
