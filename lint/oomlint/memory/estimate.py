@@ -21,7 +21,7 @@ from oomlint.memory.result import (
 )
 from oomlint.memory.sharding import comm_buffers, units_of
 from oomlint.memory.states import state_bytes_of
-from oomlint.memory.step import Point, Stack, highest, logits_of, training_points
+from oomlint.memory.step import Point, highest, logits_of, stack_of, training_points
 from oomlint.plan import Plan
 
 Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
@@ -109,21 +109,19 @@ def estimate(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
 
 def _host(f: Facts, save: SavePeaks) -> HostEstimate:
     by_phase = host_phases(f, save)
-    rounded = {
-        phase: {name: round(parts.get(name, 0.0)) for name in HOST_COMPONENTS}
-        for phase, parts in by_phase.items()
-    }
-    totals = {phase: sum(rounded[phase].values()) for phase in HOST_PHASES}
+    totals = {phase: sum(by_phase[phase].values()) for phase in HOST_PHASES}
     peak_phase = max(HOST_PHASES, key=totals.__getitem__)
+    parts = by_phase[peak_phase]
+    components = {name: round(parts.get(name, 0.0)) for name in HOST_COMPONENTS}
+    peak = sum(components.values())
     less, more = overhead_bounds(f)
-    peak = totals[peak_phase]
     return HostEstimate(
         peak_bytes=peak,
         low_bytes=round(max(0.0, peak - less)),
         high_bytes=round(peak + more),
         peak_phase=peak_phase,
-        phases=totals,
-        components=rounded[peak_phase],
+        phases={p: peak if p == peak_phase else round(totals[p]) for p in HOST_PHASES},
+        components=components,
     )
 
 
@@ -134,7 +132,7 @@ def evaluation_point(f: Facts, idle: Point) -> Point:
         return idle
     model = f.model
     assert model is not None
-    stack = Stack(f)
+    stack = stack_of(f)
     share = f.eval_rows / f.rows if f.rows else 1.0
     tokens = f.tokens * share
     layer = max(widest(p.inference, tokens, stack.scores * share) for p in stack.profiles)

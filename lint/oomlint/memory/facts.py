@@ -23,8 +23,10 @@ class Facts:
     __slots__ = (
         "accumulation", "adapter_bytes", "adapter_numel", "assumptions", "autocast", "backend",
         "compute", "cp", "dp", "embed_trained", "ep", "eval_rows", "frozen_bytes", "grad", "head_trained",
-        "kernel", "length", "lora", "master", "method", "model", "nodes", "optim_state", "per_node",
-        "plan", "pp", "regime", "replicas", "rows", "saved_modules", "shard", "stream", "tokens", "tp", "trained_numel",
+        "kernel", "length", "logits",
+        "lora", "master", "method", "model", "nodes", "optim_state", "per_node",
+        "plan", "pp", "regime", "replicas", "rows", "saved_modules", "shard",
+        "stack", "stream", "tokens", "tp", "trained_numel",
         "trained_storage", "unknown", "weight", "world",
     )  # fmt: skip
 
@@ -32,6 +34,9 @@ class Facts:
         self.plan = plan
         self.assumptions: list[Assumption] = []
         self.unknown: list[str] = []
+        # What step.py works out once for several phases.
+        self.stack: object = None
+        self.logits: dict[float, Any] = {}
         dims = plan.model.dims
         self.model: Skeleton | None = skeleton(dims) if dims is not None else None
         if self.model is None and dims is not None and dims.params_total:
@@ -179,7 +184,7 @@ class Facts:
         if method == "qlora" or method == "dora":
             self.lora = True
         else:
-            self.lora = method in ("lora", "oft", "adapter")
+            self.lora = method in ("logits", "lora", "oft", "adapter")
         self.method: str = method
         if self.lora and plan.precision.grad is None:
             self.grad = self._bytes(t.adapter_dtype) or 4.0

@@ -10,7 +10,7 @@ from oomlint.memory.states import (
     optimizer_bytes,
     trained_storage,
 )
-from oomlint.memory.step import Stack, offloads_activations
+from oomlint.memory.step import offloads_activations, stack_of
 from oomlint.plan import Plan
 
 # Resident memory of one Python process with torch and CUDA libraries loaded; a rank that
@@ -137,7 +137,7 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     states, rounding = offloaded_of(f)
     activations = 0.0
     if offloads_activations(f):
-        stack = Stack(f)
+        stack = stack_of(f)
         activations = stack.count * stack.inputs * ranks
     dataset = 0.0
     if plan.data.in_memory and plan.data.max_samples:

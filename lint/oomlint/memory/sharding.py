@@ -13,7 +13,7 @@ from typing import NamedTuple
 from oomlint.memory.facts import Facts
 from oomlint.memory.parameters import Block, Skeleton, padded, padded_adapter, padded_block
 from oomlint.memory.states import local_trained, quantised_bytes, trained_padded
-from oomlint.memory.step import Point, Stack, logits_of, optimizer_temporaries
+from oomlint.memory.step import Point, logits_of, optimizer_temporaries, stack_of
 
 # deepspeed/runtime/zero/config.py: reduce_bucket_size, allgather_bucket_size,
 # stage3_prefetch_bucket_size, stage3_max_live_parameters, stage3_param_persistence_threshold.
@@ -179,7 +179,7 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     assert m is not None
     assert regime is not None
     fsdp = f.plan.parallel.fsdp
-    stack = Stack(f)
+    stack = stack_of(f)
     tokens, scores = stack.tokens, stack.scores
     n, e = f.shard, f.stream
     master = f.weight if f.weight >= 2 else f.stream
@@ -314,7 +314,7 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     assert m is not None
     assert regime is not None
     fsdp = f.plan.parallel.fsdp
-    stack = Stack(f)
+    stack = stack_of(f)
     tokens, scores = stack.tokens, stack.scores
     n, e = f.shard, f.stream
     master = f.weight if f.weight >= 2 else f.stream

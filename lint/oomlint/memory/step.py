@@ -88,6 +88,14 @@ class Stack:
         return in_flight * total + extra - self.spared
 
 
+def stack_of(f: Facts) -> Stack:
+    """The stack of a plan's facts, built once for its training and evaluation."""
+    found = f.stack
+    if not isinstance(found, Stack):
+        found = f.stack = Stack(f)
+    return found
+
+
 def offloads_activations(f: Facts) -> bool:
     c = f.plan.checkpointing
     return (c.offload or "none") != "none" or (f.plan.offload.activations or "none") != "none"
@@ -148,6 +156,13 @@ class Logits(NamedTuple):
 
 def logits_of(f: Facts, tokens: float) -> Logits:
     """What the output projection and the loss hold for ``tokens`` tokens."""
+    known = f.logits.get(tokens)
+    if known is None:
+        known = f.logits[tokens] = _logits(f, tokens)
+    return known
+
+
+def _logits(f: Facts, tokens: float) -> Logits:
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
@@ -266,7 +281,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     assert model is not None
     assert regime is not None
     optimizer = f.plan.optimizer
-    stack = Stack(f)
+    stack = stack_of(f)
     tokens, scores = stack.tokens, stack.scores
     trained = local_trained(f)
     head = logits_of(f, tokens)
@@ -311,16 +326,22 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     done = model.vocab * model.hidden / f.tp if f.head_trained else 0.0
     remaining = saved
     recomputed = stack.checkpoint > 0
+    best, highest_point = 0.0, (0.0, 0.0, 0.0)
     groups = list(zip(stack.blocks, stack.profiles, stack.kept, strict=True))
     for (_, count), profile, kept in reversed(groups):
         for index in (0.0, count - 1) if count > 1 else (0.0,):
             below = base + remaining - kept * index - (0.0 if recomputed else kept)
             above = done + profile.trained * index
-            for m in profile.backward:
-                alive = below + m.token * tokens + m.score * scores
-                backward.append(Point(pile.at(above, m.grads), alive, 0.0, around, m.fixed))
+            for token, score, fixed, own in profile.backward:
+                alive = below + token * tokens + score * scores
+                grads = pile.at(above, own)
+                if grads + alive + fixed > best:
+                    best = grads + alive + fixed
+                    highest_point = (grads, alive, fixed)
         remaining -= kept * count
         done += profile.trained * count
+    grads, alive, fixed = highest_point
+    backward.append(Point(grads, alive, 0.0, around, fixed))
 
     # The embedding's gradient comes last; a tied one meets the head's.
     embed = model.embed_numel / f.tp * pile.width if f.embed_trained else 0.0
