@@ -22,6 +22,10 @@ _PROCESS_HIGH = 4_000 << 20
 # A forked DataLoader worker shares the parent's pages; what it touches itself stays small.
 _WORKER = 300 << 20
 
+# transformers splits checkpoints into files of at most 5 GB (modeling_utils.py, max_shard_size
+# until 5.0); while loading, about one of them is resident in a process.
+_SHARD_FILE = 5e9
+
 
 def power_of_two(size: float) -> float:
     """torch's pinned allocator rounds every block up (aten/src/ATen/core/CachingHostAllocator.h)."""
@@ -39,8 +43,9 @@ def load_bytes_of(f: Facts) -> float:
     width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(load.dtype or "", file_width)
     copy = m.numel * width
     if f.plan.quant.method not in (None, "none") and not f.plan.quant.dequantised_on_load:
-        # Quantised on the way: one shard at a time passes through the host.
-        copy = min(copy, 5e9)
+        # Quantised on the way to the GPU, one shard file at a time; FSDP quantises on the host.
+        sharded = f.backend in ("fsdp1", "fsdp2")
+        copy = frozen_weight_bytes(f) if sharded else min(copy, _SHARD_FILE)
     if load.meta_init:
         return 0.0
     copies = load.per_rank_host_copies
@@ -52,7 +57,7 @@ def load_bytes_of(f: Facts) -> float:
             and load.zero3_init is not False
         ):
             # zero.Init partitions as it builds; every rank still reads the shard files one by one.
-            return min(copy, 5e9 * ranks)
+            return min(copy, _SHARD_FILE * ranks)
         if load.cpu_ram_efficient:
             copies = 1
             return copy
@@ -61,7 +66,7 @@ def load_bytes_of(f: Facts) -> float:
         )
         if load.device_map in ("auto", "single", "balanced", "explicit") or not sharded:
             # Weights go to the GPU tensor by tensor from memory-mapped files.
-            return min(copy, 5e9) * (ranks if f.backend != "device_map_pp" else 1)
+            return min(copy, _SHARD_FILE) * (ranks if f.backend != "device_map_pp" else 1)
         copies = 1
     return copy * copies * ranks
 
@@ -111,7 +116,11 @@ def offloaded_of(f: Facts) -> tuple[float, float]:
         stored = frozen_weight_bytes(f) + trained_storage(f)
         grads = trained * f.grad
         states += (stored + grads + optimizer_bytes(f, trained)) / f.shard * ranks
-        if pin and f.backend == "fsdp2":
+        if pin and f.backend == "fsdp1":
+            # One pinned flat parameter a unit (torch/distributed/fsdp/_flat_param.py).
+            unit = stored / f.shard / max(1, m.layers)
+            rounding += (power_of_two(unit) - unit) * m.layers * ranks
+        elif pin:
             # Every parameter and gradient shard is a pinned block of its own: on average a
             # third more than asked for.
             rounding += (stored + grads) / f.shard * ranks / 3
@@ -150,13 +159,17 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
         "process_overhead": process,
     }
     train = resident | {"activations": activations}
+    # Shards are pinned while the whole copy that they come from is still there.
+    early = f.backend in ("fsdp1", "fsdp2") or bool(plan.load.zero3_init)
+    load = {"model_copies": load_bytes_of(f), "process_overhead": process}
+    if early:
+        load |= {"offloaded_states": states, "pinned_rounding": rounding}
     return {
-        "load": {"model_copies": load_bytes_of(f), "process_overhead": process,
-                 "offloaded_states": states if plan.load.zero3_init else 0.0},
+        "load": load,
         "train": train,
         "evaluation": resident,
         "save": resident | {"gather": save.host},
-    }  # fmt: skip
+    }
 
 
 def overhead_bounds(f: Facts) -> tuple[float, float]:

@@ -312,14 +312,13 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     ]
 
     around = comm.resident + comm.backward
+    backward: list[Point] = []
     if head.late:
-        backward = [
-            Point(pile.at(0.0, grads), base + saved + norm, bytes_, around, 0.0)
-            for norm, bytes_, grads in head.late
-        ]
+        norm, bytes_, grads = max(head.late, key=lambda at: at[0] + at[1] + pile.at(0.0, at[2]))
+        backward.append(Point(pile.at(0.0, grads), base + saved + norm, bytes_, around, 0.0))
     else:
         early = max(head.early, head.kept)
-        backward = [Point(pile.at(0.0, 0.0), base + saved + head.norm, early, around, 0.0)]
+        backward.append(Point(pile.at(0.0, 0.0), base + saved + head.norm, early, around, 0.0))
 
     # The layers, from the top; what is alive is linear in a layer's number, so that the first
     # and the last of a group of equal layers are enough.
