@@ -8,7 +8,8 @@ Every memory rule judges by the same law, so that severities mean the same every
   where a change brings the run onto a smaller card.
 
 An error needs a prediction that rests on nothing guessed: a model that is only known by
-the size in its name, or a lower bound under the limit, make it a warning.
+the size in its name, or a peak near the limit whose lower bound is under it, make it a
+warning.
 """
 
 from __future__ import annotations
@@ -141,13 +142,27 @@ def judge_host(run: Run, *, phase: str | None = None) -> Judgement | None:
 def _proviso(run: Run) -> str:
     meant = run.intended.parts.options.keys() - run.parts.options.keys()
     words = [f"{s.path} read as {s.nearest[0]}" for s in run.stray if s.nearest and meant]
+    if sharding_is_open(run):
+        words.append("a whole copy on each GPU, unless what launches it shards the model")
     return f" (with {', '.join(words)})" if words else ""
+
+
+def sharding_is_open(run: Run) -> bool:
+    """Whether a launcher or an Accelerate config that is not at hand may shard the model."""
+    return (
+        run.dialect.launcher_may_shard
+        and run.plan.parallel.backend in (None, "ddp")
+        and run.plan.trainable.method in ("full", "freeze", None)
+        and not any(claim.is_launched for claim in run.claims)
+    )
 
 
 def _against(peak: int, low: int, limit: int, run: Run) -> Severity | None:
     if peak > limit:
-        certain = low > limit and confidence(run) != "low"
-        return Severity.ERROR if certain or peak > 1.25 * limit else Severity.WARNING
+        # A prediction rarely errs by a quarter, even where its own lower bound is wider.
+        certain = low > limit or peak > 1.25 * limit
+        known = confidence(run) != "low"
+        return Severity.ERROR if certain and known else Severity.WARNING
     if peak > run.margin * limit:
         return Severity.WARNING
     return None
@@ -156,7 +171,7 @@ def _against(peak: int, low: int, limit: int, run: Run) -> Severity | None:
 def confidence(run: Run) -> Confidence:
     """How much of the prediction rests on facts."""
     model = run.model
-    if model is None or model.confidence == "guessed":
+    if model is None or model.confidence == "guessed" or sharding_is_open(run):
         return "low"
     if run.estimate.assumptions or model.confidence != "verified" or run.unreadable:
         return "medium"
@@ -199,11 +214,23 @@ class Relief:
         return self.after.card is not None and self.after.card != self.before.card
 
     @property
+    def severity(self) -> Severity | None:
+        """How bad it is to leave things as they are; ``None`` where it is no matter."""
+        before, after = self.before, self.after
+        if before.limit is not None or before.severity is None:
+            return before.severity
+        if not self.suffices:
+            return None
+        onto_usual = card_holds(USUAL_LARGEST_CARD, after.predicted)
+        if before.is_problem and onto_usual and before.confidence != "low":
+            return Severity.WARNING
+        return Severity.INFO
+
+    @property
     def is_worthwhile(self) -> bool:
         """It lowers the peak by a share that matters, and there is something to solve."""
-        if self.saved < 0.03 * self.before.predicted or self.before.severity is None:
-            return False
-        return self.before.is_problem or self.suffices
+        share = 0.03 if self.before.limit is not None else 0.15
+        return self.severity is not None and self.saved >= share * self.before.predicted
 
     @property
     def sentence(self) -> str:
@@ -230,6 +257,4 @@ def relief(run: Run, changes: Mapping[str, Any], *, resource: str = "gpu") -> Re
 
 def _a(name: str) -> str:
     """The indefinite article that a GPU's name takes when read aloud."""
-    return (
-        f"{'an' if name[0] in 'AHLMR8' and not name.startswith(('RTX 2', 'Max')) else 'a'} {name}"
-    )
+    return f"{'an' if name[0] in 'AFHILMNORSX8' and name[:3] != 'Max' else 'a'} {name}"

@@ -55,6 +55,11 @@ class Claim:
         return self.document.source.path
 
     @property
+    def is_launched(self) -> bool:
+        """Whether the claim is a command line, so that nothing about the launch is hidden."""
+        return hasattr(self.document, "commands")
+
+    @property
     def anchor(self) -> Location:
         span = self.blocks[0].anchor if self.blocks else Span(0, 0)
         return Location(self.path, span)
@@ -70,6 +75,10 @@ class Dialect:
     """Any of these bytes must stand in a file for the dialect to look at it."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".yaml", ".yml")
+
+    launcher_may_shard: ClassVar[bool] = False
+    """Whether what starts the run (an Accelerate config, say) may shard a model that the
+    run's own file leaves whole."""
 
     references: ClassVar[MappingABC[str, str]] = {}
     """Private field that holds a path → dialect that reads the file."""

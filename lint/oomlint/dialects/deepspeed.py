@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping as MappingABC
+from dataclasses import replace
 from typing import Any
 
 from oomlint.dialects.base import Claim, Dialect, Reference
@@ -362,13 +363,13 @@ class DeepSpeed(Dialect):
             f"{reference.path} was not found here; its values are those that the framework ships"
             " under that name. Copy it into the project to change it"
         )
-        block = deepspeed_block(document, root, locked=why)
+        block = replace(deepspeed_block(document, root), locked=why, referred=reference.location)
         return Claim(self, "part", document, (block,))
 
 
-def deepspeed_block(document: Document, root: Mapping, locked: str | None = None) -> Block:
+def deepspeed_block(document: Document, root: Mapping) -> Block:
     entry = root.entries.get("zero_optimization") or next(iter(root.entries.values()), None)
-    return Block(document, root, DEEPSPEED, entry.key_span if entry else Span(0, 0), locked=locked)
+    return Block(document, root, DEEPSPEED, entry.key_span if entry else Span(0, 0))
 
 
 def upgrade_old_offload(draft: Draft) -> None:

@@ -131,13 +131,13 @@ class Origin:
     def location(self) -> Location | None:
         if self.entry is None or self.block is None:
             return None
-        return Location(self.block.path, self.entry.span)
+        return self.block.referred or Location(self.block.path, self.entry.span)
 
     @property
     def value_location(self) -> Location | None:
         if self.entry is None or self.block is None:
             return None
-        return Location(self.block.path, self.entry.value.span)
+        return self.block.referred or Location(self.block.path, self.entry.value.span)
 
     @property
     def key(self) -> str | None:
@@ -213,6 +213,8 @@ class Block:
     """Dotted path of this block within its file's root block, for messages."""
     locked: str | None = None
     """Why nothing may be written here (a file that the framework ships), or ``None``."""
+    referred: Location | None = None
+    """Where a file that is not at hand is named: what is said of it is said there."""
 
     @property
     def path(self) -> str:
@@ -220,7 +222,7 @@ class Block:
 
     @property
     def location(self) -> Location:
-        return Location(self.path, self.anchor)
+        return self.referred or Location(self.path, self.anchor)
 
     def find(self, key: str) -> Entry | None:
         """The entry at a dotted key, written nested or flat, with or without its prefix."""
@@ -250,6 +252,7 @@ class Block:
                             entry.key_span,
                             entry.key,
                             self.locked,
+                            self.referred,
                         )
                     )
                     break
@@ -257,7 +260,7 @@ class Block:
                 raw = self.value(entry.value)
                 if raw is None:
                     continue
-                if raw is UNKNOWN:
+                if _is_unknown(raw):
                     unknown[row.field] = origin
                     break
                 try:
@@ -290,7 +293,7 @@ class Block:
             if bare in table.parents and isinstance(entry.value, Mapping):
                 yield from self._stray_keys(entry.value, bare + ".")
             elif not {bare, path} & table.legal_keys:
-                yield StrayKey(self, mapping, entry, path, self._nearest(path))
+                yield StrayKey(self, mapping, entry, path, self._nearest(bare))
 
     def _nearest(self, path: str) -> tuple[str, ...]:
         from difflib import get_close_matches
@@ -425,6 +428,10 @@ def _find(mapping: Mapping, key: str, prefix: str) -> Entry | None:
         more, dot, tail = tail.partition(".")
         head = f"{head}.{more}"
     return None
+
+
+def _is_unknown(raw: Any) -> bool:
+    return raw is UNKNOWN or (isinstance(raw, list) and any(item is UNKNOWN for item in raw))
 
 
 def plain_value(node: Node, loader: Loader) -> Any:

@@ -86,10 +86,10 @@ class AttentionQuadraticFallback(Rule):
         if found is None or not found.is_worthwhile:
             return
         before = found.before
-        assert before.severity is not None
+        assert found.severity is not None
         yield self.finding(
             run,
-            before.severity,
+            found.severity,
             f"the run {before.sentence}: eager attention keeps a matrix of "
             f"{run.intended.plan.seq.max_len} x {run.intended.plan.seq.max_len} for every head. "
             f"With sdpa {found.sentence}",

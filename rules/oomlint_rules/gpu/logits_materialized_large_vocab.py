@@ -93,11 +93,11 @@ class LogitsMaterializedLargeVocab(Rule):
         logits = before.components.get("logits") or 0
         if logits < _SHARE * before.predicted:
             return
-        assert before.severity is not None
+        assert found.severity is not None
         vocab = run.plan.model.dims.vocab if run.plan.model.dims else None
         yield self.finding(
             run,
-            before.severity,
+            found.severity,
             f"the run {before.sentence}; logits take {gib(logits)} of it"
             f"{f' (a vocabulary of {vocab})' if vocab else ''}. With a fused cross-entropy "
             f"{found.sentence}",

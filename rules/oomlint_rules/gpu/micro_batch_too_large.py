@@ -85,12 +85,12 @@ class MicroBatchTooLarge(Rule):
         if found is None:
             return
         before = found.before
-        assert before.severity is not None
+        assert found.severity is not None
         now = f"{micro} x {accum or 1}"
         then = f"{found.changes['batch.micro']} x {found.changes['batch.grad_accum']}"
         yield self.finding(
             run,
-            before.severity,
+            found.severity,
             f"the run {before.sentence}. With micro batch x gradient accumulation {then} instead "
             f"of {now} (the global batch stays the same) {found.sentence}",
             at="batch.micro",
@@ -121,7 +121,7 @@ def smaller_batch(run: Run, micro: int, accum: int) -> Relief | None:
     while micro % factor == 0:
         changes = {"batch.micro": micro // factor, "batch.grad_accum": accum * factor}
         found = relief(run, changes)
-        if found is None or not found.before.is_problem or not found.is_worthwhile:
+        if found is None or not found.is_worthwhile:
             return first
         if found.suffices and not found.after.is_problem:
             return found

@@ -88,10 +88,10 @@ class NoGradientCheckpointing(Rule):
         if found is None or not found.is_worthwhile:
             return
         before = found.before
-        assert before.severity is not None
+        assert found.severity is not None
         yield self.finding(
             run,
-            before.severity,
+            found.severity,
             f"the run {before.sentence}, of which activations take "
             f"{gib(before.components.get('activations'))}: gradient checkpointing is "
             f"off. With it {found.sentence}, at the price of about a third more time a step",

@@ -81,6 +81,8 @@ class AdamFp32StatesDominant(Rule):
             return
         if plan.trainable.method != "full" or plan.offload.optimizer in ("cpu", "nvme"):
             return
+        if run.limits.gpu_bytes is None:
+            return
         options = [
             (title, found)
             for title, kind in (

@@ -108,12 +108,12 @@ class ZeroStageTooLow(Rule):
         if changes is None:
             return
         found = relief(run, changes)
-        if found is None or not found.is_worthwhile or not found.before.is_problem:
+        if found is None or not found.is_worthwhile:
             return
-        assert found.before.severity is not None
+        assert found.severity is not None
         yield self.finding(
             run,
-            found.before.severity,
+            found.severity,
             f"the run {found.before.sentence}. {_what_is_whole(run)} "
             f"With {_goal(run)} {found.sentence}{_what_else(run, found, changes)}",
             at=tuple(changes),
