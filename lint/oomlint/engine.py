@@ -179,8 +179,9 @@ def lint(
     No exception leaves: what goes wrong with a file becomes an error of the report. Seconds
     spent in each rule, its fixes included, are added to ``timings`` by name.
     """
-    rules = all_rules() if rules is None else rules
     linked = Linker(workspace, registry(), options.link).link(names, explicit=explicit)
+    if rules is None:
+        rules = all_rules() if linked.runs or linked.asides else ()  # importing them all takes a while
     errors = list(linked.errors)
     chosen = [rule for rule in rules if options.selection.takes(rule)]
     found: list[Diagnosis] = []
@@ -189,6 +190,8 @@ def lint(
         found += _check(run, chosen, options, errors, failed, timings)
         if progress is not None:
             progress(number + 1, len(linked.runs))
+    for aside in linked.asides:
+        found += _check(aside, chosen, options, errors, failed, timings)
     sound = [rule for rule in chosen if rule not in failed]
     kept = _suppressed(workspace, linked, _distinct(found), sound, options)
     return Report(
@@ -258,6 +261,8 @@ def _suppressed(
     comments: dict[str, tuple[Suppression, ...]] = {
         path: suppressions(workspace, path) for path in sorted(paths)
     }
+    if not any(comments.values()):
+        return found
     used: set[Suppression] = set()
     kept = []
     for diagnosis in found:
