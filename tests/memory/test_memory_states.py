@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oomlint.memory import skeleton, state_bytes
+from oomlint.memory import estimate, skeleton, state_bytes
+from oomlint.models import all_ids, lookup
 from oomlint.plan import ModelDims, Plan
 
 LLAMA_70B = ModelDims(
@@ -51,3 +52,17 @@ def test_a_70b_model_under_zero3_on_eight_cards_needs_131_gib_of_states_each() -
     states = state_bytes(zero_plan(3))
     assert states is not None
     assert states.total / 2**30 == pytest.approx(131.4, abs=0.1)
+
+
+def test_every_model_of_the_catalogue_has_exactly_its_parameters() -> None:
+    wrong = []
+    for name in all_ids():
+        facts = lookup(name)
+        assert facts is not None
+        model = skeleton(facts.dims)
+        assert model is not None, name
+        if facts.dims.params_total and model.numel != facts.dims.params_total:
+            wrong.append((name, model.numel, facts.dims.params_total))
+        assert estimate(Plan().with_values({"model.dims": facts.dims})).gpu.peak_bytes
+    # A tied copy that only the checkpoint stores, and buffers counted as parameters.
+    assert all(abs(ours / theirs - 1) < 1e-5 for _, ours, theirs in wrong), wrong[:5]

@@ -230,7 +230,8 @@ def skeleton(dims: ModelDims) -> Skeleton | None:
     key = (
         dims.arch, dims.layers, dims.hidden, dims.heads, dims.kv_heads, dims.head_dim, dims.ffn,
         dims.vocab, dims.tie_embeddings, dims.attn_bias, dims.mlp_bias, dims.qk_norm, dims.norm,
-        dims.act, dims.ctx, dims.moe, dims.mla, vision and vision.params, dims.params_total,
+        dims.act, dims.ctx, dims.moe, dims.mla, vision and vision.params, vision is None,
+        dims.params_total, dims.params_linear, dims.params_lm_head,
     )  # fmt: skip
     try:
         return _SEEN[key]
@@ -382,9 +383,21 @@ def _build(dims: ModelDims) -> Skeleton | None:
     else:
         blocks = (dense,)
 
+    named = (dims.vision.params or 0) if dims.vision else 0
+    mixers = (dims.params_linear or 0) - sum(b.count * _weights(b) for b in blocks) - named
+    rest = vocab * hidden * (1 if dims.tie_embeddings or dims.params_lm_head == 0 else 2) + named
+    known = sum(b.count * b.numel for b in blocks) + rest
+    if mixers > 0.01 * (dims.params_linear or 0) and known + mixers <= (dims.params_total or 0):
+        # Linear layers that attention and feed-forward do not account for: state-space and
+        # linear-attention mixers, gates, towers built of the same blocks.
+        extra_layer = Linear("mixer", hidden, mixers // layers // hidden)
+        blocks = tuple(replace(b, linears=(*b.linears, extra_layer)) for b in blocks)
+
     embed = vocab * hidden
     tied = bool(dims.tie_embeddings)
-    head = 0 if tied else vocab * hidden + (vocab if traits.head_bias else 0)
+    # Embedding and reward models have no head at all; the counts say so.
+    headless = tied or dims.params_lm_head == 0
+    head = 0 if headless else vocab * hidden + (vocab if traits.head_bias else 0)
     positions = ((dims.ctx or 2048) + traits.positions) * hidden if traits.learned_positions else 0
     positions += norm_width if traits.embed_norm else 0
     vision_numel = (dims.vision.params or 0) if dims.vision else 0
@@ -400,10 +413,35 @@ def _build(dims: ModelDims) -> Skeleton | None:
         # The catalogue's counter knows classes that have more than the plain decoder.
         counts = count_parameters(dims)
         total = counts.total if counts else None
-    if total and total > found.numel:
-        # What a class has beyond the plain decoder: towers, projectors, state-space mixers.
-        found = replace(found, other_numel=total - found.numel)
+    if total and found.numel > total:
+        # A hybrid has fewer weights than a plain decoder of its dimensions: layers without
+        # attention or without a feed-forward part. Every layer is counted as the average one.
+        ends = found.numel - found.block_numel
+        share = max(0.0, (total - ends) / found.block_numel)
+        found = replace(found, blocks=tuple(_scaled(b, share) for b in found.blocks))
+        if found.numel > total:
+            return replace(found, other_numel=total - found.numel)
+    missing = (total or 0) - found.numel
+    if missing > 0 and dims.vision is not None and dims.vision.params is None:
+        return replace(found, vision_numel=missing)
+    if missing > 0:
+        # What a class has beyond the plain decoder and nothing names: spread over the layers.
+        each = missing // layers
+        spread = tuple(replace(b, other_numel=b.other_numel + each) for b in found.blocks)
+        found = replace(found, blocks=spread, other_numel=missing - each * layers)
     return found
+
+
+def _scaled(block: Block, share: float) -> Block:
+    linears = tuple(replace(x, outputs=int(x.outputs * share)) for x in block.linears)
+    return replace(
+        block, linears=linears, expert_numel=int(block.expert_numel * share),
+        router_numel=int(block.router_numel * share), norm_numel=int(block.norm_numel * share),
+    )  # fmt: skip
+
+
+def _weights(block: Block) -> int:
+    return sum(x.inputs * x.outputs for x in block.linears)
 
 
 def padded(rows: float, numel: float, ranks: int) -> float:
