@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping as MappingABC, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from time import perf_counter
@@ -229,10 +229,17 @@ def _check(
 
 
 def fix_for(run: Run, finding: Finding) -> Fix | None:
-    """The first proposal that can be written; else the first that can at least be shown."""
+    """The first proposal that can be written; else the first that can at least be shown.
+
+    A fix that costs something is only shown where nothing says that it is needed.
+    """
     shown: Fix | None = None
     for proposal in finding.proposals:
         fix = make_fix(run, proposal, finding.resource)
+        needless = finding.severity < Severity.WARNING and finding.rule.cost > 0
+        if fix is not None and needless and fix.applicability is Applicability.SAFE:
+            reason = "it costs something, and nothing here says that the run does not fit"
+            fix = replace(fix, applicability=Applicability.DISPLAY, reason=fix.reason or reason)
         if fix is not None and fix.applicability > Applicability.DISPLAY:
             return fix
         shown = shown or fix

@@ -229,7 +229,7 @@ class Relief:
     @property
     def is_worthwhile(self) -> bool:
         """It lowers the peak by a share that matters, and there is something to solve."""
-        share = 0.03 if self.before.limit is not None else 0.15
+        share = 0.03 if self.before.limit is not None else 0.25
         return self.severity is not None and self.saved >= share * self.before.predicted
 
     @property

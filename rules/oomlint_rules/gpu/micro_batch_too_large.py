@@ -37,7 +37,7 @@ from collections.abc import Iterable
 
 from oomlint.judge import Relief, relief, settled
 from oomlint.memory import state_bytes
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 
 _YAML = (
@@ -82,10 +82,9 @@ class MicroBatchTooLarge(Rule):
         if micro is None or micro < 2 or run.plan.batch.auto_micro:
             return
         found = smaller_batch(run, micro, accum or 1)
-        if found is None:
+        if found is None or found.severity is None or found.severity < Severity.WARNING:
             return
         before = found.before
-        assert found.severity is not None
         now = f"{micro} x {accum or 1}"
         then = f"{found.changes['batch.micro']} x {found.changes['batch.grad_accum']}"
         yield self.finding(
