@@ -16,6 +16,7 @@ from oomlint.dialects.base import Claim, Dialect, Reference, Registry
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.table import Block, Reading
 from oomlint.documents import SUFFIXES
+from oomlint.documents.base import Document
 from oomlint.errors import FileError, InternalError
 from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
 from oomlint.workspace import Workspace
@@ -44,6 +45,8 @@ class Linked:
     files_read: int = 0
     recognised: dict[str, str] = field(default_factory=dict)
     """Display path → framework, of every file that a dialect claimed."""
+    asides: list[Run] = field(default_factory=list)
+    """Training scripts that hold no run we can read, but facts for rules on habits."""
 
 
 class Linker:
@@ -78,6 +81,7 @@ class Linker:
             alone = [c for c in claims if c.kind == kind and c.path not in used]
             runs += self._built(alone, used, linked)
         linked.runs = _distinctly_named(runs)
+        linked.asides = list(self._asides(names, linked.runs))
         linked.files_read = len(self._opened)
         return linked
 
@@ -91,6 +95,17 @@ class Linker:
                     InternalError(claim.path, f"{claim.dialect.name} failed: {_words(error)}")
                 )
         return runs
+
+    def _asides(self, names: Iterable[str], runs: Iterable[Run]) -> Iterator[Run]:
+        """A run without settings for each script that no run took in."""
+        taken = {claim.path for run in runs for claim in run.claims}
+        for name in dict.fromkeys(names):
+            if name not in self._claims or name in taken:
+                continue
+            document = self.workspace.document(name)
+            if document is not None and getattr(document, "facts", ()) and _may_train(document):
+                claim = Claim(_UNREAD, "aside", document, ())
+                yield build_run(name, Parts(dialect=_UNREAD, blocks=(), claims=(claim,)))
 
     # -- recognising -----------------------------------------------------------------
 
@@ -155,7 +170,8 @@ class Linker:
             claims += self._follow(reference, claim.path, missing, used)
         # A launch line overrides the file that it starts; a file it names comes below it.
         ordered = [*(c for c in claims if c is not claim), claim]
-        dialect = next((c.dialect for c in ordered if c.kind == "run"), claim.dialect)
+        centre = [*(c for c in ordered if c.kind == "run"), *(c for c in ordered if c.kind == "aside")]
+        dialect = centre[0].dialect if centre else claim.dialect
         blocks = self._read_all(block for c in ordered for block in c.blocks)
         blocks = self._follow_fields(dialect, blocks, claims, missing, used)
         main = next((c for c in claims if c.kind == "run"), claim)
@@ -282,6 +298,34 @@ class Linker:
 
 def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+class _Unread(Dialect):
+    """Stands in for the framework of a script that no dialect reads."""
+
+    name = "script"
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        return ()
+
+
+_UNREAD = _Unread()
+
+
+# The first word of a line behind its assignments: the program, if a command begins there.
+_PROGRAM = re.compile(r"^[ \t]*(?:\w+=\S*[ \t]+)*([\w./-]+)", re.MULTILINE)
+
+
+def _may_train(document: Document) -> bool:
+    """Whether a shell script starts a program of training; a Python script's facts prove it.
+
+    By the text: what is to be mended may keep the command from being read.
+    """
+    if not hasattr(document, "commands"):
+        return True
+    from oomlint.documents.shell_names import is_launch
+
+    return any(is_launch(word) for word in _PROGRAM.findall(document.source.text))
 
 
 def _trains(run: Run) -> bool:

@@ -147,6 +147,9 @@ TRAINER = Table(
     section="training",
 )
 
+# Options of a script whose meaning its own calls tell (``training_script.finish_script``).
+SCRIPT_OPTIONS = Table("script options", (), known_prefixes=("",), section="options")
+
 # Options that only TrainingArguments has.
 _SIGNATURE = frozenset(
     {
@@ -186,13 +189,18 @@ def is_trainer_command(launch: Launch) -> bool:
 
 class HfTrainer(Dialect):
     name = "hf-trainer"
+    launcher_may_shard = True
     markers = (b"per_device_train_batch_size", b"output_dir", b"python", b"torchrun", b"launch")
-    suffixes = SHELL_SUFFIXES
+    suffixes = (".py", *SHELL_SUFFIXES)
     references = {"ref.deepspeed": "deepspeed", "ref.fsdp_config": "fsdp-config"}
 
     def recognise(self, document: Document) -> Iterable[Claim]:
+        from oomlint.dialects.training_script import ARGUMENTS, script_claim, script_runs
         from oomlint.dialects.trl import objective_of_launch
 
+        for run in script_runs(document):
+            if not run.uses_trl:
+                yield script_claim(self, document, run, ARGUMENTS)
         for launch in launches(document):
             if objective_of_launch(launch) is not None:
                 continue
@@ -204,10 +212,15 @@ class HfTrainer(Dialect):
             if trains:
                 options = parsed_options(launch.flags, TRAINER)
                 blocks = (*blocks, launch.program_block(TRAINER, options))
+            elif script:
+                blocks = (*blocks, launch.program_block(SCRIPT_OPTIONS))
             yield Claim(self, "launch", document, blocks, (*launch.scene_references, *script))
 
     def finish(self, draft: Draft) -> None:
+        from oomlint.dialects.training_script import finish_early_load, finish_script
+
         finish_launch(draft, one_process=False)
+        finish_script(draft)
         draft.default("objective.kind", "sft", "the Trainer's own loss on labels")
         draft.derive("objective.ref_model", "none", "objective.kind")
         finish_adapter(draft)
@@ -218,6 +231,7 @@ class HfTrainer(Dialect):
         finish_attention(draft)
         draft.default("seq.packing", "none", "samples are batched one by one")
         draft.default("seq.pad", "longest", "the usual collator pads to the longest sample")
+        finish_early_load(draft)
 
     def express(self, changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
         own = express_model(changes, draft)
@@ -285,7 +299,7 @@ def finish_adapter(draft: Draft) -> None:
     finish_quant(draft, bits=bits if bits in (4, 8) else None)
     if draft.get("quant.method") == "bnb4":
         draft.default("quant.double", False, "transformers 5.23 utils/quantization_config.py")
-    if not draft.says("trainable.method"):
+    if not draft.says("trainable.method") and not draft.is_unknown("trainable.method"):
         draft.derive("trainable.method", _method(draft, bits), "hf.use_peft", "hf.load_4bit")
     if not is_adapter_run(draft):
         for field in ("r", "alpha", "dropout", "modules_to_save"):
@@ -395,18 +409,21 @@ def finish_attention(draft: Draft) -> None:
 def express_model(changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
     """Wishes about the weights in the terms of :data:`MODEL_ROWS` and tables like it."""
     own = dict(changes)
-    method = own.pop("quant.method", None)
+    method, wanted = own.pop("quant.method", None), own.pop("trainable.method", None)
     if method is not None:
         field = {"bnb4": "hf.load_4bit", "bnb8": "hf.load_8bit"}.get(method)
         if field is None:
             raise CannotEdit(f"there is no switch here for {method} quantization")
+        if draft.block_with(field) is None:
+            raise CannotEdit("the script itself has to load the model with a BitsAndBytesConfig")
         own[field] = True
         if not is_adapter_run(draft):
-            own["hf.use_peft"] = True
-    wanted = own.pop("trainable.method", None)
+            wanted = "lora"
     if wanted is not None:
         if wanted not in ADAPTER_METHODS:
             raise CannotEdit(f"there is no switch here for {wanted}")
+        if draft.block_with("hf.use_peft") is None:
+            raise CannotEdit("the script itself has to wrap the model with a LoraConfig")
         own["hf.use_peft"] = True
     if "load.dtype" in own:
         own["hf.load_dtype"] = own.pop("load.dtype")

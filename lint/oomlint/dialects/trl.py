@@ -35,7 +35,7 @@ from oomlint.dialects.launchers import (
     launches,
 )
 from oomlint.dialects.law import is_adapter_run
-from oomlint.dialects.table import Block, Row, Table, known_keys
+from oomlint.dialects.table import Block, OverrideBlock, Row, Table, known_keys
 from oomlint.dialects.trainer import (
     ATTENTION,
     LENGTH,
@@ -58,6 +58,15 @@ from oomlint.dialects.training_arguments import (
     express_training_arguments,
     finish_training_arguments,
 )
+from oomlint.dialects.training_script import (
+    DTYPE as CALL_DTYPE,
+    POSITIONAL,
+    finish_early_load,
+    finish_script,
+    is_script,
+    script_claim,
+    script_runs,
+)
 from oomlint.documents.base import Document, Mapping, Node, Scalar
 from oomlint.documents.text import Source
 from oomlint.errors import CannotEdit
@@ -78,7 +87,7 @@ def _either(key: str) -> tuple[str, ...]:
     return (f"model_init_kwargs.{key}",)
 
 
-_OWN = (
+_MODEL_ROWS = (
     Row("model_name_or_path", "model.id", TEXT, source=_MODEL),
     Row("dtype", "hf.load_dtype", DTYPE_OR_AUTO_LOAD, aliases=("torch_dtype", *_either("dtype"), *_either("torch_dtype")), source=_MODEL),
     Row("attn_implementation", "model.attn_impl", ATTENTION, aliases=_either("attn_implementation"), source=_MODEL),
@@ -95,6 +104,9 @@ _OWN = (
     Row("load_in_4bit", "hf.load_4bit", BOOLEAN, default=False, source=_MODEL),
     Row("use_bnb_nested_quant", "quant.double", BOOLEAN, source=_MODEL),
     Row("bnb_4bit_quant_storage", "trl.quant_storage", TEXT, source=_MODEL),
+)  # fmt: skip
+
+_CONFIG_ROWS = (
     Row("max_length", "seq.max_len", LENGTH, aliases=("max_seq_length",)),
     Row("packing", "trl.packing", BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:225"),
     Row("packing_strategy", "trl.packing_strategy", TEXT, default="bfd", source="TRL f2cd5771 trainer/sft_config.py:232"),
@@ -125,11 +137,19 @@ _OWN = (
     Row("dataset_mixer", "handbook.mixer", ANYTHING),
 )  # fmt: skip
 
+# What SFTConfig(...) and its like take in Python; model and adapter are calls of their own.
+_CALL_ROWS = (
+    Row("model_init_kwargs.dtype", "hf.load_dtype", CALL_DTYPE, aliases=_either("torch_dtype")),
+    Row("model_init_kwargs.attn_implementation", "model.attn_impl", ATTENTION),
+    Row("model_init_kwargs.device_map", "trl.device_map", TEXT),
+    *_CONFIG_ROWS,
+)
+
 _KNOWN = known_keys("trl") | KNOWN_TRAINING_ARGUMENTS
 
 TRL = Table(
     name="TRL config",
-    rows=over(_OWN, TRAINING_ARGUMENTS),
+    rows=over((*_MODEL_ROWS, *_CONFIG_ROWS), TRAINING_ARGUMENTS),
     known=_KNOWN,
     known_prefixes=(*KNOWN_PREFIXES, "model_init_kwargs.", "env.", "dataset_kwargs."),
     # TRL/scripts/*.py: parse_args_and_config(fail_with_unknown_args=False).
@@ -137,6 +157,20 @@ TRL = Table(
     loader="pyyaml",
     section="training",
 )
+
+
+# One table a config class: the class decides what is trained.
+def _call_table(name: str) -> Table:
+    return Table(
+        name=name,
+        rows=over(_CALL_ROWS, TRAINING_ARGUMENTS),
+        known=_KNOWN | POSITIONAL | frozenset({"model_init_kwargs"}),
+        known_prefixes=TRL.known_prefixes,
+        # A dataclass: Python refuses a name that it does not know.
+        ignores_unknown=False,
+        section="training",
+    )
+
 
 # The objective of a script, a sub-command, a config class or a trainer, by a word in its name.
 _OBJECTIVES = {
@@ -161,7 +195,10 @@ OPTIONS = {
     )
     for objective in sorted(set(_OBJECTIVES.values()))
 }
-_OBJECTIVE_OF_TABLE = {table.name: objective for objective, table in OPTIONS.items()}
+_CALLS = {objective: _call_table(f"TRL {objective} call") for objective in OPTIONS}
+_OBJECTIVE_OF_TABLE = {
+    table.name: objective for tables in (OPTIONS, _CALLS) for objective, table in tables.items()
+}
 
 # Keys that only the config of one objective has.
 _TELLING = {
@@ -172,6 +209,14 @@ _TELLING = {
     "rm": ("center_rewards_coefficient",),
     "sft": ("packing", "dataset_text_field", "completion_only_loss", "assistant_only_loss"),
 }
+
+
+def objective_of_class(name: str) -> str:
+    """``trl.DPOTrainer`` or ``DPOConfig``: what it optimises."""
+    stem = re.sub(r"(Config|Trainer)$", "", name.rpartition(".")[2]).lower()
+    return {"onlinedpo": "dpo", "nashmd": "dpo", "prm": "rm"}.get(stem) or _OBJECTIVES.get(
+        stem, "sft"
+    )
 
 
 def objective_of_name(name: str) -> str | None:
@@ -215,14 +260,20 @@ _OF_TRL = frozenset(
 
 class Trl(Dialect):
     name = "trl"
+    launcher_may_shard = True
     markers = (b"model_name_or_path", b"trl", b"--config", b"Trainer")
-    suffixes = (".yaml", ".yml", *SHELL_SUFFIXES)
+    suffixes = (".yaml", ".yml", ".py", *SHELL_SUFFIXES)
     references = {"ref.deepspeed": "deepspeed", "ref.fsdp_config": "fsdp-config"}
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         if hasattr(document, "commands"):
             yield from self._launches(document)
             return
+        for run in script_runs(document):
+            if run.uses_trl:
+                named = run.trainer or run.config
+                kind = objective_of_class(named.callee) if named is not None else "sft"
+                yield script_claim(self, document, run, _CALLS[kind])
         for root in getattr(document, "roots", ()):
             if isinstance(root, Mapping) and _is_trl(set(root.entries)):
                 anchor = root.entries["model_name_or_path"].span
@@ -246,7 +297,11 @@ class Trl(Dialect):
             references += _config_file(launch)
             if launch.name != "trl":
                 references += script_reference(launch)
-            blocks = (*blocks, launch.program_block(table, options))
+            own = launch.program_block(table, options)
+            if any(reference.dialect == "trl" for reference in references):
+                # New keys go into the YAML; what stands on the line is changed there.
+                own = OverrideBlock(document, options, table, launch.anchor)
+            blocks = (*blocks, own)
             yield Claim(self, "launch", document, blocks, tuple(references))
 
     def preset(self, reference: Reference) -> Claim | None:
@@ -262,17 +317,21 @@ class Trl(Dialect):
         if not isinstance(root, Mapping):
             return None
         why = f"TRL ships its config {reference.path}; name a file of your own to change it"
-        block = Block(document, root, ACCELERATE, root.span, locked=why)
+        block = Block(
+            document, root, ACCELERATE, root.span, locked=why, referred=reference.location
+        )
         return Claim(Accelerate(), "part", document, (block,))
 
     def finish(self, draft: Draft) -> None:
         finish_launch(draft, one_process=False)
+        finish_script(draft)
         kind = finish_objective(draft)
         _finish_adapter(draft)
-        finish_load_dtype(
-            draft, otherwise="fp32", source=f"{_MODEL}:89 and trainer/utils.py:1144: float32"
-        )
+        own = None if draft.get("trl.model_object") else "fp32"
+        source = f"{_MODEL}:89 and trainer/utils.py:1144: float32"
+        finish_load_dtype(draft, otherwise=own, source=source)
         finish_trl(draft, kind)
+        finish_early_load(draft)
 
     def express(self, changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
         return super().express(express_trl(changes, draft), draft)
@@ -380,6 +439,9 @@ def is_old(draft: Draft) -> bool:
 
 
 def _finish_adapter(draft: Draft) -> None:
+    if is_script(draft):
+        finish_adapter(draft)
+        return
     for name, value in (("r", 16), ("alpha", 32), ("dropout", 0.05)):
         draft.default(f"trainable.{name}", value, _MODEL)
     finish_adapter(draft)
@@ -457,6 +519,8 @@ def _finish_reference(draft: Draft, kind: str) -> None:
         reference = "none"
     elif draft.get("trl.precompute_ref"):
         reference = "precomputed"
+    elif draft.is_unknown("trainable.method"):
+        return
     elif is_adapter_run(draft):
         reference = "shared_adapter_off"
     else:

@@ -1,0 +1,455 @@
+"""Python scripts that train with transformers' Trainer or TRL: which calls make up which run.
+
+A run is a call of a Trainer with what it is given: its arguments' config call, the
+``from_pretrained`` call of its model, the adapter's and the quantizer's config. Each call is
+a block with a table of its own, so that a fix goes to the call that owns the setting. What
+a script takes from its command line stays unknown until a launch line says it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.draft import Draft
+from oomlint.dialects.kinds import (
+    BOOLEAN,
+    DTYPE_OR_AUTO_LOAD,
+    LIST,
+    NUMBER,
+    POSITIVE,
+    TEXT,
+    BadValue,
+    Kind,
+)
+from oomlint.dialects.table import Block, Origin, Row, Table, plain_value
+from oomlint.dialects.trainer import ATTENTION, LENGTH, TARGETS
+from oomlint.dialects.training_arguments import (
+    KNOWN_PREFIXES,
+    KNOWN_TRAINING_ARGUMENTS,
+    SEQ2SEQ_ARGUMENTS,
+    TRAINING_ARGUMENTS,
+)
+from oomlint.documents.base import UNKNOWN, Call, Document, Mapping, Node, Scalar
+from oomlint.documents.text import Span
+from oomlint.errors import CannotEdit
+
+POSITIONAL = frozenset(str(number) for number in range(10))
+
+# torch.bfloat16 reaches us as a name; its text is what transformers accepts as well.
+DTYPE = Kind(lambda raw: DTYPE_OR_AUTO_LOAD.read(str(raw)), DTYPE_OR_AUTO_LOAD.write)
+
+
+def _read_model(raw: Any) -> str | None:
+    return raw if isinstance(raw, str) else None
+
+
+def _unwritable(_value: Any) -> Any:
+    raise CannotEdit("the script builds this object itself")
+
+
+def _read_device_map(raw: Any) -> str:
+    """transformers 5.23 modeling_utils.py from_pretrained: a word, a device, or a dictionary."""
+    if isinstance(raw, dict):
+        return "single" if set(raw) == {""} else "explicit"
+    word = str(raw).lower()
+    if word in ("auto", "sequential", "balanced", "balanced_low_0"):
+        return "auto" if word == "auto" else "balanced"
+    return "single"
+
+
+def _read_presence(raw: Any) -> bool:
+    """An object is given; ``None`` never gets here."""
+    if isinstance(raw, (Call, bool)):
+        return bool(raw) if isinstance(raw, bool) else True
+    raise BadValue("expected a config object")
+
+
+_MODEL_ID = Kind(_read_model, _unwritable)
+_DEVICE_MAP = Kind(_read_device_map)
+_PRESENCE = Kind(_read_presence, _unwritable)
+
+FROM_PRETRAINED = Table(
+    name="from_pretrained",
+    rows=(
+        Row("pretrained_model_name_or_path", "model.id", _MODEL_ID, aliases=("0", "model_name", "model_name_or_path", "model_path")),
+        Row("torch_dtype", "hf.load_dtype", DTYPE, aliases=("dtype",)),
+        Row("attn_implementation", "model.attn_impl", ATTENTION),
+        Row("use_flash_attention_2", "hf.use_flash", BOOLEAN),
+        Row("device_map", "load.device_map", _DEVICE_MAP),
+        Row("low_cpu_mem_usage", "load.low_cpu_mem", BOOLEAN),
+        Row("load_in_4bit", "hf.load_4bit", BOOLEAN),
+        Row("load_in_8bit", "hf.load_8bit", BOOLEAN),
+        Row("trust_remote_code", "model.trust_remote_code", BOOLEAN),
+        Row("revision", "model.revision", TEXT),
+    ),
+    known_prefixes=("",),
+    section="model",
+)  # fmt: skip
+# The same call, reached before the training arguments exist (see ``finish_script``).
+EARLY_FROM_PRETRAINED = Table(
+    "from_pretrained before TrainingArguments",
+    FROM_PRETRAINED.rows,
+    known_prefixes=("",),
+    section="model",
+)
+
+# transformers 5.23 utils/quantization_config.py BitsAndBytesConfig.
+QUANTIZATION = Table(
+    name="BitsAndBytesConfig",
+    rows=(
+        Row("load_in_4bit", "hf.load_4bit", BOOLEAN, default=False),
+        Row("load_in_8bit", "hf.load_8bit", BOOLEAN, default=False, aliases=("0",)),
+        Row("bnb_4bit_use_double_quant", "quant.double", BOOLEAN, default=False),
+        Row("bnb_4bit_quant_storage", "quant.storage_dtype", DTYPE),
+        Row("bnb_4bit_compute_dtype", "quant.compute_dtype", DTYPE),
+    ),
+    known_prefixes=("",),
+    section="quantization",
+)
+
+# peft 0.21.2 tuners/lora/config.py LoraConfig.
+_PEFT = "peft 0.21.2 tuners/lora/config.py"
+ADAPTER = Table(
+    name="LoraConfig",
+    rows=(
+        Row("r", "trainable.r", POSITIVE, default=8, aliases=("0",), source=_PEFT),
+        Row("lora_alpha", "trainable.alpha", NUMBER, default=8, source=_PEFT),
+        Row("lora_dropout", "trainable.dropout", NUMBER, default=0.0, source=_PEFT),
+        Row("target_modules", "hf.lora_targets", TARGETS, source=_PEFT),
+        Row("modules_to_save", "trainable.modules_to_save", LIST, source=_PEFT),
+        Row("target_parameters", "trainable.target_params", LIST, source=_PEFT),
+        Row("use_dora", "hf.use_dora", BOOLEAN, source=_PEFT),
+    ),
+    known_prefixes=("",),
+    section="adapter",
+)
+
+# peft 0.21.2 utils/other.py prepare_model_for_kbit_training.
+PREPARES_KBIT = Table(
+    name="prepare_model_for_kbit_training",
+    rows=(Row("use_gradient_checkpointing", "script.kbit_checkpointing", BOOLEAN, default=True),),
+    known_prefixes=("",),
+    section="script",
+)
+CHECKPOINTS = Table(
+    name="gradient_checkpointing_enable",
+    rows=(Row("gradient_checkpointing_kwargs.use_reentrant", "hf.reentrant", BOOLEAN),),
+    known_prefixes=("",),
+    section="script",
+)
+
+_TRAINER_ROWS = (
+    Row("peft_config", "script.adapter", _PRESENCE),
+    Row("max_seq_length", "seq.max_len", LENGTH),
+    Row("packing", "trl.packing", BOOLEAN),
+)
+TRAINER_CALL = Table("Trainer", _TRAINER_ROWS, known_prefixes=("",), section="trainer")
+# A trainer that no ``from_pretrained`` call serves: TRL's load a model by its name.
+LOADING_TRAINER_CALL = Table(
+    "Trainer with a model's name",
+    (Row("model", "model.id", _MODEL_ID, aliases=("0",)), *_TRAINER_ROWS),
+    known_prefixes=("",),
+    section="trainer",
+)
+
+ARGUMENTS = Table(
+    name="TrainingArguments",
+    rows=(*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS),
+    known=KNOWN_TRAINING_ARGUMENTS | POSITIONAL,
+    known_prefixes=KNOWN_PREFIXES,
+    # A dataclass: Python refuses a name that it does not know.
+    ignores_unknown=False,
+    section="training",
+)
+
+_MODEL_LOADER = re.compile(r"(^|\.)from_(pretrained|config)$")
+_CONFIG = re.compile(
+    r"(^|\.)((Seq2Seq)?TrainingArguments|"
+    r"(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)Config)$"
+)
+_TRL_TRAINER = re.compile(
+    r"(^|\.)(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)Trainer$"
+)
+_TRAINER = re.compile(r"(^|\.)\w*Trainer$")
+_OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value|draft", re.IGNORECASE)
+_WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRun:
+    """The calls of one run. ``config`` is ``None`` where its arguments come from outside."""
+
+    trainer: Call | None
+    config: Call | None
+    model: Call | None
+    others: tuple[tuple[Call, Table], ...]
+
+    @property
+    def uses_trl(self) -> bool:
+        named = [call.callee for call in (self.trainer, self.config) if call is not None]
+        return any(_TRL_TRAINER.search(name) or name.endswith("Config") for name in named)
+
+
+def script_runs(document: Document) -> Iterator[ScriptRun]:
+    """The runs that a Python script starts through a Trainer."""
+    calls: Sequence[Call] = getattr(document, "calls", ())
+    if any(name.split(".")[0] == "unsloth" for name in getattr(document, "imports", ())):
+        return  # patches the Trainer from within: not what these tables describe
+    configs = [call for call in calls if _CONFIG.search(call.callee)]
+    trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c)]
+    for trainer in trainers:
+        config = _argument(trainer, "args", "1")
+        if config is None or not _CONFIG.search(config.callee):
+            config = _the_only(configs) if len(trainers) == 1 else None
+        yield _run_of(calls, trainer, config)
+    if not trainers:
+        for config in configs:
+            yield _run_of(calls, None, config)
+
+
+def _is_trainer(call: Call) -> bool:
+    """``Trainer`` is a common word: this one is given what transformers' takes."""
+    entries = call.arguments.entries
+    if _TRL_TRAINER.search(call.callee):
+        return True
+    return "args" in entries and bool({"model", "train_dataset", "0"} & set(entries))
+
+
+def _run_of(calls: Sequence[Call], trainer: Call | None, config: Call | None) -> ScriptRun:
+    model = _model_of(calls, trainer)
+    others: list[tuple[Call, Table]] = []
+    quantizer = _argument(model, "quantization_config") or _argument(trainer, "quantization_config")
+    if quantizer is not None and quantizer.callee.endswith("BitsAndBytesConfig"):
+        others.append((quantizer, QUANTIZATION))
+    adapter = _adapter_of(calls, trainer)
+    if adapter is not None:
+        others.append((adapter, ADAPTER))
+    for call in calls:
+        if call.callee.endswith(
+            ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
+        ):
+            others.append((call, PREPARES_KBIT))
+        elif call.callee.endswith("gradient_checkpointing_enable"):
+            others.append((call, CHECKPOINTS))
+    return ScriptRun(trainer, config, model, tuple(others))
+
+
+def _model_of(calls: Sequence[Call], trainer: Call | None) -> Call | None:
+    """The call that loads what is trained: as the trainer is given it, else the first one."""
+    found = _unwrapped(_argument(trainer, "model", "0"))
+    if found is not None and _MODEL_LOADER.search(found.callee):
+        return found
+    if trainer is not None and isinstance(_value(trainer, "model", "0"), str):
+        return None
+    reference = _argument(trainer, "ref_model")
+    loaders = [
+        call
+        for call in calls
+        if _MODEL_LOADER.search(call.callee)
+        and call is not reference
+        and not _OTHER_MODEL.search(call.callee)
+        and "Config" not in call.callee
+    ]
+    return loaders[0] if loaders else None
+
+
+def _unwrapped(call: Call | None) -> Call | None:
+    """The call inside ``get_peft_model(prepare_model_for_kbit_training(...), ...)``."""
+    while call is not None and call.callee.rpartition(".")[2] in _WRAPPERS:
+        call = _argument(call, "model", "0")
+    return call
+
+
+def _adapter_of(calls: Sequence[Call], trainer: Call | None) -> Call | None:
+    found = _argument(trainer, "peft_config")
+    if found is not None and found.callee.endswith("LoraConfig"):
+        return found
+    for call in calls:
+        if call.callee.rpartition(".")[2] == "get_peft_model":
+            found = _argument(call, "peft_config", "1")
+            if found is not None and found.callee.endswith("LoraConfig"):
+                return found
+            return _the_only([c for c in calls if c.callee.endswith("LoraConfig")])
+    return None
+
+
+def _the_only(calls: Sequence[Call]) -> Call | None:
+    return calls[0] if len(calls) == 1 else None
+
+
+def _value(call: Call, *names: str) -> Any:
+    for name in names:
+        entry = call.arguments.entries.get(name)
+        if entry is not None:
+            return entry.value.value if isinstance(entry.value, Scalar) else entry.value
+    return None
+
+
+def _argument(call: Call | None, *names: str) -> Call | None:
+    """The call whose result is passed as the first of these arguments that is given."""
+    value = _value(call, *names) if call is not None else None
+    return value if isinstance(value, Call) else None
+
+
+def script_claim(
+    dialect: Dialect, document: Document, run: ScriptRun, config_table: Table
+) -> Claim:
+    """The claim on one run of a script; blocks in rising precedence."""
+    blocks: list[Block] = []
+    if run.model is not None:
+        early = run.config is not None and run.model.order < run.config.order
+        table = EARLY_FROM_PRETRAINED if early else FROM_PRETRAINED
+        blocks.append(_block(document, run.model, table))
+    blocks += [_block(document, call, table) for call, table in run.others]
+    if run.config is not None:
+        blocks.append(_block(document, run.config, config_table))
+    if run.trainer is not None:
+        table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
+        blocks.append(_block(document, run.trainer, table))
+    # Without a config call the arguments come from a command line: no run of its own.
+    return Claim(dialect, "aside" if run.config is None else "run", document, tuple(blocks))
+
+
+def _block(document: Document, call: Call, table: Table) -> Block:
+    start = call.span.start
+    return Block(document, call.arguments, table, Span(start, start + len(call.callee)))
+
+
+# -- meaning ---------------------------------------------------------------------------------
+
+
+def is_script(draft: Draft) -> bool:
+    """Whether calls of a Python script take part in the run."""
+    return any(block.table in _SCRIPT_TABLES for block in draft.blocks)
+
+
+_TRAINER_TABLES = (TRAINER_CALL, LOADING_TRAINER_CALL)
+_SCRIPT_TABLES = (FROM_PRETRAINED, EARLY_FROM_PRETRAINED, ADAPTER, *_TRAINER_TABLES)
+
+
+def finish_script(draft: Draft) -> None:
+    """What the calls of a script say together, before adapters and dtypes are settled."""
+    tables = [block.table for block in draft.blocks]
+    if not is_script(draft):
+        return
+    _apply_options(draft)
+    loads = FROM_PRETRAINED in tables or EARLY_FROM_PRETRAINED in tables
+    draft.derive("trl.model_object", loads, "model.id")
+    if loads and "hf.load_dtype" not in draft.unknown and draft.get("hf.load_dtype") is None:
+        _assume_load_dtype(draft)
+    unclear = draft.unknown.get("script.adapter")
+    if ADAPTER in tables or draft.get("script.adapter"):
+        draft.derive("hf.use_peft", True, "script.adapter", "trainable.r")
+    elif unclear is not None and not draft.says("hf.use_peft"):
+        draft.unknown.setdefault("trainable.method", unclear)
+    else:
+        draft.default("hf.use_peft", False, "no call of the script adds an adapter")
+    if PREPARES_KBIT in tables:
+        draft.derive("quant.prepares_kbit", True, "hf.load_4bit", "hf.load_8bit")
+        if draft.get("script.kbit_checkpointing"):
+            draft.override("hf.checkpointing", True, "script.kbit_checkpointing")
+    if CHECKPOINTS in tables:
+        draft.override("hf.checkpointing", True, "hf.reentrant")
+    for block in draft.blocks:
+        if block.table in _TRAINER_TABLES:
+            _finish_trainer_call(draft, set(block.mapping.entries))
+
+
+def finish_early_load(draft: Draft) -> None:
+    """Weights loaded before the training arguments exist: comes after everything else.
+
+    zero.Init opens only where the Trainer's DeepSpeed config exists by then
+    (transformers 5.23 integrations/deepspeed.py is_deepspeed_zero3_enabled).
+    """
+    early = any(block.table is EARLY_FROM_PRETRAINED for block in draft.blocks)
+    if early and draft.get("parallel.zero.stage") == 3:
+        draft.override("load.zero3_init", False, "model.id")
+
+
+# Names that transformers 5.0 took away: training_args.py and trainer.py of 4.57.
+_BEFORE_5 = frozenset(
+    {"tokenizer", "evaluation_strategy", "per_gpu_train_batch_size", "max_seq_length"}
+)
+
+
+def _assume_load_dtype(draft: Draft) -> None:
+    """``from_pretrained`` without a dtype: fp32 up to transformers 4.57, from 5.0 on what the
+    checkpoint is in (modeling_utils.py:4178). The script's own words tell its age, if anything."""
+    names = {name for block in draft.blocks for name in block.mapping.entries}
+    if names & _BEFORE_5:
+        draft.assume(
+            "load.dtype", "fp32",
+            "from_pretrained names no dtype, and the script is written for transformers 4, "
+            "which then loads in fp32",
+        )  # fmt: skip
+    else:
+        draft.assume(
+            "load.dtype",
+            draft.get("model.ckpt_dtype"),
+            "from_pretrained names no dtype: transformers 5 takes the checkpoint's, "
+            "transformers 4 loads in fp32 and needs twice the memory for it",
+        )
+
+
+def _finish_trainer_call(draft: Draft, names: set[str]) -> None:
+    if "compute_metrics" in names:
+        # transformers 5.23 trainer.py:2868: what preprocess_logits_for_metrics returns is kept.
+        keeps = "preprocess_logits_for_metrics" not in names
+        draft.derive("eval.keeps_logits", keeps, "eval.strategy")
+    if "eval_dataset" not in names:
+        draft.derive("script.evaluates", False, "eval.strategy")
+
+
+def _apply_options(draft: Draft) -> None:
+    """``--batch_size 2`` wins over the default that the script gives its option."""
+    options = [block for block in draft.blocks if block.table.section == "options"]
+    if not options:
+        return
+    mapping = options[-1].mapping
+    for field, setting in list(draft.settings.items()):
+        origin = setting.origin
+        entry = _option_of(origin, mapping)
+        if entry is None or origin.row is None:
+            continue
+        raw = plain_value(entry, "yaml12")
+        try:
+            value = UNKNOWN if raw is UNKNOWN else origin.row.kind.read(raw)
+        except BadValue:
+            value = UNKNOWN
+        if value is UNKNOWN:
+            draft.forget(field)
+            draft.unknown[field] = origin
+        else:
+            draft.override(field, value)
+    for field, origin in list(draft.unknown.items()):
+        entry = _option_of(origin, mapping)
+        if entry is None or origin.row is None:
+            continue
+        raw = plain_value(entry, "yaml12")
+        try:
+            value = None if raw is UNKNOWN else origin.row.kind.read(raw)
+        except BadValue:
+            continue
+        if value is not None:
+            del draft.unknown[field]
+            draft.override(field, value)
+
+
+_OPTION = re.compile(r"\w+\.(\w+)$")
+
+
+def _option_of(origin: Origin, options: Mapping) -> Node | None:
+    """The command line's value for an argument that a script writes as ``args.name``."""
+    if origin.entry is None or origin.block is None or not hasattr(origin.block.document, "calls"):
+        return None
+    value = origin.entry.value
+    if not isinstance(value, Scalar):
+        return None
+    span = value.via or value.span
+    match = _OPTION.match(origin.block.document.source.text[span.start : span.end])
+    entry = options.entries.get(match.group(1)) if match else None
+    return entry.value if entry is not None else None

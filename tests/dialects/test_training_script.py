@@ -1,0 +1,286 @@
+"""Python scripts that train through a Trainer: runs, calls, and where fixes go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Applicability, Proposal, SetFields
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_TRAINER = """\
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    Trainer,
+    TrainingArguments,
+)
+
+MODEL = "meta-llama/Llama-2-7b-hf"
+
+bnb_config = BitsAndBytesConfig(
+    load_in_4bit=True,
+    bnb_4bit_compute_dtype=torch.bfloat16,
+)
+model = AutoModelForCausalLM.from_pretrained(
+    MODEL,
+    quantization_config=bnb_config,
+    torch_dtype=torch.bfloat16,
+    device_map="auto",
+)
+model = prepare_model_for_kbit_training(model)
+lora = LoraConfig(r=64, target_modules=["q_proj", "v_proj"])
+model = get_peft_model(model, lora)
+
+args = TrainingArguments(
+    output_dir="out",
+    per_device_train_batch_size=4,  # as large as fits
+    num_train_epochs=1,
+    bf16=True,
+)
+trainer = Trainer(model=model, args=args, train_dataset=data)
+trainer.train()
+"""
+
+_TRL = """\
+from trl import DPOConfig, DPOTrainer
+
+trainer = DPOTrainer(
+    model="Qwen/Qwen2.5-7B-Instruct",
+    args=DPOConfig(output_dir="out", per_device_train_batch_size=2, max_length=2048),
+    train_dataset=data,
+)
+trainer.train()
+"""
+
+
+def _runs(files: dict[str, str] | str) -> list[Run]:
+    files = {"train.py": files} if isinstance(files, str) else files
+    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
+    linked = Linker(workspace, registry(), LinkOptions()).link(sorted(files))
+    assert not linked.errors
+    return linked.runs
+
+
+def _run(files: dict[str, str] | str) -> Run:
+    (run,) = _runs(files)
+    return run
+
+
+def _fixed(text: str, changes: dict[str, Any]) -> str:
+    run = _run(text)
+    fix = make_fix(run, Proposal("t", (SetFields(changes),), Applicability.SAFE), None)
+    assert fix is not None
+    assert fix.reason is None, fix.reason
+    for edit in sorted(fix.edits, key=lambda e: -e.start):
+        text = text[: edit.start] + edit.replacement + text[edit.end :]
+    return text
+
+
+def test_reads_the_calls_of_one_run() -> None:
+    run = _run(_TRAINER)
+    plan = run.plan
+    assert run.framework == "hf-trainer"
+    assert plan.model.id == "meta-llama/Llama-2-7b-hf"
+    assert (plan.load.dtype, plan.load.device_map) == ("bf16", "auto")
+    assert (plan.quant.method, plan.quant.double, plan.quant.prepares_kbit) == ("bnb4", False, True)
+    assert (plan.trainable.method, plan.trainable.r) == ("qlora", 64)
+    assert plan.trainable.targets == ("q_proj", "v_proj")
+    assert (plan.batch.micro, plan.batch.grad_accum) == (4, 1)
+    assert (plan.precision.param, plan.precision.optim_state) == ("nf4", "fp32")
+    # prepare_model_for_kbit_training switches checkpointing on by itself.
+    assert plan.checkpointing.mode == "full"
+    assert plan.parallel.world is None
+
+
+def test_checkpointing_is_off_without_a_call_that_turns_it_on() -> None:
+    script = _TRAINER.replace("model = prepare_model_for_kbit_training(model)\n", "")
+    assert _run(script).plan.checkpointing.mode == "none"
+    script = script.replace("args = Tr", "model.gradient_checkpointing_enable()\nargs = Tr")
+    assert _run(script).plan.checkpointing.mode == "full"
+
+
+def test_trl_classes_bring_the_defaults_of_trl() -> None:
+    run = _run(_TRL)
+    plan = run.plan
+    assert run.framework == "trl"
+    assert plan.model.id == "Qwen/Qwen2.5-7B-Instruct"
+    assert (plan.objective.kind, plan.objective.pairs_per_sample) == ("dpo", 2)
+    assert plan.objective.ref_model == "copy"
+    assert (plan.load.dtype, plan.precision.compute) == ("fp32", "bf16")
+    assert plan.checkpointing.mode == "full"
+    assert plan.seq.max_len == 2048
+    plan = _run(
+        _TRL.replace("train_dataset=data,", "train_dataset=data, peft_config=LoraConfig(),")
+    ).plan
+    assert (plan.trainable.method, plan.objective.ref_model) == ("lora", "shared_adapter_off")
+
+
+def test_several_trainers_are_several_runs() -> None:
+    runs = _runs(_TRL + _TRL.replace("DPO", "SFT").replace("=2,", "=8,"))
+    assert [(r.plan.objective.kind, r.plan.batch.micro) for r in runs] == [("dpo", 2), ("sft", 8)]
+    assert len({run.name for run in runs}) == 2
+
+
+def test_an_adapter_that_only_running_tells_stays_unknown() -> None:
+    script = _TRL.replace("train_dataset=data,", "train_dataset=data, peft_config=make(),")
+    run = _run(script)
+    assert run.plan.trainable.method is None
+    assert run.plan.objective.ref_model is None
+
+
+def test_a_dtype_that_nobody_names_is_assumed() -> None:
+    script = _TRAINER.replace("    torch_dtype=torch.bfloat16,\n", "")
+    origin = _run(script).origin("load.dtype")
+    assert origin is not None
+    assert origin.kind == "assumed"
+    old = script.replace("train_dataset=data", "train_dataset=data, tokenizer=tok")
+    assert _run(old).plan.load.dtype == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("changes", "old", "new"),
+    [
+        (
+            {"batch.micro": 2, "batch.grad_accum": 2},
+            "    per_device_train_batch_size=4,  # as large as fits\n",
+            "    per_device_train_batch_size=2,  # as large as fits\n    gradient_accumulation_steps=2,\n",
+        ),
+        ({"load.dtype": "fp16"}, "torch_dtype=torch.bfloat16", 'torch_dtype="float16"'),
+        (
+            {"model.attn_impl": "flash2"},
+            "    torch_dtype=torch.bfloat16,\n",
+            '    torch_dtype=torch.bfloat16,\n    attn_implementation="flash_attention_2",\n',
+        ),
+        (
+            {"quant.double": True},
+            "    load_in_4bit=True,\n",
+            "    load_in_4bit=True,\n    bnb_4bit_use_double_quant=True,\n",
+        ),
+    ],
+)
+def test_fixes_go_to_the_call_that_owns_the_setting(
+    changes: dict[str, Any], old: str, new: str
+) -> None:
+    text = _fixed(_TRAINER, changes)
+    assert text == _TRAINER.replace(old, new)
+    plan = _run(text).plan
+    assert all(plan.get(field) == value for field, value in changes.items())
+
+
+def test_other_fixes_land_in_the_arguments() -> None:
+    script = _TRAINER.replace("model = prepare_model_for_kbit_training(model)\n", "")
+    for changes, line in (
+        ({"checkpointing.mode": "full"}, "gradient_checkpointing=True"),
+        ({"optimizer.kind": "paged_adamw8bit"}, 'optim="paged_adamw_8bit"'),
+        ({"save.save_only_model": True}, "save_only_model=True"),
+        ({"loss.logits_materialised": "fused"}, "use_liger_kernel=True"),
+    ):
+        text = _fixed(script, changes)
+        assert f"    {line},\n" in text
+        plan = _run(text).plan
+        assert all(plan.get(field) == value for field, value in changes.items())
+
+
+def test_a_script_without_the_call_cannot_take_the_fix() -> None:
+    run = _run(_TRL)
+    for wish in (
+        {"quant.method": "bnb4"},
+        {"trainable.method": "lora"},
+        {"parallel.zero.stage": 3},
+    ):
+        with pytest.raises(CannotEdit):
+            run.what_if(wish)
+
+
+def test_a_launch_line_brings_ranks_to_its_script() -> None:
+    run = _run({"run.sh": "torchrun --nproc_per_node 4 train.py\n", "train.py": _TRL})
+    assert (run.plan.parallel.world, run.plan.parallel.backend) == (4, "ddp")
+    assert run.plan.load.device_map == "none"
+    assert set(run.files) == {"train.py", "run.sh"}
+    plan = _run({"run.sh": "CUDA_VISIBLE_DEVICES=0,1 python train.py\n", "train.py": _TRL}).plan
+    assert plan.parallel.backend == "device_map_pp"
+    script = _TRAINER.replace('    device_map="auto",\n', "").replace(
+        "    quantization_config=bnb_config,\n", ""
+    )
+    plan = _run({"run.sh": "CUDA_VISIBLE_DEVICES=0,1 python train.py\n", "train.py": script}).plan
+    assert (plan.parallel.backend, plan.parallel.world) == ("dp", 2)
+
+
+def test_device_map_under_a_launcher_is_kept_for_the_rules() -> None:
+    run = _run({"run.sh": "torchrun --nproc_per_node 4 train.py\n", "train.py": _TRAINER})
+    assert (run.plan.load.device_map, run.plan.parallel.world) == ("auto", 4)
+    assert run.is_explicit("load.device_map")
+
+
+def test_options_of_the_command_line_win_over_their_defaults() -> None:
+    script = (
+        "import argparse\n"
+        "from trl import SFTConfig, SFTTrainer\n"
+        "parser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--batch_size", type=int, default=4)\n'
+        'parser.add_argument("--model")\n'
+        "args = parser.parse_args()\n"
+        "trainer = SFTTrainer(model=args.model, train_dataset=data,\n"
+        '    args=SFTConfig(output_dir="o", per_device_train_batch_size=args.batch_size))\n'
+    )
+    assert _run(script).plan.batch.micro == 4
+    plan = _run(
+        {"train.py": script, "run.sh": "python train.py --batch_size 16 --model m/m\n"}
+    ).plan
+    assert (plan.batch.micro, plan.model.id) == (16, "m/m")
+    plan = _run({"train.py": script, "run.sh": "python train.py --batch_size $BS\n"}).plan
+    assert plan.batch.micro is None
+
+
+def test_arguments_from_a_command_line_make_no_run_of_their_own() -> None:
+    script = (
+        "from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser\n"
+        "parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))\n"
+        "script_args, training_args, model_args = parser.parse_args_and_config()\n"
+        "trainer = SFTTrainer(model=model_args.model_name_or_path, args=training_args,\n"
+        "    train_dataset=data)\n"
+    )
+    assert _runs(script) == []
+    command = "torchrun --nproc_per_node 2 sft.py --model_name_or_path m/m --dataset_name d\n"
+    run = _run({"sft.py": script, "run.sh": command})
+    assert (run.plan.model.id, run.plan.parallel.world) == ("m/m", 2)
+    assert run.plan.objective.kind == "sft"
+
+
+def test_weights_that_are_read_before_the_arguments_exist_miss_zero_init() -> None:
+    config = (
+        '{"zero_optimization": {"stage": 3}, "train_batch_size": "auto", "bf16": {"enabled": true}}'
+    )
+    early = _TRAINER.replace("    bf16=True,\n", '    bf16=True,\n    deepspeed="ds.json",\n')
+    early = early.replace("    quantization_config=bnb_config,\n", "").replace(
+        "model = prepare_model_for_kbit_training(model)\n", ""
+    )
+    assert _run({"train.py": early, "ds.json": config}).plan.load.zero3_init is False
+    head, _, call = early.partition("args = TrainingArguments(")
+    body, _, tail = call.partition(")\n")
+    imports, _, rest = head.partition("bnb_config = ")
+    late = f"{imports}args = TrainingArguments({body})\nbnb_config = {rest}{tail}"
+    assert _run({"train.py": late, "ds.json": config}).plan.load.zero3_init is True
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "from lightning import Trainer\ntrainer = Trainer(max_epochs=3)\ntrainer.fit(model)\n",
+        "from unsloth import X\nfrom trl import SFTTrainer\nSFTTrainer(model=m, args=SFTConfig())\n",
+        "model = AutoModelForCausalLM.from_pretrained('gpt2')\nmodel.generate()\n",
+        "x = 1\n",
+    ],
+)
+def test_scripts_of_others_are_left_alone(script: str) -> None:
+    assert all(run.framework not in ("trl", "hf-trainer") for run in _runs(script))
