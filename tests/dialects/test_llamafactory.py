@@ -235,6 +235,14 @@ def test_megatron_degrees_divide_the_ranks() -> None:
     assert (run.plan.precision.param, run.plan.precision.grad) == ("bf16", "fp32")
 
 
+def test_nothing_is_predicted_for_experts_on_the_cpu() -> None:
+    text = SFT.replace("finetuning_type: full", "finetuning_type: lora")
+    assert run_of(text).plan.model.dims is not None
+    run = run_of(text + "use_kt: true\n")
+    assert run.plan.model.dims is None
+    assert run.estimate.gpu.peak_bytes is None
+
+
 def test_unknown_keys_are_told_from_memory_neutral_ones() -> None:
     run = run_of(SFT + "warmup_ratio: 0.1\nplot_loss: true\ncutof_len: 1\n")
     assert [stray.path for stray in run.stray] == ["cutof_len"]

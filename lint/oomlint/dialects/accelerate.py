@@ -392,7 +392,8 @@ def express_sharding(changes: MappingABC[str, Any], draft: Draft) -> dict[str, A
     fsdp = backend in ("fsdp1", "fsdp2")
     if backend != "zero" and any(name.startswith("parallel.zero.") for name in own):
         raise CannotEdit("this run does not use DeepSpeed")
-    if not fsdp and any(name.startswith("parallel.fsdp.") for name in own):
+    only_fsdp = ("parallel.fsdp.", "load.cpu_ram_efficient")
+    if not fsdp and any(name.startswith(only_fsdp) for name in own):
         raise CannotEdit("this run does not use FSDP")
     if fsdp:
         devices = {own.pop(name) for name in ("offload.params", "offload.optimizer") if name in own}

@@ -228,6 +228,7 @@ _OTHERS = frozenset({"base_model", "dataset_mixer", "dataset_mixture", "dataset_
 
 class LlamaFactory(Dialect):
     name = "llama-factory"
+    launcher_may_shard = True
     markers = (b"model_name_or_path", b"llamafactory-cli", b"lmf train", b"LLaMA-Factory")
     suffixes = (*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES)
     references = {"ref.deepspeed": "deepspeed", "launch.config_file": "accelerate"}
@@ -274,6 +275,11 @@ class LlamaFactory(Dialect):
         if mode is not None:
             if mode not in ("full", "none"):
                 raise CannotEdit("LLaMA-Factory checkpoints every layer or none")
+            if draft.get("checkpointing.source") == "megatron":
+                raise CannotEdit(
+                    "Megatron recomputes by recompute_granularity, recompute_method and"
+                    " recompute_num_layers; set them together"
+                )
             own["lf.no_checkpointing"] = mode == "none"
         if "checkpointing.reentrant" in own:
             own["lf.reentrant"] = own.pop("checkpointing.reentrant")
@@ -282,6 +288,8 @@ class LlamaFactory(Dialect):
             if offload == "disk":
                 raise CannotEdit("LLaMA-Factory has no checkpoints on disk")
             own["lf.unsloth_gc"] = offload == "cpu"
+            if offload == "cpu" and draft.get("lf.no_checkpointing"):
+                own["lf.no_checkpointing"] = False
         if own.pop("loss.logits_materialised", None) is not None:
             if draft.get("lf.stage") not in ("pt", "sft"):
                 raise CannotEdit("LLaMA-Factory fuses the loss in the stages pt and sft only")
@@ -568,8 +576,10 @@ def _finish_precision(draft: Draft, load: str | None, upcasts: bool) -> None:
 def _finish_checkpointing(draft: Draft) -> None:
     """LF/model/model_utils/checkpointing.py prepare_model_for_training: on by default."""
     if draft.get("lf.ktransformers"):
-        # LF/hparams/model_args.py: experts are computed on the CPU.
+        # LF/hparams/model_args.py: experts live and are computed on the CPU. How much of the
+        # model is left on the GPU depends on kt-kernel's own weights, so nothing is predicted.
         draft.derive("offload.layers", "cpu", "lf.ktransformers")
+        draft.forget("model.dims")
     by_fsdp = draft.get("checkpointing.source") == "fsdp"
     if not by_fsdp and "lf.no_checkpointing" not in draft.unknown:
         off = bool(draft.get("lf.no_checkpointing")) and not draft.get("hf.checkpointing")
@@ -738,6 +748,8 @@ def _quant_bits(method: str, draft: Draft) -> int:
         raise CannotEdit(f"LLaMA-Factory cannot quantize to {method} here")
     if draft.get("trainable.method") not in ("lora", "qlora", "dora", "oft"):
         raise CannotEdit("LLaMA-Factory quantizes for LoRA or OFT only (finetuning_type)")
+    if draft.get("model.native_quant") not in (None, "none"):
+        raise CannotEdit("the checkpoint is quantized already; quantization_bit has no effect")
     if draft.get("lf.pissa"):
         raise CannotEdit("LLaMA-Factory refuses pissa_init on a quantized model")
     sharded = draft.get("parallel.zero.stage") == 3 or draft.get("fsdp.enabled")

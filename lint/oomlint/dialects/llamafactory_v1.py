@@ -118,6 +118,7 @@ _COMMANDS = frozenset({"train", "sft", "dpo", "rm"})
 
 class LlamaFactoryV1(Dialect):
     name = "llama-factory-v1"
+    launcher_may_shard = True
     markers = (b"train_dataset", b"USE_V1")
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
     references = {"ref.deepspeed": "deepspeed"}
@@ -168,6 +169,14 @@ class LlamaFactoryV1(Dialect):
             wanted = {own.pop(name, None) for name in ("offload.params", "offload.optimizer")}
             if "cpu" in wanted:
                 own["v1.offload"] = True
+            for wish, key in (
+                ("parallel.fsdp.reshard_after_forward", "v1.reshard"),
+                ("offload.pin_memory", "v1.pin_memory"),
+            ):
+                if wish in own:
+                    own[key] = own.pop(wish)
+            if own.pop("parallel.fsdp.strategy", None) == "full":
+                own["v1.reshard"] = True
         quant = own.pop("quant.method", None)
         if quant is not None:
             if quant not in ("bnb4", "bnb8") or draft.get("v1.peft") != "lora":
