@@ -95,9 +95,9 @@ def published(truth: Path) -> None:
     print(f"\n{'family':<18}{'n':>4}{'median error':>14}{'coverage':>10}{'width':>8}")
     medians = []
     for family, found in sorted(families.items(), key=lambda item: -len(item[1])):
-        errors, inside, widths = zip(*found, strict=True)
+        errors, hits, widths = zip(*found, strict=True)
         medians.append(statistics.median(errors))
-        covered = sum(inside) / len(inside)
+        covered = sum(hits) / len(hits)
         print(
             f"{family:<18}{len(found):>4}{medians[-1]:>14.1%}{covered:>10.0%}"
             f"{statistics.median(widths):>8.0%}"

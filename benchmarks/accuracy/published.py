@@ -163,10 +163,12 @@ def _trainable(row: Mapping[str, Any]) -> Trainable:
     method = str(row.get("method") or "full")
     if method.startswith(("full", "llamapro")):
         return Trainable(method="full")
-    lora = row.get("lora") if isinstance(row.get("lora"), Mapping) else {}
+    lora: Mapping[str, Any] = row["lora"] if isinstance(row.get("lora"), Mapping) else {}
     args = _args(row)
     rank = lora.get("r") or lora.get("lora_rank") or lora.get("lora_r") or args.get("lora_r") or 8
-    targets = lora.get("targets") or lora.get("lora_target_modules") or lora.get("target_modules")
+    targets: Any = (
+        lora.get("targets") or lora.get("lora_target_modules") or lora.get("target_modules")
+    )
     if isinstance(targets, str):
         low = targets.lower()
         if low in ("all", "all-linear") or "all (" in low or "[" in low:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oomlint.memory.facts import Facts
-from oomlint.memory.states import frozen_weight_bytes_of, optimizer_bytes, trained_storage
+from oomlint.memory.states import optimizer_bytes, trained_storage
 from oomlint.plan import Plan
 
 
@@ -50,17 +50,14 @@ def save_peaks_of(f: Facts) -> SavePeaks:
             # time on every GPU and copies them to rank 0's host (deepspeed/runtime/engine.py).
             gpu = 2.0 * largest_module(f)
             host = trained_storage(f) if f.lora else m.numel * 2.0
-        if with_optimizer and plan.parallel.zero.gather16_on_save is False:
-            host = 0.0
-    elif backend in ("fsdp1", "fsdp2"):
-        if (plan.parallel.fsdp.state_dict or "full") == "full" or save.full_gather:
-            # FULL_STATE_DICT all-gathers unit by unit and offloads to rank 0's host.
-            gpu = max(2.0, f.weight) * float(m.largest_block)
-            host = m.numel * max(2.0, f.weight) if not f.lora else trained_storage(f)
-            if with_optimizer:
-                host += optimizer
-    elif not f.lora and save.format in ("safetensors", "bin", None):
-        host = 0.0
+    elif backend in ("fsdp1", "fsdp2") and (
+        save.full_gather or (plan.parallel.fsdp.state_dict or "full") == "full"
+    ):
+        # FULL_STATE_DICT all-gathers unit by unit and offloads to rank 0's host.
+        gpu = max(2.0, f.weight) * float(m.largest_block)
+        host = trained_storage(f) if f.lora else m.numel * max(2.0, f.weight)
+        if with_optimizer:
+            host += optimizer
     return SavePeaks(gpu, host, disk)
 
 
@@ -77,8 +74,3 @@ def save_peaks(plan: Plan) -> SavePeaks | None:
     the host that writes, and on disk for one checkpoint. ``None`` without dimensions."""
     f = Facts(plan)
     return save_peaks_of(f) if f.model is not None else None
-
-
-def whole_model_bytes(f: Facts, width: float) -> float:
-    """Bytes of the base model at ``width`` bytes an element, unsharded."""
-    return frozen_weight_bytes_of(f, width)

@@ -22,12 +22,11 @@ class Facts:
 
     __slots__ = (
         "accumulation", "adapter_bytes", "adapter_numel", "assumptions", "autocast", "backend",
-        "compute", "cp", "dp", "embed_trained", "ep", "eval_rows", "frozen_bytes", "grad", "head_trained",
+        "compute", "cp", "dp", "embed_trained", "ep", "eval_rows", "grad", "head_trained",
         "kernel", "length", "logits",
         "lora", "master", "method", "model", "nodes", "optim_state", "per_node",
-        "plan", "pp", "regime", "replicas", "rows", "saved_modules", "shard",
-        "stack", "stream", "tokens", "tp", "trained_numel",
-        "trained_storage", "unknown", "weight", "world",
+        "plan", "pp", "regime", "rows", "saved_modules", "shard",
+        "stack", "stream", "tokens", "tp", "trained_numel", "unknown", "weight", "world",
     )  # fmt: skip
 
     def __init__(self, plan: Plan) -> None:
@@ -102,7 +101,6 @@ class Facts:
             backend = "fsdp1"
         self.backend: str = backend
         self.shard: int = max(1, shard)
-        self.replicas: int = max(1, self.dp)
 
     # -- dtypes --------------------------------------------------------------------------
 

@@ -55,12 +55,10 @@ class Traits:
     attention_dropout: bool = False
     scaled_query: bool = False
     refuses_sdpa: bool = False
-    flash_is_math: bool = False
     attention_softcap: bool = False
     logit_softcap: bool = False
     head_bias: bool = False
     qk_norm_full: bool = False
-    scaled_embedding: bool = False
     concatenated_rope: bool = False
 
 
@@ -90,13 +88,13 @@ _TRAITS: dict[str, Traits] = {
     "stablelm": Traits(norm="ln"),
     "cohere": Traits(norm="ln", norms=1, norm_bias=False, parallel=True),
     "cohere2": Traits(norm="ln", norms=1, norm_bias=False, parallel=True),
-    "gemma": Traits(norm="rms_fp32_weight", scaled_embedding=True),
+    "gemma": Traits(norm="rms_fp32_weight"),
     "gemma2": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, refuses_sdpa=True,
-                     attention_softcap=True, logit_softcap=True, scaled_embedding=True),
-    "gemma3_text": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
-    "gemma3": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
-    "gemma3n": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
-    "gemma4": Traits(norm="rms_fp32_weight", norms=4, post_norms=True, scaled_embedding=True),
+                     attention_softcap=True, logit_softcap=True),
+    "gemma3_text": Traits(norm="rms_fp32_weight", norms=4, post_norms=True),
+    "gemma3": Traits(norm="rms_fp32_weight", norms=4, post_norms=True),
+    "gemma3n": Traits(norm="rms_fp32_weight", norms=4, post_norms=True),
+    "gemma4": Traits(norm="rms_fp32_weight", norms=4, post_norms=True),
     "glm": Traits(fused_gate_up=True, rotary=0.5, concatenated_rope=True),
     "glm4": Traits(norms=4, post_norms=True, fused_gate_up=True, rotary=0.5, concatenated_rope=True),
     "olmo2": Traits(qk_norm_full=True),
@@ -186,7 +184,6 @@ class Skeleton:
     ffn: int
     vocab: int
     tied: bool
-    gated: bool
     activation: Activation
     qk_norm: bool
     mla: tuple[int, int, int, int, int] | None
@@ -403,7 +400,7 @@ def _build(dims: ModelDims) -> Skeleton | None:
     vision_numel = (dims.vision.params or 0) if dims.vision else 0
     found = Skeleton(
         arch=arch, traits=traits, layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads,
-        head_dim=head_dim, value_dim=value_dim, ffn=ffn, vocab=vocab, tied=tied, gated=gated,
+        head_dim=head_dim, value_dim=value_dim, ffn=ffn, vocab=vocab, tied=tied,
         activation=activation, qk_norm=bool(qk_norm), mla=ranks, blocks=blocks, embed_numel=embed,
         position_numel=positions, final_norm_numel=norm_width, head_numel=head,
         vision_numel=vision_numel,

@@ -39,7 +39,6 @@ class Stack:
     """The layers of one rank, bottom to top, with their sizes for this batch."""
 
     __slots__ = (
-        "backward_at",
         "blocks",
         "checkpoint",
         "count",
