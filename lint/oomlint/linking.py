@@ -59,6 +59,7 @@ class Linker:
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._readings: dict[int, Reading] = {}
         self._models: dict[tuple[str, str], ModelFacts | None] = {}
+        self._adoptions: dict[tuple[str, str], Claim | None] = {}
         self._opened: set[str] = set()
         self._markers: dict[str, re.Pattern[bytes]] = {}
 
@@ -103,7 +104,8 @@ class Linker:
             if name not in self._claims or name in taken:
                 continue
             document = self.workspace.document(name)
-            if document is not None and getattr(document, "facts", ()) and _may_train(document):
+            facts = getattr(document, "facts", ())
+            if document is not None and facts and _may_train(document):
                 claim = Claim(_UNREAD, "aside", document, ())
                 yield build_run(name, Parts(dialect=_UNREAD, blocks=(), claims=(claim,)))
 
@@ -243,6 +245,7 @@ class Linker:
             )
             return []
         wanted = [c for c in claims if reference.dialect in ("", c.dialect.name)]
+        wanted = wanted or self._adopted(found, reference.dialect)
         if not wanted:
             return []
         used.add(found)
@@ -255,6 +258,17 @@ class Linker:
                 if self.workspace.resolve(inner.path, claim.path) not in trail:
                     out += self._follow(inner, claim.path, missing, used, trail)
         return out
+
+    def _adopted(self, name: str, dialect_name: str) -> list[Claim]:
+        """A file that only the setting that names it tells to be of a dialect."""
+        dialect = self.registry.by_name.get(dialect_name)
+        document = self.workspace.document(name)
+        if dialect is None or document is None:
+            return []
+        if (name, dialect_name) not in self._adoptions:
+            self._adoptions[name, dialect_name] = dialect.adopt(document)
+        claim = self._adoptions[name, dialect_name]
+        return [] if claim is None else [claim]
 
     def _may_be_ours(self, name: str | None) -> bool:
         """A cheap look at a file that a launch line happens to start."""

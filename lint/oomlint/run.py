@@ -273,7 +273,7 @@ class Run:
         meant: dict[str, Any] = {}
         for stray in self.stray:
             row = stray.block.table.names.get(stray.nearest[0]) if stray.nearest else None
-            if row is None or self.is_explicit(row.field):
+            if row is None or self._is_given(row.field):
                 continue
             raw = stray.block.value(stray.entry.value)
             try:
@@ -283,6 +283,11 @@ class Run:
             if value is not None and value is not AUTO:
                 meant[row.field] = value
         return self.assuming(meant) if meant else self
+
+    def _is_given(self, field: str) -> bool:
+        """Whether a file or an option to oomlint itself says it."""
+        origin = self.origin(field)
+        return origin is not None and origin.kind in ("explicit", "option")
 
     def assuming(self, values: MappingABC[str, Any]) -> Run:
         """This run with facts that no file states, such as eight GPUs a node."""

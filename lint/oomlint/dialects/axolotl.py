@@ -22,13 +22,16 @@ from oomlint.dialects.kinds import (
     OPTIMIZER_KINDS,
     POSITIVE,
     TEXT,
+    Kind,
     choice,
+    read_integer,
     switch,
 )
 from oomlint.dialects.law import (
     finish_backend,
     finish_batch,
     finish_deepspeed,
+    finish_fsdp,
     finish_quant,
     finish_trainer_precision,
     finish_world,
@@ -63,6 +66,15 @@ _CHECKPOINTING = choice(
         "unsloth": "offload",
     }
 )
+
+
+def _read_positive(raw: Any) -> int | None:
+    """Zero, and -1 for ``max_steps``, mean the default (AX/core/builders/base.py:499)."""
+    number = read_integer(raw)
+    return number if number > 0 else None
+
+
+_POSITIVE_OR_DEFAULT = Kind(_read_positive, schema={"type": "integer"})
 
 # AX/utils/schemas/fsdp.py:15-79; keys may carry the old ``fsdp_`` prefix.
 FSDP_CONFIG = Table(
@@ -144,6 +156,8 @@ _ROWS = (
     Row("lora_target_modules", "axolotl.target_modules", LIST),
     Row("lora_target_linear", "axolotl.target_linear", BOOLEAN),
     Row("lora_modules_to_save", "trainable.modules_to_save", LIST),
+    Row("lora_target_parameters", "trainable.target_params", LIST),
+    Row("peft_use_dora", "axolotl.dora", BOOLEAN),
     Row("peft_autocast_adapter_dtype", "peft.autocast_adapters", BOOLEAN),
     Row("quantize_moe_experts", "quant.quantises_moe_experts", BOOLEAN, default=False),
     Row("gptq", "axolotl.gptq", BOOLEAN),
@@ -171,7 +185,7 @@ _ROWS = (
         default="adamw_torch_fused",
         source="AX/utils/schemas/training.py:122",
     ),
-    Row("bf16", "axolotl.bf16", choice({True: True, False: False, "auto": True, "full": True, "true": True, "false": False})),
+    Row("bf16", "axolotl.bf16", choice({True: "amp", False: "no", "full": "full", "true": "amp", "false": "no"}).or_auto()),
     Row("fp16", "axolotl.fp16", BOOLEAN),
     Row("bfloat16", "axolotl.bfloat16", BOOLEAN),
     Row("float16", "axolotl.float16", BOOLEAN),
@@ -201,11 +215,11 @@ _ROWS = (
         "save.strategy",
         choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch", "best": "best"}),
     ),
-    Row("save_total_limit", "save.keep", POSITIVE, default=4, source="AX/core/builders/base.py:499"),
+    Row("save_total_limit", "save.keep", _POSITIVE_OR_DEFAULT, default=4, source="AX/core/builders/base.py:499"),
     Row("save_only_model", "save.save_only_model", BOOLEAN, default=False, source="AX/core/builders/base.py:512"),
     Row("load_best_model_at_end", "save.load_best_at_end", BOOLEAN, default=False),
     Row("output_dir", "save.dir", TEXT),
-    Row("max_steps", "total_steps", POSITIVE),
+    Row("max_steps", "total_steps", _POSITIVE_OR_DEFAULT),
     Row("deepspeed", "ref.deepspeed", TEXT, table=DEEPSPEED),
     Row("fsdp", "axolotl.fsdp", LIST),
     Row("fsdp_version", "parallel.fsdp.version", choice({1: 1, 2: 2, "1": 1, "2": 2})),
@@ -377,24 +391,16 @@ def _finish_fsdp(draft: Draft) -> None:
     if not (listed or has_config or shards):
         return
     draft.derive("fsdp.enabled", True, "axolotl.fsdp", "axolotl.fsdp_config")
-    # accelerate 16cb6eb8 utils/dataclasses.py:1816: the plugin's own defaults.
-    source = "accelerate 16cb6eb8 utils/dataclasses.py:1816"
-    draft.default("parallel.fsdp.version", 1, source)
-    version_two = draft.get("parallel.fsdp.version") == 2
-    draft.default("parallel.fsdp.strategy", "full", source)
-    draft.default("parallel.fsdp.reshard_after_forward", True, source)
-    draft.default("load.cpu_ram_efficient", False, source)
-    draft.default("parallel.fsdp.state_dict", "full" if not version_two else "sharded", source)
-    wrapped = "auto_wrap" in listed or draft.get("parallel.fsdp.wrap_classes")
-    draft.default("parallel.fsdp.wrap", "transformer" if wrapped else "none", source)
-    if version_two and draft.get("parallel.fsdp.wrap") == "transformer":
-        # accelerate 1.15 gives the embedding and the head units of their own.
-        draft.override("parallel.fsdp.wrap", "ends", "parallel.fsdp.wrap")
+    # transformers 5.23 training_args.py _process_fsdp_args: words of the list.
+    for word, strategy in (("shard_grad_op", "grad_op"), ("no_shard", "no_shard"),
+                           ("hybrid_shard", "hybrid"), ("hybrid_shard_zero2", "hybrid_grad_op")):  # fmt: skip
+        if word in listed:
+            draft.derive("parallel.fsdp.strategy", strategy, "axolotl.fsdp")
+    if "auto_wrap" in listed or draft.get("parallel.fsdp.wrap_classes"):
+        draft.derive("parallel.fsdp.wrap", "transformer", "axolotl.fsdp")
     if "offload" in listed:
-        draft.default("parallel.fsdp.cpu_offload", True, "axolotl fsdp: offload")
-    if draft.get("parallel.fsdp.cpu_offload"):
-        draft.derive("offload.params", "cpu", "parallel.fsdp.cpu_offload")
-        draft.derive("offload.optimizer", "cpu", "parallel.fsdp.cpu_offload")
+        draft.derive("parallel.fsdp.cpu_offload", True, "axolotl.fsdp")
+    finish_fsdp(draft)
 
 
 def _finish_objective(draft: Draft) -> None:
@@ -419,15 +425,17 @@ def _finish_trainable(draft: Draft) -> None:
     bits = (
         4 if draft.get("axolotl.load_in_4bit") else 8 if draft.get("axolotl.load_in_8bit") else None
     )
-    finish_quant(draft, bits=bits)
+    finish_quant(draft, bits=bits, method="gptq" if draft.get("axolotl.gptq") else None)
     if draft.get("quant.method") == "bnb4":
         # AX/loaders/model.py:712-735: nf4, double quantization, storage in the compute dtype.
         draft.derive("quant.double", True, "axolotl.load_in_4bit")
         draft.derive("quant.storage_dtype", "bf16", "axolotl.load_in_4bit")
     if not is_adapter_run(draft):
-        if draft.get("axolotl.unfrozen") is not None:
+        if draft.get("axolotl.unfrozen"):
             draft.override("trainable.method", "freeze", "axolotl.unfrozen")
         return
+    if draft.get("axolotl.dora") and draft.get("trainable.method") == "lora":
+        draft.override("trainable.method", "dora", "axolotl.dora", "trainable.method")
     modules = draft.get("axolotl.target_modules")
     if draft.get("axolotl.target_linear"):
         draft.derive("trainable.targets", "all_linear", "axolotl.target_linear")
@@ -441,20 +449,24 @@ def _finish_trainable(draft: Draft) -> None:
 def _finish_precision(draft: Draft) -> None:
     """AX/utils/config resolve_dtype and AX/loaders/model.py:611: the model is *loaded* in
     the training dtype, so full fine-tuning without sharding is pure 16 bit."""
-    bf16 = draft.get("axolotl.bf16")
     fp16 = bool(draft.get("axolotl.fp16"))
-    if bf16 is None and not fp16 and not draft.get("axolotl.float16"):
-        # AX/utils/schemas/config.py:559: "auto" is true on a GPU that has bfloat16.
-        draft.default("axolotl.bf16", True, "AX/utils/schemas/config.py:559: auto")
-        bf16 = draft.get("axolotl.bf16")
-    amp = "bf16" if bf16 else "fp16" if fp16 else "no"
-    if bf16 or draft.get("axolotl.bfloat16"):
+    # AX/utils/schemas/config.py:559: "auto", and a key that is absent, are true on a GPU that
+    # has bfloat16, unless fp16 is asked for.
+    draft.default("axolotl.bf16", "no" if fp16 else "amp", "AX/utils/schemas/config.py:559: auto")
+    bf16 = draft.get("axolotl.bf16")
+    pure = bool(draft.get("axolotl.bfloat16"))
+    # AX/core/builders/base.py _configure_precision_settings: "full" trains without autocast.
+    if bf16 == "amp" or (pure and bf16 != "full"):
+        amp = "bf16"
+    else:
+        amp = "fp16" if fp16 and bf16 == "no" else "no"
+    if bf16 != "no" or pure:
         load = "bf16"
     elif fp16 or draft.get("axolotl.float16") or draft.get("axolotl.load_in_8bit"):
         load = "fp16"
     else:
         load = "fp32"
-    draft.derive("amp", amp, "axolotl.bf16", "axolotl.fp16")
+    draft.derive("amp", amp, "axolotl.bf16", "axolotl.bfloat16", "axolotl.fp16")
     draft.derive("load.dtype", load, "axolotl.bf16", "axolotl.bfloat16", "axolotl.fp16")
     finish_trainer_precision(draft, amp=amp, load_dtype=load)
 
@@ -491,6 +503,23 @@ def _finish_activations(draft: Draft) -> None:
 
 
 def _finish_loss(draft: Draft) -> None:
+    """The keys of a plug-in count only where ``plugins`` lists it (AX/utils/config merges its
+    arguments into the schema then); Cut Cross Entropy is on by being listed
+    (AX/integrations/cut_cross_entropy/args.py:33)."""
+    plugins = draft.get("axolotl.plugins") or ()
+    if not any("integrations.liger" in plugin for plugin in plugins):
+        for name in (
+            "axolotl.liger_flce",
+            "loss.liger.rms",
+            "loss.liger.swiglu",
+            "loss.liger.rope",
+        ):
+            if draft.get(name):
+                draft.override(name, False, "axolotl.plugins")
+    if any("cut_cross_entropy" in plugin for plugin in plugins):
+        draft.derive("loss.cut_ce", True, "axolotl.plugins")
+    elif draft.get("loss.cut_ce"):
+        draft.override("loss.cut_ce", False, "axolotl.plugins")
     if draft.get("axolotl.liger_flce") or draft.get("loss.cut_ce"):
         kind = "fused"
     elif draft.get("axolotl.chunked_ce"):
@@ -515,14 +544,21 @@ def _finish_optimizer(draft: Draft) -> None:
 
 
 def _finish_eval_and_save(draft: Draft) -> None:
-    enabled = bool(draft.get("axolotl.val_set_size")) or bool(draft.get("axolotl.test_datasets"))
-    draft.derive("eval.enabled", enabled, "axolotl.val_set_size", "axolotl.test_datasets")
-    draft.derive(
-        "eval.strategy",
-        "no" if not enabled else draft.get("axolotl.eval_strategy") or "steps",
-        "axolotl.eval_strategy",
-        "axolotl.val_set_size",
-    )
+    # AX/core/builders/base.py _configure_save_and_eval_strategy: steps where eval_steps or
+    # evals_per_epoch say so, else eval_strategy, else transformers' own default, which is no.
+    held_out = bool(draft.get("axolotl.val_set_size")) or bool(draft.get("axolotl.test_datasets"))
+    strategy = "no"
+    if held_out and (draft.get("eval.every") or draft.get("axolotl.evals_per_epoch")):
+        strategy = "steps"
+    elif held_out:
+        strategy = draft.get("axolotl.eval_strategy") or "no"
+    inputs = (
+        "axolotl.val_set_size", "axolotl.test_datasets", "axolotl.eval_strategy", "eval.every",
+        "axolotl.evals_per_epoch",
+    )  # fmt: skip
+    draft.derive("eval.enabled", strategy != "no", *inputs)
+    draft.derive("eval.strategy", strategy, *inputs)
+    draft.derive("eval.on_start", strategy != "no", *inputs)
     micro = draft.get("batch.micro")
     draft.derive(
         "batch.eval_micro", micro, "batch.micro", source="AX/utils/config normalize_config"

@@ -87,6 +87,11 @@ class Dialect:
         """The claims of this dialect on a parsed document; none for files of others."""
         raise NotImplementedError
 
+    def adopt(self, document: Document) -> Claim | None:
+        """The claim on a file that a setting names as one of this dialect, though nothing in
+        it would tell; ``None`` if it cannot be."""
+        return None
+
     def finish(self, draft: Draft) -> None:
         """Complete the draft: defaults, ``auto``, the dtype law, what keys mean together."""
         draft.apply_row_defaults()

@@ -22,6 +22,7 @@ from oomlint.dialects.kinds import (
     choice,
     read_boolean,
     read_integer,
+    read_number,
 )
 from oomlint.dialects.law import (
     finish_backend,
@@ -102,7 +103,7 @@ _ROWS = (
     Row(
         _ZERO + "offload_optimizer.ratio",
         "offload.optimizer_ratio",
-        Kind(float, schema={"type": "number", "minimum": 0, "maximum": 1}),
+        Kind(read_number, schema={"type": "number", "minimum": 0, "maximum": 1}),
         default=1.0,
         source="DS/zero/offload_config.py:93",
     ),
@@ -339,14 +340,22 @@ class DeepSpeed(Dialect):
             return
         yield Claim(self, "part", document, (deepspeed_block(document, root),))
 
+    def adopt(self, document: Document) -> Claim | None:
+        root = getattr(document, "root", None)
+        if not isinstance(root, Mapping):
+            return None
+        return Claim(self, "part", document, (deepspeed_block(document, root),))
+
     def finish(self, draft: Draft) -> None:
-        """A DeepSpeed JSON alone: batch and dtypes are its own, model and ranks unknown."""
+        """A DeepSpeed JSON alone: batch and dtypes are its own (unless ``"auto"`` leaves them to
+        a trainer), model and ranks unknown."""
         finish_world(draft)
         finish_backend(draft)
         upgrade_old_offload(draft)
         finish_deepspeed(draft, under_trainer=False)
         finish_batch(draft)
-        finish_trainer_precision(draft, amp="no", load_dtype=None)
+        if not {"ds.bf16", "ds.fp16"} & draft.auto.keys():
+            finish_trainer_precision(draft, amp="no", load_dtype=None)
 
     def preset(self, reference: Reference) -> Claim | None:
         """A config that a framework ships, by its usual file name."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from oomlint.documents.base import UNKNOWN
 from oomlint.errors import CannotEdit
 
 
@@ -106,8 +105,6 @@ def read_text(raw: Any) -> str:
 def read_list(raw: Any) -> tuple[str, ...]:
     """A list of strings from a YAML list or a comma- or blank-separated string."""
     if isinstance(raw, (list, tuple)):
-        if any(item is UNKNOWN for item in raw):
-            raise BadValue("expected a list of plain values")
         return tuple(str(item) for item in raw)
     return tuple(part for part in str(raw).replace(",", " ").split() if part)
 
@@ -175,7 +172,7 @@ def choice(
         if key in table:
             return table[key]
         if otherwise is BadValue:
-            legal = ", ".join(str(k) for k in spellings)
+            legal = ", ".join(dict.fromkeys(_spelled(key) for key in spellings))
             raise BadValue(f"expected one of {legal}")
         return otherwise
 
@@ -187,6 +184,10 @@ def choice(
 
     closed = otherwise is BadValue
     return Kind(read, write_value, {"enum": list(spellings)} if closed else {})
+
+
+def _spelled(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _fold(key: Any, fold_case: bool) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from oomlint.dialects.draft import Draft
 
 _STEP_1_IN_DTYPE_OF_PARAM = "torch.optim: states are zeros_like(param)"
+# Below stage 1 the FP16 optimizers (runtime/engine.py:2065) keep an fp32 master too, unsharded.
 _ENGINE_CASTS = "DeepSpeed edaa7221 runtime/engine.py:1755 casts the module; zero/stage3.py keeps an fp32 master"
 _ACCELERATE_UPCASTS = "accelerate 16cb6eb8 accelerator.py:1982, utils/fsdp_utils.py:803: trainable parameters become fp32"
 _PEFT_UPCASTS = "peft 0.21.2 mapping_func.py:110: autocast_adapter_dtype=True makes adapters fp32"
@@ -187,7 +188,7 @@ def finish_trainer_precision(draft: Draft, *, amp: str, load_dtype: str | None) 
         load_dtype: what the weights are loaded in; ``None`` where not known.
     """
     backend = draft.get("parallel.backend")
-    if backend == "zero" and draft.get("parallel.zero.stage") != 0:
+    if backend == "zero":
         _zero_precision(draft, amp, load_dtype)
     elif backend in ("fsdp1", "fsdp2"):
         _fsdp_precision(draft, amp, load_dtype)
@@ -203,13 +204,18 @@ def _zero_precision(draft: Draft, amp: str, load_dtype: str | None) -> None:
     elif draft.get("ds.fp16") is True:
         half = "fp16"
     cast = half or "fp32"
-    inputs = ("ds.bf16", "ds.fp16", "amp")
+    master, states = ("fp32" if half else "none"), "fp32"
+    if half == "bf16" and draft.get("ds.bf16_master"):
+        # DeepSpeed edaa7221 runtime/precision_config.py:63-70.
+        master, states = "bf16", "bf16" if draft.get("ds.bf16_states") else "fp32"
+    inputs = ("ds.bf16", "ds.fp16", "amp", "ds.bf16_master", "ds.bf16_states")
     frozen = _frozen_dtype(draft, cast)
     derive = draft.derive
     derive("precision.param", frozen, *inputs, source=_ENGINE_CASTS)
     derive("precision.grad", cast, *inputs, source=_ENGINE_CASTS)
-    derive("precision.master", "fp32" if half else "none", *inputs, source=_ENGINE_CASTS)
-    derive("precision.optim_state", "fp32", *inputs, source=_ENGINE_CASTS)
+    derive("precision.grad_accum", draft.get("ds.grad_accum_dtype"), "ds.grad_accum_dtype")
+    derive("precision.master", master, *inputs, source=_ENGINE_CASTS)
+    derive("precision.optim_state", states, *inputs, source=_ENGINE_CASTS)
     derive("precision.compute", cast, *inputs, source=_ENGINE_CASTS)
     derive("precision.autocast", False, *inputs, source="accelerate leaves autocast to DeepSpeed")
     if is_adapter_run(draft):

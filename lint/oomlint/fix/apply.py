@@ -108,7 +108,9 @@ def _groups(report: Report) -> list[frozenset[str]]:
             groups.remove(group)
             files |= group
         groups.append(files)
-    return [frozenset(group) for group in groups]
+    # Scripts that hold no run may have faults to mend all the same.
+    alone = {d.finding.location.path for d in report.diagnoses}.difference(*groups)
+    return [frozenset(group) for group in (*groups, *({path} for path in sorted(alone)))]
 
 
 def _settle(job: _Job, workspace: Workspace, level: Applicability, outcome: _Outcome) -> None:
@@ -218,6 +220,8 @@ def prove(before: Report, after: Report, batch: Sequence[Diagnosis]) -> None:
     if len(after.errors) > len(before.errors):
         raise _Refused(f"the file could not be read any more: {after.errors[-1].message}")
     if len(after.runs) != len(before.runs):
+        if len(after.runs) > len(before.runs) and all(_frees_all(d) for d in batch):
+            return  # a mended script may show a run that could not be read before
         raise _Refused("it changes which training runs the files describe")
     for old, new in zip(before.runs, after.runs, strict=True):
         own = [d for d in batch if d.run is not None and d.run.name == old.name]
@@ -228,6 +232,10 @@ def prove(before: Report, after: Report, batch: Sequence[Diagnosis]) -> None:
                 f"the file also serves {old.name}, which would then need more memory",
                 is_bug=False,
             )
+
+
+def _frees_all(diagnosis: Diagnosis) -> bool:
+    return diagnosis.fix is not None and diagnosis.fix.freed is None
 
 
 def _reaches(diagnosis: Diagnosis, run: Run) -> bool:
