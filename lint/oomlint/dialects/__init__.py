@@ -16,6 +16,7 @@ def registry() -> Registry:
     from oomlint.dialects.llama_recipes import LlamaRecipes
     from oomlint.dialects.llamafactory import LlamaFactory
     from oomlint.dialects.llamafactory_v1 import LlamaFactoryV1
+    from oomlint.dialects.torchtune import Torchtune
     from oomlint.dialects.trainer import HfTrainer
     from oomlint.dialects.trl import Trl
 
@@ -24,6 +25,7 @@ def registry() -> Registry:
             DeepSpeed(),
             Accelerate(),
             Axolotl(),
+            Torchtune(),
             LlamaFactory(),
             LlamaFactoryV1(),
             LlamaRecipes(),

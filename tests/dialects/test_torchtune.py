@@ -1,0 +1,358 @@
+"""torchtune's YAML and launch lines: what they mean, and what a fix writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.dialects.torchtune_models import BUILDER
+from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.rule import Applicability, Proposal, SetFields
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_CORPUS = Path(__file__).parents[2] / "../shared/corpus/torchtune"
+
+_LORA = """\
+output_dir: /tmp/out
+model:
+  _component_: torchtune.models.llama3_1.lora_llama3_1_8b
+  lora_attn_modules: ['q_proj', 'output_proj']
+  apply_lora_to_mlp: True
+  lora_rank: 16
+tokenizer:
+  _component_: torchtune.models.llama3.llama3_tokenizer
+  path: ${output_dir}/tokenizer.model
+  max_seq_len: null
+checkpointer:
+  _component_: torchtune.training.FullModelHFCheckpointer
+  output_dir: ${output_dir}
+dataset:
+  _component_: torchtune.datasets.alpaca_dataset
+  packed: False
+batch_size: 2
+batch_size_val: ${batch_size}
+epochs: 1
+optimizer:
+  _component_: torch.optim.AdamW
+  fused: True
+  lr: 3e-4
+loss:
+  _component_: torch.nn.CrossEntropyLoss
+gradient_accumulation_steps: 8
+enable_activation_checkpointing: False
+dtype: bf16
+"""
+_FULL = _LORA.replace("lora_llama3_1_8b", "llama3_1_8b")
+_SINGLE = "# tune run lora_finetune_single_device --config my/lora\n"
+_DISTRIBUTED = "#   tune run --nnodes 1 --nproc_per_node 4 full_finetune_distributed --config a/b\n"
+
+
+def _link(files: dict[str, str], **options: Any) -> Linked:
+    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
+    linked = Linker(workspace, registry(), LinkOptions(**options)).link(list(files))
+    assert not linked.errors
+    return linked
+
+
+def _run(text: str, **options: Any) -> Run:
+    (run,) = _link({"a.yaml": text}, **options).runs
+    assert run.framework == "torchtune"
+    return run
+
+
+def _launched(line: str, text: str = _LORA) -> Run:
+    (run,) = _link({"a.yaml": text, "run.sh": line + "\n"}).runs
+    return run
+
+
+def _fixed(text: str, changes: dict[str, Any]) -> str:
+    """The file once it says ``changes``, proven to read as foreseen."""
+    run = _run(text)
+    fix = make_fix(run, Proposal("t", (SetFields(changes),), Applicability.SAFE), None)
+    assert fix is not None
+    assert fix.reason is None, fix.reason
+    for edit in reversed(fix.edits):
+        text = text[: edit.start] + edit.replacement + text[edit.end :]
+    after = _run(text)
+    for field, value in fix.expected.items():
+        setting = after.settings.get(field)
+        assert (None if setting is None else setting.value) == value, field
+    return text
+
+
+def test_reads_lora_on_one_device() -> None:
+    plan = _run(_SINGLE + _LORA).plan
+    assert plan.model.id == "meta-llama/Llama-3.1-8B"
+    assert plan.model.dims is not None
+    assert (plan.parallel.backend, plan.parallel.world) == ("none", 1)
+    assert (plan.trainable.method, plan.trainable.r) == ("lora", 16)
+    assert plan.trainable.targets == ("q_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    assert plan.trainable.adapter_dtype == "bf16"
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.batch.global_) == (2, 8, 16)
+    assert plan.seq.max_len is None
+    assert plan.seq.unbounded is True
+    assert (plan.checkpointing.mode, plan.loss.logits_materialised) == ("none", "full")
+    assert (plan.precision.param, plan.precision.grad) == ("bf16", "bf16")
+    assert (plan.precision.master, plan.precision.autocast) == ("none", False)
+    assert (plan.optimizer.kind, plan.optimizer.fused) == ("adamw", True)
+    assert plan.save.contents == ("model", "adapter")
+
+
+def test_no_dtype_is_full_precision() -> None:
+    plan = _run(_SINGLE + _LORA.replace("dtype: bf16\n", "")).plan
+    assert (plan.precision.param, plan.precision.optim_state) == ("fp32", "fp32")
+
+
+def test_references_follow_the_key_they_name() -> None:
+    run = _run(_SINGLE + _LORA)
+    assert run.plan.batch.eval_micro == 2
+    assert run.what_if({"batch.micro": 1}).plan.batch.eval_micro == 1
+
+
+@pytest.mark.parametrize(
+    "value", ["${oc.env:BATCH}", "${nowhere}", "${batch_size_val}", "${..batch_size}"]
+)
+def test_references_that_cannot_be_followed_are_unknown(value: str) -> None:
+    run = _run(_SINGLE + _LORA.replace("batch_size: 2", f"batch_size: {value}"))
+    assert run.plan.batch.micro is None
+    assert "batch.micro" in run.unreadable
+
+
+def test_a_key_that_others_refer_to_is_no_stray() -> None:
+    text = _LORA.replace("output_dir: /tmp/out", "root: /tmp\noutput_dir: ${root}/out")
+    assert not _run(_SINGLE + text).stray
+    (stray,) = _run(_SINGLE + text.replace("${root}", "/tmp")).stray
+    assert stray.path == "root"
+
+
+def test_misspelt_keys_are_lost_in_silence() -> None:
+    (stray,) = _run(_SINGLE + _LORA + "enable_activation_checkpoint: True\n").stray
+    assert stray.nearest[0] == "enable_activation_checkpointing"
+    assert stray.block.table.ignores_unknown is True
+
+
+def test_distributed_recipes_shard_with_fsdp2() -> None:
+    text = _DISTRIBUTED + _FULL + "fsdp_cpu_offload: True\n"
+    text += "custom_sharded_layers: ['tok_embeddings', 'output']\n"
+    run = _run(text)
+    plan = run.plan
+    assert (plan.parallel.backend, plan.parallel.world, plan.parallel.dp) == ("fsdp2", 4, 4)
+    assert (plan.parallel.fsdp.version, plan.parallel.fsdp.strategy) == (2, "full")
+    assert plan.parallel.fsdp.wrap == "ends"
+    assert (plan.offload.params, plan.offload.optimizer) == ("cpu", "cpu")
+    assert plan.trainable.method == "full"
+    assert plan.save.full_gather is True
+    # The comment is a suggestion, and said to be one.
+    origin = run.origin("parallel.gpus_per_node")
+    assert origin is not None
+    assert origin.kind == "assumed"
+
+
+def test_recipe_from_keys_and_file_name() -> None:
+    run = _run(_FULL + "fsdp_reshard_after_forward: False\n")
+    assert run.plan.parallel.backend == "fsdp2"
+    assert run.plan.parallel.fsdp.strategy == "grad_op"
+    assert run.plan.parallel.world is None
+    (run,) = _link({"8B_lora_single_device.yaml": _LORA}).runs
+    assert run.plan.parallel.world == 1
+    assert _run(_LORA).plan.parallel.backend is None
+
+
+def test_quantized_builders_keep_nf4() -> None:
+    plan = _run(_SINGLE + _LORA.replace("lora_llama", "qlora_llama")).plan
+    assert (plan.trainable.method, plan.quant.method) == ("qlora", "nf4_torchao")
+    assert (plan.precision.param, plan.precision.grad) == ("nf4", "bf16")
+    text = _LORA.replace("lora_rank: 16", "use_dora: True\n  quantize_base: True")
+    plan = _run(_SINGLE + text).plan
+    assert (plan.trainable.method, plan.quant.method) == ("dora", "nf4_torchao")
+    assert plan.trainable.r == 8
+
+
+def test_optimizers() -> None:
+    text = _SINGLE + _FULL.replace("torch.optim.AdamW", "bitsandbytes.optim.PagedAdamW")
+    plan = _run(text + "optimizer_in_bwd: True\n").plan
+    assert plan.optimizer.kind == "paged_adamw"
+    assert plan.optimizer.in_backward is True
+    assert plan.optimizer.fused is False
+    assert (plan.precision.param, plan.precision.optim_state) == ("bf16", "fp32")
+
+
+def test_losses_and_objectives() -> None:
+    linear = "torchtune.modules.loss.LinearCrossEntropyLoss"
+    plan = _run(_SINGLE + _LORA.replace("torch.nn.CrossEntropyLoss", linear)).plan
+    assert (plan.loss.logits_materialised, plan.loss.chunks) == ("chunked", 8)
+    dpo = "torchtune.rlhf.loss.DPOLoss"
+    plan = _run(_SINGLE + _LORA.replace("torch.nn.CrossEntropyLoss", dpo)).plan
+    assert (plan.objective.kind, plan.objective.pairs_per_sample) == ("dpo", 2)
+    assert plan.objective.ref_model == "shared_adapter_off"
+    plan = _run(_DISTRIBUTED + _FULL.replace("torch.nn.CrossEntropyLoss", dpo)).plan
+    assert (plan.objective.ref_model, plan.objective.ref_dtype) == ("copy", "bf16")
+
+
+def test_activation_modes() -> None:
+    head = _DISTRIBUTED + _FULL
+    assert _run(head + "ac_mode: selective\nac_option: 2\n").plan.checkpointing.every_n == 2
+    assert (
+        _run(head + "ac_mode: selective\nac_option: op\n").plan.checkpointing.mode == "selective_op"
+    )
+    on = head.replace("checkpointing: False", "checkpointing: True")
+    assert _run(on).plan.checkpointing.mode == "full"
+    # Each switch waits for the other to be off: together they do nothing.
+    assert _run(on + "ac_mode: full\n").plan.checkpointing.mode == "none"
+
+
+def test_dimensions_from_a_familys_own_builder() -> None:
+    arguments = (
+        "llama2.llama2\n  vocab_size: 32000\n  num_layers: 22\n  num_heads: 32\n"
+        "  num_kv_heads: 4\n  embed_dim: 2048\n  intermediate_dim: 5632\n  max_seq_len: 2048"
+    )
+    dims = _run(_SINGLE + _FULL.replace("llama3_1.llama3_1_8b", arguments)).plan.model.dims
+    assert dims is not None
+    assert (dims.layers, dims.hidden, dims.kv_heads, dims.head_dim) == (22, 2048, 4, 64)
+
+
+def test_frozen_decoder_of_a_vision_model() -> None:
+    text = _SINGLE + _FULL.replace("llama3_1.llama3_1_8b", "llama3_2_vision.llama3_2_vision_11b")
+    params = _run(text).plan.trainable.params
+    assert params is not None
+    assert 2.5e9 < params < 2.8e9
+
+
+def test_evaluation_and_generation_are_asides() -> None:
+    text = "\n".join(line for line in _LORA.splitlines() if "torch.optim" not in line)
+    text = text.replace("optimizer:\n  fused: True\n  lr: 3e-4\n", "prompt: hi\n")
+    linked = _link({"gen.yaml": text, "run.sh": "tune run generate --config gen.yaml\n"})
+    assert not linked.runs
+    assert set(linked.recognised) == {"gen.yaml", "run.sh"}
+
+
+def test_other_component_files_are_not_ours() -> None:
+    assert not _link(
+        {"a.yaml": "model:\n  _component_: mylib.Net\noptimizer:\n  lr: 1\n"}
+    ).recognised
+
+
+@pytest.mark.parametrize("config", ["a.yaml", "/x/a.yaml"])
+def test_launch_line(config: str) -> None:
+    run = _launched(
+        f"tune run --nproc_per_node 2 --nnodes=3 lora_finetune_distributed --config {config} "
+        "batch_size=4 optimizer=torchao.optim.AdamW8bit ~optimizer.fused model.lora_rank=64"
+    )
+    plan = run.plan
+    assert (plan.parallel.gpus_per_node, plan.parallel.nodes, plan.parallel.world) == (2, 3, 6)
+    assert plan.parallel.backend == "fsdp2"
+    assert (plan.batch.micro, plan.batch.eval_micro, plan.trainable.r) == (4, 4, 64)
+    assert plan.optimizer.kind == "adamw8bit"
+    assert "tt.fused" not in run.settings
+
+
+def test_launch_line_of_a_single_device_recipe() -> None:
+    run = _launched("tune run lora_finetune_single_device --config a.yaml", _DISTRIBUTED + _LORA)
+    assert (run.plan.parallel.backend, run.plan.parallel.world) == ("none", 1)
+
+
+def test_shipped_config_by_name() -> None:
+    files = {"recipes/configs/llama3_1/8B_lora.yaml": _LORA}
+    line = "tune run lora_finetune_single_device --config llama3_1/8B_lora dtype=fp32\n"
+    (run,) = _link({**files, "run.sh": line}).runs
+    assert (run.plan.trainable.r, run.plan.precision.param) == (16, "fp32")
+    (run,) = _link({"run.sh": line}).runs
+    assert not run.missing
+    assert run.plan.precision.param == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("changes", "old", "new"),
+    [
+        ({"checkpointing.mode": "full"}, "checkpointing: False", "checkpointing: true"),
+        ({"batch.micro": 1, "batch.grad_accum": 16}, "batch_size: 2\n", "batch_size: 1\n"),
+        ({"seq.max_len": 2048}, "max_seq_len: null", "max_seq_len: 2048"),
+        ({"loss.logits_materialised": "fused"}, "torch.nn.CrossEntropyLoss", "torchtune.modules.loss.LinearCrossEntropyLoss"),
+        ({"optimizer.kind": "adamw8bit"}, "  _component_: torch.optim.AdamW\n  fused: True\n", "  _component_: torchao.optim.AdamW8bit\n"),
+        ({"optimizer.kind": "paged_adamw8bit"}, "  _component_: torch.optim.AdamW\n  fused: True\n", "  _component_: bitsandbytes.optim.PagedAdamW8bit\n"),
+        ({"quant.method": "bnb4"}, "  lora_rank: 16\n", "  lora_rank: 16\n  quantize_base: true\n"),
+        ({"optimizer.fused": False}, "fused: True", "fused: false"),
+        ({"save.save_only_model": True}, "", ""),
+    ],
+)  # fmt: skip
+def test_fixes(changes: dict[str, Any], old: str, new: str) -> None:
+    text = _SINGLE + _LORA
+    expected = text.replace(old, new) if old else None
+    fixed = _fixed(text, changes)
+    if "batch.grad_accum" in changes:
+        expected = str(expected).replace("steps: 8", "steps: 16")
+    if expected is None:
+        assert "save_adapter_weights_only: true" in fixed
+    elif "quantize_base" in new:
+        assert "quantize_base: true" in fixed
+    else:
+        assert fixed == expected
+
+
+def test_fixes_of_sharded_runs() -> None:
+    text = _DISTRIBUTED + _FULL
+    assert "fsdp_cpu_offload: true" in _fixed(text, {"offload.params": "cpu"})
+    fixed = _fixed(text, {"checkpointing.offload": "cpu"})
+    assert "enable_activation_offloading: true" in fixed
+    assert "enable_activation_checkpointing: true" in fixed
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parallel.zero.stage": 3},
+        {"offload.params": "cpu"},
+        {"model.attn_impl": "flash2"},
+        {"optimizer.in_backward": True},
+        {"precision.param": "fp16"},
+        {"quant.method": "bnb8"},
+        {"data.workers": 4},
+        {"optimizer.kind": "galore"},
+    ],
+)
+def test_what_torchtune_cannot_say(changes: dict[str, Any]) -> None:
+    run = _run(_SINGLE + _LORA)
+    with pytest.raises(CannotEdit):
+        run.what_if(changes)
+
+
+def test_overrides_are_changed_where_they_stand() -> None:
+    line = "tune run lora_finetune_single_device --config a.yaml batch_size=4"
+    run = _launched(line)
+    wish = SetFields({"batch.micro": 1, "checkpointing.mode": "full"})
+    fix = make_fix(run, Proposal("t", (wish,), Applicability.SAFE), None)
+    assert fix is not None
+    assert {(e.path, e.replacement) for e in fix.edits} == {("run.sh", "1"), ("a.yaml", "true")}
+
+
+def test_every_builder_is_in_the_catalogue() -> None:
+    from oomlint.dialects.torchtune_models import _BUILDERS
+    from oomlint.models import lookup
+
+    for builder, model in _BUILDERS.items():
+        assert BUILDER.read(f"torchtune.models.x.qlora_{builder}") == model
+        assert lookup(model) is not None, model
+
+
+def test_corpus_is_recognised() -> None:
+    if not _CORPUS.is_dir():
+        pytest.skip("the corpus of real configs is not here")
+    names = sorted(str(path.relative_to(_CORPUS)) for path in _CORPUS.rglob("*.yaml"))
+    workspace = Workspace(_CORPUS)
+    linked = Linker(workspace, registry(), LinkOptions()).link(names)
+    assert not linked.errors
+    assert set(linked.recognised) == set(names)
+    asides = {name for name in names if "generation" in name or "evaluation" in name}
+    assert {run.name for run in linked.runs} == set(names) - asides
+    for run in linked.runs:
+        assert run.plan.model.dims is not None, run.name
+        assert run.plan.parallel.backend in ("none", "fsdp2"), run.name
+        assert not run.wrong, run.name
+        assert not run.unreadable, run.name
+        assert {stray.path for stray in run.stray} <= {"fsdp"}, run.name
