@@ -27,7 +27,7 @@ _NAMES_THAT_MATTER: Final = re.compile(
     r"|gradient_checkpointing|Accelerator\b|FullyShardedDataParallel|fully_shard|\bFSDP\b"
     r"|StateDictConfig|DistributedDataParallel|DataLoader\b|deepspeed|HfDeepSpeedConfig"
     r"|load_dataset|bitsandbytes|torch\.optim|Adafactor|torch\.load|torch\.save|async_save"
-    r"|empty_cache|CUDA_ALLOC_CONF|OutOfMemoryError|\.backward\("
+    r"|empty_cache|CUDA_ALLOC_CONF|OutOfMemoryError|\.backward\(|\.errno\b"
 )
 _STRING_START: Final = re.compile(r"([rRbBuUfF]*)('''|\"\"\"|'|\")")
 
@@ -219,6 +219,12 @@ def _tree(source: Source) -> ast.Module:
     import ast
     import warnings
 
+    null = source.text.find("\0")
+    if null >= 0:
+        line, column = source.position(null)
+        raise ParseError(
+            source.path, "not valid Python: a null character", line=line, column=column
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the user's escapes, not about us
@@ -228,9 +234,6 @@ def _tree(source: Source) -> ast.Module:
         raise ParseError(
             source.path, f"not valid Python: {error.msg}", line=error.lineno, column=column
         ) from None
-    except ValueError:
-        line = source.text[: source.text.find("\0")].count("\n") + 1
-        raise ParseError(source.path, "not valid Python: a null character", line=line) from None
     except MemoryError:
         raise ParseError(source.path, "the file is nested too deeply to be read") from None
 

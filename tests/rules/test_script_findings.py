@@ -1,0 +1,85 @@
+"""Findings in scripts that no single example of a rule shows."""
+
+from pathlib import Path
+
+from oomlint.engine import Options, lint
+from oomlint.fix.apply import fix_all
+from oomlint.hardware import parse_hardware
+from oomlint.workspace import Workspace
+
+SWIFT = (
+    "CUDA_VISIBLE_DEVICES=0,1,2,3 \\\n"
+    "NPROC_PER_NODE=4 \\\n"
+    "# VIDEO_TOTAL_PIXELS=14112000 \\\n"
+    "swift sft \\\n"
+    "    --model Qwen/Qwen2.5-VL-7B-Instruct\n"
+)
+RECIPE = (
+    "CUDA_VISIBLE_DEVICES=0,1 && torchrun --nnodes 1 --nproc_per_node 2 "
+    "recipes/finetuning/finetuning.py --enable_fsdp --use_peft --peft_method lora "
+    "--model_name meta-llama/Meta-Llama-3-8B --batch_size_training 1 --quantization 8bit\n"
+)
+
+
+def check(name, text, options=Options()):  # noqa: B008
+    files = Workspace(Path("/project"), {name: text.encode()})
+    return lint(files, [name], options, explicit=frozenset([name]))
+
+
+def mend(name, text, *, unsafe=False):
+    files = Workspace(Path("/project"), {name: text.encode()})
+    result = fix_all(files, [name], Options(), explicit=frozenset([name]), unsafe=unsafe)
+    assert not result.report.errors
+    return result.texts[name].decode()
+
+
+def names(report):
+    return {d.rule.name for d in report.diagnoses}
+
+
+def test_script_of_another_framework_is_checked_for_habits():
+    report = check("train.sh", SWIFT)
+    assert names(report) == {"shell-broken-continuation"}
+    assert mend("train.sh", SWIFT).startswith("# VIDEO_TOTAL_PIXELS=14112000 \\\nCUDA_VISIBLE")
+
+
+def test_script_that_trains_nothing_is_left_alone():
+    assert not check("build.sh", "gcc -o tool \\\n  tool.c\n  --static\n").diagnoses
+
+
+def test_python_script_without_a_run_is_checked_for_habits():
+    text = "try:\n    trainer.train()\nexcept OSError as error:\n    if error.errno == -9:\n        pass\n"
+    assert names(check("train.py", text)) == {"sigkill-not-catchable"}
+
+
+def test_mended_script_may_reveal_its_run():
+    text = RECIPE.replace("&& torchrun", "\\\n# two cards\ntorchrun").replace(
+        " --quantization 8bit", ""
+    )
+    mended = mend("train.sh", text)
+    assert mended.startswith("# two cards\nCUDA_VISIBLE_DEVICES=0,1 \\\ntorchrun")
+    assert len(check("train.sh", mended).runs) == 1
+
+
+def test_the_whole_command_of_a_known_failure():
+    found = {d.rule.name: d.finding for d in check("train.sh", RECIPE).diagnoses}
+    assert found["fsdp-int8-flatten"].severity.label == "error"
+    assert "Cannot flatten integer dtype tensors" in found["fsdp-int8-flatten"].message
+    assert found["shell-env-not-exported"].severity.label == "warning"
+    assert "llama-recipes-low-cpu-fsdp" not in found  # quantized as it is read
+
+    plain = RECIPE.replace(" --quantization 8bit", "")
+    options = Options(hardware=parse_hardware("2xRTX-3090-24GB"), values={"host.ram_gib": 32})
+    found = {d.rule.name: d.finding for d in check("train.sh", plain, options).diagnoses}
+    copies = found["llama-recipes-low-cpu-fsdp"]
+    assert copies.severity.label == "error"
+    assert "2 × 15.0 GiB" in copies.message
+    assert copies.limit_bytes == 32 * 2**30
+    assert "--low_cpu_fsdp" in mend("train.sh", plain)
+    assert mend("train.sh", plain).startswith("CUDA_VISIBLE_DEVICES=0,1 torchrun")
+
+
+def test_both_settings_are_mended_in_one_go():
+    text = mend("train.sh", RECIPE, unsafe=True)
+    assert "--quantization 4bit" in text
+    assert text.startswith("CUDA_VISIBLE_DEVICES=0,1 torchrun")
