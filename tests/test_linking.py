@@ -1,0 +1,220 @@
+"""From files to runs: what belongs together, what is an error, what is passed over."""
+
+from pathlib import Path
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.dialects.axolotl import Axolotl
+from oomlint.dialects.base import Registry
+from oomlint.dialects.deepspeed import DeepSpeed
+from oomlint.linking import Linker, LinkOptions
+from oomlint.workspace import Workspace
+
+RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 1\ndatasets:\n  - path: a/b\n"
+ZERO3 = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}'
+
+
+def link(files, *, explicit=(), dialects=None, options=None, names=None):
+    workspace = Workspace(
+        Path("/project"),
+        {n: t if isinstance(t, bytes) else t.encode() for n, t in files.items()},
+    )
+    linker = Linker(workspace, dialects or registry(), options or LinkOptions())
+    return linker.link(names or list(files), explicit=frozenset(explicit))
+
+
+def test_config_and_its_deepspeed_json_are_one_run():
+    linked = link({"a.yaml": f"{RUN}deepspeed: ds.json\n", "ds.json": ZERO3})
+    [run] = linked.runs
+    assert run.files == ("a.yaml", "ds.json")
+    assert run.plan.parallel.zero.stage == 3
+    assert run.location("parallel.zero.stage").path == "ds.json"
+    assert linked.recognised == {"a.yaml": "axolotl", "ds.json": "deepspeed"}
+    assert linked.files_read == 2
+
+
+def test_file_that_only_a_setting_names_counts_as_read():
+    linked = link({"a.yaml": f"{RUN}deepspeed: ds.json\n", "ds.json": ZERO3}, names=["a.yaml"])
+    assert linked.runs[0].plan.parallel.zero.stage == 3
+    assert linked.files_read == 2
+
+
+def test_named_json_is_deepspeeds_whatever_it_holds():
+    linked = link({"a.yaml": f"{RUN}deepspeed: ds.json\n", "ds.json": '{"steps_per_print": 1}'})
+    [run] = linked.runs
+    assert run.files == ("a.yaml", "ds.json")
+    assert run.plan.parallel.zero.stage == 0
+    assert not run.missing
+
+
+def test_part_that_no_run_uses_is_a_run_of_its_own():
+    linked = link({"a.yaml": RUN, "ds.json": ZERO3})
+    assert [(run.name, run.is_fragment) for run in linked.runs] == [
+        ("a.yaml", False),
+        ("ds.json", True),
+    ]
+
+
+def test_two_runs_share_a_json():
+    config = f"{RUN}deepspeed: ds.json\n"
+    linked = link({"a.yaml": config, "b.yaml": config, "ds.json": ZERO3})
+    assert [run.files for run in linked.runs] == [("a.yaml", "ds.json"), ("b.yaml", "ds.json")]
+
+
+def test_runs_of_two_launch_lines_follow_the_same_chain_of_files():
+    accelerate = (
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 8\n"
+        "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    )
+    line = "accelerate launch --config_file acc.yaml -m axolotl.cli.train {}.yaml\n"
+    linked = link(
+        {
+            "a.yaml": RUN,
+            "b.yaml": RUN,
+            "go.sh": line.format("a") + line.format("b"),
+            "acc.yaml": accelerate,
+            "ds.json": ZERO3,
+        }
+    )
+    trained = [run for run in linked.runs if "acc.yaml" in run.files]
+    if not trained:
+        pytest.skip("no dialect reads this launch line yet")
+    assert [run.plan.parallel.zero.stage for run in trained] == [3] * len(trained)
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        (None, "was not found"),
+        ("{", "cannot be used (line 1)"),
+        (b"\xff", "cannot be used (line 1)"),
+    ],
+)
+def test_reference_that_cannot_be_used_is_kept_with_its_place(target, problem):
+    files = {"a.yaml": f"{RUN}deepspeed: x/ds.json\n"}
+    if target is not None:
+        files["x/ds.json"] = target
+    linked = link(files, names=["a.yaml"])
+    [missing] = linked.runs[0].missing
+    assert missing.reference == "x/ds.json"
+    assert missing.problem.startswith(problem)
+    assert missing.location.path == "a.yaml"
+    assert not linked.errors
+
+
+@pytest.mark.parametrize("reference", ["a.yaml", ".", "x" * 3000])
+def test_reference_to_itself_a_folder_or_nonsense(reference):
+    linked = link({"a.yaml": f"{RUN}deepspeed: {reference}\n"})
+    assert [run.name for run in linked.runs] == ["a.yaml"]
+    assert not linked.errors
+
+
+def test_preset_that_is_not_here_is_locked():
+    linked = link({"a.yaml": f"{RUN}deepspeed: deepspeed_configs/zero3_bf16.json\n"})
+    [run] = linked.runs
+    assert run.plan.parallel.zero.stage == 3
+    assert run.files == ("a.yaml",)
+    assert run.block_with("parallel.zero.stage").locked
+
+
+def test_every_document_of_a_yaml_stream_is_a_run_with_a_name_of_its_own():
+    linked = link({"a.yaml": f"{RUN}---\nother: 1\n---\n{RUN}"})
+    assert [run.name for run in linked.runs] == ["a.yaml (a.yaml:1)", "a.yaml (a.yaml:8)"]
+    assert [run.plan.name for run in linked.runs] == [run.name for run in linked.runs]
+
+
+# -- errors -----------------------------------------------------------------------------
+
+
+def test_broken_file_in_a_folder_is_an_error_only_if_it_looks_like_training():
+    linked = link({"train.yaml": f"{RUN}  bad: [\n", "other.yaml": "a: [\n", "x.json": "{"})
+    assert [(e.path, e.kind) for e in linked.errors] == [("train.yaml", "parse")]
+
+
+def test_broken_file_that_was_named_is_an_error():
+    linked = link({"other.yaml": "a: [\n", "notes.txt": b"\xff"}, explicit=["other.yaml", "notes.txt"])
+    assert [e.path for e in linked.errors] == ["other.yaml"]
+
+
+def test_named_file_that_is_missing_is_an_error():
+    linked = link({}, names=["gone.yaml"], explicit=["gone.yaml"])
+    assert [(e.path, e.kind) for e in linked.errors] == [("gone.yaml", "io")]
+
+
+def test_marker_of_another_kind_of_file_does_not_count():
+    two = Registry.of([DeepSpeed(), Axolotl()])
+    linked = link({"x.json": '{"base_model": [}', "y.yaml": "zero_optimization: [\n"}, dialects=two)
+    assert not linked.errors
+
+
+def test_suffixes_in_capitals():
+    assert [run.name for run in link({"A.YAML": RUN}).runs] == ["A.YAML"]
+
+
+class _Broken(Axolotl):
+    def __init__(self, where):
+        self.where = where
+
+    def recognise(self, document):
+        if self.where == "recognise":
+            raise KeyError("oops")
+        return super().recognise(document)
+
+    def finish(self, draft):
+        if self.where == "finish":
+            raise KeyError("oops")
+        super().finish(draft)
+
+
+@pytest.mark.parametrize("where", ["recognise", "finish"])
+def test_dialect_that_fails_costs_only_its_own_runs(where):
+    linked = link(
+        {"a.yaml": RUN, "ds.json": ZERO3}, dialects=Registry.of([DeepSpeed(), _Broken(where)])
+    )
+    assert [run.name for run in linked.runs] == ["ds.json"]
+    [error] = linked.errors
+    assert (error.path, error.kind) == ("a.yaml", "internal")
+    assert "axolotl failed: KeyError" in error.message
+
+
+# -- options ----------------------------------------------------------------------------
+
+
+def test_framework_option_leaves_runs_of_others_out():
+    files = {"a.yaml": f"{RUN}deepspeed: ds.json\n", "ds.json": ZERO3}
+    assert link(files, options=LinkOptions(framework="axolotl")).runs[0].name == "a.yaml"
+    assert [r.name for r in link(files, options=LinkOptions(framework="trl")).runs] == ["ds.json"]
+
+
+def test_set_values_win_over_files():
+    [run] = link({"a.yaml": RUN}, options=LinkOptions(values={"batch.micro": 7})).runs
+    assert run.plan.batch.micro == 7
+    assert run.origin("batch.micro").kind == "option"
+
+
+def test_corpus_is_recognised():
+    root = Path(__file__).parents[1] / "../shared/corpus"
+    if not root.is_dir():
+        pytest.skip("../shared/corpus is not here")
+    workspace = Workspace(root.resolve())
+    names = sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
+    linked = Linker(workspace, registry(), LinkOptions()).link(names)
+    assert not linked.errors
+    axolotl = {n for n, framework in linked.recognised.items() if framework == "axolotl"}
+    assert axolotl == {n for n in names if n.startswith("axolotl/")}
+    deepspeed = {n for n, framework in linked.recognised.items() if framework == "deepspeed"}
+    signature = (b"zero_optimization", b"train_micro_batch_size_per_gpu", b"train_batch_size")
+    assert deepspeed == {
+        n for n in names if n.endswith(".json") and any(s in workspace.read(n) for s in signature)
+    }
+
+
+def test_other_files_are_not_claimed():
+    root = Path(__file__).parents[1] / "../shared/corpus-other"
+    if not root.is_dir():
+        pytest.skip("../shared/corpus-other is not here")
+    names = sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
+    linked = Linker(Workspace(root.resolve()), registry(), LinkOptions()).link(names)
+    assert linked.recognised == {}
+    assert linked.runs == [] and linked.errors == []
