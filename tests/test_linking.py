@@ -133,7 +133,9 @@ def test_broken_file_in_a_folder_is_an_error_only_if_it_looks_like_training():
 
 
 def test_broken_file_that_was_named_is_an_error():
-    linked = link({"other.yaml": "a: [\n", "notes.txt": b"\xff"}, explicit=["other.yaml", "notes.txt"])
+    linked = link(
+        {"other.yaml": "a: [\n", "notes.txt": b"\xff"}, explicit=["other.yaml", "notes.txt"]
+    )
     assert [e.path for e in linked.errors] == ["other.yaml"]
 
 
@@ -217,4 +219,5 @@ def test_other_files_are_not_claimed():
     names = sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
     linked = Linker(Workspace(root.resolve()), registry(), LinkOptions()).link(names)
     assert linked.recognised == {}
-    assert linked.runs == [] and linked.errors == []
+    assert linked.runs == []
+    assert linked.errors == []

@@ -67,7 +67,8 @@ class Selection:
         for word in words:
             if any(_match(word, rule) for rule in rules):
                 continue
-            near = get_close_matches(word, [r.name for r in rules] + [r.code for r in rules], n=1)
+            near = get_close_matches(word, [rule.name for rule in rules], n=1)
+            near = near or get_close_matches(word, [r.code for r in rules], n=1, cutoff=0.8)
             hint = f"; did you mean {near[0]}?" if near else "; see `oomlint rules`"
             raise UsageError(f"no rule is called {word!r}{hint}")
 
@@ -181,7 +182,9 @@ def lint(
     """
     linked = Linker(workspace, registry(), options.link).link(names, explicit=explicit)
     if rules is None:
-        rules = all_rules() if linked.runs or linked.asides else ()  # importing them all takes a while
+        rules = (
+            all_rules() if linked.runs or linked.asides else ()
+        )  # importing them all takes a while
     errors = list(linked.errors)
     chosen = [rule for rule in rules if options.selection.takes(rule)]
     found: list[Diagnosis] = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.workspace import Workspace
 
 _COMMENT = re.compile(
-    r"#[ \t]*oomlint:[ \t]*(?P<what>ignore-file|ignore)(?:\[(?P<names>[^\]\n]*)\])?[^\r\n]*"
+    r"#[ \t]*oomlint:[ \t]*(?P<what>ignore-file|ignore)(?![\w-])(?:\[(?P<names>[^\]\n]*)\])?[^\r\n]*"
 )
 
 

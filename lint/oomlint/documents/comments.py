@@ -29,7 +29,7 @@ def comments(source: Source, document: Any) -> list[Span]:
 
 
 def _yaml(source: Source, document: Any) -> Iterator[Span]:
-    texts = sorted(_scalar_spans(getattr(document, "roots", ())))
+    texts = sorted(_texts(source, getattr(document, "roots", ())))
     starts = [span.start for span in texts]
     for line in range(1, len(source.line_starts) + 1):
         span = source.line_span(line)
@@ -41,6 +41,16 @@ def _yaml(source: Source, document: Any) -> Iterator[Span]:
                 yield Span(at, span.end)
                 break
             at = source.text.find("#", at + 1, span.end)
+
+
+def _texts(source: Source, roots: tuple[Any, ...]) -> Iterator[Span]:
+    for span in _scalar_spans(roots):
+        if source.text[span.start : span.start + 1] in ("|", ">"):
+            # The head of a block of text may carry a comment of its own.
+            head = source.line_span(source.position(span.start)[0])
+            yield Span(min(head.end, span.end), span.end)
+        else:
+            yield span
 
 
 def _scalar_spans(roots: tuple[Any, ...]) -> Iterator[Span]:
