@@ -344,9 +344,13 @@ def _may_train(document: Document) -> bool:
 
 def _trains(run: Run) -> bool:
     """Whether a launch line says anything about training, or starts something that does."""
-    if run.missing or any(claim.kind == "run" for claim in run.claims):
+    if any(claim.kind == "run" for claim in run.claims):
         return True
-    return any(block.table.section == "training" for block, _ in run.parts.blocks)
+    if any(block.table.section == "training" for block, _ in run.parts.blocks):
+        return True
+    # Any script may be started with a launcher's config; one that names its own is training.
+    optional = any(r.optional for claim in run.claims for r in claim.references)
+    return bool(run.missing) and not optional
 
 
 def _distinctly_named(runs: list[Run]) -> list[Run]:

@@ -77,6 +77,11 @@ def test_reads_deepspeed_and_fsdp_options() -> None:
     assert plan.load.cpu_ram_efficient is True
 
 
+def test_a_deepspeed_config_that_only_running_tells_is_deepspeed_still() -> None:
+    plan = _run("torchrun --nproc_per_node 8 train.py" + _REST + " --deepspeed $DS\n").plan
+    assert (plan.parallel.backend, plan.parallel.zero.stage) == ("zero", None)
+
+
 def test_adapters_are_told_by_their_options() -> None:
     plan = _run("python train.py" + _REST + " --use_lora True --lora_r 8\n").plan
     assert (plan.trainable.method, plan.trainable.r) == ("lora", 8)

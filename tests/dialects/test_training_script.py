@@ -257,6 +257,44 @@ def test_arguments_from_a_command_line_make_no_run_of_their_own() -> None:
     assert run.plan.objective.kind == "sft"
 
 
+_OPTIONS = """\
+from dataclasses import dataclass, field
+import transformers
+from peft import LoraConfig, get_peft_model
+
+@dataclass
+class LoraArguments:
+    lora_r: int = 64
+    lora_target_modules: list = field(default_factory=lambda: ["c_attn", "c_proj"])
+
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    optim: str = field(default="paged_adamw_32bit")
+    model_max_length: int = 8192
+    use_lora: bool = False
+
+parser = transformers.HfArgumentParser((TrainingArguments, LoraArguments))
+training_args, lora_args = parser.parse_args_into_dataclasses()
+model = transformers.AutoModelForCausalLM.from_pretrained(training_args.model)
+if training_args.use_lora:
+    config = LoraConfig(r=lora_args.lora_r, target_modules=lora_args.lora_target_modules)
+    model = get_peft_model(model, config)
+trainer = transformers.Trainer(model=model, args=training_args, train_dataset=data)
+"""
+
+
+def test_dataclasses_of_a_script_give_its_options_their_defaults() -> None:
+    command = "torchrun --nproc_per_node 2 train.py --model_name_or_path m/m --output_dir o "
+    command += "--per_device_train_batch_size 2 --num_train_epochs 1 --bf16 True"
+    plan = _run({"train.py": _OPTIONS, "run.sh": command + "\n"}).plan
+    assert (plan.optimizer.kind, plan.seq.max_len) == ("paged_adamw", 8192)
+    assert (plan.trainable.method, plan.model.id) == ("full", "m/m")
+    command += " --use_lora --model_max_length 512 --lora_r 8\n"
+    plan = _run({"train.py": _OPTIONS, "run.sh": command}).plan
+    assert (plan.trainable.method, plan.trainable.r, plan.seq.max_len) == ("lora", 8, 512)
+    assert plan.trainable.targets == ("c_attn", "c_proj")
+
+
 def test_weights_that_are_read_before_the_arguments_exist_miss_zero_init() -> None:
     config = (
         '{"zero_optimization": {"stage": 3}, "train_batch_size": "auto", "bf16": {"enabled": true}}'
@@ -280,6 +318,7 @@ def test_weights_that_are_read_before_the_arguments_exist_miss_zero_init() -> No
         "from unsloth import X\nfrom trl import SFTTrainer\nSFTTrainer(model=m, args=SFTConfig())\n",
         "model = AutoModelForCausalLM.from_pretrained('gpt2')\nmodel.generate()\n",
         "x = 1\n",
+        "from trl import SFTConfig\nlist_jobs(SFTConfig(output_dir='', run_name='x'))\n",
     ],
 )
 def test_scripts_of_others_are_left_alone(script: str) -> None:

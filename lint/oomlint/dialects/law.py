@@ -27,6 +27,7 @@ def uses_deepspeed(draft: Draft) -> bool:
     return (
         any(block.table.section == "deepspeed" for block in draft.blocks)
         or draft.get("ref.deepspeed") is not None
+        or draft.is_unknown("ref.deepspeed")
         or draft.get("deepspeed.enabled") is True
     )
 

@@ -228,6 +228,7 @@ class HfTrainer(Dialect):
         finish_one_process(draft)
         finish_training_arguments(draft, load_dtype=draft.get("load.dtype"))
         finish_data_parallel(draft)
+        forget_unclear_precision(draft)
         finish_attention(draft)
         draft.default("seq.packing", "none", "samples are batched one by one")
         draft.default("seq.pad", "longest", "the usual collator pads to the longest sample")
@@ -390,6 +391,13 @@ def finish_data_parallel(draft: Draft) -> None:
         finish_batch(draft)
     else:
         draft.derive("parallel.backend", "dp", "env.cuda_visible_devices", source=source)
+
+
+def forget_unclear_precision(draft: Draft) -> None:
+    """Where only running tells whether mixed precision is on, what follows from it is unknown."""
+    if draft.is_unknown("hf.bf16") and not draft.get("hf.fp16"):
+        for name in ("compute", "autocast", "logits", "comm"):
+            draft.forget(f"precision.{name}")
 
 
 def _is_one_process(draft: Draft) -> bool:

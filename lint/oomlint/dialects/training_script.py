@@ -9,9 +9,9 @@ a script takes from its command line stays unknown until a launch line says it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping as MappingABC, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.draft import Draft
@@ -26,16 +26,28 @@ from oomlint.dialects.kinds import (
     Kind,
 )
 from oomlint.dialects.table import Block, Origin, Row, Table, plain_value
-from oomlint.dialects.trainer import ATTENTION, LENGTH, TARGETS
+from oomlint.dialects.trainer import ATTENTION, LENGTH, TARGETS, TRAINER
 from oomlint.dialects.training_arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
     SEQ2SEQ_ARGUMENTS,
     TRAINING_ARGUMENTS,
 )
-from oomlint.documents.base import UNKNOWN, Call, Document, Mapping, Node, Scalar
+from oomlint.documents.base import (
+    UNKNOWN,
+    Call,
+    Document,
+    Entry,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence as SequenceNode,
+)
 from oomlint.documents.text import Span
 from oomlint.errors import CannotEdit
+
+if TYPE_CHECKING:
+    import ast
 
 POSITIONAL = frozenset(str(number) for number in range(10))
 
@@ -44,7 +56,7 @@ DTYPE = Kind(lambda raw: DTYPE_OR_AUTO_LOAD.read(str(raw)), DTYPE_OR_AUTO_LOAD.w
 
 
 def _read_model(raw: Any) -> str | None:
-    return raw if isinstance(raw, str) else None
+    return raw if isinstance(raw, str) and raw else None
 
 
 def _unwritable(_value: Any) -> Any:
@@ -166,6 +178,14 @@ ARGUMENTS = Table(
     section="training",
 )
 
+# The script's own dataclasses of options, whose names are those of the command line.
+DEFAULTS = Table(
+    name="defaults of the script's options",
+    rows=TRAINER.rows,
+    known_prefixes=("",),
+    section="defaults",
+)
+
 _MODEL_LOADER = re.compile(r"(^|\.)from_(pretrained|config)$")
 _CONFIG = re.compile(
     r"(^|\.)((Seq2Seq)?TrainingArguments|"
@@ -179,6 +199,11 @@ _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value|draft", re.IGNORECAS
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 
 
+# Unsloth patches the Trainer from within, which these tables do not describe; tests of a
+# library train nothing that anybody waits for.
+_NOT_OURS = frozenset({"unsloth", "pytest", "unittest"})
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
     """The calls of one run. ``config`` is ``None`` where its arguments come from outside."""
@@ -187,6 +212,8 @@ class ScriptRun:
     config: Call | None
     model: Call | None
     others: tuple[tuple[Call, Table], ...]
+    among: int = 1
+    """How many runs the script has."""
 
     @property
     def uses_trl(self) -> bool:
@@ -197,18 +224,25 @@ class ScriptRun:
 def script_runs(document: Document) -> Iterator[ScriptRun]:
     """The runs that a Python script starts through a Trainer."""
     calls: Sequence[Call] = getattr(document, "calls", ())
-    if any(name.split(".")[0] == "unsloth" for name in getattr(document, "imports", ())):
-        return  # patches the Trainer from within: not what these tables describe
+    packages = {name.split(".")[0] for name in getattr(document, "imports", ())}
+    if packages & _NOT_OURS:
+        return
     configs = [call for call in calls if _CONFIG.search(call.callee)]
     trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c)]
+    found: list[ScriptRun] = []
     for trainer in trainers:
         config = _argument(trainer, "args", "1")
         if config is None or not _CONFIG.search(config.callee):
             config = _the_only(configs) if len(trainers) == 1 else None
-        yield _run_of(calls, trainer, config)
+        found.append(_run_of(calls, trainer, config))
     if not trainers:
-        for config in configs:
-            yield _run_of(calls, None, config)
+        found += [
+            _run_of(calls, None, config)
+            for config in configs
+            if "per_device_train_batch_size" in config.arguments.entries
+        ]
+    for run in found:
+        yield replace(run, among=len(found))
 
 
 def _is_trainer(call: Call) -> bool:
@@ -298,8 +332,11 @@ def _argument(call: Call | None, *names: str) -> Call | None:
 def script_claim(
     dialect: Dialect, document: Document, run: ScriptRun, config_table: Table
 ) -> Claim:
-    """The claim on one run of a script; blocks in rising precedence."""
+    """The claim on one run of a script; blocks in rising precedence. It is named after the
+    line of its trainer where the script has several."""
     blocks: list[Block] = []
+    if run.config is None:
+        blocks += _option_defaults(document)
     if run.model is not None:
         early = run.config is not None and run.model.order < run.config.order
         table = EARLY_FROM_PRETRAINED if early else FROM_PRETRAINED
@@ -311,7 +348,62 @@ def script_claim(
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
         blocks.append(_block(document, run.trainer, table))
     # Without a config call the arguments come from a command line: no run of its own.
-    return Claim(dialect, "aside" if run.config is None else "run", document, tuple(blocks))
+    name = ""
+    centre = run.trainer or run.config
+    if run.among > 1 and centre is not None:
+        line, _ = document.source.position(centre.span.start)
+        name = f"{document.source.path}:{line}"
+    kind: Literal["aside", "run"] = "aside" if run.config is None else "run"
+    return Claim(dialect, kind, document, tuple(blocks), name=name)
+
+
+def _option_defaults(document: Document) -> Iterator[Block]:
+    """Defaults that the script's own dataclasses give the options of its command line."""
+    import ast
+    import warnings
+
+    from oomlint.documents.python_values import Places
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the user's escapes, not about us
+        tree = ast.parse(document.source.text)
+    places = Places(document.source)
+    entries: dict[str, Entry] = {}
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for statement in (s for cls in classes if cls.decorator_list for s in cls.body):
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        default = _default_of(statement.value)
+        if default is None:
+            continue
+        try:
+            value = ast.literal_eval(default)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            continue
+        name, span = statement.target.id, places.span(default)
+        key = places.span(statement.target)
+        entries[name] = Entry(name, key, _literal(value, span), Span(key.start, span.end))
+    if entries:
+        span = Span(0, len(document.source.text))
+        mapping = Mapping(span, entries, locked="the script's options are no call to add to")
+        yield Block(document, mapping, DEFAULTS, next(iter(entries.values())).span)
+
+
+def _default_of(value: ast.expr | None) -> ast.expr | None:
+    """The default in ``= value``, ``= field(default=value)`` or with a factory's lambda."""
+    import ast
+
+    if not isinstance(value, ast.Call):
+        return value
+    keywords = {keyword.arg: keyword.value for keyword in value.keywords}
+    factory = keywords.get("default_factory")
+    return factory.body if isinstance(factory, ast.Lambda) else keywords.get("default")
+
+
+def _literal(value: Any, span: Span) -> Node:
+    if isinstance(value, (list, tuple)):
+        return SequenceNode(span, tuple(Scalar(span, item) for item in value))
+    return Scalar(span, value, locked=None if not isinstance(value, dict) else "a dictionary")
 
 
 def _block(document: Document, call: Call, table: Table) -> Block:
@@ -342,13 +434,17 @@ def finish_script(draft: Draft) -> None:
     if loads and "hf.load_dtype" not in draft.unknown and draft.get("hf.load_dtype") is None:
         _assume_load_dtype(draft)
     unclear = draft.unknown.get("script.adapter")
-    if ADAPTER in tables or draft.get("script.adapter"):
+    if draft.says("hf.use_peft"):
+        pass  # an option of the command line decides
+    elif ADAPTER in tables or draft.get("script.adapter"):
         draft.derive("hf.use_peft", True, "script.adapter", "trainable.r")
-    elif unclear is not None and not draft.says("hf.use_peft"):
+    elif unclear is not None:
         draft.unknown.setdefault("trainable.method", unclear)
     else:
         draft.default("hf.use_peft", False, "no call of the script adds an adapter")
-    if PREPARES_KBIT in tables:
+    quantized = draft.get("hf.load_4bit") or draft.get("hf.load_8bit")
+    if PREPARES_KBIT in tables and (quantized or draft.get("hf.bits") in (4, 8)):
+        # Without quantized weights it changes nothing (peft 0.21.2 utils/other.py:190).
         draft.derive("quant.prepares_kbit", True, "hf.load_4bit", "hf.load_8bit")
         if draft.get("script.kbit_checkpointing"):
             draft.override("hf.checkpointing", True, "script.kbit_checkpointing")
@@ -406,13 +502,15 @@ def _finish_trainer_call(draft: Draft, names: set[str]) -> None:
 
 def _apply_options(draft: Draft) -> None:
     """``--batch_size 2`` wins over the default that the script gives its option."""
-    options = [block for block in draft.blocks if block.table.section == "options"]
+    options: dict[str, Node] = {}
+    for block in draft.blocks:
+        if block.table.section in ("options", "defaults") or hasattr(block.document, "commands"):
+            options.update((name, entry.value) for name, entry in block.mapping.entries.items())
     if not options:
         return
-    mapping = options[-1].mapping
     for field, setting in list(draft.settings.items()):
         origin = setting.origin
-        entry = _option_of(origin, mapping)
+        entry = _option_of(origin, options)
         if entry is None or origin.row is None:
             continue
         raw = plain_value(entry, "yaml12")
@@ -426,7 +524,7 @@ def _apply_options(draft: Draft) -> None:
         else:
             draft.override(field, value)
     for field, origin in list(draft.unknown.items()):
-        entry = _option_of(origin, mapping)
+        entry = _option_of(origin, options)
         if entry is None or origin.row is None:
             continue
         raw = plain_value(entry, "yaml12")
@@ -442,7 +540,7 @@ def _apply_options(draft: Draft) -> None:
 _OPTION = re.compile(r"\w+\.(\w+)$")
 
 
-def _option_of(origin: Origin, options: Mapping) -> Node | None:
+def _option_of(origin: Origin, options: MappingABC[str, Node]) -> Node | None:
     """The command line's value for an argument that a script writes as ``args.name``."""
     if origin.entry is None or origin.block is None or not hasattr(origin.block.document, "calls"):
         return None
@@ -451,5 +549,4 @@ def _option_of(origin: Origin, options: Mapping) -> Node | None:
         return None
     span = value.via or value.span
     match = _OPTION.match(origin.block.document.source.text[span.start : span.end])
-    entry = options.entries.get(match.group(1)) if match else None
-    return entry.value if entry is not None else None
+    return options.get(match.group(1)) if match else None
