@@ -55,6 +55,23 @@ _AXOLOTL = (
     "  fsdp_cpu_ram_efficient_loading: true\n"
     "  fsdp_sync_module_states: true\n"
 )
+_ACCELERATE = (
+    "distributed_type: FSDP\n"
+    "mixed_precision: bf16\n"
+    "num_machines: 2\n"
+    "num_processes: 16\n"
+    "fsdp_config:\n"
+    "  fsdp_version: 1\n"
+    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+    "  fsdp_cpu_ram_efficient_loading: true\n"
+    "  fsdp_sync_module_states: true\n"
+)
+_COMMAND = (
+    "accelerate launch --config_file fsdp.yaml trl/scripts/sft.py"
+    " --model_name_or_path meta-llama/Llama-3.1-70B --dataset_name tatsu-lab/alpaca"
+    " --dtype bfloat16 --bf16 --gradient_checkpointing --per_device_train_batch_size 1"
+    " --max_length 2048 --output_dir out\n"
+)
 _FULL = "  fsdp_state_dict_type: FULL_STATE_DICT\n"
 _SHARDED = "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
 
@@ -89,8 +106,19 @@ class FsdpFullStateDictSave(Rule):
             hardware="2x8xH100-80GB",
             why="nobody says how much RAM the node has",
         ),
+        Example(
+            files={"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_FULL}"},
+            fixed={"fsdp.yaml": f"{_ACCELERATE}{_SHARDED}"},
+            hardware="2x8xH100-80GB",
+            host_memory="512GiB",
+        ),
     )
     good = (
+        Example(
+            files={"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_SHARDED}"},
+            hardware="2x8xH100-80GB",
+            host_memory="512GiB",
+        ),
         Example(
             files={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
             hardware="2x8xH100-80GB",

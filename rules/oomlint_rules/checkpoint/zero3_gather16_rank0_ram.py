@@ -53,6 +53,19 @@ _AXOLOTL = (
     "bf16: true\n"
     "deepspeed: ds.json\n"
 )
+_LLAMA_FACTORY = (
+    "model_name_or_path: Qwen/Qwen2.5-32B\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: full\n"
+    "dataset: alpaca_en_demo\n"
+    "template: qwen\n"
+    "output_dir: out\n"
+    "per_device_train_batch_size: 1\n"
+    "gradient_accumulation_steps: 4\n"
+    "bf16: true\n"
+    "deepspeed: ds.json\n"
+)
 _LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
 
 
@@ -102,8 +115,19 @@ class Zero3Gather16Rank0Ram(Rule):
             hardware="4x8xH100-80GB",
             why="135 GiB, and nobody says how much RAM the node has",
         ),
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY, "ds.json": _json("true")},
+            fixed={"ds.json": _json("false")},
+            hardware="8xA100-80GB",
+            host_memory="72GiB",
+        ),
     )
     good = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY, "ds.json": _json("true")},
+            hardware="8xA100-80GB",
+            host_memory="512GiB",
+        ),
         Example(
             files={"train.yaml": _AXOLOTL, "ds.json": _json("true")},
             hardware="8xA100-80GB",

@@ -9,8 +9,8 @@ from oomlint.judge import Judgement, judge_host, settled
 from oomlint.rule import Severity, gib
 from oomlint.run import Run
 
-# A quarter of the machines with that many GPUs has less: not rare any more.
-_SHARE_THAT_WARNS = 0.25
+# Most machines with that many GPUs have less.
+_SHARE_THAT_WARNS = 0.5
 # Below this, any machine that trains a language model has it.
 _NOTEWORTHY = 64 * 2**30
 _ENOUGH_MACHINES = 10
@@ -18,11 +18,13 @@ _ENOUGH_MACHINES = 10
 
 @dataclass(frozen=True, slots=True)
 class RamVerdict:
-    """A need of host RAM per node, judged. ``sentence`` names what there is to meet it."""
+    """A need of host RAM per node, judged. ``sentence`` names what there is to meet it;
+    ``is_common``: every usual machine with as many GPUs has that much."""
 
     judgement: Judgement
     severity: Severity | None
     sentence: str
+    is_common: bool
 
 
 def judge_ram(run: Run, phase: str | None = None) -> RamVerdict | None:
@@ -32,7 +34,7 @@ def judge_ram(run: Run, phase: str | None = None) -> RamVerdict | None:
     if found is None:
         return None
     if found.limit is not None:
-        return RamVerdict(found, found.severity, f"the node has {gib(found.limit)}")
+        return RamVerdict(found, found.severity, f"the node has {gib(found.limit)}", False)
     gpus = settled(run).plan.parallel.gpus_per_node or 1
     less, machines = _machines_with_less(found.predicted, gpus)
     if less >= _SHARE_THAT_WARNS * machines:
@@ -42,7 +44,7 @@ def judge_ram(run: Run, phase: str | None = None) -> RamVerdict | None:
     several = f"cloud machines with {gpus} {'GPU' if gpus == 1 else 'GPUs'}"
     usual = f"{less} of {machines} {several} have less" if less else f"{several} have that much"
     sentence = f"the node's RAM is not known (state it with --host-memory); {usual}"
-    return RamVerdict(found, severity, sentence)
+    return RamVerdict(found, severity, sentence, less == 0)
 
 
 def copies(run: Run, ranks: int) -> str:

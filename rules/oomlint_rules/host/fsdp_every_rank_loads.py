@@ -3,8 +3,8 @@
 ## What it finds
 
 FSDP runs on several GPUs of a node whose loader is not told to read the checkpoint on one
-rank only (`cpu_ram_efficient_loading`, off by default in Accelerate and in transformers),
-where the copies do not fit the node's RAM or come close. If the RAM is not known, the need
+rank only (`cpu_ram_efficient_loading`, off by default in transformers and in Accelerate's plugin,
+on where `accelerate launch` starts the run unless its file says otherwise), where the copies do not fit the node's RAM or come close. If the RAM is not known, the need
 is named.
 
 ## Why it runs out of memory
@@ -25,13 +25,13 @@ ACCELERATE_USE_FSDP=true FSDP_CPU_RAM_EFFICIENT_LOADING=true`.
 ## When not to
 
 With MXFP4 checkpoints it has to stay off (Axolotl refuses it), and where the checkpoint is
-quantized on the way the copies are small: the rule is silent in both cases. llama-recipes has
-a rule of its own, `llama-recipes-low-cpu-fsdp`.
+quantized, or becomes so on the way, the copies are small: the rule is silent in all these
+cases. llama-recipes has a rule of its own, `llama-recipes-low-cpu-fsdp`.
 
 ## Sources
 
 * Accelerate 16cb6eb8 `utils/dataclasses.py:1958` (default false) and `:1966`
-  (`sync_module_states` is forced on with it)
+  (`sync_module_states` is forced on with it), `commands/launch.py:585` (default true)
 * transformers 4.57 `modeling_utils.py:517` and 5.23 `modeling_utils.py:4853`
   (`is_fsdp_enabled() and not is_local_dist_rank_0()`)
 * https://huggingface.co/blog/ram-efficient-pytorch-fsdp: 2 TB for Llama-2-70B in fp32 on
@@ -67,6 +67,23 @@ _AXOLOTL = (
     "  - auto_wrap\n"
     "fsdp_config:\n"
 )
+_ACCELERATE = (
+    "distributed_type: FSDP\n"
+    "mixed_precision: bf16\n"
+    "num_machines: 1\n"
+    "num_processes: 8\n"
+    "fsdp_config:\n"
+    "  fsdp_version: 1\n"
+    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+    "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
+)
+_COMMAND = (
+    "accelerate launch --config_file fsdp.yaml trl/scripts/sft.py"
+    " --model_name_or_path meta-llama/Llama-3.1-70B --dataset_name tatsu-lab/alpaca"
+    " --dtype bfloat16 --bf16 --gradient_checkpointing --per_device_train_batch_size 1"
+    " --use_peft --max_length 2048 --output_dir out\n"
+)
+_EFFICIENT = "  fsdp_sync_module_states: true\n  fsdp_cpu_ram_efficient_loading: true\n"
 _SHARDED = "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
 
 
@@ -98,8 +115,22 @@ class FsdpEveryRankLoads(Rule):
             },
             why="the node's RAM is not known",
         ),
+        Example(
+            files={
+                "train.sh": _COMMAND,
+                "fsdp.yaml": _ACCELERATE + _EFFICIENT.replace("loading: true", "loading: false"),
+            },
+            fixed={"fsdp.yaml": f"{_ACCELERATE}{_EFFICIENT}"},
+            hardware="8xA100-80GB",
+            host_memory="1TiB",
+        ),
     )
     good = (
+        Example(
+            files={"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_EFFICIENT}"},
+            hardware="8xA100-80GB",
+            host_memory="1TiB",
+        ),
         Example(
             files={
                 "train.yaml": (
@@ -131,11 +162,11 @@ class FsdpEveryRankLoads(Rule):
         if plan.load.cpu_ram_efficient is not False or plan.load.meta_init:
             return
         # Such checkpoints are quantized shard by shard, or cannot be loaded on one rank.
-        if plan.quant.method not in (None, "none") or plan.model.native_quant == "mxfp4":
+        if {plan.quant.method, plan.model.native_quant} - {None, "none"}:
             return
         verdict = judge_ram(run, phase="load")
         ranks = settled(run).plan.parallel.gpus_per_node or 1
-        if verdict is None or verdict.severity is None or ranks < 2:
+        if verdict is None or verdict.severity is None or verdict.is_common or ranks < 2:
             return
         changes: dict[str, Any] = {"load.cpu_ram_efficient": True}
         if plan.parallel.backend == "fsdp1" and not plan.parallel.fsdp.sync_module_states:

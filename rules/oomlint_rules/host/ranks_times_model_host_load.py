@@ -70,6 +70,10 @@ def _json(stage: int) -> str:
     )
 
 
+# Two copies of a 32B model, eight of an 8B one: a workstation may lack that.
+_NOTEWORTHY = 128 * 2**30
+
+
 class RanksTimesModelHostLoad(Rule):
     code = "OOM404"
     name = "ranks-times-model-host-load"
@@ -87,6 +91,18 @@ class RanksTimesModelHostLoad(Rule):
             },
             hardware="8xA100-80GB",
             host_memory="384GiB",
+        ),
+        Example(
+            files={
+                "train.sh": (
+                    "deepspeed --num_gpus 9 run_clm.py --deepspeed ds.json --do_train"
+                    " --model_name_or_path Qwen/Qwen2.5-7B --dataset_name tatsu-lab/alpaca"
+                    " --torch_dtype bfloat16 --bf16 --per_device_train_batch_size 1"
+                    " --gradient_accumulation_steps 8 --num_train_epochs 1 --output_dir out\n"
+                ),
+                "ds.json": _json(2),
+            },
+            why="nine copies, and nobody says how much RAM the node has",
         ),
         Example(
             files={"train.yaml": f"{_AXOLOTL}low_cpu_mem_usage: false  # was off\n"},
@@ -130,12 +146,16 @@ class RanksTimesModelHostLoad(Rule):
         ranks = settled(run).plan.parallel.gpus_per_node or 1
         if verdict is None or ranks < 2:
             return
-        if verdict.severity is None or verdict.severity < Severity.WARNING:
-            return
-        found = verdict.judgement
+        found, severity = verdict.judgement, Severity.WARNING
+        if not found.is_problem:
+            # Nothing is known to be short: worth a word where the ranks are known to be many.
+            known = run.plan.parallel.world is not None and found.limit is None
+            if not known or found.predicted < _NOTEWORTHY:
+                return
+            severity = verdict.severity or Severity.INFO
         yield self.finding(
             run,
-            Severity.WARNING,
+            min(severity, Severity.WARNING),
             f"each of the {ranks} ranks of a node reads the whole model into RAM: "
             f"{copies(run, ranks)}, with the processes {gib(found.predicted)}; {verdict.sentence}. "
             "Safetensors files are shared between ranks as far as they are only mapped; ZeRO "

@@ -62,6 +62,20 @@ class InvalidValue(Rule):
                 )
             },
         ),
+        Example(
+            files={
+                "train.yaml": (
+                    "model_name_or_path: meta-llama/Llama-3.2-1B\n"
+                    "stage: sft\n"
+                    "do_train: true\n"
+                    "finetuning_type: lora\n"
+                    "dataset: alpaca_en_demo\n"
+                    "template: llama3\n"
+                    "output_dir: out\n"
+                    "cutoff_len: long\n"
+                )
+            },
+        ),
     )
     good = (
         Example(

@@ -54,7 +54,22 @@ class ReferencedFileMissing(Rule):
     name = "referenced-file-missing"
     summary = "a file that the config names cannot be found or used"
 
-    bad = (Example(files={"train.yaml": f"{_RUN}deepspeed: configs/ours.json\n"}),)
+    bad = (
+        Example(files={"train.yaml": f"{_RUN}deepspeed: configs/ours.json\n"}),
+        Example(
+            files={"train.sh": "llamafactory-cli train configs/sft.yaml\n"},
+            why="the launch line names a file that is not there",
+        ),
+        Example(
+            files={
+                "train.sh": (
+                    "accelerate launch --config_file ours.yaml trl/scripts/sft.py"
+                    " --model_name_or_path meta-llama/Llama-3.1-8B --dataset_name tatsu-lab/alpaca"
+                    " --output_dir out\n"
+                )
+            },
+        ),
+    )
     good = (
         Example(
             files={

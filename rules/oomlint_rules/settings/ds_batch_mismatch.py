@@ -53,6 +53,20 @@ _AXOLOTL = (
 )
 
 
+_LLAMA_FACTORY = (
+    "model_name_or_path: meta-llama/Llama-3.1-8B\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: full\n"
+    "dataset: alpaca_en_demo\n"
+    "template: llama3\n"
+    "output_dir: out\n"
+    "per_device_train_batch_size: 1\n"
+    "gradient_accumulation_steps: 4\n"
+    "deepspeed: ds.json\n"
+)
+
+
 def _json(micro: str, accumulation: str, total: str) -> str:
     return (
         "{\n"
@@ -95,8 +109,21 @@ class DsBatchMismatch(Rule):
             fixed={"ds.json": _json("4", "4", "128")},
             hardware="8xA100-80GB",
         ),
+        Example(
+            files={
+                "train.yaml": f"{_LLAMA_FACTORY}bf16: true\n",
+                "ds.json": _json("1", "1", '"auto"'),
+            },
+            fixed={"ds.json": _json("1", '"auto"', '"auto"')},
+        ),
     )
     good = (
+        Example(
+            files={
+                "train.yaml": f"{_LLAMA_FACTORY}bf16: true\n",
+                "ds.json": _json('"auto"', '"auto"', '"auto"'),
+            },
+        ),
         Example(files={"train.yaml": _AXOLOTL, "ds.json": _json("2", "4", '"auto"')}),
         Example(
             files={"train.yaml": _AXOLOTL, "ds.json": _json('"auto"', '"auto"', "64")},

@@ -51,6 +51,20 @@ _AXOLOTL = (
 )
 
 
+_LLAMA_FACTORY = (
+    "model_name_or_path: meta-llama/Llama-3.1-8B\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: full\n"
+    "dataset: alpaca_en_demo\n"
+    "template: llama3\n"
+    "output_dir: out\n"
+    "per_device_train_batch_size: 1\n"
+    "gradient_accumulation_steps: 4\n"
+    "deepspeed: ds.json\n"
+)
+
+
 def _json(bf16: str, fp16: str) -> str:
     return (
         '{\n  "train_micro_batch_size_per_gpu": 1,\n'
@@ -90,8 +104,19 @@ class DsPrecisionMismatch(Rule):
             files={"ds.json": _json("true", "true")},
             fixed={"ds.json": _json("true", "false")},
         ),
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY, "ds.json": _json("true", '"auto"')},
+            fixed={"ds.json": _json('"auto"', '"auto"')},
+            why="no precision is switched on in the YAML",
+        ),
     )
     good = (
+        Example(
+            files={
+                "train.yaml": f"{_LLAMA_FACTORY}bf16: true\n",
+                "ds.json": _json("true", "false"),
+            },
+        ),
         Example(
             files={
                 "train.yaml": f"{_AXOLOTL}bf16: true\ndeepspeed: ds.json\n",

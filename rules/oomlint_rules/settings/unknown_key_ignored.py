@@ -49,6 +49,20 @@ from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, R
 from oomlint.run import Run
 
 
+_LLAMA_FACTORY = (
+    "model_name_or_path: meta-llama/Llama-3.1-8B\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: full\n"
+    "dataset: alpaca_en_demo\n"
+    "template: llama3\n"
+    "output_dir: out\n"
+    "per_device_train_batch_size: 1\n"
+    "gradient_accumulation_steps: 4\n"
+    "bf16: true\n"
+)
+
+
 class UnknownKeyIgnored(Rule):
     code = "OOM801"
     name = "unknown-key-ignored"
@@ -123,8 +137,14 @@ class UnknownKeyIgnored(Rule):
             },
             why="zero_optimization refuses what it does not know",
         ),
+        Example(
+            files={"train.yaml": f"{_LLAMA_FACTORY}cut_off_len: 1024\n"},
+            fixed={"train.yaml": f"{_LLAMA_FACTORY}cutoff_len: 1024\n"},
+            why="LLaMA-Factory refuses what it does not know",
+        ),
     )
     good = (
+        Example(files={"train.yaml": f"{_LLAMA_FACTORY}cutoff_len: 1024\n"}),
         Example(
             files={
                 "axolotl.yaml": (
