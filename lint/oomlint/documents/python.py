@@ -230,9 +230,11 @@ def _tree(source: Source) -> ast.Module:
             warnings.simplefilter("ignore")  # about the user's escapes, not about us
             return ast.parse(source.text, filename=source.path)
     except SyntaxError as error:
-        column = error.offset if error.offset and error.offset > 0 else None
         raise ParseError(
-            source.path, f"not valid Python: {error.msg}", line=error.lineno, column=column
+            source.path,
+            f"not valid Python: {error.msg}",
+            line=error.lineno,
+            column=error.offset if error.offset and error.offset > 0 else None,
         ) from None
     except MemoryError:
         raise ParseError(source.path, "the file is nested too deeply to be read") from None

@@ -33,6 +33,13 @@ _SHARED: Final = "{} is used in several places"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PythonScalar(Scalar):
+    """A value that is the default of a command-line option: a launch line may override it."""
+
+    option: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PythonMapping(Mapping):
     """Arguments of a call, or the entries of a dict; ``span`` is the whole expression."""
 
@@ -311,8 +318,10 @@ class Evaluator:
         """
         node = self.node(value, scope, depth + 1)
         alone = self.scopes.reads[name] <= 1
-        if setting and not alone:
-            return _locked(_seen_from(node, span), _SHARED.format(name))
+        if setting:
+            option = name.rpartition(".")[2]
+            seen = _of_option(_seen_from(node, span), option)
+            return seen if alone else _locked(seen, _SHARED.format(name))
         return self._seen(node, span, name, alone=alone)
 
     def _seen(self, node: Node, span: Span, name: str, *, alone: bool) -> Node:
@@ -387,6 +396,12 @@ def _unknown(span: Span) -> Scalar:
 
 def _seen_from(node: Node, span: Span) -> Node:
     return replace(node, via=span) if isinstance(node, Scalar) else node
+
+
+def _of_option(node: Node, option: str) -> Node:
+    if not isinstance(node, Scalar):
+        return node
+    return PythonScalar(node.span, node.value, node.plain, node.via, node.locked, option)
 
 
 def _locked(node: Node, reason: str) -> Node:

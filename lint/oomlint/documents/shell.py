@@ -25,6 +25,7 @@ from oomlint.documents.shell_commands import (
     value_of,
 )
 from oomlint.documents.shell_expand import (
+    CONTINUATION,
     Binding,
     Chunk,
     Container,
@@ -33,8 +34,10 @@ from oomlint.documents.shell_expand import (
     Step,
     Text,
     field_text,
+    from_character,
+    prefix_is_cut,
 )
-from oomlint.documents.shell_names import SBATCH_SHORT, SHELLS
+from oomlint.documents.shell_names import SBATCH_SHORT, SHELLS, WRAPPERS
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
 
@@ -46,14 +49,16 @@ _SBATCH = re.compile(
     r"[ \t]*#SBATCH[ \t]+(--?)([A-Za-z][\w-]*)(?:(=|[ \t]+)([^\s#][^\r\n]*?))?[ \t]*$"
 )
 _SAFE_WORD = re.compile(r"[\w@%+=:,./\-]+", re.ASCII)
-_CONTINUATION = re.compile(r"\\\r?\n")
+_NO_OPTION_NEXT = re.compile(r"""(?:[ \t]|\\\r?\n)+[\w./+'"$~]""")
+_ENV_WORD = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _BRANCHES = frozenset(
     {
         "if_statement", "while_statement", "for_statement", "c_style_for_statement",
         "case_statement", "select_statement",
     }
 )  # fmt: skip
-_TESTS = frozenset({"test_command", "["})
+# Nested statements; people stop at ten, and each level costs a walk over what it holds.
+_DEEPEST = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +102,8 @@ class ShellDocument:
         """Add an option, an override or an environment assignment to a command."""
         if not isinstance(mapping, ShellMapping):
             raise CannotEdit("this is no command's mapping")
+        if key in mapping.entries and mapping.style != "environment":
+            raise CannotEdit(f"{key} is there already")
         if mapping.style == "environment":
             text = f"{key}={_quoted_word(_spelled(value, 'environment', ''))}{mapping.prefix_gap}"
             _check_allowed(text, mapping.container.forbidden if mapping.container else "")
@@ -113,10 +120,14 @@ class ShellDocument:
             starts = self.source.line_starts
             end = starts[line] if line < len(starts) else len(self.source.text)
             return [self._edit(starts[line - 1], end, "")]
+        earlier = [e for e in mapping.duplicates if e.key == key and isinstance(e, ShellEntry)]
+        return [self._without(each) for each in (*earlier, entry)]
+
+    def _without(self, entry: ShellEntry) -> Edit:
         if entry.container is None:
-            raise CannotEdit(f"{key} is set elsewhere in the script")
+            raise CannotEdit(f"{entry.key} is set elsewhere in the script")
         if entry.stuck:
-            raise CannotEdit(f"{key} cannot be removed: {entry.stuck}")
+            raise CannotEdit(f"{entry.key} cannot be removed: {entry.stuck}")
         box = entry.container.span
         start, end = max(entry.span.start, box.start), min(entry.span.end, box.end)
         before = self._gap_before(start, entry.container)
@@ -125,13 +136,13 @@ class ShellDocument:
         after = end
         while start == box.start and after < box.end and self.source.text[after] in " \t\r\n\\":
             after += 1
-        return [self._edit(start, after, "")]
+        return self._edit(start, after, "")
 
     def rename_entry(self, mapping: Mapping, key: str, new_key: str) -> list[Edit]:
         """Write another name in the style (dashes or underscores) of the old one."""
         entry = _entry(mapping, key)
-        if entry.stuck and entry.container is None:
-            raise CannotEdit(f"{key} cannot be renamed: {entry.stuck}")
+        if any(other.key == key for other in mapping.duplicates):
+            raise CannotEdit(f"{key} is given more than once")
         if entry.stuck:
             raise CannotEdit(f"{key} cannot be renamed: {entry.stuck}")
         old = self.source.text[entry.key_span.start : entry.key_span.end]
@@ -232,10 +243,8 @@ class ShellDocument:
         return [self._edit(end, end, gap + words)]
 
     def _word_follows(self, offset: int) -> bool:
-        """Whether a plain word comes after ``offset``, one that is no option."""
-        return (
-            re.compile(r"(?:[ \t]|\\\r?\n)+[\w./+'~]").match(self.source.text, offset) is not None
-        )
+        """Whether a word comes after ``offset`` that is not plainly an option."""
+        return _NO_OPTION_NEXT.match(self.source.text, offset) is not None
 
     def _usual_gap(self, gaps: list[str], anchor: ShellEntry | None) -> str:
         """What stands before each option: a blank, or a continued line and its indentation."""
@@ -375,14 +384,14 @@ def _rewritten(node: ShellScalar, old: str, value: Literal) -> str:
 
 def _check_safe_words(text: str, quote: str, forbidden: str) -> None:
     """Words that go into quoted text or an unquoted expansion must need no quotes."""
-    plain = _CONTINUATION.sub(" ", text)
+    plain = CONTINUATION.sub(" ", text)
     if not all(_SAFE_WORD.fullmatch(word) for word in plain.split()):
         raise CannotEdit("the value needs quotes, and its place is inside quotes already")
     _check_allowed(text, forbidden + quote)
 
 
 def _check_allowed(text: str, forbidden: str) -> None:
-    if forbidden and any(mark in forbidden for mark in _CONTINUATION.sub("", text)):
+    if forbidden and any(mark in forbidden for mark in CONTINUATION.sub("", text)):
         raise CannotEdit("the value cannot be written inside the quotes around the command")
 
 
@@ -447,6 +456,28 @@ class Script:
 
     text: Text
     root: Syntax
+    damaged: tuple[tuple[int, int], ...] = ()
+    """First and last row of each stretch that could not be parsed."""
+
+    def sound(self, node: Syntax) -> bool:
+        """Whether a node is free of errors, and so are the lines that it stands on: a
+        command may have lost its arguments to the error behind it."""
+        if node.has_error:
+            return False
+        first, last = node.start_point.row, node.end_point.row
+        return not any(start <= last and first <= end for start, end in self.damaged)
+
+
+def _damaged_rows(root: Syntax) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    stack = [root] if root.has_error else []
+    while stack:
+        node = stack.pop()
+        if node.type == "ERROR":
+            found.append((node.start_point.row, node.end_point.row))
+        elif node.has_error:
+            stack += node.children
+    return tuple(found)
 
 
 class _Reader:
@@ -462,6 +493,8 @@ class _Reader:
         self.functions: dict[str, tuple[Script, Syntax]] = {}
         self.written: dict[str, tuple[Script, Syntax]] = {}
         self.uses: dict[str, int] = {}
+        self.depth = 0
+        self.entries: dict[int, tuple[Binding, ShellEntry]] = {}
 
     def run(self) -> None:
         script = self._parse(Span(0, len(self.source.text)), "")
@@ -477,7 +510,8 @@ class _Reader:
 
         data, offsets = _bytes_of(self.source.text, span)
         tree = Parser(Language(tree_sitter_bash.language())).parse(data)
-        script = Script(Text(self.source.text, data, offsets, forbidden), tree.root_node)
+        text = Text(self.source.text, data, offsets, forbidden)
+        script = Script(text, tree.root_node, _damaged_rows(tree.root_node))
         self.scripts.append(script)
         return script
 
@@ -488,6 +522,13 @@ class _Reader:
             self._statement(script, child)
 
     def _statement(self, script: Script, node: Syntax) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise RecursionError
+        self._read_statement(script, node)
+        self.depth -= 1
+
+    def _read_statement(self, script: Script, node: Syntax) -> None:
         kind = node.type
         if kind == "ERROR":
             self._forget(_assigned_names(script, node))
@@ -519,14 +560,20 @@ class _Reader:
             self._statements(script, node)
 
     def _list(self, script: Script, node: Syntax) -> None:
-        """``a && b`` and ``a || b``: after a test, or after ``||``, ``b`` may not run."""
-        left, right = node.named_children[0], node.named_children[-1]
-        self._statement(script, left)
-        operator = next((c.type for c in node.children if c.type in ("&&", "||")), "&&")
-        if operator == "||" or _is_test(script, left):
-            self._perhaps(script, [right])
-        else:
-            self._statement(script, right)
+        """``a && b || c``: after a test, or after ``||``, what follows may not run."""
+        operands: list[tuple[str, Syntax]] = []
+        while node.type == "list":
+            operator = next((c.type for c in node.children if c.type in ("&&", "||")), "&&")
+            operands.append((operator, node.named_children[-1]))
+            node = node.named_children[0]
+        self._statement(script, node)
+        tested = _is_test(script, node)
+        for operator, operand in reversed(operands):
+            if operator == "||" or tested:
+                self._perhaps(script, [operand])
+            else:
+                self._statement(script, operand)
+                tested = _is_test(script, operand)
 
     def _branch(self, script: Script, node: Syntax) -> None:
         names = _assigned_names(script, node)
@@ -602,7 +649,7 @@ class _Reader:
 
     def _assign(self, script: Script, node: Syntax, *, exported: bool) -> Binding | None:
         name_node = node.child_by_field_name("name")
-        if node.has_error or name_node is None or name_node.type != "variable_name":
+        if not script.sound(node) or name_node is None or name_node.type != "variable_name":
             self._forget(_assigned_names(script, node))
             return None
         name = script.text.of(name_node)
@@ -700,10 +747,15 @@ class _Reader:
 
     def _command(self, script: Script, node: Syntax, redirects: tuple[Syntax, ...]) -> None:
         text = script.text
-        if node.has_error or _misread(text, node):
+        if not script.sound(node) or _misread(text, node):
             self._forget(_assigned_names(script, node))
             return
         span = text.span(node)
+        cut = prefix_is_cut(text, node)
+        if cut:
+            name = node.child_by_field_name("name")
+            assert name is not None
+            span = Span(text.span(name).start, span.end)
         redirects += tuple(c for c in node.children if c.type.endswith("_redirect"))
         box = Container("command", span, forbidden=text.forbidden)
         expander = Expander(text, self.bindings)
@@ -711,7 +763,9 @@ class _Reader:
         prefix: list[Binding] = []
         program: Syntax | None = None
         for child in node.named_children:
-            if child.type == "variable_assignment":
+            if child.type == "variable_assignment" and cut:
+                self._assign(script, child, exported=False)
+            elif child.type == "variable_assignment":
                 name = child.child_by_field_name("name")
                 if name is not None:
                     prefix.append(self._binding(script, child, name, text.of(name)))
@@ -734,19 +788,17 @@ class _Reader:
         self._consequences(script, node, fields, redirects)
 
     def _env_words(self, fields: list[Field]) -> list[Binding]:
-        """The assignments of ``env A=1 program`` and ``sudo A=1 program``."""
+        """The assignments of ``env A=1 program`` and of ``time A=1 program``."""
         found: list[Binding] = []
-        if field_text(fields[0]) not in ("env", "sudo"):
-            return found
-        for words in fields[1:]:
-            text = field_text(words)
-            match = re.match(r"([A-Za-z_]\w*)=", text or "")
-            if match is None:
+        wrapped = False
+        for words in fields:
+            text = field_text(words) or ""
+            if (binding := _assignment_word(words)) is not None:
+                found.append(binding)
+            elif not (text in WRAPPERS or (wrapped and text.startswith("-"))):
                 break
-            step = words[0].path[-1]
-            key = Span(step.span.start, step.span.start + match.end(1))
-            found.append(Binding(match.group(1), key, step.word, words))
-        return found
+            wrapped = True
+        return found if field_text(fields[0]) in WRAPPERS else []
 
     def _environment(
         self,
@@ -760,7 +812,10 @@ class _Reader:
         entries: dict[str, Entry] = {}
         for name, binding in self.bindings.items():
             if (name in self.exports or self.export_all) and binding.fields is None:
-                entries[name] = self._environment_entry(binding, None)
+                if id(binding) not in self.entries:
+                    entry = self._environment_entry(binding, None)
+                    self.entries[id(binding)] = (binding, entry)
+                entries[name] = self.entries[id(binding)][1]
         own: list[str] = []
         for binding in prefix:
             entries.pop(binding.name, None)
@@ -770,20 +825,16 @@ class _Reader:
         if text.of(program) in ("time", "sudo"):
             following = program.next_named_sibling
             at = text.span(following).start if following is not None else at
-        elif any(child.type == "variable_assignment" for child in node.named_children):
+        elif prefix and not prefix_is_cut(text, node):
             assignments = [c for c in node.named_children if c.type == "variable_assignment"]
-            gap = self.source.text[text.span(assignments[-1]).end : at]
+            gap = self.source.text[text.span(assignments[-1]).end : at] if assignments else " "
         return ShellMapping(
             span, entries, style="environment", container=box, prefix_at=at, prefix_gap=gap
         )
 
     def _environment_entry(self, binding: Binding, box: Container | None) -> ShellEntry:
         if binding.chunks:
-            start = 0
-            text = field_text(binding.chunks)
-            if binding.span == binding.chunks[0].path[-1].word and text is not None:
-                start = len(binding.name) + 1  # a word of `env`
-            value = value_of(self.source.text, binding.chunks, start, "environment")
+            value = value_of(self.source.text, binding.chunks, 0, "environment")
         else:
             place = binding.span
             value = ShellScalar(
@@ -810,6 +861,12 @@ class _Reader:
                 )
             else:
                 self._forget(set(names))
+        elif program == "export":  # taken for a program after a line of assignments
+            for words in fields[1:]:
+                binding = _assignment_word(words)
+                if binding is not None:
+                    self.bindings[binding.name] = binding
+                    self.exports.add(binding.name)
         elif program in self.functions:
             owner, body = self.functions.pop(program)
             self._statements(owner, body)
@@ -872,7 +929,7 @@ class _Reader:
         else:
             span = Span(min(s.span.start for s in steps), max(s.span.end for s in steps))
         inner = self.source.text[span.start : span.end]
-        if not re.search(r"\s", inner) or ("\\" in _CONTINUATION.sub("", inner) and quote != "'"):
+        if not re.search(r"\s", inner) or ("\\" in CONTINUATION.sub("", inner) and quote != "'"):
             return False
         self._nested(span, {"'": "'", '"': '"$`\\'}.get(quote, "$`"))
         return True
@@ -893,6 +950,28 @@ _WORD_TYPES = frozenset(
 )  # fmt: skip
 
 
+def _assignment_word(words: Field) -> Binding | None:
+    """The variable that a word ``A=1`` sets, where a program takes such words."""
+    match = _ENV_WORD.match(words[0].text or "")
+    if match is None:
+        return None
+    step = words[0].path[-1]
+    start = step.span.start + match.end()
+    chunks = from_character(words, match.end()) or (words[0].part(match.end(), match.end()),)
+    value = tuple(
+        replace(
+            chunk,
+            path=(
+                replace(chunk.path[0], word=Span(start, chunk.path[0].word.end)),
+                *chunk.path[1:],
+            ),
+        )
+        for chunk in chunks
+    )
+    key = Span(step.span.start, step.span.start + match.end(1))
+    return Binding(match.group(1), key, step.word, value)
+
+
 def _inside(span: Span) -> Span:
     return Span(span.start + 1, max(span.start + 1, span.end - 1))
 
@@ -906,10 +985,16 @@ def _is_test(script: Script, node: Syntax) -> bool:
 def _misread(text: Text, node: Syntax) -> bool:
     """Whether the grammar took two lines for one command, as it does after some pipelines,
     or cut one word in two."""
-    words = [child for child in node.children if not child.type.endswith("_redirect")]
+    cut = prefix_is_cut(text, node)
+    words = [
+        child
+        for child in node.children
+        if not child.type.endswith("_redirect")
+        and not (cut and child.type == "variable_assignment")
+    ]
     for first, second in itertools.pairwise(words):
         gap = text.full[text.span(first).end : text.span(second).start]
-        if not gap or "\n" in _CONTINUATION.sub("", gap):
+        if not gap or "\n" in CONTINUATION.sub("", gap):
             return True
     return False
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from oomlint.documents import base
 from oomlint.documents.base import UNKNOWN, Command, Entry, Mapping, Scalar
-from oomlint.documents.shell_expand import Chunk, Container, Field, Step, field_text
+from oomlint.documents.shell_expand import (
+    Chunk,
+    Container,
+    Field,
+    Step,
+    field_text,
+    from_character,
+)
 from oomlint.documents.shell_names import (
     BARE_OPTIONS,
     LAUNCHERS,
@@ -79,6 +86,7 @@ class CommandReader:
         self.source_text = source_text
         self.container = container
         self.words = [Word(field, field_text(field)) for field in fields]
+        self.origins = _Origins(self.words)
 
     def read(self, span: Span, environment: ShellMapping) -> Command:
         """Split the words into program, options and overrides."""
@@ -240,8 +248,13 @@ class CommandReader:
 
     def _value(self, number: int, start: int, style: str) -> ShellScalar:
         """The value in word ``number`` from character ``start`` on."""
-        others = _Others(self.words, range(number, number + 1))
-        return value_of(self.source_text, self.words[number].chunks, start, style, others)
+        chunks = self.words[number].chunks
+        alone = range(number, number + 1)
+
+        def mixed(step: Step) -> bool:
+            return self.origins.shared_place(step, alone)
+
+        return value_of(self.source_text, chunks, start, style, mixed)
 
     def _extent(self, numbers: range) -> tuple[Span, Container, str | None]:
         """The words' span in the innermost text that holds all of them."""
@@ -252,7 +265,7 @@ class CommandReader:
         stuck = None
         if any(step.container.shared for step in chunks[0].path[1 : level + 1]):
             stuck = _SHARED
-        elif _Others(self.words, numbers).touch_words(chunks, level):
+        elif any(self.origins.shared_word(step, numbers) for step in steps):
             stuck = "the words come from one variable together with others"
         return span, steps[0].container, stuck
 
@@ -260,44 +273,42 @@ class CommandReader:
 _SHARED = "it comes from a variable that is used in several places"
 
 
-@dataclass(frozen=True, slots=True)
-class _Others:
-    """The words of a command without some of them."""
+class _Origins:
+    """Which words of a command come from which place on the way to it."""
 
-    words: Sequence[Word]
-    but: range
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._by_span: dict[tuple[int, Span], set[int]] = {}
+        self._by_word: dict[tuple[int, Span], set[int]] = {}
+        for number, word in enumerate(words):
+            for chunk in word.chunks:
+                for step in chunk.path:
+                    box = id(step.container)
+                    self._by_span.setdefault((box, step.span), set()).add(number)
+                    self._by_word.setdefault((box, step.word), set()).add(number)
 
-    def touch(self, chunk: Chunk, level: int) -> bool:
-        """Whether another word comes from the same reference."""
-        step = chunk.path[level]
-        return any(
-            level < len(other.path) and other.path[level].same_place(step)
-            for other in self._chunks()
-        )
+    def shared_place(self, step: Step, numbers: range) -> bool:
+        """Whether words other than ``numbers`` come from the same characters or reference."""
+        return any(n not in numbers for n in self._by_span[id(step.container), step.span])
 
-    def touch_words(self, chunks: Iterable[Chunk], level: int) -> bool:
-        places = {(id(c.path[level].container), c.path[level].word) for c in chunks}
-        return any(
-            level < len(other.path)
-            and (id(other.path[level].container), other.path[level].word) in places
-            for other in self._chunks()
-        )
-
-    def _chunks(self) -> Iterable[Chunk]:
-        for number, word in enumerate(self.words):
-            if number not in self.but:
-                yield from word.chunks
+    def shared_word(self, step: Step, numbers: range) -> bool:
+        """Whether words other than ``numbers`` come from the same word."""
+        return any(n not in numbers for n in self._by_word[id(step.container), step.word])
 
 
 def value_of(
-    text: str, field: Field, start: int, style: str, others: _Others | None = None
+    text: str,
+    field: Field,
+    start: int,
+    style: str,
+    mixed: Callable[[Step], bool] = lambda step: False,
 ) -> ShellScalar:
     """The value that ``field`` holds from character ``start`` on, and where to edit it.
 
     The place is the innermost one that serves this value alone: a variable's definition
-    if it is read nowhere else, otherwise the word that refers to the variable.
+    if it is read nowhere else, otherwise the word that refers to the variable. ``mixed``
+    tells whether a place brings other words too.
     """
-    chunks = _from_character(field, start)
+    chunks = from_character(field, start)
     if not chunks:  # `key=` with nothing after it
         step = field[-1].path[-1]
         inside = text[step.span.end : step.span.end + 1] == step.quote
@@ -329,9 +340,7 @@ def value_of(
     locked = None
     if known is None:
         locked = "its value is only known when the script runs"
-    elif others is not None and any(
-        level < len(chunk.path) - 1 and others.touch(chunk, level) for chunk in chunks
-    ):
+    elif any(level < len(chunk.path) - 1 and mixed(chunk.path[level]) for chunk in chunks):
         locked = "it comes from a variable together with other words"
     via = chunks[0].path[0].word
     return ShellScalar(
@@ -357,18 +366,6 @@ def _before_character(field: Field, start: int, level: int) -> Step | None:
             return part.path[level] if level < len(part.path) else None
         cursor += length
     return None
-
-
-def _from_character(field: Field, start: int) -> Field:
-    cursor = 0
-    for index, chunk in enumerate(field):
-        if cursor == start:
-            return field[index:]
-        length = len(chunk.text or "")
-        if chunk.text is not None and start < cursor + length:
-            return (chunk.part(start - cursor, length), *field[index + 1 :])
-        cursor += length
-    return ()
 
 
 def common_level(chunks: Sequence[Chunk]) -> int:

@@ -18,6 +18,7 @@ from oomlint.documents.text import Span
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+CONTINUATION = re.compile(r"\\\r?\n")
 _BLANKS = re.compile(r"[ \t\r\n]+")
 _SIMPLE_DEFAULT = frozenset({":-", "-", ":=", "="})
 # bash(1), "QUOTING": inside double quotes a backslash keeps its meaning before these only.
@@ -25,8 +26,9 @@ _ESCAPED_IN_DOUBLE_QUOTES = re.compile(r'\\(\r?\n|[$`"\\])')
 _ESCAPED_IN_HEREDOC = re.compile(r"\\(\r?\n|[$`\\])")
 _ESCAPED_BARE = re.compile(r"\\(\r?\n|.)", re.DOTALL)
 
-# Expansions nest by users' variables; a chain longer than this is a loop or a joke.
+# A word of more pieces, or one that passes more variables, is no setting: left unknown.
 _MOST_CHUNKS = 20_000
+_LONGEST_PATH = 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +56,6 @@ class Step:
     span: Span
     word: Span
     quote: str = ""
-
-    def same_place(self, other: Step) -> bool:
-        return self.container is other.container and self.span == other.span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +93,19 @@ def field_text(field: Iterable[Chunk]) -> str | None:
     return "".join(pieces)
 
 
+def from_character(field: Field, start: int) -> Field:
+    """What is left of a word from character ``start`` on."""
+    cursor = 0
+    for index, chunk in enumerate(field):
+        if cursor == start:
+            return field[index:]
+        length = len(chunk.text or "")
+        if chunk.text is not None and start < cursor + length:
+            return (chunk.part(start - cursor, length), *field[index + 1 :])
+        cursor += length
+    return ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
     """What a variable holds: ``chunks`` of a plain one, ``fields`` of an array, or neither."""
@@ -122,6 +134,19 @@ class Text:
     def of(self, node: Node) -> str:
         span = self.span(node)
         return self.full[span.start : span.end]
+
+
+def prefix_is_cut(text: Text, command: Node) -> bool:
+    """Whether a command's leading assignments stand on a line of their own.
+
+    The grammar takes ``A=1 B=2`` and the next line for one command; the shell does not.
+    """
+    assignments = [c for c in command.named_children if c.type == "variable_assignment"]
+    program = command.child_by_field_name("name")
+    if not assignments or program is None:
+        return False
+    gap = text.full[text.span(assignments[-1]).end : text.span(program).start]
+    return "\n" in CONTINUATION.sub("", gap)
 
 
 class _Break:
@@ -311,6 +336,9 @@ class _Place:
 
 def _referred(chunks: Sequence[Chunk], here: Step, *, splits: bool) -> Iterator[_Piece]:
     """A variable's chunks as seen from a place that refers to it."""
+    if any(len(chunk.path) >= _LONGEST_PATH for chunk in chunks):
+        yield Chunk(None, (here,), many=splits)
+        return
     if not splits:
         for chunk in chunks:
             yield replace(chunk, path=(here, *chunk.path))

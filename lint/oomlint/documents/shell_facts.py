@@ -7,7 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oomlint.documents.base import Command, Fact
-from oomlint.documents.shell_names import KNOWN_ENVIRONMENT, MUST_BE_EXPORTED, is_launch
+from oomlint.documents.shell_expand import prefix_is_cut
+from oomlint.documents.shell_names import (
+    CUSTOMARY_NAMES,
+    KNOWN_ENVIRONMENT,
+    MUST_BE_EXPORTED,
+    is_launch,
+)
 from oomlint.documents.text import Edit, Location, Source, Span
 
 if TYPE_CHECKING:
@@ -67,7 +73,7 @@ def _nodes(root: Syntax, *kinds: str) -> Iterator[Syntax]:
 def _broken_continuations(source: Source, script: Script) -> Iterator[Fact]:
     seen: set[int] = set()
     for command in _nodes(script.root, "command"):
-        if command.has_error:
+        if not script.sound(command):
             continue
         name = command.child_by_field_name("name")
         start = script.text.span(command).start
@@ -190,44 +196,61 @@ def _not_exported(source: Source, script: Script) -> Iterator[Fact]:
     exported = _exported_names(script)
     used = set(_REFERENCE.findall(source.text))
     launches = [
-        script.text.span(command)
+        _command_start(script, command)
         for command in _nodes(script.root, "command")
-        if not command.has_error and is_launch(_program(script, command))
+        if script.sound(command) and is_launch(_program(script, command))
     ]
     prefixed = {
         script.text.of(child).split("=")[0]
         for command in _nodes(script.root, "command")
+        if not prefix_is_cut(script.text, command)
         for child in command.named_children
         if child.type == "variable_assignment"
     }
-    for statement in _nodes(script.root, "variable_assignment", "variable_assignments"):
-        parent = statement.parent
-        if parent is None or parent.type in _NO_STATEMENT_IN or statement.has_error:
-            continue
-        each = [statement] if statement.type == "variable_assignment" else statement.named_children
+    for each in _assignment_lines(script):
         lost = [
             assignment
             for assignment in each
             if (name := script.text.of(assignment).split("=")[0]) in MUST_BE_EXPORTED
             and name not in exported | used | prefixed
         ]
-        span = script.text.span(statement)
-        after = [launch for launch in launches if launch.start >= span.end]
-        if not lost or not after or _inside_condition(statement):
+        span = Span(script.text.span(each[0]).start, script.text.span(each[-1]).end)
+        after = [launch for launch in launches if launch >= span.end]
+        if not lost or not after or _inside_condition(each[0]):
             continue
         if _CONTINUED.match(source.text, span.end):
             continue  # a comment cut it off from its command: that is the fault to mend
         name, _, value = script.text.of(lost[0]).partition("=")
         detail = {"name": name, "value": value.strip("\"'")}
-        between = source.text[span.end : after[0].start]
+        between = source.text[span.end : after[0]]
         if _JOIN.fullmatch(between):
-            mend = Edit(source.path, span.end, after[0].start, " ")
+            mend = Edit(source.path, span.end, after[0], " ")
         else:
             mend = Edit(source.path, span.start, span.start, "export ")
         yield _fact(source, "env-not-exported", span, detail, [mend])
 
 
 _NO_STATEMENT_IN = frozenset({"command", "declaration_command", "variable_assignments", "array"})
+
+
+def _assignment_lines(script: Script) -> Iterator[list[Syntax]]:
+    """Assignments that are statements of their own, those on one line together."""
+    for node in _nodes(script.root, "variable_assignment", "variable_assignments", "command"):
+        parent = node.parent
+        if parent is None or not script.sound(node):
+            continue
+        children = [c for c in node.named_children if c.type == "variable_assignment"]
+        if node.type == "command":
+            if prefix_is_cut(script.text, node):
+                yield children
+        elif parent.type not in _NO_STATEMENT_IN:
+            yield children if node.type == "variable_assignments" else [node]
+
+
+def _command_start(script: Script, command: Syntax) -> int:
+    name = command.child_by_field_name("name")
+    cut = name is not None and prefix_is_cut(script.text, command)
+    return script.text.span(name if name is not None and cut else command).start
 
 
 def _inside_condition(node: Syntax) -> bool:
@@ -264,8 +287,16 @@ def _unknown_names(source: Source, script: Script) -> Iterator[Fact]:
         parent, name_node = assignment.parent, assignment.child_by_field_name("name")
         if parent is None or name_node is None or parent.type not in _REACHES_PROGRAMS:
             continue
+        if not script.sound(assignment):
+            continue
+        if parent.type == "command" and prefix_is_cut(script.text, parent):
+            continue
         name = script.text.of(name_node)
-        if name in KNOWN_ENVIRONMENT or name in used or len(name) < _SHORTEST_NAME:
+        if (
+            name in KNOWN_ENVIRONMENT | CUSTOMARY_NAMES
+            or name in used
+            or len(name) < _SHORTEST_NAME
+        ):
             continue
         known = nearest_name(name)
         if known is None:

@@ -130,9 +130,6 @@ _BY_SOURCE: Final[dict[str, tuple[str, ...]]] = {
         "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "TRITON_CACHE_DIR", "XDG_CACHE_HOME",
         "SLURM_JOB_ID", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
         "SLURM_GPUS_ON_NODE", "SLURM_JOB_NODELIST", "SLURM_CPUS_PER_TASK", "SLURM_JOB_NUM_NODES",
-        # Not read by any library: names that scripts commonly choose themselves.
-        "GPUS_PER_NODE", "NUM_GPUS", "NUM_NODES", "MASTER_HOST", "NODE_NAME", "NUM_PROCESSES", "NGPUS",
-        "MODEL_PATH", "MODEL_NAME", "DATA_PATH", "OUTPUT_DIR", "EXP_NAME", "RUN_NAME", "OUTPUT_PATH",
         "FI_PROVIDER", "FI_EFA_USE_DEVICE_RDMA", "FI_EFA_FORK_SAFE", "FI_LOG_LEVEL", "UCX_NET_DEVICES",
         "UCX_TLS", "OMPI_MCA_btl_tcp_if_include", "GOTO_NUM_THREADS", "MALLOC_ARENA_MAX",
         "SAFETENSORS_FAST_GPU", "BNB_CUDA_VERSION", "BITSANDBYTES_NOWELCOME", "UNSLOTH_IS_PRESENT",
@@ -143,6 +140,15 @@ _BY_SOURCE: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 KNOWN_ENVIRONMENT: Final = frozenset(name for names in _BY_SOURCE.values() for name in names)
+
+# Read by no library: names that scripts commonly choose themselves, so no typing errors.
+CUSTOMARY_NAMES: Final = frozenset(
+    {
+        "GPUS_PER_NODE", "NUM_GPUS", "NUM_NODES", "NUM_PROCESSES", "MASTER_HOST", "NODE_NAME", "NGPUS",
+        "MODEL_PATH", "MODEL_NAME", "DATA_PATH", "OUTPUT_DIR", "OUTPUT_PATH", "EXP_NAME", "RUN_NAME",
+        "NODES_RANK", "NUM_WORKERS", "PROJECT_NAME", "DATASET_PATH", "MODEL_DIR", "CACHE_DIR",
+    }
+)  # fmt: skip
 
 # Of these only what changes where or how a run uses memory or devices: a script that sets one
 # and does not export it has gone wrong, whatever else it does with its own variables.

@@ -1,0 +1,133 @@
+"""Shell habits that cost a run its settings, and what mends them."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomlint.documents.base import Fact
+from oomlint.documents.shell import ShellDocument, parse_shell
+from oomlint.documents.shell_facts import nearest_name
+from oomlint.documents.text import Source
+
+LINE_ENDS = pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+
+
+def read(text: str, newline: str = "\n") -> ShellDocument:
+    return parse_shell(Source.from_bytes("run.sh", text.replace("\n", newline).encode()))
+
+
+def the_fact(document: ShellDocument) -> Fact:
+    (fact,) = document.facts
+    return fact
+
+
+def mended(document: ShellDocument) -> str:
+    return document.source.edited(the_fact(document).mend).text.replace("\r\n", "\n")
+
+
+@LINE_ENDS
+@pytest.mark.parametrize(
+    ("script", "name", "expected"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1 && torchrun t.py\n", "CUDA_VISIBLE_DEVICES",
+         "CUDA_VISIBLE_DEVICES=0,1 torchrun t.py\n"),
+        ("MAX_PIXELS=100; swift sft --x 1\n", "MAX_PIXELS", "MAX_PIXELS=100 swift sft --x 1\n"),
+        ("NPROC_PER_NODE=8\necho hi\nswift sft\n", "NPROC_PER_NODE",
+         "export NPROC_PER_NODE=8\necho hi\nswift sft\n"),
+        ("PYTORCH_CUDA_ALLOC_CONF=a OMP_NUM_THREADS=1\npython t.py\n", "PYTORCH_CUDA_ALLOC_CONF",
+         "export PYTORCH_CUDA_ALLOC_CONF=a OMP_NUM_THREADS=1\npython t.py\n"),
+    ],
+)  # fmt: skip
+def test_a_variable_that_no_command_sees(
+    script: str, name: str, expected: str, newline: str
+) -> None:
+    document = read(script, newline)
+    fact = the_fact(document)
+    assert (fact.kind, fact.detail["name"]) == ("env-not-exported", name)
+    assert mended(document) == expected
+    assert not parse_shell(document.source.edited(fact.mend)).facts
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CUDA_VISIBLE_DEVICES=0 torchrun t.py",
+        "export CUDA_VISIBLE_DEVICES\nCUDA_VISIBLE_DEVICES=0\ntorchrun t.py",
+        "CUDA_VISIBLE_DEVICES=0\nexport CUDA_VISIBLE_DEVICES\ntorchrun t.py",
+        "set -a\nCUDA_VISIBLE_DEVICES=0\ntorchrun t.py",
+        "NPROC_PER_NODE=8\ntorchrun --nproc_per_node $NPROC_PER_NODE t.py",
+        "CUDA_VISIBLE_DEVICES=0\necho nothing is launched",
+        "torchrun t.py\nCUDA_VISIBLE_DEVICES=0",
+        "MY_OWN=1; torchrun t.py",
+    ],
+)
+def test_variables_that_are_seen_or_meant_for_the_script_are_no_fact(script: str) -> None:
+    assert not read(script).facts
+
+
+@LINE_ENDS
+@pytest.mark.parametrize(
+    ("script", "reason", "expected"),
+    [
+        ("python t.py \\\n  --a 1\n  --b 2 \\\n  --c\n", "no-backslash",
+         "python t.py \\\n  --a 1 \\\n  --b 2 \\\n  --c\n"),
+        ("python t.py \\ \n  --a 1\n", "blank-after-backslash", "python t.py \\\n  --a 1\n"),
+        ("python t.py --a 1 \\\n\n  --b 2\n", "blank-line", "python t.py --a 1 \\\n  --b 2\n"),
+        ("python t.py --a 1 \\\n  # --b 2 \\\n  --c 3\n", "comment",
+         "  # --b 2 \\\npython t.py --a 1 \\\n  --c 3\n"),
+        ("python t.py \\\n  --a 1 \\  # why\n  --b 2\n", "blank-after-backslash",
+         "# why\npython t.py \\\n  --a 1 \\\n  --b 2\n"),
+        ("python -m m \\\n  a.b=1\n  c.d=2\n", "no-backslash",
+         "python -m m \\\n  a.b=1 \\\n  c.d=2\n"),
+        ("MAX_PIXELS=1 \\\n# FPS=2 \\\nswift sft --x 1\n", "comment",
+         "# FPS=2 \\\nMAX_PIXELS=1 \\\nswift sft --x 1\n"),
+    ],
+)  # fmt: skip
+def test_a_line_that_lost_its_command(
+    script: str, reason: str, expected: str, newline: str
+) -> None:
+    document = read(script, newline)
+    fact = the_fact(document)
+    assert (fact.kind, fact.detail["reason"]) == ("broken-continuation", reason)
+    assert mended(document) == expected
+    assert not parse_shell(document.source.edited(fact.mend)).facts
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "python t.py --a 1\n# --b 2\n",
+        "python t.py --a 1 \\\n  # --b 2 \\\n\necho\n",
+        "ARGS=(\n --a 1 \\\n # no\n --b\n)\npython t.py ${ARGS[@]}\n",
+        "cat <<EOF\npython t.py\n --a\nEOF\n",
+        "python t.py \\\n  --a 1\n\npython u.py\n",
+    ],
+)
+def test_comments_and_lists_that_break_nothing(script: str) -> None:
+    assert not read(script).facts
+
+
+@pytest.mark.parametrize(
+    ("written", "known"),
+    [
+        ("IMAGAE_MAX_PIXELS", "IMAGE_MAX_PIXELS"),
+        ("PYTORCH_CUDA_ALLOC_CONFIG", "PYTORCH_CUDA_ALLOC_CONF"),
+        ("CUDA_VISABLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+        ("FORCE_TROCHRUN", "FORCE_TORCHRUN"),
+        ("CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_a_name_that_misses_a_known_one(written: str, known: str) -> None:
+    for script in (f"{written}=1 python t.py\n", f"export {written}=1\npython t.py\n"):
+        document = read(script)
+        fact = the_fact(document)
+        assert (fact.kind, fact.detail) == ("unknown-env", {"name": written, "known": known})
+        assert mended(document) == script.replace(written, known)
+
+
+@pytest.mark.parametrize(
+    "name", ["HCCL_SOCKET_IFNAME", "RCCL_DEBUG_X", "NUM_CPUS", "MY_MODEL_PATH", "NNODE"]
+)
+def test_names_of_ones_own_are_not_corrected(name: str) -> None:
+    assert not read(f"export {name}=1\npython t.py\n").facts
+    assert name in ("HCCL_SOCKET_IFNAME",) or nearest_name(name) is None
