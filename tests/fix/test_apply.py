@@ -1,0 +1,331 @@
+"""The fixpoint of fixes: proofs, cycles, shared files, and bytes that must stay."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oomlint import engine
+from oomlint.documents.text import Edit
+from oomlint.engine import Options, lint
+from oomlint.fix import apply
+from oomlint.fix.apply import fix_all
+from oomlint.fix.edits import make_fix
+from oomlint.hardware import parse_hardware
+from oomlint.rule import (
+    Applicability,
+    Proposal,
+    ReadyEdits,
+    RemoveKey,
+    RenameKey,
+    Rule,
+    Severity,
+)
+from oomlint.workspace import Workspace
+
+RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 4\ndatasets:\n  - path: a/b\n"
+ZERO2 = '{\n  "zero_optimization": {"stage": 2}\n}\n'
+
+
+def speaks(proposals, *, code="OOM101", name="wants", cost=0, at="model.id"):
+    """A rule that proposes what ``proposals(run)`` gives, where it gives anything."""
+
+    def check(self, run):
+        found = proposals(run)
+        if found is not None:
+            yield self.finding(run, Severity.WARNING, f"{name} it", at=at, proposals=[found])
+
+    members = {"code": code, "name": name, "cost": cost, "check": check}
+    return type(name, (Rule,), members)
+
+
+def wants(field, value, when=lambda run: True, **more):
+    """A rule that wants a field to have a value."""
+
+    def proposals(run):
+        if run.plan.get(field) == value or not when(run):
+            return None
+        return Proposal.set(f"set {field}", {field: value})
+
+    return speaks(proposals, **more)
+
+
+def fix(files, *rules, hardware=None, unsafe=False):
+    texts = {n: t if isinstance(t, bytes) else t.encode() for n, t in files.items()}
+    options = Options(hardware=parse_hardware(hardware) if hardware else None)
+    workspace = Workspace(Path("/p"), texts)
+    return fix_all(workspace, list(files), options, rules=rules, unsafe=unsafe)
+
+
+# -- what is applied --------------------------------------------------------------------
+
+
+def test_fix_is_applied_and_counted():
+    result = fix({"a.yaml": RUN}, wants("batch.micro", 1))
+    assert result.texts == {"a.yaml": RUN.replace("size: 4", "size: 1").encode()}
+    assert result.originals == {"a.yaml": RUN.encode()}
+    assert result.report.fixed == 1
+    assert [d.rule.name for d in result.report.applied] == ["wants"]
+    assert result.report.diagnoses == ()
+    assert result.report.runs[0].plan.batch.micro == 1
+
+
+def test_nothing_to_do_leaves_everything():
+    result = fix({"a.yaml": RUN}, wants("batch.micro", 4))
+    assert result.texts == {}
+    assert result.report.fixed == 0
+
+
+def test_unsafe_fixes_need_to_be_asked_for():
+    def proposals(run):
+        if run.plan.seq.max_len == 8:
+            return None
+        return Proposal.set("cut", {"seq.max_len": 8}, Applicability.UNSAFE)
+
+    rule = speaks(proposals)
+    assert fix({"a.yaml": RUN}, rule).texts == {}
+    assert b"sequence_len: 8" in fix({"a.yaml": RUN}, rule, unsafe=True).texts["a.yaml"]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize("last", ["", "\n"])
+def test_bytes_outside_of_the_edits_stay(newline, bom, last):
+    text = f"{bom}# ünïcode 𝔘\n{RUN}odd  :   'x'\t# c{last}".replace("\n", newline)
+    rules = (
+        wants("batch.micro", 1),
+        wants("batch.grad_accum", 4, name="more", code="OOM102"),
+    )
+    result = fix({"a.yaml": text}, *rules)
+    expected = text.replace("size: 4", f"size: 1{newline}gradient_accumulation_steps: 4")
+    assert result.texts["a.yaml"] == expected.encode()
+    assert result.report.fixed == 2
+
+
+def test_one_run_is_changed_by_one_fix_a_pass_and_the_cheapest_comes_first():
+    order = []
+
+    def noting(name, field, value, cost):
+        def when(run):
+            order.append((name, run.plan.batch.micro, run.plan.batch.grad_accum))
+            return True
+
+        return wants(field, value, when, name=name, code=f"OOM1{cost}0", cost=cost)
+
+    result = fix(
+        {"a.yaml": RUN},
+        noting("dear", "batch.grad_accum", 4, 5),
+        noting("cheap", "batch.micro", 1, 2),
+    )
+    assert [d.rule.name for d in result.report.applied] == ["cheap", "dear"]
+    assert ("dear", 1, 1) in order
+    assert ("cheap", 4, 4) not in order
+
+
+def test_fixes_of_several_runs_are_taken_in_one_pass(monkeypatch):
+    counted = []
+    monkeypatch.setattr(apply, "lint", lambda *a, **k: counted.append(1) or lint(*a, **k))
+    zero = '{"zero_optimization": {"stage": 3}}'
+    files = {f"{n}.yaml": f"{RUN}deepspeed: ds.json\n" for n in "abcdef"} | {"ds.json": zero}
+    result = fix(files, wants("batch.micro", 1))
+    assert len(result.texts) == 6
+    assert result.report.fixed == 6
+    assert len(counted) == 4  # before, the group before, the group after, and the end
+
+
+def test_fix_of_two_files_is_whole_or_nothing():
+    def proposals(run):
+        if run.plan.batch.micro == 1:
+            return None
+        return Proposal.set("both", {"batch.micro": 1, "parallel.zero.stage": 3})
+
+    config = f"{RUN}deepspeed: ds.json\n"
+    both = fix({"a.yaml": config, "ds.json": ZERO2}, speaks(proposals))
+    assert set(both.texts) == {"a.yaml", "ds.json"}
+    preset = RUN + "deepspeed: deepspeed_configs/zero2.json\n"
+    none = fix({"a.yaml": preset}, speaks(proposals))
+    assert none.texts == {}
+    assert none.report.errors == ()
+    [left] = none.report.diagnoses
+    assert left.fix.applicability is Applicability.DISPLAY
+    assert "Copy it into the project" in left.fix.reason
+
+
+# -- what is refused --------------------------------------------------------------------
+
+
+def ready(*edits, title="mend"):
+    return Proposal(title, (ReadyEdits(edits),))
+
+
+class Liar(Rule):
+    """Renames a key; see ``meddling``."""
+
+    code, name = "OOM101", "liar"
+
+    def check(self, run):
+        for stray in run.stray:
+            wish = RenameKey(stray, "sequence_len")
+            proposal = Proposal("rename", (wish,))
+            yield self.finding(run, Severity.WARNING, "stray", at=stray, proposals=[proposal])
+
+
+STRAY = f"{RUN}sequence_length: 64\n"
+
+
+@pytest.fixture
+def meddling(monkeypatch):
+    """Edits of every rename also change the micro batch."""
+
+    def meddle(run, proposal, resource):
+        made = make_fix(run, proposal, resource)
+        if not isinstance(proposal.wishes[0], RenameKey):
+            return made
+        source = run.claims[0].document.source
+        at = source.text.index("size: ") + len("size: ")
+        return replace(made, edits=(*made.edits, Edit(source.path, at, at + 1, "8")))
+
+    monkeypatch.setattr(engine, "make_fix", meddle)
+
+
+def test_fix_that_changes_more_than_it_said_is_dropped_and_reported(meddling):
+    result = fix({"a.yaml": STRAY}, Liar)
+    assert result.texts == {}
+    assert result.report.fixed == 0
+    [error] = result.report.errors
+    assert error.kind == "internal"
+    assert "the fix of liar (rename) was not applied" in error.message
+    assert "it would have changed batch.micro too" in error.message
+    [left] = result.report.diagnoses
+    assert left.fix.applicability is Applicability.DISPLAY
+    assert left.fix.edits == ()
+
+
+def test_honest_rename_is_applied():
+    result = fix({"a.yaml": STRAY}, Liar)
+    assert result.texts == {"a.yaml": STRAY.replace("length", "len").encode()}
+    assert result.report.errors == ()
+
+
+def test_dropped_fix_stops_no_other(meddling):
+    files = {f"{n}.yaml": STRAY if n == "c" else RUN for n in "abcde"}
+    result = fix(files, Liar, wants("batch.grad_accum", 4, name="more", code="OOM102"))
+    assert len(result.report.errors) == 1
+    changed = {path for path, data in result.texts.items() if b"accumulation_steps: 4" in data}
+    assert changed == set(files)
+    assert b"sequence_length" in result.texts["c.yaml"]
+
+
+def test_dropped_fix_of_a_shared_file_stops_no_other(meddling):
+    files = {f"{n}.yaml": f"{RUN}deepspeed: ds.json\n" for n in "abcdefghij"}
+    files["c.yaml"] += "sequence_length: 64\n"
+    files["ds.json"] = ZERO2
+    result = fix(files, Liar, wants("batch.grad_accum", 4, name="more", code="OOM102"))
+    assert len(result.report.errors) == 1
+    assert set(result.texts) == set(files) - {"ds.json"}
+
+
+def test_edits_that_break_the_file_are_dropped():
+    def proposals(run):
+        return ready(Edit("a.yaml", 0, 0, "[\n"))
+
+    result = fix({"a.yaml": RUN}, speaks(proposals))
+    assert result.texts == {}
+    assert "could not be read any more" in result.report.errors[0].message
+
+
+def test_edits_that_lose_a_run_are_dropped():
+    def proposals(run):
+        return ready(Edit("a.yaml", 0, len("base_model"), "some_model"))
+
+    result = fix({"a.yaml": RUN}, speaks(proposals))
+    assert result.texts == {}
+    assert "which training runs" in result.report.errors[0].message
+
+
+def test_removed_key_may_fall_back_to_its_default():
+    def proposals(run):
+        block = run.parts.blocks[0][0]
+        entry = block.find("micro_batch_size")
+        return None if entry is None else Proposal("remove", (RemoveKey(block, entry),))
+
+    result = fix({"a.yaml": RUN}, speaks(proposals))
+    assert result.texts["a.yaml"] == RUN.replace("micro_batch_size: 4\n", "").encode()
+    assert result.report.errors == ()
+
+
+# -- circles ----------------------------------------------------------------------------
+
+
+def test_two_fixes_that_undo_one_another_end_and_are_reported():
+    up = wants("batch.micro", 8, name="up", code="OOM101")
+    down = wants("batch.micro", 2, name="down", code="OOM102")
+    result = fix({"a.yaml": RUN}, up, down)
+    assert result.texts["a.yaml"] in (
+        RUN.replace("size: 4", "size: 8").encode(),
+        RUN.replace("size: 4", "size: 2").encode(),
+    )
+    assert any("undoes an earlier fix" in error.message for error in result.report.errors)
+    assert result.report.fixed < 4
+
+
+def test_fix_that_leads_back_to_the_first_text_is_refused():
+    there = wants("batch.micro", 2, lambda run: run.plan.batch.micro == 4, name="there")
+    back = wants(
+        "batch.micro", 4, lambda run: run.plan.batch.micro == 2, name="back", code="OOM102"
+    )
+    result = fix({"a.yaml": RUN}, there, back)
+    assert result.texts == {"a.yaml": RUN.replace("size: 4", "size: 2").encode()}
+    assert result.report.fixed == 1
+    [error] = result.report.errors
+    assert "the fix of back (set batch.micro) was not applied" in error.message
+
+
+def test_fix_without_an_end_is_reported():
+    def proposals(run):
+        return Proposal.set("grow", {"batch.grad_accum": run.plan.batch.grad_accum + 1})
+
+    result = fix({"a.yaml": RUN}, speaks(proposals))
+    [error] = result.report.errors
+    assert f"no end after {apply.MAX_PASSES} passes" in error.message
+    assert result.report.fixed == apply.MAX_PASSES
+
+
+# -- files of several runs ---------------------------------------------------------------
+
+SMALL = f"{RUN}deepspeed: ds.json\n"
+LARGE = SMALL.replace("Llama-3.2-1B", "Llama-3.1-8B")
+ZERO3 = ZERO2.replace("2", "3")
+
+
+def for_the_small(field, value):
+    return wants(field, value, lambda run: "1B" in run.plan.model.id)
+
+
+def test_shared_file_is_changed_where_the_other_run_does_not_suffer():
+    files = {"small.yaml": SMALL, "large.yaml": LARGE, "ds.json": ZERO2}
+    result = fix(files, for_the_small("parallel.zero.stage", 3), hardware="8xA100-80GB")
+    assert result.texts == {"ds.json": ZERO3.encode()}
+    assert [run.plan.parallel.zero.stage for run in result.report.runs] == [3, 3]
+    assert result.report.errors == ()
+
+
+@pytest.mark.parametrize("hardware", ["8xA100-40GB", None])
+def test_shared_file_is_left_where_the_other_run_would_no_longer_fit(hardware):
+    files = {"small.yaml": SMALL, "large.yaml": LARGE, "ds.json": ZERO3}
+    result = fix(files, for_the_small("parallel.zero.stage", 0), hardware=hardware)
+    assert result.texts == {}
+    assert result.report.errors == ()
+    [left] = result.report.diagnoses
+    assert left.fix.applicability is Applicability.DISPLAY
+    assert left.fix.reason == "the file also serves large.yaml, which would then need more memory"
+
+
+def test_what_one_run_was_promised_does_not_bind_another():
+    files = {"small.yaml": SMALL, "large.yaml": LARGE, "ds.json": ZERO2}
+    small = wants("batch.micro", 2, lambda run: "1B" in run.plan.model.id)
+    large = wants("batch.micro", 1, lambda run: "8B" in run.plan.model.id, name="l", code="OOM102")
+    result = fix(files, small, large)
+    assert [run.plan.batch.micro for run in result.report.runs] == [2, 1]
+    assert result.report.fixed == 2
+    assert result.report.errors == ()
