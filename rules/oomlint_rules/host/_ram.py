@@ -33,8 +33,10 @@ def judge_ram(run: Run, phase: str | None = None) -> RamVerdict | None:
     found = judge_host(run, phase=phase)
     if found is None:
         return None
+    assumed = " (one node of 8 GPUs assumed)" if run.plan.parallel.world is None else ""
     if found.limit is not None:
-        return RamVerdict(found, found.severity, f"the node has {gib(found.limit)}", False)
+        have = f"the node has {gib(found.limit)}{assumed}"
+        return RamVerdict(found, found.severity, have, False)
     gpus = settled(run).plan.parallel.gpus_per_node or 1
     less, machines = _machines_with_less(found.predicted, gpus)
     if less >= _SHARE_THAT_WARNS * machines:

@@ -6,9 +6,9 @@ A key that oomlint reads and whose value cannot be what the framework wants: a Z
 a micro batch of zero or of `two`, an attention implementation that does not exist. Values
 that only running code would tell (`${...}`, variables, calls) are left alone.
 
-## Why it matters
+## Why it runs out of memory
 
-The framework raises while it reads its arguments, or later, once the model is loaded and
+It stops before that: the framework raises while it reads its arguments, or later, once the model is loaded and
 the queue time is spent. And since the value is not known, everything that follows from it
 (memory above all) is left out of the prediction.
 

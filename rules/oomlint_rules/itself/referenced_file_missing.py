@@ -9,7 +9,7 @@ every folder above the config. The presets that Axolotl and LLaMA-Factory ship
 (`zero2.json`, `ds_z3_config.json` ...) are known by name and need not be there. It also
 finds a referenced file that is there and cannot be parsed.
 
-## Why it matters
+## Why it runs out of memory
 
 ZeRO stage, offloading, sharding and micro batch usually stand in that file. Without it the
 prediction is about another run: 8B parameters under ZeRO-3 on eight GPUs hold 16 GB of

@@ -6,11 +6,11 @@ A run that names a model which is neither in oomlint's catalogue nor described b
 `config.json` in a local folder or in the Hugging Face cache of this machine, and one that
 is known only by the size in its name ("7B").
 
-## Why it matters
+## Why it runs out of memory
 
-Every number about memory starts from the dimensions of the model. Without them oomlint
-still checks keys, files, launch lines and combinations, and says nothing about fitting. A
-size taken from a name gives the model states to about 15 %, but no activations, since
+Whether it does cannot be said: every number about memory starts from the dimensions of the
+model. Without them oomlint still checks keys, files, launch lines and combinations, and says
+nothing about fitting. A size taken from a name gives the model states to about 15 %, but no activations, since
 those follow from width, depth and vocabulary.
 
 ## How to fix it
@@ -21,7 +21,7 @@ Any one of these:
   download it once (`huggingface-cli download NAME config.json`);
 * name a model of the same architecture: `--set model.id=meta-llama/Llama-3.1-8B` where a
   fine-tune of it is trained;
-* give the dimensions: `--set model.dims.layers=32` and so on.
+* write the run down as a plan with its dimensions and ask `oomlint estimate --plan`.
 
 ## When not to
 

@@ -7,10 +7,11 @@ the problem was mended since, the comment stands on another line than the findin
 names a rule that does not exist. A comment that names a rule which was not selected is left
 alone, and so is one without brackets unless every rule ran.
 
-## Why it matters
+## Why it runs out of memory
 
-A stale comment hides the next real finding on its line, often years later and for another
-reason than the one it was written for. A misspelt one protects nothing.
+By itself it does not. But a stale comment hides the next real finding on its line, often years
+later and for another reason than the one it was written for, and a misspelt one protects
+nothing.
 
 ## How to fix it
 

@@ -48,7 +48,6 @@ from oomlint.documents.base import UNKNOWN
 from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, Rule, Severity
 from oomlint.run import Run
 
-
 _LLAMA_FACTORY = (
     "model_name_or_path: meta-llama/Llama-3.1-8B\n"
     "stage: sft\n"
