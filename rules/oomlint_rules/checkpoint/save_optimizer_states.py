@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import confidence, judge_gpu, judge_host, settled
+from oomlint.judge import confidence, judge_host, settled
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
 from oomlint.run import Run
 
@@ -111,11 +111,10 @@ class SaveOptimizerStates(Rule):
 
 
 def _save_problem(run: Run) -> str:
-    """What a save would break, in words; empty where nothing is known to break."""
-    for judgement in (judge_gpu(run, phase="save"), judge_host(run, phase="save")):
-        if judgement is not None and judgement.limit and judgement.predicted > judgement.limit:
-            return (
-                f"the save needs {gib(judgement.predicted)} where {judgement.where} gives "
-                f"{gib(judgement.limit)}"
-            )
-    return ""
+    """What a save would break although training fits, in words; empty where nothing does."""
+    training, saving = judge_host(run, phase="train"), judge_host(run, phase="save")
+    if training is None or saving is None or saving.limit is None:
+        return ""
+    if training.predicted > saving.limit or saving.predicted <= saving.limit:
+        return ""
+    return f"the save needs {gib(saving.predicted)} and {saving.where} is not enough"
