@@ -141,7 +141,11 @@ def judge_host(run: Run, *, phase: str | None = None) -> Judgement | None:
 
 def _proviso(run: Run) -> str:
     meant = run.intended.parts.options.keys() - run.parts.options.keys()
-    words = [f"{s.path} read as {s.nearest[0]}" for s in run.stray if s.nearest and meant]
+    words = []
+    for stray in run.stray:
+        row = stray.block.table.names.get(stray.nearest[0]) if stray.nearest else None
+        if row is not None and row.field in meant:
+            words.append(f"{stray.path} read as {stray.nearest[0]}")
     if sharding_is_open(run):
         words.append("a whole copy on each GPU, unless what launches it shards the model")
     return f" (with {', '.join(words)})" if words else ""

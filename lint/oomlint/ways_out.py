@@ -64,7 +64,7 @@ def _more_cards(run: Run) -> str:
     if run.limits.gpu_bytes is None or nodes is None or per_node is None:
         return ""
     for count in _doublings(nodes):
-        changed = base.assuming({"parallel.nodes": count})
+        changed = base.assuming({"parallel.nodes": count, "parallel.gpus_per_node": per_node})
         peak = changed.estimate.gpu.peak_bytes
         if _fits(run, peak):
             return f"{count * per_node} such cards instead of {nodes * per_node} ({gib(peak)} each)"

@@ -1,0 +1,173 @@
+"""The law of severities: what is known, what is guessed, and what helps."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.hardware import common_cards, parse_hardware, usable_bytes
+from oomlint.judge import (
+    _a,
+    _against,
+    confidence,
+    judge_gpu,
+    judge_host,
+    relief,
+    settled,
+    smallest_card,
+)
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Severity
+from oomlint.workspace import Workspace
+
+GIB = 2**30
+RUN = (
+    "base_model: {model}\nmicro_batch_size: {micro}\nsequence_len: 4096\ndatasets:\n  - path: a/b\n"
+)
+ZERO3 = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}'
+
+
+def run_of(model="meta-llama/Llama-3.1-8B", micro=1, more="", hardware=None, ram=None):
+    files = {
+        "a.yaml": (RUN.format(model=model, micro=micro) + more).encode(),
+        "ds.json": ZERO3.encode(),
+    }
+    values = {} if ram is None else {"host.ram_gib": ram}
+    options = LinkOptions(parse_hardware(hardware) if hardware else None, None, values)
+    return Linker(Workspace(Path("/p"), files), registry(), options).link(["a.yaml"]).runs[0]
+
+
+def verdict(peak, low, *, known=True, margin=0.85):
+    """The severity of a peak against a limit of 100, of a run whose model is known or guessed."""
+    model = SimpleNamespace(confidence="verified" if known else "guessed")
+    run = SimpleNamespace(
+        model=model,
+        margin=margin,
+        estimate=SimpleNamespace(assumptions=()),
+        unreadable={},
+        dialect=SimpleNamespace(launcher_may_shard=False),
+    )
+    return _against(peak, low, 100, run)
+
+
+@pytest.mark.parametrize(
+    ("peak", "low", "known", "severity"),
+    [
+        (80, 70, True, None),
+        (85, 70, True, None),
+        (86, 70, True, Severity.WARNING),
+        (100, 99, True, Severity.WARNING),
+        (101, 90, True, Severity.WARNING),
+        (110, 101, True, Severity.ERROR),
+        (126, 90, True, Severity.ERROR),
+        (110, 101, False, Severity.WARNING),
+        (900, 800, False, Severity.WARNING),
+    ],
+)
+def test_severity_against_a_limit(peak, low, known, severity):
+    assert verdict(peak, low, known=known) == severity
+
+
+def test_run_that_fits_with_room_is_no_problem():
+    judgement = judge_gpu(run_of(more="deepspeed: ds.json\n", hardware="8xH200-141GB"))
+    assert judgement.severity is None
+    assert not judgement.is_problem
+
+
+def test_run_that_cannot_fit_is_an_error_and_says_so():
+    judgement = judge_gpu(run_of(hardware="1xA100-40GB"))
+    assert judgement.severity is Severity.ERROR
+    assert judgement.sentence.startswith(f"needs {judgement.predicted / GIB:.1f} GiB ")
+    assert "; an A100-40GB gives " in judgement.sentence
+
+
+def test_unknown_hardware_is_at_most_a_warning_and_names_a_card():
+    small = judge_gpu(run_of("meta-llama/Llama-3.2-1B"))
+    assert small.severity is Severity.INFO
+    assert small.limit is None
+    assert f"the smallest common card that holds it is {small.card}" in small.sentence
+    large = judge_gpu(run_of("meta-llama/Llama-3.1-70B"))
+    assert large.severity is Severity.WARNING
+    assert large.card is None
+    assert "more than any common card has" in large.sentence
+
+
+def test_number_of_gpus_is_assumed_only_where_it_matters():
+    alone = run_of()
+    assert settled(alone) is alone
+    sharded = run_of(more="deepspeed: ds.json\n")
+    assert settled(sharded).plan.parallel.world == 8
+    assert "on one node of 8 GPUs" in judge_gpu(sharded).sentence
+
+
+def test_misspelt_key_is_read_as_meant_and_told():
+    run = run_of(more="gradient_checkpointng: true\n", hardware="1xA100-80GB")
+    plain, meant = judge_gpu(run_of(hardware="1xA100-80GB")), judge_gpu(run)
+    assert meant.predicted < plain.predicted
+    assert "(with gradient_checkpointng read as gradient_checkpointing" in meant.sentence
+    assert "read as" not in plain.sentence
+
+
+def test_slip_that_changes_nothing_is_not_told():
+    more = "gradient_checkpointng: true\nlearning_rat: 1\n"
+    assert "learning_rat" not in judge_gpu(run_of(more=more)).sentence
+
+
+def test_model_that_nobody_knows_is_not_judged():
+    run = run_of("my/own")
+    assert judge_gpu(run) is None
+    assert judge_host(run) is None
+    assert relief(run, {"batch.micro": 1}) is None
+    assert confidence(run) == "low"
+
+
+def test_host_is_judged_only_where_its_memory_is_known():
+    assert judge_host(run_of()).severity is None
+    judgement = judge_host(run_of(ram=4))
+    assert judgement.severity is Severity.ERROR
+    assert "a host with 4.0 GiB of RAM" in judgement.sentence
+
+
+def test_one_phase_can_be_judged():
+    run = run_of(hardware="8xA100-80GB")
+    whole, load = judge_gpu(run), judge_gpu(run, phase="load")
+    assert load.predicted == run.estimate.gpu.phases["load"] <= whole.predicted
+    assert "while loading" in load.sentence
+
+
+def test_relief_says_what_is_left():
+    run = run_of(micro=8, hardware="1xA100-80GB")
+    small = relief(run, {"batch.micro": 7, "batch.grad_accum": 8})
+    assert small.saved > 0
+    assert not small.suffices
+    assert "too much" in small.sentence
+    assert relief(run, {"parallel.zero.stage": 3}) is None
+
+
+def test_relief_of_a_run_that_fits_is_not_worth_a_word():
+    run = run_of("meta-llama/Llama-3.2-1B", hardware="1xH200-141GB")
+    assert not relief(run, {"checkpointing.mode": "full"}).is_worthwhile
+
+
+def test_smallest_card():
+    cards = list(common_cards())
+    sizes = [usable_bytes(card) for card in cards]
+    assert sizes == sorted(sizes)
+    assert smallest_card(1) == cards[0].name
+    assert smallest_card(sizes[-1]) is None
+    for card, size in zip(cards, sizes, strict=True):
+        assert usable_bytes(parse_hardware(smallest_card(int(size * 0.95))).gpu) == size, card
+
+
+@pytest.mark.parametrize(
+    ("name", "article"),
+    [
+        ("A100-80GB", "an"), ("H100-80GB", "an"), ("L4-24GB", "an"), ("MI300X-192GB", "an"),
+        ("RTX-4090-24GB", "an"), ("RTX-2080Ti-11GB", "an"), ("RX-7900-XTX-24GB", "an"),
+        ("V100-16GB", "a"), ("T4-16GB", "a"), ("B200-180GB", "a"), ("GH200-96GB", "a"),
+        ("910B-64GB", "a"), ("Gaudi2-96GB", "a"), ("Max-1550-64GB", "a"), ("P40-24GB", "a"),
+    ],
+)  # fmt: skip
+def test_articles(name, article):
+    assert _a(name) == f"{article} {name}"
