@@ -1,0 +1,126 @@
+"""The shipped examples, through the whole command: findings, figures, fix, a clean second run."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from oomlint.cli.app import app
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+GIB = 2**30
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, request):
+    """A copy of one example, as the working directory."""
+    shutil.copytree(EXAMPLES / request.param, tmp_path / request.param)
+    monkeypatch.chdir(tmp_path / request.param)
+    return tmp_path / request.param
+
+
+def check(*options):
+    result = CliRunner().invoke(app, ["check", "--output-format", "json", *options, "."])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return json.loads(result.stdout)
+
+
+def by_name(report):
+    return {finding["name"]: finding for finding in report["findings"]}
+
+
+def run_of(report, name="train.yaml"):
+    return next(run for run in report["runs"] if name in run["name"])
+
+
+@pytest.mark.parametrize("project", ["llama-factory-13b-offload"], indirect=True)
+def test_13b_offload_names_the_host_ram_it_needs(project):
+    report = check()
+    finding = by_name(report)["offload-host-ram-exceeded"]
+    assert finding["severity"] == "error"
+    assert finding["resource"] == "host"
+    # 13.0e9 parameters x 18 bytes = 234e9 bytes, and the processes.
+    assert finding["predicted_bytes"] > 234e9
+    assert finding["limit_bytes"] == 128 * GIB
+    assert "13B parameters × 18 bytes" in finding["message"]
+    assert run_of(report)["verdict"] == "does_not_fit"
+
+
+@pytest.mark.parametrize("project", ["llama-factory-70b-zero2"], indirect=True)
+def test_70b_zero2_says_what_stage_3_leaves_and_what_is_enough(project):
+    report = check()
+    found = by_name(report)
+    stage = found["zero-stage-too-low"]
+    assert stage["severity"] == "error"
+    # Two bytes for each of 70.6e9 parameters stay whole on every card.
+    assert "131 GiB of parameters whole" in stage["message"]
+    assert "still" in stage["message"]
+    assert "host RAM" in stage["message"]
+    assert "LoRA" in stage["message"]
+    assert stage["fix"]["applicability"] == "safe"
+    assert stage["fix"]["predicted_bytes_after"] < stage["predicted_bytes"]
+    assert found["micro-batch-too-large"]["fix"]["predicted_bytes_after"]
+    lighter = found["adam-fp32-states-dominant"]
+    assert lighter["fix"]["applicability"] == "unsafe"
+    assert "Adafactor" in lighter["message"]
+
+    fixed = check("--fix")
+    assert fixed["summary"]["fixed"] >= 1
+    zero = json.loads((project / "ds_z2.json").read_text())["zero_optimization"]
+    assert zero["stage"] == 3
+    assert zero["offload_optimizer"] == {"device": "cpu"}
+    plan = run_of(fixed)["plan"]
+    assert plan["batch"]["micro"] * plan["batch"]["grad_accum"] == 16
+    assert run_of(fixed)["verdict"] in ("fits", "tight")
+    assert fixed["summary"]["error"] == 0
+    assert check("--fix")["summary"]["fixed"] == 0
+
+
+@pytest.mark.parametrize("project", ["deepseek-coder-v2-save"], indirect=True)
+def test_deepseek_dies_at_the_first_checkpoint(project):
+    report = check()
+    finding = by_name(report)["zero3-save-gpu-headroom"]
+    run = run_of(report)
+    assert run["gpu"]["peak_bytes"] < run["hardware"]["usable_gpu_bytes"]
+    assert finding["predicted_bytes"] > finding["limit_bytes"]
+    assert "the gather of 16-bit weights itself remains" in finding["message"]
+    assert finding["fix"]["applicability"] == "unsafe"
+    edit = finding["fix"]["edits"][0]
+    assert "save_only_model: true" in edit["replacement"]
+
+
+@pytest.mark.parametrize("project", ["llama-recipes-fsdp"], indirect=True)
+def test_llama_recipes_reads_once_and_exports(project):
+    found = by_name(check())
+    assert "2 × 15.0 GiB" in found["llama-recipes-low-cpu-fsdp"]["message"]
+    assert "Cannot flatten integer dtype tensors" in found["fsdp-int8-flatten"]["message"]
+    assert found["shell-env-not-exported"]["severity"] == "warning"
+
+    fixed = check("--fix")
+    script = (project / "finetune.sh").read_text()
+    assert "--low_cpu_fsdp" in script
+    assert "CUDA_VISIBLE_DEVICES=0,1 torchrun" in script
+    assert subprocess.run(["bash", "-n", "finetune.sh"], check=False).returncode == 0
+    assert {f["path"] for f in fixed["findings"]} <= {"finetune_8bit.sh"}
+    assert check("--fix")["summary"]["fixed"] == 0
+
+
+@pytest.mark.parametrize("project", ["axolotl-no-checkpointing"], indirect=True)
+def test_axolotl_gets_its_key_and_checkpointing(project):
+    before = (project / "config.yaml").read_text()
+    found = by_name(check())
+    assert "sequence_len" in found["unknown-key-ignored"]["message"]
+    assert found["no-gradient-checkpointing"]["predicted_bytes"] > 80e9
+    assert "Liger" in found["logits-materialized-large-vocab"]["fix"]["title"]
+
+    fixed = check("--fix")
+    after = (project / "config.yaml").read_text()
+    assert after == before.replace("sequence_length:", "sequence_len:").replace(
+        "bf16: true # the cards are Ampere\n",
+        "bf16: true # the cards are Ampere\ngradient_checkpointing: true\n",
+    )
+    assert fixed["findings"] == []
+    assert run_of(fixed, "config.yaml")["verdict"] == "fits"
