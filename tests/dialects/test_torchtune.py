@@ -124,6 +124,17 @@ def test_references_that_cannot_be_followed_are_unknown(value: str) -> None:
     assert "batch.micro" in run.unreadable
 
 
+def test_references_that_grow_without_bound() -> None:
+    levels = "".join(f"a{n}: ${{a{n + 1}}}x\n" for n in range(50))
+    wide = "".join(f"b{n}: {('${b' + str(n + 1) + '}') * 40}\n" for n in range(40))
+    text = levels + "a50: /tmp\n" + wide + "b40: zz\n"
+    text += "".join(f"c{n}: ${{c{n + 1}}}\n" for n in range(3000)) + "c3000: /tmp\n"
+    assert _run(_SINGLE + _LORA.replace("/tmp/out", "${c0}") + text).plan.save.dir is None
+    run = _run(_SINGLE + _LORA.replace("/tmp/out", "${a0}") + text)
+    assert run.plan.save.dir == "/tmp" + "x" * 50
+    assert _run(_SINGLE + _LORA.replace("/tmp/out", "${b0}") + text).plan.save.dir is None
+
+
 def test_a_key_that_others_refer_to_is_no_stray() -> None:
     text = _LORA.replace("output_dir: /tmp/out", "root: /tmp\noutput_dir: ${root}/out")
     assert not _run(_SINGLE + text).stray
@@ -187,12 +198,22 @@ def test_losses_and_objectives() -> None:
     linear = "torchtune.modules.loss.LinearCrossEntropyLoss"
     plan = _run(_SINGLE + _LORA.replace("torch.nn.CrossEntropyLoss", linear)).plan
     assert (plan.loss.logits_materialised, plan.loss.chunks) == ("chunked", 8)
+    assert plan.loss.upcast_fp32 is True
     dpo = "torchtune.rlhf.loss.DPOLoss"
     plan = _run(_SINGLE + _LORA.replace("torch.nn.CrossEntropyLoss", dpo)).plan
     assert (plan.objective.kind, plan.objective.pairs_per_sample) == ("dpo", 2)
     assert plan.objective.ref_model == "shared_adapter_off"
     plan = _run(_DISTRIBUTED + _FULL.replace("torch.nn.CrossEntropyLoss", dpo)).plan
     assert (plan.objective.ref_model, plan.objective.ref_dtype) == ("copy", "bf16")
+
+
+def test_compiled_chunks_hold_no_fp32_copy() -> None:
+    linear = "torchtune.modules.loss.LinearCrossEntropyLoss"
+    text = _SINGLE + _LORA.replace("torch.nn.CrossEntropyLoss", linear)
+    assert _run(text + "compile: True\n").plan.loss.upcast_fp32 is False
+    assert _run(text + "compile:\n  model: True\n  loss: False\n").plan.loss.upcast_fp32 is True
+    # The model's own output is float32 whoever compiles it.
+    assert _run(_SINGLE + _LORA + "compile: True\n").plan.loss.upcast_fp32 is True
 
 
 def test_activation_modes() -> None:

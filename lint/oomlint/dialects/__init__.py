@@ -13,6 +13,7 @@ def registry() -> Registry:
     from oomlint.dialects.accelerate import Accelerate
     from oomlint.dialects.axolotl import Axolotl
     from oomlint.dialects.deepspeed import DeepSpeed
+    from oomlint.dialects.litgpt import LitGpt
     from oomlint.dialects.llama_recipes import LlamaRecipes
     from oomlint.dialects.llamafactory import LlamaFactory
     from oomlint.dialects.llamafactory_v1 import LlamaFactoryV1
@@ -26,6 +27,7 @@ def registry() -> Registry:
             Accelerate(),
             Axolotl(),
             Torchtune(),
+            LitGpt(),
             LlamaFactory(),
             LlamaFactoryV1(),
             LlamaRecipes(),

@@ -135,6 +135,7 @@ TORCHTUNE = Table(
         Row("context_parallel_dim", "parallel.cp", POSITIVE),
         Row("enable_fp8_training", "precision.fp8_train", switch(on="torchao", off="none"), default="none", source=_RECIPES),
         Row("compile", "compile.enabled", _COMPILE, aliases=("training.compile",), default=False, source=_RECIPES),
+        Row("compile.loss", "tt.compile_loss", BOOLEAN),
         Row("run_val_every_n_steps", "eval.every", POSITIVE),
         Row("batch_size_val", "batch.eval_micro", POSITIVE),
         _component("checkpointer", "tt.checkpointer", "training.checkpointer._component_"),
@@ -187,8 +188,9 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _HEADER_LINE = re.compile(r"^#[# \t]*tune run (?P<line>[^\n]*)", re.MULTILINE)
 _RECIPE_WORD = re.compile(r"(?P<recipe>[\w./-]*[A-Za-z]\w*)\s+--config[ =]+(?P<config>\S+)")
 
-# Deep chains of references are a mistake; OmegaConf would follow them, we need not.
-_MAX_REFERENCES = 8
+# References to references can grow without bound; what files really hold is short.
+_LONGEST_TEXT = 4096
+_MOST_REFERENCES = 100
 
 
 class OmegaConfBlock(Block):
@@ -199,28 +201,33 @@ class OmegaConfBlock(Block):
     """
 
     def value(self, node: Node) -> Any:
-        return self._resolved(node, _MAX_REFERENCES)
+        return self._resolved(node, {})
 
-    def _resolved(self, node: Node, depth: int) -> Any:
-        if not isinstance(node, Scalar) or not isinstance(node.value, str):
+    def _resolved(self, node: Node, known: dict[str, Any]) -> Any:
+        """``known`` holds the values of keys referred to so far; each is worked out once."""
+        if not isinstance(node, Scalar) or "${" not in str(node.value):
             return plain_value(node, self.table.loader)
-        if "${" not in node.value:
-            return plain_value(node, self.table.loader)
-        whole = _REFERENCE.fullmatch(node.value)
+        text = str(node.value)
+        whole = _REFERENCE.fullmatch(text)
         if whole is not None:
-            return self._referred(whole[1], depth)
-        parts = [self._referred(match[1], depth) for match in _REFERENCE.finditer(node.value)]
-        text = _REFERENCE.sub("", node.value)
-        if "${" in text or any(p is UNKNOWN or isinstance(p, (dict, list)) for p in parts):
+            return self._referred(whole[1], known)
+        values = [self._referred(match[1], known) for match in _REFERENCE.finditer(text)]
+        plain = all(isinstance(value, (str, int, float)) for value in values)
+        if not plain or "${" in _REFERENCE.sub("", text):
             return UNKNOWN
-        values = iter(parts)
-        return _REFERENCE.sub(lambda _match: str(next(values)), node.value)
+        parts = iter(values)
+        result = _REFERENCE.sub(lambda _match: str(next(parts)), text)
+        return result if len(result) <= _LONGEST_TEXT else UNKNOWN
 
-    def _referred(self, key: str, depth: int) -> Any:
-        entry = self.find(key)
-        if entry is None or not depth:
+    def _referred(self, key: str, known: dict[str, Any]) -> Any:
+        if len(known) >= _MOST_REFERENCES:
             return UNKNOWN
-        return self._resolved(entry.value, depth - 1)
+        if key not in known:
+            known[key] = UNKNOWN  # what a circle of references finds
+            entry = self.find(key)
+            if entry is not None:
+                known[key] = self._resolved(entry.value, known)
+        return known[key]
 
     def _stray_keys(self, mapping: Mapping, prefix: str) -> Any:
         """A key that another value refers to serves a purpose, whatever its name."""
@@ -756,9 +763,13 @@ def _finish_loss(draft: Draft) -> None:
     draft.derive("loss.logits_materialised", "chunked" if chunked else "full", "tt.loss")
     if chunked:
         draft.default("loss.chunks", 8, "torchtune 0.7.0 modules/loss: num_output_chunks")
-    if loss.startswith(("Linear", "CEWithChunked")):
-        # LinearCrossEntropyLoss projects chunk by chunk, the older one splits ready logits.
-        draft.derive("loss.outputs_kept", not loss.startswith("Linear"), "tt.loss")
+    draft.derive("loss.outputs_kept", False, "tt.loss", source=f"{_RECIPES}: del outputs")
+    compiled = draft.get("compile.enabled") and draft.get("tt.compile_loss") is not False
+    if chunked and compiled:
+        # Recipes compile the loss of one chunk with its upcast: no float32 copy is ever stored.
+        # torchtune's README (memory table) has 4.6 GiB for a compiled QLoRA of 3B at 2 x 4096
+        # tokens, less than such a copy of its logits on top of the weights.
+        draft.derive("loss.upcast_fp32", False, "compile.enabled", "tt.compile_loss", "tt.loss")
     draft.default(
         "loss.upcast_fp32", True, "torchtune 0.7.0 modules/transformer.py:687: output.float()"
     )

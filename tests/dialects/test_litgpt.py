@@ -1,0 +1,298 @@
+"""LitGPT's YAML and command lines: what they mean, and what a fix writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.models import lookup
+from oomlint.rule import Applicability, Proposal, SetFields
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_CORPUS = Path(__file__).parents[2] / "../shared/corpus/litgpt"
+
+_LORA = """\
+checkpoint_dir: checkpoints/meta-llama/Llama-2-7b-hf
+precision: bf16-true
+quantize:
+devices: 1
+lora_r: 32
+lora_mlp: true
+data:
+  class_path: litgpt.data.Alpaca2k
+  init_args:
+    num_workers: 4
+train:
+  global_batch_size: 8
+  micro_batch_size: 2
+  max_seq_length: 512
+eval:
+  interval: 50
+optimizer:
+  class_path: torch.optim.AdamW
+  init_args:
+    lr: 0.0002
+"""
+_FULL = """\
+checkpoint_dir: checkpoints/meta-llama/Llama-2-7b-hf
+devices: 4
+resume: false
+train:
+  global_batch_size: 64
+  micro_batch_size: 4
+"""
+
+
+def _link(files: dict[str, str]) -> Linked:
+    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
+    linked = Linker(workspace, registry(), LinkOptions()).link(list(files))
+    assert not linked.errors
+    return linked
+
+
+def _run(text: str, name: str = "a.yaml") -> Run:
+    (run,) = _link({name: text}).runs
+    assert run.framework == "litgpt"
+    return run
+
+
+def _launched(line: str, **files: str) -> Run:
+    named = {f"{name}.yaml": text for name, text in files.items()}
+    (run,) = _link({"run.sh": line + "\n", **named}).runs
+    assert run.framework == "litgpt"
+    return run
+
+
+def _fixed(text: str, changes: dict[str, Any]) -> str:
+    """The file once it says ``changes``, proven to read as foreseen."""
+    run = _run(text)
+    fix = make_fix(run, Proposal("t", (SetFields(changes),), Applicability.SAFE), None)
+    assert fix is not None
+    assert fix.reason is None, fix.reason
+    for edit in reversed(fix.edits):
+        text = text[: edit.start] + edit.replacement + text[edit.end :]
+    after = _run(text)
+    for field, value in fix.expected.items():
+        assert after.settings[field].value == value, field
+    return text
+
+
+def test_lora_on_one_device() -> None:
+    plan = _run(_LORA).plan
+    assert plan.model.id == "meta-llama/Llama-2-7b-hf"
+    assert plan.model.dims is not None
+    assert (plan.parallel.backend, plan.parallel.world) == ("none", 1)
+    assert (plan.trainable.method, plan.trainable.r, plan.trainable.alpha) == ("lora", 32, 16)
+    targets = plan.trainable.targets
+    assert {"q_proj", "v_proj", "gate_proj"} <= set(targets or ())
+    assert not {"k_proj", "o_proj", "lm_head"} & set(targets or ())
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.batch.global_) == (2, 4, 8)
+    assert (plan.seq.max_len, plan.seq.pad) == (512, "longest")
+    assert plan.checkpointing.mode == "none"
+    assert (plan.precision.param, plan.precision.grad, plan.precision.optim_state) == ("bf16",) * 3
+    assert (plan.precision.master, plan.precision.autocast) == ("none", False)
+    assert (plan.loss.logits_materialised, plan.loss.chunks) == ("chunked", 4)
+    assert plan.save.contents == ("adapter",)
+    assert (plan.eval.every, plan.data.workers) == (50, 4)
+
+
+def test_no_precision_is_mixed() -> None:
+    plan = _run(_LORA.replace("precision: bf16-true\n", "")).plan
+    assert (plan.precision.param, plan.precision.grad, plan.precision.optim_state) == ("fp32",) * 3
+    assert (plan.precision.compute, plan.precision.autocast) == ("bf16", True)
+    assert plan.trainable.adapter_dtype == "fp32"
+
+
+def test_quantization() -> None:
+    plan = _run(_LORA.replace("quantize:", "quantize: bnb.nf4-dq")).plan
+    assert (plan.trainable.method, plan.quant.method, plan.quant.double) == ("qlora", "bnb4", True)
+    assert (plan.precision.param, plan.precision.grad) == ("nf4", "bf16")
+    assert (plan.optimizer.kind, plan.precision.optim_state) == ("paged_adamw", "fp32")
+
+
+def test_full_fine_tuning_on_several_devices() -> None:
+    run = _run(_FULL)
+    plan = run.plan
+    assert plan.trainable.method == "full"
+    assert (plan.parallel.backend, plan.parallel.world) == ("fsdp1", 4)
+    assert (plan.parallel.fsdp.strategy, plan.parallel.fsdp.state_dict) == ("full", "full")
+    assert plan.checkpointing.mode == "full"
+    assert plan.loss.logits_materialised == "full"
+    assert (plan.batch.grad_accum, plan.seq.unbounded) == (4, True)
+    assert plan.save.full_gather is True
+    assert _run(_LORA.replace("devices: 1", "devices: 2")).plan.parallel.backend == "fsdp2"
+
+
+def test_the_head_is_never_shared() -> None:
+    tied = lookup("meta-llama/Llama-3.2-1B")
+    assert tied is not None
+    assert tied.dims.params_total is not None
+    text = _FULL.replace("Llama-2-7b-hf", "Llama-3.2-1B")
+    dims = _run(text).plan.model.dims
+    assert dims is not None
+    assert dims.tie_embeddings is False
+    assert dims.params_total == tied.dims.params_total + 128256 * 2048
+    kept = _run(text + "  tie_embeddings: true\n").plan.model.dims
+    assert kept == tied.dims
+
+
+def test_pretraining() -> None:
+    text = "model_name: tiny-llama-1.1b\ntrain:\n  micro_batch_size: 8\n"
+    run = _run(text)
+    plan = run.plan
+    assert (plan.objective.kind, plan.trainable.method) == ("pretrain", "full")
+    assert plan.model.from_scratch is True
+    assert plan.model.dims is not None
+    assert (plan.seq.max_len, plan.seq.packing) == (plan.model.dims.ctx, "concat")
+    # All GPUs of the machine, which nobody has told.
+    assert plan.parallel.world is None
+    assert plan.batch.grad_accum is None
+    plan = _run("devices: 8\nnum_nodes: 2\n" + text).plan
+    assert (plan.parallel.world, plan.parallel.fsdp.strategy) == (16, "hybrid")
+    assert plan.batch.grad_accum == 512 // 16 // 8
+    assert (plan.checkpointing.mode, plan.optimizer.fused) == ("none", True)
+
+
+def test_dimensions_of_a_model_config() -> None:
+    text = (
+        "model_config:\n  n_layer: 4\n  n_embd: 256\n  n_head: 8\n  n_query_groups: 2\n"
+        "  mlp_class_name: LLaMAMLP\n  norm_class_name: RMSNorm\n  intermediate_size: 700\n"
+        "  padded_vocab_size: 1024\ntrain:\n  global_batch_size: 8\n"
+    )
+    plan = _run(text).plan
+    dims = plan.model.dims
+    assert dims is not None
+    assert (dims.layers, dims.kv_heads, dims.head_dim, dims.vocab) == (4, 2, 32, 1024)
+    assert (dims.act, dims.norm, plan.objective.kind) == ("swiglu", "rms", "pretrain")
+
+
+def test_sub_command_from_the_file_name() -> None:
+    assert _run(_FULL.replace("resume: false\n", ""), "adapter.yaml").plan.trainable.method == (
+        "adapter"
+    )
+
+
+def test_unknown_keys_are_refused() -> None:
+    run = _run(_LORA + "lora_rank: 8\n")
+    (stray,) = run.stray
+    assert stray.block.table.refuses(stray.path)
+
+
+def test_launch_line_over_a_config() -> None:
+    run = _launched(
+        "CUDA_VISIBLE_DEVICES=0,1 litgpt finetune_lora --config a.yaml --devices auto "
+        "--train.micro_batch_size 1 --lora_r=64",
+        a=_LORA,
+    )
+    plan = run.plan
+    assert (plan.batch.micro, plan.trainable.r, plan.seq.max_len) == (1, 64, 512)
+    assert plan.parallel.gpus_per_node == 2
+
+
+def test_launch_line_alone() -> None:
+    run = _launched(
+        "litgpt finetune_full meta-llama/Llama-3.2-1B --precision bf16-true --devices 2"
+    )
+    plan = run.plan
+    assert (plan.model.id, plan.trainable.method) == ("meta-llama/Llama-3.2-1B", "full")
+    assert (plan.parallel.world, plan.batch.micro, plan.batch.grad_accum) == (2, 1, 8)
+    assert plan.precision.param == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("line", "method"),
+    [
+        ("litgpt finetune checkpoints/EleutherAI/pythia-160m", "lora"),
+        ("litgpt finetune full --checkpoint_dir checkpoints/EleutherAI/pythia-160m", "full"),
+        ("litgpt finetune_adapter_v2 checkpoints/EleutherAI/pythia-160m", "adapter"),
+        ("python litgpt/finetune/lora.py --checkpoint_dir checkpoints/EleutherAI/pythia-160m", "lora"),
+        ("litgpt pretrain pythia-160m --devices 1", "full"),
+    ],
+)  # fmt: skip
+def test_sub_commands(line: str, method: str) -> None:
+    plan = _launched(line).plan
+    assert plan.trainable.method == method
+    assert plan.model.dims is not None
+    assert plan.parallel.world == 1
+
+
+def test_a_sub_command_beats_the_keys() -> None:
+    run = _launched("litgpt finetune_adapter --config a.yaml", a=_FULL)
+    assert run.plan.trainable.method == "adapter"
+
+
+@pytest.mark.parametrize(
+    "line", ["litgpt download x/y", "litgpt generate checkpoints/x/y", "litgpt"]
+)
+def test_other_commands_train_nothing(line: str) -> None:
+    assert not _link({"run.sh": line + "\n"}).runs
+
+
+def test_other_files_are_not_ours() -> None:
+    other = "train:\n  micro_batch_size: 2\n  epochs: 3\nmodel: x\n"
+    assert not _link({"a.yaml": other}).recognised
+
+
+@pytest.mark.parametrize(
+    ("changes", "old", "new"),
+    [
+        ({"batch.micro": 1, "batch.grad_accum": 8}, "micro_batch_size: 2", "micro_batch_size: 1"),
+        ({"batch.micro": 1, "batch.grad_accum": 4}, "global_batch_size: 8\n  micro_batch_size: 2", "global_batch_size: 4\n  micro_batch_size: 1"),
+        ({"seq.max_len": 256}, "max_seq_length: 512", "max_seq_length: 256"),
+        ({"optimizer.kind": "paged_adamw8bit"}, "torch.optim.AdamW", "bitsandbytes.optim.PagedAdamW8bit"),
+        ({"quant.method": "bnb4"}, "quantize:", "quantize: bnb.nf4"),
+        ({"data.workers": 1}, "num_workers: 4", "num_workers: 1"),
+        ({"precision.param": "fp16"}, "bf16-true", "16-true"),
+    ],
+)  # fmt: skip
+def test_fixes(changes: dict[str, Any], old: str, new: str) -> None:
+    assert _fixed(_LORA, changes) == _LORA.replace(old, new)
+
+
+def test_quantization_needs_a_true_precision() -> None:
+    fixed = _fixed(_LORA.replace("bf16-true", "bf16-mixed"), {"quant.method": "bnb4"})
+    assert "precision: bf16-true" in fixed
+    assert "quantize: bnb.nf4" in fixed
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (_LORA, {"checkpointing.mode": "full"}),
+        (_LORA, {"loss.logits_materialised": "fused"}),
+        (_LORA, {"model.attn_impl": "flash2"}),
+        (_LORA, {"offload.optimizer": "cpu"}),
+        (_LORA, {"quant.method": "gptq"}),
+        (_LORA.replace("quantize:", "quantize: bnb.nf4"), {"optimizer.kind": "adamw8bit"}),
+        (_LORA.replace("devices: 1", "devices: 2"), {"quant.method": "bnb4"}),
+        (_FULL, {"quant.method": "bnb4"}),
+        (_FULL, {"data.workers": 1}),
+        (_FULL, {"parallel.zero.stage": 3}),
+    ],
+)
+def test_what_litgpt_cannot_say(text: str, changes: dict[str, Any]) -> None:
+    run = _run(text)
+    with pytest.raises(CannotEdit):
+        run.what_if(changes)
+
+
+def test_corpus_is_recognised() -> None:
+    if not _CORPUS.is_dir():
+        pytest.skip("the corpus of real configs is not here")
+    names = sorted(str(path.relative_to(_CORPUS)) for path in _CORPUS.rglob("*.yaml"))
+    linked = Linker(Workspace(_CORPUS), registry(), LinkOptions()).link(names)
+    assert not linked.errors
+    assert {run.name for run in linked.runs} == set(names)
+    for run in linked.runs:
+        assert run.plan.model.dims is not None, run.name
+        assert run.plan.batch.grad_accum is not None, run.name
+        assert not run.stray, run.name
+        assert not run.wrong, run.name
+        assert not run.unreadable, run.name
