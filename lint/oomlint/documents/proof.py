@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence as SequenceABC
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from oomlint.documents.base import UNKNOWN, Mapping, Node, Scalar
-from oomlint.documents.text import Source
+from oomlint.documents.text import Edit, Source, Span
 
 Path: TypeAlias = tuple[str | int, ...]
 """Index of the document in the file (0 for the only one), then keys and indices."""
@@ -15,6 +15,7 @@ Leaf: TypeAlias = tuple[str, Any, bool]
 """Kind (a type name, ``empty mapping`` …), raw value, whether it is a plain YAML scalar."""
 
 
+@runtime_checkable
 class Rooted(Protocol):
     """Any document that is a list of trees: YAML, JSON, TOML."""
 
@@ -47,6 +48,57 @@ def compare(
             continue
         return _describe(path, was, now)
     return None
+
+
+def prove_edits(before: Rooted, after: Rooted, edits: Collection[Edit]) -> str | None:
+    """Say in words what changed although its text was not edited; ``None`` if nothing did.
+
+    ``after`` is ``before`` with ``edits`` spliced in. What an edit may change is exactly the
+    keys and values that it replaces or writes.
+    """
+    replaced = [Span(edit.start, edit.end) for edit in edits]
+    written: list[Span] = []
+    shift = 0
+    for edit in sorted(edits):
+        start = edit.start + shift
+        written.append(Span(start, start + len(edit.replacement)))
+        shift += len(edit.replacement) - (edit.end - edit.start)
+    changed = {*_touched(before, replaced), *_touched(after, written)}
+    return prove_edit(before, after, changed)
+
+
+def _touched(document: Rooted, spans: SequenceABC[Span]) -> Iterator[Path]:
+    for index, root in enumerate(document.roots):
+        yield from _touched_below((index,), root, spans)
+
+
+def _touched_below(path: Path, node: Node, spans: SequenceABC[Span]) -> Iterator[Path]:
+    whole = any(span.start <= node.span.start and node.span.end <= span.end for span in spans)
+    if whole or (_is_leaf(node) and any(_meet(node.span, span) for span in spans)):
+        yield path
+    elif isinstance(node, Mapping):
+        for key, entry in node.entries.items():
+            if any(_meet(entry.key_span, span) for span in spans):
+                yield (*path, key)
+            else:
+                yield from _touched_below((*path, key), entry.value, spans)
+    elif not isinstance(node, Scalar):
+        for index, item in enumerate(node.items):
+            yield from _touched_below((*path, index), item, spans)
+
+
+def _is_leaf(node: Node) -> bool:
+    if isinstance(node, Scalar):
+        return True
+    return not (node.entries if isinstance(node, Mapping) else node.items)
+
+
+def _meet(one: Span, other: Span) -> bool:
+    """Whether two spans share text; an insertion counts inside, not beside what it meets, and an
+    empty value is met by what is written in its place."""
+    if one.start == one.end:
+        return other.start <= one.start <= other.end
+    return one.start < other.end and other.start < one.end
 
 
 def leaves(document: Rooted) -> dict[Path, Leaf]:

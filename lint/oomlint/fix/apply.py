@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping as MappingABC, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from oomlint.documents.proof import Rooted, prove_edits
 from oomlint.documents.text import Edit, Source, by_path, overlapping
 from oomlint.engine import Diagnosis, Options, Report, lint
 from oomlint.errors import FileError, InternalError
@@ -219,6 +220,7 @@ def prove(before: Report, after: Report, batch: Sequence[Diagnosis]) -> None:
     """
     if len(after.errors) > len(before.errors):
         raise _Refused(f"the file could not be read any more: {after.errors[-1].message}")
+    _prove_texts(before.workspace, after.workspace, batch)
     if len(after.runs) != len(before.runs):
         if len(after.runs) > len(before.runs) and all(_frees_all(d) for d in batch):
             return  # a mended script may show a run that could not be read before
@@ -232,6 +234,18 @@ def prove(before: Report, after: Report, batch: Sequence[Diagnosis]) -> None:
                 f"the file also serves {old.name}, which would then need more memory",
                 is_bug=False,
             )
+
+
+def _prove_texts(before: Workspace, after: Workspace, batch: Sequence[Diagnosis]) -> None:
+    """Nothing but the keys and values that were edited may read differently: what no table
+    knows must stay too. Documents of one tree each, YAML and JSON, can be compared."""
+    edits = [edit for diagnosis in batch for edit in (diagnosis.fix.edits if diagnosis.fix else ())]
+    for path, group in by_path(edits).items():
+        old, new = before.document(path), after.document(path)
+        if isinstance(old, Rooted) and isinstance(new, Rooted):
+            problem = prove_edits(old, new, group)
+            if problem is not None:
+                raise _Refused(f"{problem}, which no fix asked for")
 
 
 def _frees_all(diagnosis: Diagnosis) -> bool:
