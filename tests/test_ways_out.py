@@ -5,8 +5,8 @@ from pathlib import Path
 from oomlint.dialects import registry
 from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
-from oomlint.workspace import Workspace
 from oomlint.ways_out import ways_out
+from oomlint.workspace import Workspace
 
 RUN = (
     "base_model: meta-llama/Llama-3.1-8B\nmicro_batch_size: 1\nsequence_len: 2048\n"

@@ -1,0 +1,275 @@
+"""DeepSpeed JSON: recognition, its own law, and what a trainer makes of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.dialects.deepspeed import looks_like_deepspeed, shipped_preset
+from oomlint.fix.edits import make_fix
+from oomlint.hardware import parse_hardware
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Proposal
+from oomlint.workspace import Workspace
+
+TRAINER = (
+    "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 4\ngradient_accumulation_steps: 2\n"
+    "bf16: true\ndatasets:\n  - path: a/b\ndeepspeed: ds.json\n"
+)
+
+
+def alone(config, hardware="8xA100-80GB", **values):
+    files = {"ds.json": json.dumps(config).encode()}
+    options = LinkOptions(parse_hardware(hardware) if hardware else None, None, values)
+    [run] = Linker(Workspace(Path("/p"), files), registry(), options).link(["ds.json"]).runs
+    return run
+
+
+def under_trainer(config, more="", **values):
+    files = {"ds.json": json.dumps(config).encode(), "a.yaml": (TRAINER + more).encode()}
+    options = LinkOptions(parse_hardware("8xA100-80GB"), None, values)
+    return Linker(Workspace(Path("/p"), files), registry(), options).link(["a.yaml"]).runs[0]
+
+
+def zero(**settings):
+    return {"zero_optimization": settings}
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_ours"),
+    [
+        ({"zero_optimization"}, True),
+        ({"train_micro_batch_size_per_gpu"}, True),
+        ({"train_batch_size", "fp16"}, True),
+        ({"train_batch_size"}, False),
+        ({"train_batch_size", "epochs"}, False),
+        ({"fp16", "optimizer", "scheduler"}, False),
+        (set(), False),
+    ],
+)
+def test_recognition(keys, is_ours):
+    assert looks_like_deepspeed(keys) is is_ours
+
+
+# -- batch ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("batch", "micro", "accum"),
+    [
+        ({"train_micro_batch_size_per_gpu": 4}, 4, 1),
+        ({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3}, 4, 3),
+        ({"train_batch_size": 64}, 8, 1),
+        ({"train_batch_size": 64, "gradient_accumulation_steps": 4}, 2, 4),
+        ({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2}, 2, 4),
+        ({"train_batch_size": "auto"}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_batch_triangle(batch, micro, accum):
+    plan = alone({**zero(stage=1), **batch}).plan
+    assert (plan.batch.micro, plan.batch.grad_accum) == (micro, accum)
+    if micro is not None:
+        assert plan.batch.global_ == micro * accum * 8
+
+
+def test_batch_without_ranks_is_unknown():
+    plan = alone({**zero(stage=1), "train_batch_size": 64}, hardware=None).plan
+    assert plan.batch.micro is None
+    assert plan.batch.grad_accum is None
+
+
+def test_trainer_decides_the_batch():
+    plan = under_trainer({**zero(stage=2), "train_micro_batch_size_per_gpu": "auto"}).plan
+    assert (plan.batch.micro, plan.batch.grad_accum) == (4, 2)
+
+
+# -- precision --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "param", "grad", "master", "states"),
+    [
+        ({"bf16": {"enabled": True}}, "bf16", "bf16", "fp32", "fp32"),
+        ({"bfloat16": {"enabled": True}}, "bf16", "bf16", "fp32", "fp32"),
+        ({"fp16": {"enabled": True}}, "fp16", "fp16", "fp32", "fp32"),
+        ({"bf16": {"enabled": False}}, "fp32", "fp32", "none", "fp32"),
+        ({}, "fp32", "fp32", "none", "fp32"),
+        (
+            {"bf16": {"enabled": True, "bf16_master_weights_and_grads": True}},
+            "bf16", "bf16", "bf16", "fp32",
+        ),
+        (
+            {
+                "bf16": {
+                    "enabled": True,
+                    "bf16_master_weights_and_grads": True,
+                    "bf16_optimizer_states": True,
+                }
+            },
+            "bf16", "bf16", "bf16", "bf16",
+        ),
+        ({"bf16": {"enabled": "auto"}}, None, None, None, None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stage", [0, 1, 3])
+def test_precision_of_its_own(config, stage, param, grad, master, states):
+    precision = alone({**zero(stage=stage), **config}).plan.precision
+    found = (precision.param, precision.grad, precision.master, precision.optim_state)
+    assert found == (param, grad, master, states)
+
+
+@pytest.mark.parametrize("config", [{}, {"bf16": {"enabled": "auto"}}, {"bf16": {"enabled": True}}])
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_precision_under_a_trainer(config, stage):
+    precision = under_trainer({**zero(stage=stage), **config}).plan.precision
+    assert (precision.param, precision.grad, precision.master) == ("bf16", "bf16", "fp32")
+    assert (precision.compute, precision.autocast) == ("bf16", False)
+
+
+def test_gradients_are_accumulated_in_the_dtype_that_is_asked_for():
+    config = {
+        **zero(stage=1),
+        "bf16": {"enabled": True},
+        "data_types": {"grad_accum_dtype": "fp32"},
+    }
+    assert alone(config).plan.precision.grad_accum == "fp32"
+    assert alone({**zero(stage=1), "bf16": {"enabled": True}}).plan.precision.grad_accum is None
+
+
+# -- offloading and stages --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "optimizer", "params"),
+    [
+        ({"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "nvme"}}, "cpu", "nvme"),
+        ({"stage": 2, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}, "cpu", "none"),
+        ({"stage": 0, "offload_optimizer": {"device": "cpu"}}, "none", "none"),
+        ({"stage": 3, "offload_optimizer": {}}, "none", "none"),
+        ({"stage": 3, "offload_optimizer": {"device": None}}, "none", "none"),
+        ({"stage": 2, "cpu_offload": True}, "cpu", "none"),
+        ({"stage": 2, "cpu_offload": False}, "none", "none"),
+        ({"stage": 3, "cpu_offload": True, "cpu_offload_params": True}, "cpu", "cpu"),
+        ({"stage": 3}, "none", "none"),
+    ],
+)  # fmt: skip
+def test_offloading(settings, optimizer, params):
+    plan = alone(zero(**settings)).plan
+    assert (plan.offload.optimizer, plan.offload.params) == (optimizer, params)
+
+
+@pytest.mark.parametrize(("flag", "stage"), [(True, 1), (False, 0), ({"stage": 2}, 2), ({}, 0)])
+def test_stage_and_its_oldest_spelling(flag, stage):
+    run = alone({"zero_optimization": flag, "train_micro_batch_size_per_gpu": 1})
+    assert run.plan.parallel.zero.stage == stage
+    assert run.plan.parallel.backend == "zero"
+
+
+@pytest.mark.parametrize(("stage", "overlap"), [(2, False), (3, True)])
+def test_overlap_follows_the_stage(stage, overlap):
+    assert alone(zero(stage=stage)).plan.parallel.zero.overlap_comm is overlap
+    given = alone(zero(stage=stage, overlap_comm=not overlap)).plan
+    assert given.parallel.zero.overlap_comm is not overlap
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, (500_000_000, 50_000_000, 100_000)),
+        (
+            dict.fromkeys(
+                (
+                    "reduce_bucket_size",
+                    "stage3_prefetch_bucket_size",
+                    "stage3_param_persistence_threshold",
+                ),
+                "auto",
+            ),
+            # transformers fills them from the hidden size, 2048.
+            (2048 * 2048, int(0.9 * 2048 * 2048), 10 * 2048),
+        ),
+        (
+            {
+                "reduce_bucket_size": 5e8,
+                "prefetch_bucket_size": 7,
+                "param_persistence_threshold": 9,
+            },
+            (500_000_000, 7, 9),
+        ),
+    ],
+)
+def test_buckets(settings, expected):
+    zero_plan = under_trainer(zero(stage=3, **settings)).plan.parallel.zero
+    found = (
+        zero_plan.reduce_bucket_elems,
+        zero_plan.prefetch_elems,
+        zero_plan.persistence_threshold,
+    )
+    assert found == expected
+
+
+def test_auto_without_a_trainer_is_unknown():
+    assert (
+        alone(zero(stage=3, reduce_bucket_size="auto")).plan.parallel.zero.reduce_bucket_elems
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"stage": 4},
+        {"stage": "three"},
+        {"stage": 3, "offload_optimizer": {"device": "disk"}},
+        {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": "half"}},
+        {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": []}},
+        {"stage": 3, "reduce_bucket_size": -1},
+        {"stage": 3, "sub_group_size": {}},
+    ],
+)
+def test_values_that_are_refused(settings):
+    assert len(alone(zero(**settings)).wrong) == 1
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_inline_and_file_are_the_same(inline):
+    config = {**zero(stage=3, offload_optimizer={"device": "cpu"}), "bf16": {"enabled": "auto"}}
+    if inline:
+        text = TRAINER.replace("ds.json", json.dumps(config))
+        files = {"a.yaml": text.encode()}
+        options = LinkOptions(parse_hardware("8xA100-80GB"))
+        [run] = Linker(Workspace(Path("/p"), files), registry(), options).link(["a.yaml"]).runs
+    else:
+        run = under_trainer(config)
+    assert run.plan.parallel.zero.stage == 3
+    assert run.plan.offload.optimizer == "cpu"
+    assert run.plan.precision.master == "fp32"
+
+
+def test_wish_is_written_into_the_json():
+    run = under_trainer(zero(stage=3))
+    values = {"offload.optimizer": "cpu", "parallel.zero.gather16_on_save": True}
+    fix = make_fix(run, Proposal.set("x", values), "gpu")
+    assert {e.path for e in fix.edits} == {"ds.json"}
+    text = "".join(e.replacement for e in fix.edits)
+    assert '"offload_optimizer": {"device": "cpu"}' in text.replace("\n", "")
+    assert '"stage3_gather_16bit_weights_on_model_save": true' in text
+
+
+@pytest.mark.parametrize(
+    ("path", "stage"),
+    [
+        ("deepspeed_configs/zero1.json", 1),
+        ("zero3_bf16_cpuoffload_all.json", 3),
+        ("examples/deepspeed/ds_z2_offload_config.json", 2),
+    ],
+)
+def test_shipped_presets(path, stage):
+    assert json.loads(shipped_preset(path))["zero_optimization"]["stage"] == stage
+
+
+@pytest.mark.parametrize("path", ["my.json", "zero3.yaml", "zero9.json", "xzero3.json", ""])
+def test_other_names_are_no_presets(path):
+    assert shipped_preset(path) is None
