@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.draft import Conflict, Draft
+from oomlint.dialects.environments import express_scene
 from oomlint.dialects.kinds import AUTO, BadValue
 from oomlint.dialects.table import Block, Origin, Reading, Setting, StrayKey, WrongValue
 from oomlint.documents.base import UNKNOWN, Fact
 from oomlint.documents.text import Location, Span
 from oomlint.plan import Plan
+from oomlint.surroundings import add_surroundings, inferred_hardware
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
@@ -72,7 +74,9 @@ def resolve(parts: Parts, wishes: MappingABC[str, Any] | None = None) -> Draft:
     for name, value in parts.options.items():
         draft.option(name, value, "--set")
     if wishes:
-        for name, value in parts.dialect.express(wishes, _completed(parts)).items():
+        completed = _completed(parts)
+        scene, others = express_scene(wishes, completed)
+        for name, value in {**parts.dialect.express(others, completed), **scene}.items():
             draft.wish(name, value)
     _complete(parts, draft)
     return draft
@@ -90,6 +94,7 @@ def _complete(parts: Parts, draft: Draft) -> None:
     draft.apply_row_defaults()
     _add_model_facts(parts, draft)
     _add_hardware_facts(parts, draft)
+    add_surroundings(draft)
     parts.dialect.finish(draft)
 
 
@@ -343,9 +348,9 @@ def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
 
 
 def _hardware_of(parts: Parts, draft: Draft) -> Hardware | None:
-    """The given hardware, with the rank count that the run itself starts."""
+    """The given hardware, else what the run's own files name, with the ranks that it starts."""
     if parts.hardware is None:
-        return None
+        return inferred_hardware(draft)
     return replace(
         parts.hardware,
         nodes=draft.get("parallel.nodes", parts.hardware.nodes),

@@ -116,10 +116,10 @@ class Draft:
         """A stated guess; it is listed with every prediction that rests on it."""
         self._fill(field, value, Origin("assumed", self.block_with(field), source=why))
 
-    def fact(self, field: str, value: Any, source: str) -> None:
-        """Something known about the model or the hardware."""
+    def fact(self, field: str, value: Any, source: str, *inputs: str) -> None:
+        """Something known about the model or the hardware; ``inputs`` are the fields that say it."""
         if value is not None:
-            self._fill(field, value, Origin("catalog", source=source))
+            self._fill(field, value, Origin("catalog", source=source, inputs=inputs))
 
     def option(self, field: str, value: Any, source: str) -> None:
         """A value given to oomlint itself; it wins over the files."""

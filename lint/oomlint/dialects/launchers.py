@@ -15,7 +15,10 @@ from typing import Any
 from oomlint.dialects.accelerate import LAUNCH_ROWS
 from oomlint.dialects.base import Reference
 from oomlint.dialects.draft import Draft
+from oomlint.dialects.environments import finish_scene
 from oomlint.dialects.kinds import AUTO, BOOLEAN, POSITIVE, TEXT, BadValue, Kind, read_integer
+from oomlint.dialects.scene import GPUS_PER_NODE, NODES as SCENE_NODES
+from oomlint.dialects.slurm import SBATCH, tasks_per_node
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.documents.base import Command, Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.shell_names import BARE_OPTIONS, is_subcommand
@@ -48,18 +51,8 @@ def _read_nodes(raw: Any) -> int:
     return number
 
 
-def _read_generic_resource(raw: Any) -> int | None:
-    """GPUs in Slurm's ``gpu:8``, ``gpu:a100:4``, ``a100:8`` or ``8``; ``None`` for others."""
-    for part in str(raw).split(","):
-        name, _, count = part.rpartition(":")
-        if count.isdigit() and (not name or "gpu" in name or ":" not in name):
-            return int(count)
-    return None
-
-
 RANKS = Kind(_read_ranks)
 NODES = Kind(_read_nodes)
-_SLURM_GPUS = Kind(_read_generic_resource)
 
 # torch 2.9 distributed/run.py get_args_parser: both default to 1.
 TORCHRUN = Table(
@@ -140,20 +133,6 @@ _TRANSPARENT = frozenset(
         "mpirun", "mpiexec", "nohup", "time", "env", "exec", "sudo",
     }
 )  # fmt: skip
-
-SBATCH = Table(
-    name="#SBATCH",
-    rows=(
-        Row("nodes", "slurm.nodes", NODES),
-        Row("gpus_per_node", "slurm.gpus_per_node", _SLURM_GPUS, aliases=("gres",)),
-        Row("gpus", "slurm.gpus", _SLURM_GPUS),
-        Row("ntasks_per_node", "slurm.tasks_per_node", POSITIVE),
-        Row("ntasks", "slurm.tasks", POSITIVE),
-    ),
-    known_prefixes=_ALL_OTHERS,
-    loader="yaml12",
-    section="scheduler",
-)
 
 # CUDA C Programming Guide, "CUDA Environment Variables"; PyTorch docs, "CUDA semantics".
 ENVIRONMENT = Table(
@@ -419,7 +398,8 @@ def finish_launch(draft: Draft, *, one_process: bool = True) -> None:
     if expandable is not None:
         on = "expandable_segments:true" in str(expandable).lower().replace(" ", "")
         draft.derive("env.expandable_segments", on, "env.alloc_conf")
-    _from_slurm(draft)
+    finish_scene(draft)
+    _from_scene(draft)
     table = launcher_of(draft)
     seen = visible_gpus(draft)
     if table is TORCHRUN:
@@ -433,6 +413,11 @@ def finish_launch(draft: Draft, *, one_process: bool = True) -> None:
         _finish_deepspeed_launcher(draft, seen)
     elif table is ACCELERATE_LAUNCHER:
         _finish_accelerate_launcher(draft, seen)
+    elif table is SRUN:
+        tasks = tasks_per_node(draft)
+        if tasks is not None and (tasks > 1 or one_process):
+            source = "srun(1): as many processes as the job has tasks"
+            settle(draft, "parallel.gpus_per_node", tasks, source, "slurm.tasks_per_node")
     elif table is PLAIN:
         source = "no launcher: one process"
         settle(draft, "parallel.nodes", 1, source)
@@ -442,21 +427,22 @@ def finish_launch(draft: Draft, *, one_process: bool = True) -> None:
             settle(draft, "parallel.gpus_per_node", seen, source, "env.cuda_visible_devices")
 
 
-def _from_slurm(draft: Draft) -> None:
-    """Counts that a script takes from Slurm's variables are those of its directives."""
+def _from_scene(draft: Draft) -> None:
+    """Counts that a script takes from its scheduler's variables are those it asks it for."""
+    why = "the script asks its scheduler for that many"
     for field, name in (
-        ("parallel.nodes", "slurm.nodes"),
-        ("parallel.gpus_per_node", "slurm.gpus_per_node"),
+        ("parallel.nodes", SCENE_NODES),
+        ("parallel.gpus_per_node", GPUS_PER_NODE),
     ):
         value = draft.get(name)
         if value is not None and draft.is_unknown(field):
             draft.unknown.pop(field)
-            draft.assume(field, value, "the script asks Slurm for that many")
-    nodes, gpus = draft.get("slurm.nodes"), draft.get("slurm.gpus_per_node")
+            draft.assume(field, value, why)
+    nodes, gpus = draft.get(SCENE_NODES), draft.get(GPUS_PER_NODE)
     total = "launch.total_processes"
     if draft.is_unknown(total) and gpus is not None:
         draft.unknown.pop(total)
-        draft.assume(total, gpus * (nodes or 1), "the script asks Slurm for that many GPUs")
+        draft.assume(total, gpus * (nodes or 1), why)
 
 
 def _finish_deepspeed_launcher(draft: Draft, seen: int | None) -> None:

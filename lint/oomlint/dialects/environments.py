@@ -1,0 +1,33 @@
+"""Schedulers and containers that a run stands in: all of them behind two functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingABC
+from typing import Any
+
+from oomlint.dialects.draft import Draft
+from oomlint.dialects.slurm import express_slurm, finish_slurm
+
+_OURS = frozenset({"host.ram_gib", "host.shm_gib"})
+
+
+def finish_scene(draft: Draft) -> None:
+    """Provide the machine that the files around the run's command ask for."""
+    finish_slurm(draft)
+
+
+def express_scene(
+    changes: MappingABC[str, Any], draft: Draft
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Wishes about the machine in fields of the files that ask for it, and all other wishes.
+
+    Raises:
+        CannotEdit: the file that limits the machine cannot say it.
+    """
+    wished = {name: value for name, value in changes.items() if name in _OURS}
+    others = {name: value for name, value in changes.items() if name not in _OURS}
+    if wished:
+        wished = express_slurm(wished, draft)
+    left = {name: value for name, value in wished.items() if name in _OURS}
+    own = {name: value for name, value in wished.items() if name not in _OURS}
+    return own, {**others, **left}

@@ -1,0 +1,155 @@
+"""Slurm's directives: hardware, ranks and RAM of the launches in a script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
+from oomlint.hardware import parse_hardware
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Proposal
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_TRAIN = (
+    " train.py --output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5"
+    " --num_train_epochs 1 --bf16 True --model_name_or_path meta-llama/Llama-2-7b-hf\n"
+)
+
+
+def _run(directives: str, launch: str = "torchrun --nproc_per_node 8", **options: object) -> Run:
+    lines = "".join(f"#SBATCH {line}\n" for line in directives.split("; ") if line)
+    script = f"#!/bin/bash\n{lines}\n{launch}{_TRAIN}"
+    workspace = Workspace(Path("/x"), {"job.sh": script.encode()})
+    linked = Linker(workspace, registry(), LinkOptions(**options)).link(["job.sh"])  # type: ignore[arg-type]
+    assert not linked.errors
+    (run,) = linked.runs
+    return run
+
+
+@pytest.mark.parametrize(
+    ("directives", "name"),
+    [
+        ("--nodes=1; --gres=gpu:h100:8", "8xH100-80GB"),
+        ("-N 2; --gpus-per-node=h200:8", "2x8xH200-141GB"),
+        ("--nodes=2; --gpus=h100:16", "2x8xH100-80GB"),
+        ("--gres=gpu:l40s:4(S:0-1)", "8xL40S-48GB"),
+        ("--gres=gpu:8,nvme:1; --constraint=h100", "8xH100-80GB"),
+        ("--gres=gpu:a100:8; --constraint=80gb", "8xA100-80GB"),
+        ("--gres=gpu:8; -C a100&gpu80", "8xA100-80GB"),
+        ("--gres=gpu:a100_80g:8", "8xA100-80GB"),
+        ("--ntasks=2; --ntasks-per-node=1; --gpus-per-task=h100:8", "2x8xH100-80GB"),
+    ],
+)
+def test_infers_the_hardware(directives: str, name: str) -> None:
+    run = _run(directives, "srun torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES")
+    assert run.hardware is not None
+    assert run.hardware.name == name
+    assert run.hardware.source.startswith("Slurm asks for ")
+    assert "(job.sh:" in run.hardware.source
+    assert run.limits.gpu_bytes is not None
+
+
+@pytest.mark.parametrize(
+    "directives",
+    [
+        "",
+        "--gres=gpu:a100:8",  # 40 or 80 GB
+        "--gres=gpu:8",
+        "--gres=gpu:8; --constraint=a100|h100",
+        "--gres=gpu:8; --constraint=infiniband",
+        "--constraint=h100",  # no GPUs are asked for
+        "--gres=nvme:1",
+        "--gres=gpu:bigone:8",
+    ],
+)
+def test_does_not_guess_the_hardware(directives: str) -> None:
+    run = _run(directives)
+    assert run.hardware is None
+    assert run.plan.device.type is None
+
+
+def test_the_command_line_of_oomlint_comes_first_and_the_launcher_second() -> None:
+    directives = "--nodes=4; --gres=gpu:h100:8; --mem=64G"
+    given = _run(directives, hardware=parse_hardware("8xA100-80GB"))
+    assert given.hardware is not None
+    assert given.hardware.gpu.name == "A100-80GB"
+    assert given.plan.parallel.nodes == 1  # torchrun without --nnodes
+    told = _run(directives, values={"host.ram_gib": 512.0})
+    assert told.plan.host.ram_gib == 512
+    launched = _run(directives, "torchrun --nproc_per_node 4 --nnodes 2")
+    assert launched.hardware is not None
+    assert launched.hardware.name == "2x4xH100-80GB"
+
+
+@pytest.mark.parametrize(
+    ("directives", "gib"),
+    [
+        ("--mem=64G", 64),
+        ("--mem=65536", 64),
+        ("--mem 0", None),
+        ("--exclusive", None),
+        ("--gres=gpu:4; --mem-per-gpu=100G", 400),
+        ("--mem-per-gpu=100G", None),
+        ("--mem-per-cpu=6G; --cpus-per-task=32", 192),
+        ("--nodes=2; --ntasks-per-node=8; --mem-per-cpu=2G; --cpus-per-task=6", 96),
+        ("--nodes=2; --ntasks=16; --mem-per-cpu=2G; --cpus-per-task=6", 96),
+        ("--mem=$RAM", None),
+    ],
+)
+def test_reads_the_limit_of_a_node(directives: str, gib: float | None) -> None:
+    run = _run(directives)
+    assert run.plan.host.ram_gib == gib
+    assert run.limits.host_bytes == (None if gib is None else gib * 2**30)
+    assert not run.wrong
+    if gib is not None:
+        place = run.location("host.ram_gib")
+        assert place.path == "job.sh"
+        assert "mem" in run.claims[0].document.source.text[place.span.start : place.span.end]
+
+
+@pytest.mark.parametrize(
+    ("directives", "launch", "ranks"),
+    [
+        ("--nodes=2; --ntasks-per-node=4; --gres=gpu:4", "srun python", (2, 4)),
+        ("--nodes=2; --ntasks=8; --gres=gpu:4", "srun python", (2, 4)),
+        ("--nodes=2; --ntasks-per-node=4; --gres=gpu:4", "srun --ntasks-per-node=2 python", (2, 2)),
+        ("--nodes=2; --ntasks-per-node=1; --gres=gpu:8", "srun torchrun --nnodes 2 --nproc_per_node 8", (2, 8)),
+        ("--nodes=2; --gres=gpu:8", "srun torchrun --nnodes $SLURM_JOB_NUM_NODES --nproc_per_node gpu", (2, 8)),
+        ("--nodes=2; --gres=gpu:8", "accelerate launch --num_processes $N --num_machines $SLURM_NNODES", (2, 8)),
+        ("--nodes=2-4; --gres=gpu:8", "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node $G", (4, 8)),
+    ],
+)  # fmt: skip
+def test_counts_ranks(directives: str, launch: str, ranks: tuple[int, int]) -> None:
+    parallel = _run(directives, launch).plan.parallel
+    assert (parallel.nodes, parallel.gpus_per_node) == ranks
+    assert parallel.world == ranks[0] * ranks[1]
+
+
+@pytest.mark.parametrize(
+    ("directives", "old", "new"),
+    [
+        ("--mem=64G", "--mem=64G", "--mem=100G"),
+        ("--gres=gpu:4; --mem-per-gpu=16G", "--mem-per-gpu=16G", "--mem-per-gpu=25G"),
+        ("--mem-per-cpu=1G; --cpus-per-task=32", "--mem-per-cpu=1G", "--mem-per-cpu=3184M"),
+        ("--nodes=1", "--nodes=1\n", "--nodes=1\n#SBATCH --mem=100G\n"),
+    ],
+)
+def test_a_wish_for_ram_is_written_where_it_is_limited(directives: str, old: str, new: str) -> None:
+    run = _run(directives)
+    changed = run.what_if({"host.ram_gib": 99.5})
+    assert 99.5 <= (changed.plan.host.ram_gib or 0) <= 100
+    fix = make_fix(run, Proposal.set("ask for more", {"host.ram_gib": 99.5}), "host")
+    assert fix is not None
+    assert fix.reason is None
+    source = run.claims[0].document.source
+    assert source.edited(fix.edits).text == source.text.replace(old, new)
+
+
+def test_a_wish_for_ram_without_directives_cannot_be_written() -> None:
+    with pytest.raises(CannotEdit):
+        _run("").what_if({"host.ram_gib": 99.5})
