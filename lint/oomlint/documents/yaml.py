@@ -160,6 +160,8 @@ class YamlDocument:
             rest = text[end : self._line_end(end)]
             return [(end, end + len(rest) if not rest.strip() else end, " " + emit(value))]
         spelled = _requoted(place.style, value)
+        if isinstance(value, bool) and node.plain and node.value in ("True", "False"):
+            spelled = str(value)  # every loader reads the capital spelling alike
         if place.style == "literal":
             header = _BLOCK_HEADER.match(text, node.span.start)
             spelled += (header and header["comment"]) or ""
