@@ -44,7 +44,9 @@ def finish_world(draft: Draft) -> None:
     if per_node is not None:
         draft.default("parallel.nodes", 1, "one node unless the launcher names more")
         nodes = draft.get("parallel.nodes")
-        draft.derive("parallel.world", nodes * per_node, "parallel.nodes", "parallel.gpus_per_node")
+        if nodes is not None:  # a variable of the scheduler leaves it open
+            ranks = nodes * per_node
+            draft.derive("parallel.world", ranks, "parallel.nodes", "parallel.gpus_per_node")
     world = draft.get("parallel.world")
     if world is not None:
         others = 1
@@ -282,6 +284,7 @@ def finish_quant(draft: Draft, *, bits: int | None, method: str | None = None) -
     if method is None and bits is not None:
         method = {4: "bnb4", 8: "bnb8"}.get(bits)
     native = draft.get("model.native_quant")
-    if method is None and native in ("bnb4", "gptq", "awq", "hqq", "aqlm"):
+    if native in ("bnb4", "gptq", "awq", "hqq", "aqlm"):
+        # transformers 5.23 quantizers/auto.py merge_quantization_configs: the checkpoint's own wins.
         method = native
     draft.derive("quant.method", method or "none", "quant.bits", "model.native_quant")

@@ -1,0 +1,455 @@
+"""Axolotl YAML: its defaults, its dtype law, and what its keys mean together."""
+
+from pathlib import Path
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.documents.text import apply_edits
+from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
+from oomlint.hardware import parse_hardware
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Proposal
+from oomlint.workspace import Workspace
+
+RUN = "base_model: meta-llama/Llama-3.2-1B\ndatasets:\n  - path: a/b\n"
+LIGER = "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n"
+CCE = "plugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n"
+
+
+def link(text, hardware=None):
+    options = LinkOptions(parse_hardware(hardware) if hardware else None)
+    workspace = Workspace(Path("/p"), {"a.yaml": text.encode()})
+    return Linker(workspace, registry(), options).link(["a.yaml"]).runs
+
+
+def run_of(more="", hardware=None):
+    [run] = link(RUN + more, hardware)
+    return run
+
+
+def plan_of(more="", hardware=None):
+    return run_of(more, hardware).plan
+
+
+def values(plan, *paths):
+    return tuple(plan.get(path) for path in paths)
+
+
+# -- recognition ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RUN,
+        "base_model: x\npretraining_dataset: y\n",
+        "base_model: x\nadapter: lora\n",
+        "base_model: x\nsequence_len: 8\n",
+        "base_model: ${X}\nnum_epochs: 1\n",
+    ],
+)
+def test_training_configs_are_ours(text):
+    assert [run.framework for run in link(text)] == ["axolotl"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "base_model: x\nmerge_method: ties\nmodels: []\n",
+        "base_model: x\nslices: []\nadapter: y\n",
+        "base_model: x\n",
+        "- base_model\n- datasets\n",
+        "nested:\n  base_model: x\n  adapter: lora\n",
+        "",
+    ],
+)
+def test_other_files_are_not(text):
+    assert link(text) == []
+
+
+# -- defaults ---------------------------------------------------------------------------
+
+
+def test_defaults():
+    plan = plan_of()
+    assert values(
+        plan,
+        "trainable.method", "quant.method", "seq.max_len", "seq.packing", "seq.pad", "batch.micro",
+        "batch.grad_accum", "batch.eval_micro", "checkpointing.mode", "optimizer.kind",
+        "optimizer.fused", "optimizer.foreach", "objective.kind", "objective.ref_model",
+        "loss.logits_materialised", "loss.upcast_fp32", "model.attn_impl", "eval.enabled",
+        "eval.strategy", "save.strategy", "save.keep", "save.save_only_model", "data.workers",
+    ) == (
+        "full", "none", 512, "none", "longest", 1,
+        1, 1, "none", "adamw",
+        True, False, "sft", "none",
+        "full", True, "sdpa", False,
+        "no", "epoch", 4, False, 0,
+    )  # fmt: skip
+    assert plan.save.contents == ("model", "optimizer", "scheduler", "rng")
+
+
+# -- the dtype law ----------------------------------------------------------------------
+
+_PRECISION = ("precision.param", "precision.grad", "precision.optim_state", "precision.autocast")
+
+
+@pytest.mark.parametrize(
+    ("keys", "load", "amp"),
+    [
+        ("", "bf16", True),
+        ("bf16: auto\n", "bf16", True),
+        ("bf16: true\n", "bf16", True),
+        ("bf16: full\n", "bf16", False),
+        ("bfloat16: true\nbf16: false\n", "bf16", True),
+        ("bf16: auto\nfp16: true\n", "fp16", True),
+        ("fp16: true\n", "fp16", True),
+        ("bf16: true\nfp16: true\n", "bf16", True),
+        ("bf16: false\n", "fp32", False),
+        ("bf16: false\nfloat16: true\n", "fp16", False),
+    ],
+)
+def test_whole_model_is_loaded_in_the_training_dtype(keys, load, amp):
+    plan = plan_of(keys, "1xA100-80GB")
+    assert plan.load.dtype == load
+    assert values(plan, *_PRECISION) == (load, load, load, amp)
+    assert plan.precision.master == "none"
+
+
+@pytest.mark.parametrize(
+    ("keys", "param", "trained"),
+    [
+        ("", "fp32", "fp32"),
+        ("bf16: full\n", "bf16", "bf16"),
+        ("bf16: false\n", "fp32", "fp32"),
+    ],
+)
+def test_fsdp_under_mixed_precision_trains_fp32(keys, param, trained):
+    more = f"{keys}fsdp_version: 2\nfsdp_config:\n  transformer_layer_cls_to_wrap: X\n"
+    plan = plan_of(more, "8xA100-80GB")
+    assert values(plan, "precision.param", "precision.optim_state") == (param, trained)
+
+
+@pytest.mark.parametrize(
+    ("keys", "method", "quant", "param"),
+    [
+        ("adapter: lora\n", "lora", "none", "bf16"),
+        ("adapter: lora\npeft_use_dora: true\n", "dora", "none", "bf16"),
+        ("adapter: lora\nload_in_8bit: true\n", "lora", "bnb8", "int8"),
+        ("adapter: qlora\nload_in_4bit: true\n", "qlora", "bnb4", "nf4"),
+        ("adapter: lora\ngptq: true\n", "lora", "gptq", None),
+    ],
+)
+def test_adapters(keys, method, quant, param):
+    plan = plan_of(f"{keys}lora_r: 8\nlora_target_linear: true\n", "1xA100-80GB")
+    assert values(plan, "trainable.method", "quant.method") == (method, quant)
+    assert param in (None, plan.precision.param)
+    assert values(plan, "trainable.adapter_dtype", "precision.optim_state") == ("fp32", "fp32")
+    assert plan.trainable.targets == "all_linear"
+    assert plan.save.contents[0] == "adapter"
+
+
+@pytest.mark.parametrize(
+    ("keys", "targets"),
+    [
+        ("lora_target_modules: [q_proj, v_proj]\n", ("q_proj", "v_proj")),
+        ("lora_target_modules: all-linear\n", "all_linear"),
+        ("", "peft_default"),
+    ],
+)
+def test_adapter_targets(keys, targets):
+    assert plan_of(f"adapter: lora\n{keys}").trainable.targets == targets
+
+
+def test_adapter_keys_without_an_adapter_change_nothing():
+    assert plan_of("lora_r: 8\npeft_use_dora: true\n").trainable.method == "full"
+
+
+@pytest.mark.parametrize(
+    ("keys", "method"),
+    [("unfrozen_parameters:\n  - ^lm_head\n", "freeze"), ("unfrozen_parameters: []\n", "full")],
+)
+def test_freezing(keys, method):
+    assert plan_of(keys).trainable.method == method
+
+
+# -- sharding ---------------------------------------------------------------------------
+
+_FSDP = ("parallel.backend", "parallel.fsdp.strategy", "parallel.fsdp.wrap", "offload.params")
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("fsdp: [full_shard, auto_wrap]\n", ("fsdp1", "full", "transformer", None)),
+        ("fsdp:\n  - shard_grad_op\n  - auto_wrap\n", ("fsdp1", "grad_op", "transformer", None)),
+        ("fsdp: [full_shard, auto_wrap, offload]\n", ("fsdp1", "full", "transformer", "cpu")),
+        (
+            "fsdp_config:\n  fsdp_offload_params: true\n  fsdp_transformer_layer_cls_to_wrap: X\n",
+            ("fsdp1", "full", "transformer", "cpu"),
+        ),
+        (
+            "fsdp_version: 2\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n",
+            ("fsdp2", "full", "ends", None),
+        ),
+        (
+            "fsdp_config:\n  version: 2\n  reshard_after_forward: false\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n",
+            ("fsdp2", "grad_op", "ends", None),
+        ),
+        ("", ("ddp", None, None, None)),
+    ],
+)  # fmt: skip
+def test_fsdp_in_old_and_new_spelling(keys, expected):
+    plan = plan_of(keys, "8xA100-80GB")
+    found = values(plan, *_FSDP)
+    assert found[:3] == expected[:3]
+    assert found[3] in (expected[3], "none" if expected[3] is None else expected[3])
+
+
+@pytest.mark.parametrize(
+    ("keys", "state_dict"),
+    [
+        ("fsdp: [full_shard]\n", "full"),
+        ("fsdp_version: 2\nfsdp_config:\n  offload_params: false\n", "sharded"),
+        ("fsdp_config:\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n", "sharded"),
+    ],
+)
+def test_what_fsdp_saves(keys, state_dict):
+    assert plan_of(keys, "8xA100-80GB").parallel.fsdp.state_dict == state_dict
+
+
+def test_fsdp_checkpointing_counts():
+    plan = plan_of("fsdp_config:\n  activation_checkpointing: true\n", "8xA100-80GB")
+    assert values(plan, "checkpointing.mode", "checkpointing.source") == ("full", "fsdp")
+
+
+def test_degrees_divide_the_ranks():
+    plan = plan_of("tensor_parallel_size: 2\nsequence_parallel_degree: 2\n", "8xA100-80GB")
+    assert values(plan, "parallel.tp", "parallel.cp", "parallel.dp") == (2, 2, 2)
+
+
+# -- activations, loss, optimizer ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "mode", "offload"),
+    [
+        ("gradient_checkpointing: true\n", "full", "none"),
+        ("gradient_checkpointing: 'true'\n", "full", "none"),
+        ("gradient_checkpointing: false\n", "none", "none"),
+        ("gradient_checkpointing: offload\n", "full", "cpu"),
+        ("gradient_checkpointing: offload_disk\n", "full", "disk"),
+        ("gradient_checkpointing: true\nactivation_offloading: legacy\n", "full", "cpu"),
+    ],
+)
+def test_checkpointing(keys, mode, offload):
+    plan = plan_of(keys)
+    assert values(plan, "checkpointing.mode", "checkpointing.offload") == (mode, offload)
+    assert plan.checkpointing.reentrant is False
+
+
+@pytest.mark.parametrize(
+    ("keys", "attention"),
+    [
+        ("flash_attention: true\n", "flash2"),
+        ("sdp_attention: true\n", "sdpa"),
+        ("eager_attention: true\n", "eager"),
+        ("flash_attention: false\n", "sdpa"),
+        ("attn_implementation: flash_attention_3\n", "flash3"),
+        ("attn_implementation: kernels-community/flash-attn\n", None),
+    ],
+)
+def test_attention(keys, attention):
+    assert plan_of(keys).model.attn_impl in (attention, "sdpa" if attention is None else attention)
+
+
+@pytest.mark.parametrize(
+    ("keys", "logits"),
+    [
+        (f"{LIGER}liger_fused_linear_cross_entropy: true\n", "fused"),
+        ("liger_fused_linear_cross_entropy: true\n", "full"),
+        (LIGER, "full"),
+        (CCE, "fused"),
+        (f"{CCE}cut_cross_entropy: false\n", "full"),
+        ("cut_cross_entropy: true\n", "full"),
+        ("chunked_cross_entropy: true\n", "chunked"),
+    ],
+)
+def test_keys_of_plugins_count_only_with_their_plugin(keys, logits):
+    assert plan_of(keys).loss.logits_materialised == logits
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "fused"),
+    [
+        ("adamw_torch", "adamw", False),
+        ("adamw_torch_fused", "adamw", True),
+        ("adamw_bnb_8bit", "adamw8bit", False),
+        ("paged_adamw_8bit", "paged_adamw8bit", False),
+        ("lion_pytorch", "lion", False),
+        ("adafactor", "adafactor", False),
+        ("something_new", "other", False),
+    ],
+)
+def test_optimizers(name, kind, fused):
+    plan = plan_of(f"optimizer: {name}\n")
+    assert values(plan, "optimizer.kind", "optimizer.fused") == (kind, fused)
+
+
+# -- objective, evaluation, saving --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind", "pairs", "reference"),
+    [
+        ("rl: dpo\n", "dpo", 2, "copy"),
+        ("rl: ipo\nadapter: lora\n", "dpo", 2, "shared_adapter_off"),
+        ("rl: dpo\nprecompute_ref_log_probs: true\n", "dpo", 2, "precomputed"),
+        ("rl: orpo\n", "orpo", 2, "none"),
+        ("rl: kto\n", "kto", None, "copy"),
+        ("reward_model: true\n", "rm", 2, "none"),
+    ],
+)
+def test_objectives(keys, kind, pairs, reference):
+    plan = plan_of(keys)
+    found = values(plan, "objective.kind", "objective.pairs_per_sample", "objective.ref_model")
+    assert found == (kind, pairs, reference)
+
+
+@pytest.mark.parametrize(
+    ("keys", "enabled", "strategy"),
+    [
+        ("val_set_size: 0.1\n", False, "no"),
+        ("val_set_size: 0.1\neval_steps: 10\n", True, "steps"),
+        ("val_set_size: 0.1\nevals_per_epoch: 4\n", True, "steps"),
+        ("val_set_size: 0.1\neval_strategy: epoch\n", True, "epoch"),
+        ("val_set_size: 0.1\nevaluation_strategy: epoch\n", True, "epoch"),
+        ("val_set_size: 0.1\neval_strategy: no\n", False, "no"),
+        ("val_set_size: 0\neval_steps: 10\n", False, "no"),
+        ("test_datasets:\n  - path: x\neval_steps: 10\n", True, "steps"),
+    ],
+)
+def test_evaluation_happens_only_where_a_key_asks_for_it(keys, enabled, strategy):
+    plan = plan_of(keys)
+    assert values(plan, "eval.enabled", "eval.strategy") == (enabled, strategy)
+
+
+@pytest.mark.parametrize(
+    ("keys", "strategy"),
+    [
+        ("save_steps: 10\n", "steps"),
+        ("saves_per_epoch: 2\n", "steps"),
+        ("save_strategy: no\n", "no"),
+        ("save_strategy: 'no'\n", "no"),
+        ("save_strategy: epoch\n", "epoch"),
+        ("", "epoch"),
+    ],
+)
+def test_saving(keys, strategy):
+    assert plan_of(keys).save.strategy == strategy
+
+
+@pytest.mark.parametrize("keys", ["save_total_limit: 0\n", "max_steps: -1\n"])
+def test_zero_and_minus_one_mean_the_default(keys):
+    run = run_of(keys)
+    assert run.wrong == ()
+    assert values(run.plan, "save.keep", "total_steps") == (4, None)
+
+
+def test_only_the_model_is_saved_where_asked():
+    assert plan_of("save_only_model: true\n").save.contents == ("model",)
+
+
+# -- keys -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("sequence_length", "sequence_len"),
+        ("gradient_checkpointng", "gradient_checkpointing"),
+        ("micro_batchsize", "micro_batch_size"),
+        ("context_parapllel_size", "context_parallel_size"),
+    ],
+)
+def test_misspelt_keys(key, nearest):
+    [stray] = run_of(f"{key}: 1\n").stray
+    assert stray.nearest[0] == nearest
+    assert len(set(stray.nearest)) == len(stray.nearest)
+
+
+@pytest.mark.parametrize("key", ["revision_of_model", "model_revision", "wandb_project"])
+def test_legal_keys(key):
+    assert run_of(f"{key}: 1\n").stray == ()
+
+
+# -- fixes ------------------------------------------------------------------------------
+
+
+def fixed(more, changes):
+    run = run_of(more, "8xA100-80GB")
+    made = make_fix(run, Proposal.set("x", changes), "gpu")
+    assert made.reason is None
+    text = apply_edits(RUN + more, made.edits)
+    [after] = link(text, "8xA100-80GB")
+    assert {f: after.settings[f].value for f in made.expected} == dict(made.expected)
+    return text.removeprefix(RUN), after.plan
+
+
+@pytest.mark.parametrize(
+    ("more", "changes", "line"),
+    [
+        ("", {"checkpointing.mode": "full"}, "gradient_checkpointing: true"),
+        ("flash_attention: false\neager_attention: true\n", {"model.attn_impl": "flash2"}, "flash_attention: true"),
+        ("", {"model.attn_impl": "flash2"}, "attn_implementation: flash_attention_2"),
+        ("optimizer: adamw_torch\n", {"optimizer.kind": "paged_adamw8bit"}, "optimizer: paged_adamw_8bit"),
+        ("", {"optimizer.kind": "adafactor"}, "optimizer: adafactor"),
+        ("", {"save.save_only_model": True}, "save_only_model: true"),
+        ("save_steps: 1\n", {"save.every": 100}, "save_steps: 100"),
+        ("", {"batch.eval_micro": 1}, "eval_batch_size: 1"),
+        ("", {"data.workers": 2}, "dataloader_num_workers: 2"),
+    ],
+)  # fmt: skip
+def test_wishes(more, changes, line):
+    text, plan = fixed(more, changes)
+    assert line in (part.strip() for part in text.splitlines())
+    for field, value in changes.items():
+        assert plan.get(field) == value
+
+
+def test_fused_loss_brings_its_plugin_along():
+    text, plan = fixed("", {"loss.logits_materialised": "fused"})
+    assert "liger_fused_linear_cross_entropy: true" in text
+    assert "- axolotl.integrations.liger.LigerPlugin" in text
+    assert plan.loss.logits_materialised == "fused"
+    more = "plugins:\n  - my.Plugin  # ours\n"
+    text, plan = fixed(more, {"loss.logits_materialised": "fused"})
+    assert "  - my.Plugin  # ours\n  - axolotl.integrations.liger.LigerPlugin\n" in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"checkpointing.mode": "selective_op"},
+        {"optimizer.kind": "badam"},
+        {"load.zero3_init": True},
+        {"parallel.zero.stage": 3},
+    ],
+)
+def test_wishes_that_axolotl_has_no_way_to_say(changes):
+    with pytest.raises(CannotEdit):
+        run_of().what_if(changes)
+
+
+def test_no_example_of_the_framework_has_a_value_that_we_refuse():
+    root = Path(__file__).parents[2] / "../shared/corpus"
+    if not (root / "axolotl").is_dir():
+        pytest.skip("../shared/corpus is not here")
+    names = sorted(p.relative_to(root).as_posix() for p in (root / "axolotl").rglob("*.y*ml"))
+    linked = Linker(Workspace(root.resolve()), registry(), LinkOptions()).link(names)
+    assert len(linked.runs) == len(names) >= 128
+    assert [(run.name, wrong.entry.key) for run in linked.runs for wrong in run.wrong] == []
+    slips = {stray.path for run in linked.runs for stray in run.stray if stray.nearest}
+    assert slips == {"context_parapllel_size"}
