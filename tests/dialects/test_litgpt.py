@@ -99,6 +99,7 @@ def test_lora_on_one_device() -> None:
     assert (plan.precision.param, plan.precision.grad, plan.precision.optim_state) == ("bf16",) * 3
     assert (plan.precision.master, plan.precision.autocast) == ("none", False)
     assert (plan.loss.logits_materialised, plan.loss.chunks) == ("chunked", 4)
+    assert plan.loss.upcast_fp32 is True
     assert plan.save.contents == ("adapter",)
     assert (plan.eval.every, plan.data.workers) == (50, 4)
 

@@ -574,14 +574,16 @@ def _finish_activations(draft: Draft, command: str) -> None:
         if mode == "full":
             draft.derive("checkpointing.source", "fsdp", *inputs)
     draft.derive("checkpointing.offload", "none", "lit.command")
-    # Only LoRA and adapters project 128 tokens at a time; the loss is computed in 16 bit.
+    # Only LoRA and adapters project 128 tokens at a time.
     chunked = command in ("lora", "adapter")
     draft.derive("loss.logits_materialised", "chunked" if chunked else "full", "lit.command")
     length = draft.get("seq.max_len")
     if chunked and length:
         draft.derive("loss.chunks", -(-length // 128), "seq.max_len", source="lm_head_chunk_size")
     draft.derive("loss.outputs_kept", True, "lit.command", source="LG: logits live until backward")
-    draft.derive("loss.upcast_fp32", False, "lit.command", source="LG/utils.py:295")
+    # Every precision plugin hands on outputs in the default dtype, which is float32.
+    source = "lightning 2.6 fabric/plugins/precision/half.py convert_output"
+    draft.derive("loss.upcast_fp32", True, "lit.command", source=source)
     draft.derive("compile.enabled", command == "pretrain", "lit.command", source="LG/pretrain.py")
 
 
