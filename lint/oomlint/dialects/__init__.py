@@ -17,6 +17,8 @@ def registry() -> Registry:
     from oomlint.dialects.llama_recipes import LlamaRecipes
     from oomlint.dialects.llamafactory import LlamaFactory
     from oomlint.dialects.llamafactory_v1 import LlamaFactoryV1
+    from oomlint.dialects.megatron_swift import MegatronSwift
+    from oomlint.dialects.ms_swift import MsSwift, MsSwiftFsdp
     from oomlint.dialects.torchtune import Torchtune
     from oomlint.dialects.trainer import HfTrainer
     from oomlint.dialects.trl import Trl
@@ -28,6 +30,9 @@ def registry() -> Registry:
             Axolotl(),
             Torchtune(),
             LitGpt(),
+            MegatronSwift(),
+            MsSwift(),
+            MsSwiftFsdp(),
             LlamaFactory(),
             LlamaFactoryV1(),
             LlamaRecipes(),

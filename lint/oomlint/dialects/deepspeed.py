@@ -401,11 +401,61 @@ def shipped_preset(path: str) -> str | None:
     ff6d4d12 examples/deepspeed/*.json."""
     import json
 
+    if path in SWIFT_PRESETS:
+        return json.dumps(_swift_preset(path), indent=2)
     match = _PRESET_NAME.search(path)
     if match is None:
         return None
     config = _presets().get(match["name"])
     return None if config is None else json.dumps(config, indent=2)
+
+
+# ms-swift 3602360a config/*.json and release/2.6 llm/ds_config/*.json, by the words that its
+# option takes for them: stage, device of the optimizer, device of the parameters.
+SWIFT_PRESETS: MappingABC[str, tuple[int, str, str]] = {
+    "zero0": (0, "none", "none"),
+    "zero1": (1, "none", "none"),
+    "zero2": (2, "none", "none"),
+    "zero3": (3, "none", "none"),
+    "zero2_offload": (2, "cpu", "none"),
+    "zero3_offload": (3, "cpu", "cpu"),
+    "default-zero2": (2, "none", "none"),
+    "default-zero3": (3, "none", "none"),
+    "zero2-offload": (2, "cpu", "none"),
+    "zero3-offload": (3, "cpu", "cpu"),
+}
+
+
+def _swift_preset(name: str) -> MappingABC[str, Any]:
+    stage, optimizer, params = SWIFT_PRESETS[name]
+    zero: dict[str, Any] = {
+        "stage": stage,
+        "offload_optimizer": {"device": optimizer, "pin_memory": True},
+        # Names with a dash are those of 2.x, whose files overlapped communication.
+        "overlap_comm": "-" in name,
+        "contiguous_gradients": True,
+    }
+    if stage == 3:
+        zero |= {
+            "offload_param": {"device": params, "pin_memory": True},
+            "sub_group_size": 1e9,
+            "reduce_bucket_size": "auto",
+            "stage3_prefetch_bucket_size": "auto",
+            "stage3_param_persistence_threshold": "auto",
+            "stage3_max_live_parameters": 1e9,
+            "stage3_max_reuse_distance": 1e9,
+            "stage3_gather_16bit_weights_on_model_save": True,
+        }
+    else:
+        zero |= {"allgather_bucket_size": 2e8, "reduce_bucket_size": 2e8}
+    return {
+        "fp16": {"enabled": "auto"},
+        "bf16": {"enabled": "auto"},
+        "zero_optimization": zero,
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+    }
 
 
 def _presets() -> MappingABC[str, Any]:

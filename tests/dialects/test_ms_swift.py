@@ -1,0 +1,290 @@
+"""ms-swift: command lines and YAML, what they mean, and what a fix writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Applicability, Proposal, SetFields
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+SHARED = Path(__file__).parents[2] / "../shared"
+
+
+def _runs(files: dict[str, str]) -> list[Run]:
+    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
+    linked = Linker(workspace, registry(), LinkOptions()).link(list(files))
+    assert not linked.errors
+    return linked.runs
+
+
+def _run(script: str, **files: str) -> Run:
+    (run,) = _runs({"run.sh": script, **files})
+    return run
+
+
+def _after(script: str, changes: dict[str, Any]) -> str:
+    """The script once a fix has made the run say ``changes``."""
+    proposal = Proposal("title", (SetFields(changes),), Applicability.SAFE)
+    fix = make_fix(_run(script), proposal, None)
+    assert fix is not None
+    assert fix.reason is None, fix.reason
+    for edit in sorted(fix.edits, key=lambda e: -e.start):
+        script = script[: edit.start] + edit.replacement + script[edit.end :]
+    return script
+
+
+LORA = """CUDA_VISIBLE_DEVICES=0 \\
+swift sft \\
+    --model Qwen/Qwen2.5-7B-Instruct \\
+    --tuner_type lora \\
+    --dataset swift/self-cognition#500 \\
+    --torch_dtype bfloat16 \\
+    --max_length 2048
+"""
+
+
+def test_lora_defaults() -> None:
+    run = _run(LORA)
+    plan = run.plan
+    assert run.framework == "ms-swift"
+    assert plan.model.id == "Qwen/Qwen2.5-7B-Instruct"
+    assert (plan.parallel.world, plan.parallel.backend) == (1, "none")
+    assert (plan.trainable.method, plan.trainable.r, plan.trainable.alpha) == ("lora", 8, 32)
+    assert plan.trainable.targets == "all_linear"
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.batch.eval_micro) == (1, 16, 1)
+    assert (plan.checkpointing.mode, plan.checkpointing.reentrant) == ("full", True)
+    assert (plan.precision.param, plan.trainable.adapter_dtype) == ("bf16", "fp32")
+    assert (plan.seq.max_len, plan.seq.truncation, plan.seq.unbounded) == (2048, "drop", None)
+    assert plan.objective.kind == "sft"
+    assert plan.eval.enabled is False
+    assert plan.save.contents == ("adapter", "optimizer", "scheduler", "rng")
+    assert plan.data.workers == 1
+    assert not run.stray
+
+
+def test_full_fine_tuning_under_ddp_is_pure_16_bit() -> None:
+    plan = _run(
+        "NPROC_PER_NODE=4 CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model Qwen/Qwen2.5-7B "
+        "--train_type full --dataset d --per_device_train_batch_size 2 --max_length 1024\n"
+    ).plan
+    assert (plan.parallel.world, plan.parallel.backend) == (4, "ddp")
+    assert (plan.precision.param, plan.precision.grad, plan.precision.optim_state) == (
+        "bf16", "bf16", "bf16",
+    )  # fmt: skip
+    assert (plan.precision.master, plan.precision.autocast) == ("none", True)
+    # ceil(16 / 2 / 4)
+    assert plan.batch.grad_accum == 2
+    assert plan.checkpointing.reentrant is False
+    assert plan.trainable.r is None
+
+
+def test_one_process_spreads_the_model_over_the_gpus_it_sees() -> None:
+    plan = _run(LORA.replace("DEVICES=0", "DEVICES=0,1")).plan
+    assert (plan.parallel.world, plan.parallel.backend) == (2, "device_map_pp")
+    assert (plan.parallel.dp, plan.load.device_map) == (1, "auto")
+    assert plan.batch.grad_accum == 16
+    two = _run(LORA.replace("DEVICES=0", "DEVICES=0,1,2,3 NPROC_PER_NODE=2")).plan
+    assert (two.parallel.world, two.parallel.pp, two.parallel.dp) == (4, 2, 2)
+    assert two.parallel.backend == "device_map_pp"
+
+
+def test_deepspeed_presets_by_name() -> None:
+    script = LORA.replace("CUDA", "NPROC_PER_NODE=2 CUDA").replace("DEVICES=0", "DEVICES=0,1")
+    zero3 = _run(script.replace("lora", "full").rstrip() + " \\\n    --deepspeed zero3\n")
+    plan = zero3.plan
+    assert (plan.parallel.backend, plan.parallel.zero.stage) == ("zero", 3)
+    assert plan.parallel.zero.gather16_on_save is True
+    assert (plan.precision.master, plan.precision.optim_state) == ("fp32", "fp32")
+    assert plan.load.zero3_init is True
+    assert plan.load.device_map == "none"
+    assert not zero3.missing
+    with_zero2 = script.rstrip() + " \\\n    --deepspeed zero2\n"
+    assert _after(with_zero2, {"parallel.zero.stage": 3}).endswith("--deepspeed zero3\n")
+    assert _after(with_zero2, {"offload.optimizer": "cpu"}).endswith("--deepspeed zero2_offload\n")
+    # Plain data parallelism gives way to a preset.
+    added = _after(script, {"parallel.zero.stage": 3})
+    assert "--deepspeed zero3" in added
+    assert _run(added).plan.parallel.zero.stage == 3
+
+
+def test_length_is_the_models_own_unless_named() -> None:
+    plan = _run("CUDA_VISIBLE_DEVICES=0 swift sft --model Qwen/Qwen2.5-7B --dataset d\n").plan
+    assert plan.seq.unbounded is True
+    assert plan.seq.max_len is None
+    packed = _run(
+        "CUDA_VISIBLE_DEVICES=0 swift pt --model Qwen/Qwen2.5-7B --dataset d --packing true "
+        "--attn_impl flash_attn\n"
+    ).plan
+    assert (packed.seq.packing, packed.seq.pad) == ("bfd", "none")
+    assert packed.seq.max_len == packed.model.dims.ctx  # type: ignore[union-attr]
+    assert (packed.model.attn_impl, packed.objective.kind) == ("flash2", "pretrain")
+
+
+def test_names_of_version_two() -> None:
+    run = _run(
+        "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 llm_sft.py --sft_type lora "
+        "--model_id_or_path qwen/Qwen1.5-7B-Chat --template_type AUTO --dtype AUTO --dataset d "
+        "--batch_size 2 --lora_target_modules DEFAULT --quantization_bit 4 "
+        "--use_flash_attn true --deepspeed default-zero2 --lora_dropout_p 0.1\n"
+    )
+    plan = run.plan
+    assert not run.stray
+    assert plan.model.id == "qwen/Qwen1.5-7B-Chat"
+    assert (plan.batch.micro, plan.batch.eval_micro, plan.batch.grad_accum) == (2, 2, 4)
+    assert (plan.quant.method, plan.trainable.method) == ("bnb4", "qlora")
+    assert plan.trainable.targets == ("q_proj", "k_proj", "v_proj")
+    assert (plan.seq.max_len, plan.load.dtype) == (2048, "bf16")
+    assert (plan.model.attn_impl, plan.parallel.zero.stage) == ("flash2", 2)
+    assert (plan.eval.strategy, plan.save.keep) == ("steps", 2)
+
+
+def test_bits_alone_do_nothing_since_version_three() -> None:
+    script = LORA.rstrip() + " \\\n    --quant_bits 4\n"
+    assert _run(script).plan.quant.method == "none"
+    four = _run(script.rstrip() + " --quant_method bnb\n").plan
+    assert (four.quant.method, four.quant.double, four.trainable.method) == ("bnb4", True, "qlora")
+    assert four.quant.prepares_kbit is False
+
+
+def test_preference_training_and_its_reference_model() -> None:
+    head = (
+        "CUDA_VISIBLE_DEVICES=0 swift rlhf --model Qwen/Qwen2.5-7B --dataset d --max_length 1024 "
+    )
+    lora = _run(head + "--rlhf_type dpo\n").plan
+    assert (lora.objective.kind, lora.objective.pairs_per_sample) == ("dpo", 2)
+    assert lora.objective.ref_model == "shared_adapter_off"
+    full = _run(head + "--tuner_type full\n").plan
+    assert (full.objective.kind, full.objective.ref_model) == ("dpo", "copy")
+    assert _run(head + "--rlhf_type orpo --tuner_type full\n").plan.objective.ref_model == "none"
+    kto = _run(head + "--rlhf_type kto --tuner_type full\n").plan
+    assert (kto.objective.pairs_per_sample, kto.objective.ref_model) == (1, "copy")
+
+
+def test_grpo_generates_with_vllm() -> None:
+    plan = _run(
+        "NPROC_PER_NODE=8 CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 swift rlhf --rlhf_type grpo "
+        "--model Qwen/Qwen2.5-7B-Instruct --tuner_type full --dataset d --use_vllm true "
+        "--vllm_mode colocate --vllm_gpu_memory_utilization 0.4 --max_length 1024 "
+        "--max_completion_length 2048 --num_generations 8 --sleep_level 1 --beta 0\n"
+    ).plan
+    rollout = plan.objective.rollout
+    assert (rollout.engine, rollout.gpu_mem_util, rollout.sleep) == ("vllm_colocate", 0.4, True)
+    assert (rollout.max_prompt_tokens, rollout.max_completion_tokens) == (1024, 2048)
+    assert plan.seq.max_len == 3072
+    assert (plan.batch.grad_accum, plan.batch.micro_unit) == (1, "completions")
+    assert plan.objective.ref_model == "none"
+
+
+def test_yaml_with_its_environment() -> None:
+    config = (
+        "ENV:\n  NPROC_PER_NODE: 2\n  CUDA_VISIBLE_DEVICES: '0,1'\n"
+        "model: Qwen/Qwen2.5-7B\ntuner_type: full\ndataset:\n  - a\n  - b\n"
+        "split_dataset_ratio: 0.01\nmax_length: 512\nsave_steps: 20\n"
+    )
+    (alone,) = _runs({"a.yaml": config})
+    assert (alone.plan.parallel.world, alone.plan.parallel.backend) == (2, "ddp")
+    assert not alone.stray
+    assert (alone.plan.eval.strategy, alone.plan.eval.every) == ("steps", 20)
+    (launched,) = _runs(
+        {
+            "a.yaml": config,
+            "run.sh": "CUDA_VISIBLE_DEVICES=0 NPROC_PER_NODE=1 swift sft a.yaml --max_length 1024\n",
+        }
+    )
+    assert launched.plan.parallel.world == 1
+    assert launched.plan.seq.max_len == 1024
+    assert launched.plan.trainable.method == "full"
+
+
+def test_fsdp_preset() -> None:
+    run = _run(
+        "NPROC_PER_NODE=2 CUDA_VISIBLE_DEVICES=0,1 swift sft --model Qwen/Qwen2.5-7B --dataset d "
+        "--tuner_type full --fsdp fsdp2 --gradient_checkpointing false --max_length 512\n"
+    )
+    plan = run.plan
+    assert not run.missing
+    assert plan.parallel.backend == "fsdp2"
+    assert (plan.parallel.fsdp.reshard_after_forward, plan.parallel.fsdp.state_dict) == (
+        True, "sharded",
+    )  # fmt: skip
+    assert (plan.checkpointing.mode, plan.checkpointing.source) == ("full", "fsdp")
+    assert plan.precision.param == "fp32"
+
+
+def test_commands_that_do_not_train_are_asides() -> None:
+    text = "CUDA_VISIBLE_DEVICES=0 swift infer --adapters out/checkpoint-1 --stream true\n"
+    workspace = Workspace(Path("/x"), {"run.sh": text.encode()})
+    linked = Linker(workspace, registry(), LinkOptions()).link(["run.sh"])
+    assert linked.recognised == {"run.sh": "ms-swift"}
+    assert not linked.runs
+    assert not _runs({"x.sh": "swift build -c release\n"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"batch.micro": 1, "batch.grad_accum": 8},
+            "--max_length 2048 \\\n    --gradient_accumulation_steps 8",
+        ),
+        ({"checkpointing.mode": "full"}, "--gradient_checkpointing true"),
+        ({"loss.logits_materialised": "fused"}, "--use_liger_kernel true"),
+        ({"model.attn_impl": "flash2"}, "--attn_impl flash_attn"),
+        ({"optimizer.kind": "adamw8bit"}, "--optim adamw_8bit"),
+        ({"quant.method": "bnb4"}, "--quant_bits 4"),
+        ({"save.save_only_model": True}, "--save_only_model true"),
+        ({"batch.eval_micro": 1}, "--per_device_eval_batch_size 1"),
+        ({"seq.max_len": 1024}, "--max_length 1024"),
+        ({"data.workers": 0}, "--dataloader_num_workers 0"),
+    ],
+)
+def test_what_fixes_write(changes: dict[str, Any], expected: str) -> None:
+    script = LORA
+    if "checkpointing.mode" in changes:
+        script = script.rstrip() + " \\\n    --gradient_checkpointing false\n"
+    after = _after(script, changes)
+    assert expected.split("\\\n    ")[-1] in after
+    changed = _run(after).plan
+    for field, value in changes.items():
+        assert changed.get(field) == value
+
+
+def test_what_ms_swift_cannot_say() -> None:
+    run = _run(LORA)
+    with pytest.raises(CannotEdit, match="neither DeepSpeed nor FSDP"):
+        run.what_if({"offload.optimizer": "cpu"})
+    with pytest.raises(CannotEdit, match="bitsandbytes"):
+        run.what_if({"quant.method": "hqq"})
+    spread = _run(LORA.replace("DEVICES=0", "DEVICES=0,1"))
+    with pytest.raises(CannotEdit, match="use_liger_kernel"):
+        spread.what_if({"loss.logits_materialised": "fused"})
+
+
+def test_corpus_of_configs_is_recognised() -> None:
+    index = SHARED / "corpus/index.jsonl"
+    if not index.exists():
+        pytest.skip("the shared corpus is not here")
+    rows = [json.loads(line) for line in index.read_text("utf-8").splitlines()]
+    checked = 0
+    for row in rows:
+        if row["framework"] != "ms-swift" or not row["here"]:
+            continue
+        path = SHARED / "corpus/ms-swift" / row["path"]
+        workspace = Workspace(path.parent)
+        linked = Linker(workspace, registry(), LinkOptions()).link([path.name])
+        assert linked.recognised.get(path.name) == "ms-swift", row["path"]
+        assert bool(linked.runs) == (row["kind"] == "train-config"), row["path"]
+        for run in linked.runs:
+            assert not run.stray, [s.path for s in run.stray]
+            assert not run.wrong
+        checked += 1
+    assert checked >= 5
