@@ -86,10 +86,22 @@ def test_a_launch_line_is_read_with_exact_spans(newline: str, bom: bool) -> None
 @LINE_ENDS
 def test_sbatch_directives_fold_to_long_names_and_can_be_set(newline: str) -> None:
     document = read(SCRIPT, newline)
-    assert values(document.sbatch)["nodes"] == "2"
-    assert document.sbatch.entries["gpus"].key == "gpus"
+    assert values(document.sbatch) == {"nodes": "2", "gpus": "16"}
     edits = document.set_value(document.sbatch.entries["nodes"].value, 4)
     assert after(document, edits) == SCRIPT.replace("--nodes=2", "--nodes=4")
+
+
+def test_several_sbatch_options_on_a_line() -> None:
+    script = "#SBATCH -N 2 --exclusive --gres=gpu:8 # all\n#SBATCH --mem=0\n"
+    document = read(script)
+    assert values(document.sbatch) == {"nodes": "2", "exclusive": True, "gres": "gpu:8", "mem": "0"}
+    assert after(document, document.remove_entry(document.sbatch, "gres")) == script.replace(
+        " --gres=gpu:8", ""
+    )
+    assert after(document, document.remove_entry(document.sbatch, "mem")) == script[:44]
+    assert after(document, document.add_entry(document.sbatch, "cpus_per_task", 8)) == (
+        script + "#SBATCH --cpus-per-task=8\n"
+    )
 
 
 def test_sbatch_lines_after_the_first_command_do_not_count() -> None:

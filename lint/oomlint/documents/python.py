@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # A file without any of these has nothing for us: two files of three are dropped here.
 _NAMES_THAT_MATTER: Final = re.compile(
-    r"TrainingArguments|Trainer\b|(?:SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PPO|RLOO|GKD|Model)Config\b"
+    r"TrainingArguments|[Tt]rainer\b|(?:SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PPO|RLOO|GKD|Model)Config\b"
     r"|LoraConfig|BitsAndBytesConfig|from_pretrained|get_peft_model|prepare_model_for_"
     r"|gradient_checkpointing|Accelerator\b|FullyShardedDataParallel|fully_shard|\bFSDP\b"
     r"|StateDictConfig|DistributedDataParallel|DataLoader\b|deepspeed|HfDeepSpeedConfig"

@@ -159,6 +159,8 @@ class _Look:
             names = {keyword.arg for keyword in step.node.keywords}
             positional = len(step.node.args)
             starred = any(isinstance(a, ast.Starred) for a in step.node.args)
+            if _names_files_by_rank(step.function or self.tree):
+                continue  # each rank reads its own file, saved from the same device
             if positional == 1 and not starred and not names & {"map_location", None}:
                 yield self._fact("torch-load-no-map-location", step.node)
 
@@ -193,10 +195,17 @@ class _Look:
     # -- state dicts of FSDP ----------------------------------------------------------
 
     def state_dicts(self) -> Iterator[Fact]:
+        alone = {
+            id(inner)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.If) and "world_size" in ast.unparse(node.test)
+            for inner in ast.walk(node)
+        }
         for step in self.steps:
             call = step.node
             name = call_name(call)
-            if name not in ("state_dict_type", "set_state_dict_type"):
+            # With one GPU there is nothing to gather.
+            if name not in ("state_dict_type", "set_state_dict_type") or id(call) in alone:
                 continue
             keywords = {keyword.arg: keyword.value for keyword in call.keywords}
             kind = call.args[1] if len(call.args) > 1 else keywords.get("state_dict_type")
@@ -392,6 +401,10 @@ def _copies_to_host(nodes: Sequence[ast.AST]) -> bool:
 
 
 # -- loading ------------------------------------------------------------------------------
+
+
+def _names_files_by_rank(body: ast.AST) -> bool:
+    return any(isinstance(n, ast.JoinedStr) and "rank" in ast.unparse(n) for n in ast.walk(body))
 
 
 def _names_deepspeed(call: Call) -> bool:

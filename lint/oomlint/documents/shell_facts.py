@@ -19,7 +19,7 @@ from oomlint.documents.text import Edit, Location, Source, Span
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
 
-    from oomlint.documents.shell import Script
+    from oomlint.documents.shell_reader import Script
 
 _OPTION_LINE = re.compile(r"--?[A-Za-z]")
 # `trainer.devices=8` as a command of its own can only be an override that lost its line.

@@ -1,0 +1,109 @@
+"""Habits in training scripts: each is found, and its innocent look-alikes are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomlint.documents.python import parse_python
+from oomlint.documents.text import Source
+
+
+def kinds(text: str) -> list[tuple[str, int]]:
+    source = Source.from_bytes("train.py", text.encode())
+    document = parse_python(source)
+    assert document is not None
+    return [(f.kind, source.position(f.location.span.start)[0]) for f in document.facts]
+
+
+LOAD = "from transformers import Trainer, TrainingArguments, AutoModel\n"
+FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, FullStateDictConfig\n"
+LOOP = "for b in d:\n    loss = model(b).loss\n    loss.backward()\n"
+
+FOUND = {
+    "errno": ("try:\n    trainer.train()\nexcept OSError as e:\n    if e.errno == -9:\n        pass\n",
+              ("catches-sigkill", 4)),
+    "memory-error": ("try:\n    trainer.train()\nexcept MemoryError as e:\n    if e.args[0] == -9:\n        pass\n",
+                     ("catches-sigkill", 4)),
+    "retry": ("try:\n    trainer.train()\nexcept torch.cuda.OutOfMemoryError:\n    trainer.train()\n",
+              ("retries-inside-except", 4)),
+    "retry-step": ("try:\n    loss.backward()\nexcept (torch.OutOfMemoryError,):\n    loss.backward()\n",
+                   ("retries-inside-except", 4)),
+    "thread-args": (("import torch, threading\n"
+                    "threading.Thread(target=torch.save, args=(m.state_dict(), p)).start()\n"),
+                    ("async-save-thread", 2)),
+    "thread-function": (("import torch\nfrom threading import Thread\ndef save():\n"
+                        "    torch.save(model.state_dict(), p)\nThread(target=save).start()\n"),
+                        ("async-save-thread", 5)),
+    "executor": ("import torch\npool.submit(torch.save, m.state_dict(), p)\n", ("async-save-thread", 2)),
+    "lambda": ("import torch\npool.submit(lambda: torch.save(m.state_dict(), p))\n", ("async-save-thread", 2)),
+    "dcp": ("import torch.distributed.checkpoint as dcp\ndcp.async_save(s)\n", ("dcp-async-save", 2)),
+    "dcp-from": ("from torch.distributed.checkpoint import async_save\nasync_save(s)\n", ("dcp-async-save", 2)),
+    "zero3": (LOAD + "m = AutoModel.from_pretrained('x')\na = TrainingArguments(deepspeed='z3.json')\n",
+              ("load-before-zero3-config", 2)),
+    "zero3-in-main": (LOAD + "def load():\n    return AutoModel.from_pretrained('x')\ndef main():\n"
+                      "    m = load()\n    a = TrainingArguments(deepspeed={'a': 1})\nmain()\n",
+                      ("load-before-zero3-config", 3)),
+    "zero3-not-kept": ("HfDeepSpeedConfig(c)\nm = AutoModel.from_pretrained('x')\n",
+                       ("load-before-zero3-config", 1)),
+    "torch-load": ("import torch\nimport torch.distributed\ntorch.load(p)\n", ("torch-load-no-map-location", 3)),
+    "full-state": (FSDP + "FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT)\n", ("state-dict-on-gpu", 2)),
+    "full-state-gpu": (FSDP + "c = FullStateDictConfig(rank0_only=True)\n"
+                       "FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT, c)\n", ("state-dict-on-gpu", 3)),
+    "loss": (LOOP + "    total += loss\n", ("loss-accumulated-with-graph", 4)),
+    "loss-scaled": (LOOP + "    total += loss / len(d)\n", ("loss-accumulated-with-graph", 4)),
+    "loss-appended": (LOOP + "    losses.append(loss)\n", ("loss-accumulated-with-graph", 4)),
+    "loss-accelerate": ("def f():\n  for b in d:\n    loss = m(b)\n    accelerator.backward(loss)\n    t += loss\n",
+                        ("loss-accumulated-with-graph", 5)),
+    "empty-cache": (LOOP + "    torch.cuda.empty_cache()\n", ("empty-cache-in-loop", 4)),
+    "alloc": ("# Trainer\nimport os\nimport torch\nos.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'x'\n",
+              ("alloc-conf-after-import", 4)),
+    "alloc-default": ("import os\nfrom torch import nn\nos.environ.setdefault('PYTORCH_CUDA_ALLOC_CONF', 'x')\n",
+                      ("alloc-conf-after-import", 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found(name: str) -> None:
+    script, expected = FOUND[name]
+    assert kinds(script) == [expected]
+    assert kinds(script.replace("\n", "\r\n")) == [expected]
+
+
+INNOCENT = {
+    "child's return code": "try:\n    subprocess.run(c, check=True)  # Trainer\n"
+    "except subprocess.CalledProcessError as e:\n    if e.returncode == -9:\n        pass\n",
+    "another errno": "try:\n    trainer.train()\nexcept OSError as e:\n    if e.errno == 28:\n        pass\n",
+    "handler lets go": "try:\n    trainer.train()\nexcept torch.cuda.OutOfMemoryError:\n    failed = True\n",
+    "retry in another error": "try:\n    trainer.train()\nexcept ValueError:\n    trainer.train()\n",
+    "copied to host": "import torch\ndef save(s):\n    torch.save({k: v.cpu() for k, v in s.state_dict().items()}, p)\n"
+    "Thread(target=save)\n",
+    "thread saves nothing": "import torch\ndef log():\n    print(1)\nThread(target=log)  # Trainer\n",
+    "synchronous save": "import torch\ntorch.save(m.state_dict(), p)\n",
+    "config first": LOAD + "a = TrainingArguments(deepspeed='z3.json')\nm = AutoModel.from_pretrained('x')\n",
+    "no deepspeed": LOAD + "m = AutoModel.from_pretrained('x')\na = TrainingArguments(deepspeed=None)\n",
+    "kept config": LOAD + "c = HfDeepSpeedConfig(x)\nm = AutoModel.from_pretrained('x')\n"
+    "a = TrainingArguments(deepspeed='z')\n",
+    "unrelated functions": LOAD + "def f():\n    return AutoModel.from_pretrained('x')\n"
+    "def g():\n    return TrainingArguments(deepspeed='z')\n",
+    "single GPU load": "import torch\ntorch.load(p)\n",
+    "mapped": "import torch, torch.distributed\ntorch.load(p, map_location='cpu')\ntorch.load(p, 'cpu')\ntorch.load(p, **k)\n",
+    "offloaded": FSDP + "c = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)\n"
+    "FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT, c)\n",
+    "one GPU": FSDP
+    + "if world_size == 1:\n    FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT)\n",
+    "a file for each rank": "import torch, torch.distributed\ntorch.load(f'{d}/rank{rank}.pt')\n",
+    "sharded": FSDP + "FSDP.state_dict_type(m, StateDictType.SHARDED_STATE_DICT)\n",
+    "item": LOOP + "    total += loss.item()\n    t2 += loss.detach()\n    ls.append(float(loss))\n",
+    "summed then backward": "for b in d:\n    loss = m(b)\n    total += loss\ntotal.backward()\n",
+    "evaluation": "for b in d:\n    loss = m(b)  # Trainer\n    total += loss\n",
+    "detached before": LOOP + "    loss = loss.detach()\n    total += loss\n",
+    "cache emptied now and then": LOOP + "    if step % 100 == 0:\n        torch.cuda.empty_cache()\n",
+    "cache emptied once": LOOP + "torch.cuda.empty_cache()\n",
+    "alloc before": "import os\nos.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'x'\nimport torch\n",
+    "alloc read": "import os\nimport torch\nprint(os.environ['PYTORCH_CUDA_ALLOC_CONF'])\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INNOCENT)
+def test_innocent(name: str) -> None:
+    assert kinds(INNOCENT[name]) == []
