@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 from oomlint.errors import CannotEdit
@@ -184,18 +185,26 @@ def confidence(run: Run) -> Confidence:
 
 def smallest_card(peak: int) -> str | None:
     """The smallest common card whose usable memory holds a peak with room to spare."""
+    return next((name for name, usable in _common_cards() if usable * 0.95 >= peak), None)
+
+
+@cache
+def _common_cards() -> tuple[tuple[str, int], ...]:
+    """Names and usable bytes, the smallest first."""
     from oomlint.hardware import common_cards, usable_bytes
 
-    for gpu in common_cards():
-        if usable_bytes(gpu) * 0.95 >= peak:
-            return gpu.name
-    return None
+    return tuple((gpu.name, usable_bytes(gpu)) for gpu in common_cards())
 
 
 def card_holds(name: str, peak: int) -> bool:
+    return peak <= _usable(name)
+
+
+@cache
+def _usable(name: str) -> int:
     from oomlint.hardware import parse_hardware, usable_bytes
 
-    return peak <= usable_bytes(parse_hardware(name).gpu)
+    return usable_bytes(parse_hardware(name).gpu)
 
 
 @dataclass(frozen=True, slots=True)

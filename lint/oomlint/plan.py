@@ -546,10 +546,11 @@ class Plan:
 
     def with_values(self, changes: Mapping[str, Any]) -> Plan:
         """A copy in which the dotted paths of ``changes`` have new values."""
-        plan = self
-        for path, value in changes.items():
-            plan = _with_value(plan, [_PYTHON_NAME.get(p, p) for p in path.split(".")], value)
-        return plan
+        pairs = [
+            ([_PYTHON_NAME.get(p, p) for p in path.split(".")], v) for path, v in changes.items()
+        ]
+        changed: Plan = _with_values(self, pairs)
+        return changed
 
 
 # Leaf names that Python reserves carry an underscore in code and none anywhere else.
@@ -557,14 +558,22 @@ _PYTHON_NAME = {"global": "global_", "async": "async_"}
 _PUBLIC_NAME = {python: public for public, python in _PYTHON_NAME.items()}
 
 
-def _with_value(node: Any, path: list[str], value: Any) -> Any:
-    head, *rest = path
-    if rest:
-        child = getattr(node, head)
+def _with_values(node: Any, changes: list[tuple[list[str], Any]]) -> Any:
+    """Every node is copied once, however many of its leaves change."""
+    own: dict[str, Any] = {}
+    inner: dict[str, list[tuple[list[str], Any]]] = {}
+    for (head, *rest), value in changes:
+        if rest:
+            inner.setdefault(head, []).append((rest, value))
+        else:
+            own[head] = value
+            inner.pop(head, None)
+    for head, below in inner.items():
+        child = own.get(head, getattr(node, head))
         if child is None and head == "dims":
             child = ModelDims()
-        value = _with_value(child, rest, value)
-    return replace(node, **{head: value})
+        own[head] = _with_values(child, below)
+    return replace(node, **own)
 
 
 @cache
