@@ -507,7 +507,8 @@ def _finish_ranks(draft: Draft) -> None:
         return
     workers = draft.get("tt.training_workers")
     settle(draft, "parallel.gpus_per_node", workers, _RECIPES, "tt.training_workers")
-    if draft.get("tt.single") is False and not draft.is_unknown("parallel.gpus_per_node"):
+    told = "parallel.gpus_per_node" in {*draft.auto, *draft.unknown}
+    if draft.get("tt.single") is False and not told:
         why = "the comment at the head of the file starts that many"
         draft.assume("parallel.gpus_per_node", draft.get("tt.header.ranks"), why)
         draft.assume("parallel.nodes", draft.get("tt.header.nodes"), why)
