@@ -209,7 +209,7 @@ class Quant:
     method: (
         Literal[
             "none", "bnb4", "bnb8", "nf4_torchao", "gptq", "awq", "hqq", "aqlm", "eetq",
-            "fp8_weight", "mxfp4",
+            "fp8_weight", "mxfp4", "nvfp4",
         ]
         | None
     ) = None  # fmt: skip

@@ -296,7 +296,8 @@ class Axolotl(Dialect):
                 continue
             anchor = root.entries["base_model"].span
             block = Block(document, root, AXOLOTL, anchor)
-            yield Claim(self, "run", document, (block,))
+            # AX/integrations/hatchery: the model is trained by a service, not here.
+            yield Claim(self, "aside" if "hatchery" in keys else "run", document, (block,))
 
     def finish(self, draft: Draft) -> None:
         finish_world(draft)
@@ -426,6 +427,10 @@ def _finish_trainable(draft: Draft) -> None:
         4 if draft.get("axolotl.load_in_4bit") else 8 if draft.get("axolotl.load_in_8bit") else None
     )
     finish_quant(draft, bits=bits, method="gptq" if draft.get("axolotl.gptq") else None)
+    if draft.get("model.native_quant") == "nvfp4" and bits is None:
+        # AX/integrations/kernels trains adapters on NVFP4 experts as they are stored.
+        draft.derive("quant.method", "nvfp4", "model.native_quant")
+        draft.override("quant.quantises_moe_experts", True, "model.native_quant")
     if draft.get("quant.method") == "bnb4":
         # AX/loaders/model.py:712-735: nf4, double quantization, storage in the compute dtype.
         draft.derive("quant.double", True, "axolotl.load_in_4bit")

@@ -11,7 +11,7 @@ from oomlint.plan import Plan, Quant
 # bitsandbytes 4-bit keeps an fp32 absmax for 64 elements, with double quantisation an int8
 # for 64 and an fp32 for 64 * 256 (functional.py quantize_4bit); int8 keeps one fp32 a row;
 # GPTQ and AWQ keep a half-precision scale and a packed zero for a group of 128; HQQ a half
-# scale and zero for 64; MXFP4 one byte for 32.
+# scale and zero for 64; MXFP4 one byte for 32, NVFP4 one for 16.
 _QUANT_BYTES = {
     "bnb4": 0.5 + 4 / 64,
     "nf4_torchao": 0.5 + 1 / 64 + 4 / (64 * 256),
@@ -23,6 +23,7 @@ _QUANT_BYTES = {
     "eetq": 1.0,
     "fp8_weight": 1.0,
     "mxfp4": 0.5 + 1 / 32,
+    "nvfp4": 0.5 + 1 / 16,
 }
 _DOUBLE_QUANT = 0.5 + 1 / 64 + 4 / (64 * 256)
 
@@ -83,7 +84,7 @@ def frozen_weight_bytes(f: Facts) -> float:
     experts_packed = plan.quant.quantises_moe_experts
     if experts_packed is None:
         experts_packed = whole
-    if plan.quant.method == "mxfp4":
+    if plan.quant.method in ("mxfp4", "nvfp4"):
         return experts * packed + (ends + other + linear + rest) * max(2.0, stored)
     return (
         linear * packed

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import Relief, relief, settled
+from oomlint.judge import Relief, relief, settled, sharding_is_open
 from oomlint.memory import state_bytes
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
@@ -84,6 +84,9 @@ class MicroBatchTooLarge(Rule):
         found = smaller_batch(run, micro, accum or 1)
         if found is None or found.severity is None or found.severity < Severity.WARNING:
             return
+        applicability = _applicability(run, found)
+        if applicability is Applicability.DISPLAY and sharding_is_open(run):
+            return
         before = found.before
         now = f"{micro} x {accum or 1}"
         then = f"{found.changes['batch.micro']} x {found.changes['batch.grad_accum']}"
@@ -101,7 +104,7 @@ class MicroBatchTooLarge(Rule):
                 Proposal.set(
                     f"train with micro batch {then} accumulation steps",
                     found.changes,
-                    _applicability(run, found),
+                    applicability,
                 )
             ],
             notes=[self.note(run, "batch.grad_accum", "gradient accumulation")]

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import relief
+from oomlint.judge import relief, sharding_is_open
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -81,7 +81,7 @@ class AdamFp32StatesDominant(Rule):
             return
         if plan.trainable.method != "full" or plan.offload.optimizer in ("cpu", "nvme"):
             return
-        if run.limits.gpu_bytes is None:
+        if run.limits.gpu_bytes is None or sharding_is_open(run):
             return
         options = [
             (title, found)
