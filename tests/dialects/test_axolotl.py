@@ -69,6 +69,10 @@ def test_other_files_are_not(text):
     assert link(text) == []
 
 
+def test_training_by_a_service_is_no_run_here():
+    assert link(f"{RUN}hatchery:\n  backend: tinker\n") == []
+
+
 # -- defaults ---------------------------------------------------------------------------
 
 
@@ -449,7 +453,7 @@ def test_no_example_of_the_framework_has_a_value_that_we_refuse():
         pytest.skip("../shared/corpus is not here")
     names = sorted(p.relative_to(root).as_posix() for p in (root / "axolotl").rglob("*.y*ml"))
     linked = Linker(Workspace(root.resolve()), registry(), LinkOptions()).link(names)
-    assert len(linked.runs) == len(names) >= 128
+    assert len(linked.recognised) == len(names) >= 128
     assert [(run.name, wrong.entry.key) for run in linked.runs for wrong in run.wrong] == []
     slips = {stray.path for run in linked.runs for stray in run.stray if stray.nearest}
     assert slips == {"context_parapllel_size"}
