@@ -124,6 +124,11 @@ def test_references_that_cannot_be_followed_are_unknown(value: str) -> None:
     assert "batch.micro" in run.unreadable
 
 
+def test_references_to_values_of_another_kind() -> None:
+    text = _LORA.replace("['q_proj', 'output_proj']", "${batch_size}").replace("True", "False", 1)
+    assert _run(_SINGLE + text).plan.trainable.targets == ("2",)
+
+
 def test_references_that_grow_without_bound() -> None:
     levels = "".join(f"a{n}: ${{a{n + 1}}}x\n" for n in range(50))
     wide = "".join(f"b{n}: {('${b' + str(n + 1) + '}') * 40}\n" for n in range(40))

@@ -42,7 +42,7 @@ from oomlint.dialects.torchtune_models import (
     lora_targets,
     quantizes,
 )
-from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar
+from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 
@@ -360,8 +360,8 @@ def _components(node: Node) -> Iterable[str]:
         entry = node.entries.get("_component_")
         if entry is not None and isinstance(entry.value, Scalar):
             yield str(entry.value.value)
-    else:
-        for item in getattr(node, "items", ()):
+    elif isinstance(node, Sequence):
+        for item in node.items:
             if isinstance(item, Mapping):
                 yield from _components(item)
 
@@ -458,7 +458,10 @@ def _follow_references(draft: Draft) -> None:
             continue
         match = _REFERENCE.fullmatch(node.value)
         row = TORCHTUNE.names.get(match[1]) if match else None
-        if row is not None and row.field != field and draft.get(row.field) is not None:
+        own = setting.origin.row
+        if row is None or own is None or row.kind is not own.kind or row.field == field:
+            continue
+        if draft.get(row.field) is not None:
             draft.forget(field)
             draft.derive(field, draft.get(row.field), row.field)
 
