@@ -287,4 +287,7 @@ def finish_quant(draft: Draft, *, bits: int | None, method: str | None = None) -
     if native in ("bnb4", "gptq", "awq", "hqq", "aqlm"):
         # transformers 5.23 quantizers/auto.py merge_quantization_configs: the checkpoint's own wins.
         method = native
+    elif native == "gptq8":
+        method = "gptq"
+        draft.derive("quant.bits", 8.0, "model.native_quant")
     draft.derive("quant.method", method or "none", "quant.bits", "model.native_quant")

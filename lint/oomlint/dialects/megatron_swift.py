@@ -53,7 +53,7 @@ from oomlint.errors import CannotEdit
 _ARGS = "ms-swift 3602360a megatron/arguments/megatron_args.py"
 
 _RECOMPUTE = choice({"selective": "selective_op", "full": "full", "none": "none"})
-_TUNERS = choice({"full": "full", "lora": "lora", "lora_llm": "lora"}, write={"qlora": "lora"})
+_TUNERS = choice({"full": "full", "lora": "lora", "lora_llm": "lora_llm"}, write={"qlora": "lora"})
 _STATE = choice({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"})
 
 _RUN_ROWS = (
@@ -276,7 +276,7 @@ def _finish_trainable(draft: Draft) -> None:
     draft.default("model.vision.freeze_tower", True, f"{_ARGS}:451")
     finish_quant(draft, bits=None)
     if draft.says("swift.tuner") or not draft.is_unknown("swift.tuner"):
-        if tuner == "lora":
+        if tuner in ("lora", "lora_llm"):
             draft.derive("trainable.method", "lora", "swift.tuner")
             finish_lora(draft, draft.get("swift.lora_rank"), old=False)
             # mcore-bridge: all-linear takes grouped experts in.

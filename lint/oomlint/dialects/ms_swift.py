@@ -29,6 +29,7 @@ from oomlint.dialects.kinds import (
 from oomlint.dialects.launchers import (
     ENVIRONMENT,
     PLAIN,
+    TORCHRUN,
     Launch,
     finish_launch,
     launcher_of,
@@ -121,7 +122,7 @@ _TUNERS = choice(
         "full": "full",
         "longlora": "lora",
         "adalora": "adalora",
-        "lora_llm": "lora",
+        "lora_llm": "lora_llm",
         "adapter": "adapter",
         "boft": "oft",
         "bone": "lora",
@@ -577,8 +578,8 @@ def _starts_torchrun(draft: Draft) -> bool:
 
 def finish_ranks(draft: Draft) -> None:
     """Processes per node and GPUs per process."""
-    seen = visible_gpus(draft)
-    by_swift = launcher_of(draft) in (PLAIN, None)
+    seen, table = visible_gpus(draft), launcher_of(draft)
+    by_swift = table in (PLAIN, None)
     if by_swift and _starts_torchrun(draft):
         if "env.nproc_per_node" in draft.auto:
             ranks = seen
@@ -586,27 +587,25 @@ def finish_ranks(draft: Draft) -> None:
             ranks = None
         else:
             ranks = draft.get("env.nproc_per_node") or 1
-        may_spread = not draft.get("swift.env.single_device") and not _shards(draft)
-        if may_spread and ranks and seen and seen > ranks and seen % ranks == 0:
-            draft.derive(
-                "swift.gpus_per_rank",
-                seen // ranks,
-                "env.nproc_per_node",
-                "env.cuda_visible_devices",
-                source=_SPREAD,
-            )
-            ranks = seen
         settle(draft, "parallel.gpus_per_node", ranks, _RANKS, "env.nproc_per_node")
         if not draft.is_unknown("env.nnodes"):
             nodes = draft.get("env.nnodes") or 1
             settle(draft, "parallel.nodes", nodes, _RANKS, "env.nnodes")
-    elif by_swift and launcher_of(draft) is PLAIN:
+    elif table is PLAIN:
+        ranks = None
         settle(draft, "parallel.nodes", 1, "no launcher: one process")
         if _shards(draft):
             settle(draft, "parallel.gpus_per_node", 1, "one process shards over one GPU")
         else:
             settle(draft, "parallel.gpus_per_node", seen, _SPREAD, "env.cuda_visible_devices")
+    else:
+        ranks = draft.get("parallel.gpus_per_node") if table is TORCHRUN else None
     finish_launch(draft, one_process=False)
+    single = draft.get("swift.env.single_device") or _shards(draft)
+    if ranks and seen and seen > ranks and seen % ranks == 0 and not single:
+        inputs = ("env.nproc_per_node", "env.cuda_visible_devices")
+        draft.derive("swift.gpus_per_rank", seen // ranks, *inputs, source=_SPREAD)
+        draft.override("parallel.gpus_per_node", seen, *inputs, source=_SPREAD)
 
 
 def _shards(draft: Draft) -> bool:
@@ -661,7 +660,9 @@ def _finish_objective(draft: Draft) -> None:
         draft.derive("objective.pairs_per_sample", pairs, "swift.task")
     else:
         draft.derive("objective.kind", kind, "swift.rlhf")
-        draft.derive("objective.pairs_per_sample", 2 if kind in _PAIRED else 1, "swift.rlhf")
+        # SW/dataset/packing.py create_packed_idx: a pack's length counts both sides of its pairs.
+        pairs = 2 if kind in _PAIRED and not draft.get("swift.packing") else 1
+        draft.derive("objective.pairs_per_sample", pairs, "swift.rlhf", "swift.packing")
     if loss:
         draft.derive("objective.loss", ",".join(loss), "swift.loss_type")
     finish_models(draft, kind)
@@ -701,6 +702,8 @@ def _finish_trainable(draft: Draft) -> None:
     old = is_old(draft)
     # 2.x trained the vision tower unless it was told not to; 3.0 and later freeze it.
     draft.default("model.vision.freeze_tower", not old, _OLD if old else _TUNER)
+    if tuner == "lora_llm":
+        draft.override("model.vision.freeze_tower", False, "swift.tuner")
     if tuner is None:
         return
     if tuner == "full":
@@ -965,8 +968,20 @@ def _finish_optimizer(draft: Draft) -> None:
         if kind == "galore":
             draft.derive("optimizer.rank", draft.get("swift.galore_rank"), "swift.galore_rank")
     if draft.get("swift.lisa_layers") and draft.get("trainable.method") == "full":
-        draft.override("trainable.method", "layerwise", "swift.lisa_layers")
-        draft.derive("trainable.last_layers", draft.get("swift.lisa_layers"), "swift.lisa_layers")
+        _finish_lisa(draft, draft.get("swift.lisa_layers"))
+
+
+def _finish_lisa(draft: Draft, active: int) -> None:
+    """SW/callbacks/lisa.py: a few layers at a time, beside embedding, head and norms."""
+    draft.override("trainable.method", "layerwise", "swift.lisa_layers")
+    draft.derive("trainable.last_layers", active, "swift.lisa_layers")
+    dims = draft.get("model.dims")
+    if dims is None or not (dims.params_total and dims.layers and dims.vocab and dims.hidden):
+        return
+    ends = dims.vocab * dims.hidden * (1 if dims.tie_embeddings else 2)
+    layer = max(0, dims.params_total - ends) // dims.layers
+    trained = ends + min(active, dims.layers) * layer
+    draft.derive("trainable.params", trained, "swift.lisa_layers", "model.dims")
 
 
 # -- sequences and the loss -------------------------------------------------------------------
@@ -1075,7 +1090,7 @@ def _finish_loss(draft: Draft) -> None:
     elif kind in ("grpo", "ppo"):
         mode = "completion_only"
     elif (
-        kind == "sft"
+        kind in ("sft", "dpo")
         and not is_old(draft)
         and draft.get("loss.logits_to_keep") is not False
         and (draft.get("parallel.ulysses") or 1) == 1
