@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.deepspeed import tiny_plan
-from benchmarks.accuracy.published import measured, plan_of
+from benchmarks.accuracy.published import (
+    DISTRUSTED,
+    limits_of,
+    measured,
+    plan_of,
+    usable_memory,
+)
 from benchmarks.accuracy.simulated import sharded_plan, single_plan
 
-from oomlint.errors import UsageError
-from oomlint.hardware import find_gpu
 from oomlint.memory import GpuLimits, estimate, state_bytes, verdict
 from oomlint.plan import Plan
 
@@ -80,10 +84,11 @@ def published(truth: Path) -> None:
     families: dict[str, list[tuple[float, bool, float]]] = defaultdict(list)
     for row in rows(truth, "published"):
         dropped = row.get("suspect") or row.get("capacity_claim") or row.get("duplicate_of")
+        dropped = dropped or row["id"] in DISTRUSTED
         if row["quality"] not in "AB" or dropped or not row["peak_gib_per_gpu"]:
             continue
         plan = plan_of(row)
-        gpu = estimate(plan).gpu if plan is not None else None
+        gpu = estimate(plan, limits_of(row, plan)).gpu if plan is not None else None
         if gpu is None or gpu.peak_bytes is None:
             continue
         assert gpu.low_bytes is not None
@@ -121,19 +126,6 @@ def fits(truth: Path) -> None:
         f"\nfits: {len(right[True])} fit, {shares.get(True, 0):.1%} right; {len(right[False])} "
         f"fail, {shares.get(False, 0):.1%} right; balanced {statistics.mean(shares.values()):.1%}"
     )
-
-
-def usable_memory(row: Mapping[str, Any]) -> int | None:
-    """Usable bytes of the row's GPU: the catalogue's card, else the nameplate less a reserve."""
-    size = row.get("gpu_mem_gb")
-    name = str(row.get("gpu_type") or "").replace("_", "-").split(" ")[0]
-    for text in (f"{name}-{size}GB", name):
-        try:
-            return find_gpu(text).total_bytes
-        except UsageError:
-            continue
-    # Drivers keep back about one per cent of a card's nameplate (A100-80GB: 79.2 GiB).
-    return int(size * 0.985 * 2**30) if size else None
 
 
 def main() -> None:

@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from benchmarks.accuracy.dialects import plan_of_config
+from benchmarks.accuracy.lengths import reached
+
+from oomlint.errors import UsageError
+from oomlint.hardware import find_gpu
+from oomlint.memory import GpuLimits
 from oomlint.models import guess, lookup
 from oomlint.plan import (
     Batch,
@@ -69,7 +75,7 @@ def _precision(row: Mapping[str, Any], plan_method: str, backend: str) -> dict[s
     dtype = str(row.get("dtype") or "bf16").lower()
     framework = str(row.get("framework") or "").lower()
     wide = dtype.startswith("fp32") or "fp32 params" in dtype or "mixed (fp32" in dtype
-    wide = wide or "optimizer fp32" in dtype
+    wide = wide or "optimizer fp32" in dtype or "fp16 amp" in dtype
     autocast = any(w in framework for w in ("swift", "trainer", "axolotl", "trl", "foundry"))
     autocast = autocast or "mixed" in dtype or "amp" in dtype
     param = "fp32" if wide else "bf16"
@@ -249,6 +255,69 @@ def _parallel(row: Mapping[str, Any]) -> tuple[Parallel, Offload]:
 
 def plan_of(row: Mapping[str, Any]) -> Plan | None:
     """The plan of a row of ``published.jsonl`` or ``fits.jsonl``; ``None`` without a model."""
+    plan = plan_of_config(row) if row.get("family") else None
+    if plan is None:
+        return plan_of_fields(row)
+    plan = with_publisher(plan, row)
+    return as_litgpt(plan, row) if row["family"].startswith("litgpt") else plan
+
+
+def with_publisher(plan: Plan, row: Mapping[str, Any]) -> Plan:
+    """A plan read from a file, with what only the publisher knows laid over it."""
+    values: dict[str, Any] = {"eval.enabled": False, "save.strategy": "no"}
+    dims = dims_of(str(row["model"]))
+    if dims is not None and plan.model.dims is None:
+        values["model.dims"] = _moe(dims)
+    if row.get("gpus") and plan.parallel.world is None:
+        values["parallel.world"] = int(row["gpus"])
+    if plan.seq.max_len is not None:
+        values |= length_values(plan, row)
+    return plan.with_values(values)
+
+
+def as_litgpt(plan: Plan, row: Mapping[str, Any]) -> Plan:
+    """What the measured LitGPT did otherwise than the one whose defaults the dialect knows."""
+    dims = plan.model.dims
+    values: dict[str, Any] = {}
+    if dims is not None and dims.norm == "rms":
+        values["model.dims.arch"] = "litgpt"
+    elif dims is not None and dims.arch == "phi":
+        values["model.dims.arch"] = "litgpt_phi"
+    if plan.quant.method == "bnb4":
+        # Fabric replaces every linear layer, the head included; the tables are older than
+        # bitsandbytes 0.43.2.
+        values["quant.skip_modules"] = ()
+        values["versions"] = {"bitsandbytes": "0.42.0"}
+    if row["family"] == "litgpt-rt" and plan.parallel.backend == "fsdp2":
+        # Until litgpt 0.5 several devices meant FSDPStrategy for LoRA too.
+        values["parallel.backend"] = "fabric_fsdp"
+    if row["method"] == "adapter_v2":
+        values["trainable.targets"] = "all_linear"
+    return plan.with_values(values)
+
+
+def length_values(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Sequence length, padding and tokens of a batch that a run really reached."""
+    limit, micro = plan.seq.max_len or 2048, plan.batch.micro or 1
+    if plan.seq.packing not in (None, "none"):
+        return {}
+    found = reached(row, limit)
+    values: dict[str, Any] = {"seq.max_len": found.longest}
+    if found.equal:
+        values["seq.pad"] = "max_len"
+    raw = row.get("raw_args")
+    flat = isinstance(raw, Mapping) and str(raw.get("padding_free")).lower() == "true"
+    megatron = plan.parallel.backend == "megatron"  # padding_free is Megatron-SWIFT's default
+    if (flat or megatron) and micro > 1 and found.deviation:
+        # Samples are laid end to end: a batch's length scatters with the square root.
+        many = micro * found.mean + 4 * found.deviation * micro**0.5
+        values["seq.max_len"] = int(min(many, micro * found.longest))
+        values["batch.micro"] = 1
+    return values
+
+
+def plan_of_fields(row: Mapping[str, Any]) -> Plan | None:
+    """The plan of a row that names its settings one by one."""
     dims = dims_of(str(row["model"]))
     if dims is None or row.get("seq_len") is None or row.get("micro_batch") is None:
         return None
@@ -272,7 +341,8 @@ def plan_of(row: Mapping[str, Any]) -> Plan | None:
     logits: Any = "full"
     chunks = None
     args = _args(row)
-    if "litgpt" in framework or "lit-gpt" in framework:
+    thunder = "thunder" in framework
+    if ("litgpt" in framework or "lit-gpt" in framework) and not thunder:
         logits, chunks = "chunked", 8
     if "torchtune" in framework and args.get("chunked_cross_entropy") is not False:
         logits, chunks = "chunked", 8
@@ -303,7 +373,7 @@ def plan_of(row: Mapping[str, Any]) -> Plan | None:
         "sequence": "rm",
     }
     kind: Any = kinds.get(task, "sft")
-    return Plan(
+    plan = Plan(
         name=str(row["id"]),
         model=Model(id=row["model"], dims=_moe(dims), attn_impl=impl),
         objective=Objective(
@@ -329,10 +399,16 @@ def plan_of(row: Mapping[str, Any]) -> Plan | None:
             # llm-foundry's fused cross entropy reads half-precision logits (flash_attn.losses).
             upcast_fp32="foundry" not in framework,
             cut_ce=cut or None,
+            # extensions/thunder/pretrain.py: logits are a local of the training loop.
+            outputs_kept=thunder,
         ),
         eval=Eval(enabled=False),
         save=Save(strategy="no"),
     )
+    values = length_values(plan, row)
+    if thunder:
+        values |= {"model.dims.arch": "litgpt", "optimizer.fused": True}
+    return plan.with_values(values)
 
 
 def _moe(dims: ModelDims) -> ModelDims:
@@ -341,9 +417,43 @@ def _moe(dims: ModelDims) -> ModelDims:
     return dims
 
 
+# Rows whose figure cannot be what their own settings give, with the reason.
+DISTRUSTED = {
+    "minicpm-lora": "12,288 padded tokens of a 122,753-word vocabulary: the half-precision logits "
+    "and their fp32 copy alone take 8.4 GiB, their log-probabilities 5.6 more, of 10.4 measured",
+}
+
+
+def limits_of(row: Mapping[str, Any], plan: Plan) -> GpuLimits | None:
+    """The limits of the row's card where it is named and known."""
+    if row.get("family") == "hf-doc":
+        # The document itself reads 1343 MB after the first kernel, before any tensor.
+        context = 1343 << 20
+        return GpuLimits(context=context, context_low=context, context_high=context)
+    memory = usable_memory(row)
+    return GpuLimits(usable=memory) if memory else None
+
+
+def usable_memory(row: Mapping[str, Any]) -> int | None:
+    """Usable bytes of the row's GPU: the catalogue's card, else the nameplate less a reserve."""
+    text = str(row.get("gpu_type") or "")
+    found = re.search(r"(\d+) ?GB", text)
+    size = row.get("gpu_mem_gb") or (int(found[1]) if found else None)
+    name = text.replace("_", "-").split(" ")[0]
+    for spelling in (f"{name}-{size}GB", name):
+        try:
+            return find_gpu(spelling).total_bytes if name and size else None
+        except UsageError:
+            continue
+    # Drivers keep back about one per cent of a card's nameplate (A100-80GB: 79.2 GiB).
+    return int(size * 0.985 * 2**30) if size else None
+
+
 def measured(row: Mapping[str, Any], gpu: Any) -> tuple[float, float]:
     """What the estimate says of the quantity that was published, and the published bytes."""
     text = str(row.get("measure") or "").lower()
+    if "torchtune peak memory" in text:
+        text = "active"  # its log's first figure (torchtune/training/memory.py get_memory_stats)
     context = gpu.components["context"] or 0
     truth = row["peak_gib_per_gpu"] * 2**30
     if "allocated" in text or "active" in text:

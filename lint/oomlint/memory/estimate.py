@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from oomlint.memory.allocator import reserved_above
 from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import host_phases, overhead_bounds
@@ -20,7 +21,7 @@ from oomlint.memory.result import (
     unknown_estimate,
 )
 from oomlint.memory.sharding import comm_buffers, units_of
-from oomlint.memory.states import state_bytes_of
+from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, trained_storage
 from oomlint.memory.step import Point, highest, logits_of, stack_of, training_points
 from oomlint.plan import Plan
 
@@ -48,7 +49,7 @@ def estimate(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
 
     points = training_points(f)
     phases: dict[str, Point] = {name: highest(points[name]) for name in points}
-    phases["load"] = Point()
+    phases["load"] = load_point(f)
     idle = phases.pop("idle")
     phases["evaluation"] = evaluation_point(f, idle)
     phases["save"] = idle._replace(temporary=save.gpu)
@@ -83,12 +84,16 @@ def estimate(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
     peak = sum(rounded.values())
     allocated = peak - rounded["context"]
     held = allocated - point.activations - point.logits - point.temporary - point.communication
-    slack = allocator_slack(f, point)
-    reserved = allocated + slack
-    less, more = uncertainty(f, held, point, slack)
+    fixed, varied = reserved_above(f, points, resident_params + resident_optim + workspace + pool)
+    fixed = max(fixed, allocated)
+    if limits.usable is not None:
+        # A full GPU makes the allocator give its cached blocks back.
+        varied = min(varied, limits.usable - context)
+    reserved = max(fixed, varied)
+    less, more = uncertainty(f, held, point)
     # The lower bound leaves the context out: torch's own counters do not see it.
     low = allocated - less
-    high = allocated + more + limits.context_high + (limits.nccl_high if nccl else 0.0)
+    high = reserved + more + limits.context_high + (limits.nccl_high if nccl else 0.0)
     device = DeviceEstimate(
         peak_bytes=peak,
         low_bytes=round(min(low, peak)),
@@ -123,6 +128,13 @@ def _host(f: Facts, save: SavePeaks) -> HostEstimate:
         phases={p: peak if p == peak_phase else round(totals[p]) for p in HOST_PHASES},
         components=components,
     )
+
+
+def load_point(f: Facts) -> Point:
+    """What loading needs beside the parameters: Fabric's FSDP unshards the model for it
+    (lightning fabric/strategies/fsdp.py _load_raw_module_state, summon_full_params)."""
+    whole = frozen_weight_bytes(f) + trained_storage(f) if f.loads_whole else 0.0
+    return Point(communication=whole)
 
 
 def evaluation_point(f: Facts, idle: Point) -> Point:
@@ -185,49 +197,21 @@ def colocated_pool(f: Facts, limits: GpuLimits) -> float:
     return (0.3 if r.gpu_mem_util is None else r.gpu_mem_util) * card
 
 
-# Shares of the bytes that come and go within a step which torch keeps reserved beyond what is
-# allocated at the peak. Blocks of logits are the largest and, where batches differ in length,
-# cached ones of other sizes cannot serve: the public memory tables of ms-swift (docs, LLM
-# benchmark), fsdp_qlora and Qwen's README lie about half their logits above what is
-# allocated. Expandable segments grow in place (c10/cuda/CUDACachingAllocator.cpp).
-_VARIED_LOGITS = 0.5
-_FRAGMENTED = 0.06
-_EXPANDABLE = 0.02
-_POOLS = 64 << 20
 # Relative half-widths of the bounds: states are exact but for framework versions, activations
 # and logits differ with kernels, library versions and the lengths that really occur.
-_STATES_LESS, _STATES_MORE = 0.03, 0.05
-_MOVING_LESS, _MOVING_MORE = 0.30, 0.40
-_WIDEST = 0.30
+_STATES_LESS, _STATES_MORE = 0.03, 0.04
+_MOVING_LESS, _MOVING_MORE = 0.20, 0.20
 _GUESSES = frozenset({"seq.max_len", "batch.micro", "parallel.world", "model.dims"})
 
 
-def allocator_slack(f: Facts, point: Point) -> float:
-    """Bytes that torch reserves above what it has allocated at the peak."""
-    moving = point.activations + point.logits + point.temporary + point.communication
-    if f.plan.env.expandable_segments:
-        return _EXPANDABLE * moving + _POOLS
-    packed = f.plan.seq.packing not in (None, "none") or f.plan.seq.pad == "max_len"
-    varied = 0.0 if packed else _VARIED_LOGITS * point.logits
-    return _FRAGMENTED * moving + varied + _POOLS
-
-
-def uncertainty(f: Facts, states: float, point: Point, slack: float) -> tuple[float, float]:
-    """How much less and more than allocated a run may use in torch's allocator, in bytes.
-
-    The whole interval is kept to ``_WIDEST`` of the prediction; where a size had to be
-    guessed it is as wide as the guess.
-    """
+def uncertainty(f: Facts, states: float, point: Point) -> tuple[float, float]:
+    """How much less and more than predicted torch may allocate, in bytes."""
     moving = point.activations + point.logits + point.temporary + point.communication
     less = _STATES_LESS * states + _MOVING_LESS * moving
-    more = _STATES_MORE * states + _MOVING_MORE * moving + slack
+    more = _STATES_MORE * states + _MOVING_MORE * moving
     if any(a.field in _GUESSES for a in f.assumptions):
         return less + 0.5 * moving, more + moving
-    limit = max(_WIDEST * (states + moving), slack + _POOLS)
-    if less + more > limit:
-        share = limit / (less + more)
-        less, more = less * share, more * share
-    return less, max(more, slack)
+    return less, more
 
 
 def verdict(

@@ -14,7 +14,8 @@ from oomlint.plan import BYTES_PER_ELEMENT, Plan
 _PEFT_DEFAULT = frozenset({"q", "v", "qkv"})
 _FULL_METHODS = frozenset({"full", "galore", "badam", "layerwise"})
 _PAIRED = frozenset({"dpo", "orpo", "simpo", "cpo", "rm"})
-_HALF = ("bf16", "fp16")
+# Until then MatMul4Bit kept its input for backward (bitsandbytes pull request 1270).
+_FREES_INPUT = (0, 43, 2)
 
 
 class Facts:
@@ -23,7 +24,7 @@ class Facts:
     __slots__ = (
         "accumulation", "adapter_bytes", "adapter_numel", "assumptions", "autocast", "backend",
         "compute", "cp", "dp", "embed_trained", "ep", "eval_rows", "grad", "head_trained",
-        "kernel", "length", "logits",
+        "kernel", "length", "loads_whole", "logits",
         "lora", "master", "method", "model", "nodes", "optim_state", "per_node",
         "plan", "pp", "regime", "rows", "saved_modules", "shard",
         "stack", "stream", "tokens", "tp", "trained_numel", "unknown", "weight", "world",
@@ -97,12 +98,19 @@ class Facts:
             backend = "zero"
         elif backend in ("none", "ddp", "dp", "device_map_pp"):
             shard = 1
+        # Lightning Fabric loads a checkpoint into the sharded model as one whole state dict.
+        self.loads_whole: bool = backend == "fabric_fsdp" and not self.plan.model.from_scratch
         if backend == "fabric_fsdp":
             backend = "fsdp1"
         self.backend: str = backend
         self.shard: int = max(1, shard)
 
     # -- dtypes --------------------------------------------------------------------------
+
+    @property
+    def head_packed(self) -> bool:
+        """Whether the output projection is quantised too: only where nothing is skipped."""
+        return self.plan.quant.skip_modules == ()
 
     def _bytes(self, dtype: str | None) -> float | None:
         return BYTES_PER_ELEMENT.get(dtype) if dtype is not None else None
@@ -231,6 +239,14 @@ class Facts:
                 numel -= model.vision_numel
             self.trained_numel = t.params or numel
 
+    def older(self, package: str, version: tuple[int, ...]) -> bool:
+        """Whether the plan names a version of ``package`` below ``version``."""
+        named = self.plan.versions.get(package)
+        if not named:
+            return False
+        digits = [int(part) for part in named.split(".")[:3] if part.isdigit()]
+        return tuple(digits) < version
+
     @property
     def split_ranks(self) -> bool:
         """Whether peft turned names of expert projections into adapters on the fused stacks.
@@ -290,15 +306,18 @@ class Facts:
         t = plan.trainable
         liger = plan.loss.liger
         base = not self.lora and self.method != "none"
+        packed = plan.quant.method not in (None, "none") and not plan.quant.dequantised_on_load
         self.regime = Regime(
             stream=4 if self.stream == 4 else 2,
             compute=4 if self.compute == 4 else 2,
             amp=self.autocast and self.compute == 2,
             train_base=base,
-            train_norms=base,
+            train_norms=base or (self.method == "adapter" and t.targets == "all_linear"),
             train_experts=base,
             rank=t.r or (8 if self.lora else 0),
-            targets=self.target_roles_cached() if self.lora else frozenset(),
+            targets=self.target_roles_cached()
+            if self.lora and self.method != "adapter"
+            else frozenset(),
             dropout=bool(t.dropout),
             adapter=self._adapter_width(),
             dora=self.method == "dora",
@@ -312,8 +331,13 @@ class Facts:
             fused_rope=bool(liger.rope or plan.compile.enabled),
             fused_glu=bool(liger.swiglu or plan.compile.enabled),
             batched=self.rows > 1,
-            quantised=plan.quant.method not in (None, "none")
-            and not plan.quant.dequantised_on_load,
+            quantised=packed,
+            keeps_input=packed
+            and plan.quant.method == "bnb4"
+            and self.older("bitsandbytes", _FREES_INPUT),
+            # The second version of LLaMA-Adapter trains norms and a scale and bias everywhere
+            # (arXiv 2304.15010; litgpt/adapter_v2.py).
+            rescaled=self.method == "adapter" and t.targets == "all_linear",
             tensor_parallel=self.tp,
             sequence_parallel=bool(plan.parallel.sp),
         )

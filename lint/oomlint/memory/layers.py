@@ -24,7 +24,8 @@ class Regime:
 
     ``stream`` is the bytes an element of the weights and of the residual stream, ``compute``
     that of matrix products; they differ under autocast (``amp``). ``lora`` maps the roles of
-    adapted linear layers to their rank.
+    adapted linear layers to their rank. ``keeps_input``: products with packed weights keep
+    their input; ``rescaled``: every linear layer has a trained scale and bias behind it.
     """
 
     stream: int = 2
@@ -47,6 +48,8 @@ class Regime:
     fused_rope: bool = False
     fused_glu: bool = False
     quantised: bool = False
+    keeps_input: bool = False
+    rescaled: bool = False
     tensor_parallel: int = 1
     sequence_parallel: bool = False
     input_grad: bool = True
@@ -204,7 +207,7 @@ class _Writer:
         half = r.amp and r.stream == 4
         source = x
         x = self.cast(x, r.compute)
-        saves: list[Tensor] = [x] if r.train_base else []
+        saves: list[Tensor] = [x] if r.train_base or r.keeps_input else []
         if half and (x.needs_grad or r.train_base):
             saves.append(tape.weight(layer.numel / split, r.compute))
         # A packed weight is unpacked whole for each product (bitsandbytes autograd/_functions.py).
@@ -214,6 +217,13 @@ class _Writer:
             weight=layer.numel / split if r.train_base else 0,
             cast_grad=r.compute if half else 0, temp=unpacked, forward_temp=unpacked,
         )  # fmt: skip
+        if r.rescaled:
+            # litgpt/adapter_v2.py AdapterV2Linear: scale * (linear(x) + bias).
+            moved = tape.op(tape.tensor(outputs, r.compute), (out,), passes=True)
+            return tape.op(
+                tape.tensor(outputs, r.compute), (moved,), saves=(moved,), weight=2 * outputs,
+                temp=Size(token=r.compute * outputs),
+            )  # fmt: skip
         if layer.role in r.targets:
             return self.adapter(source, out, layer)
         return out

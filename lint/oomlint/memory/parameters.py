@@ -83,6 +83,9 @@ _TRAITS: dict[str, Traits] = {
     "phi": Traits(norm="ln", norms=1, parallel=True, activation="gelu_tanh_python",
                   all_biases=True, rotary=0.4, head_bias=True, concatenated_rope=True),
     "phi3": Traits(fused_qkv=True, fused_gate_up=True, concatenated_rope=True),
+    # Encoders normalise after the residual sum, which keeps as much.
+    "bert": Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, rotary=0,
+                   dropout=True, attention_dropout=True),
     "mpt": Traits(norm="ln", norm_bias=False, fused_qkv=True, activation="gelu", rotary=0),
     "starcoder2": Traits(norm="ln", all_biases=True, activation="gelu_tanh_python"),
     "stablelm": Traits(norm="ln"),
@@ -104,6 +107,10 @@ _TRAITS: dict[str, Traits] = {
     "baichuan": Traits(fused_qkv=True),
     "qwen": Traits(fused_qkv=True),
     "internlm2": Traits(fused_qkv=True),
+    # litgpt/model.py GPT: one projection for all heads, rotated parts put together by torch.cat.
+    "litgpt": Traits(fused_qkv=True, concatenated_rope=True),
+    "litgpt_phi": Traits(norm="ln", norms=1, parallel=True, fused_qkv=True, activation="gelu",
+                         all_biases=True, rotary=0.4, head_bias=True, concatenated_rope=True),
 }  # fmt: skip
 _LLAMA = Traits()
 _LAYERNORM = Traits(norm="ln")

@@ -80,6 +80,10 @@ def frozen_weight_bytes(f: Facts) -> float:
     if packed is None:
         return (ends + other + linear + experts + rest) * stored
     kept = 4.0 if plan.quant.prepares_kbit else max(2.0, stored)
+    head = 0.0
+    if f.head_packed:
+        head = m.head_numel / f.tp
+        ends -= head
     whole = plan.quant.method not in ("bnb4", "bnb8", "hqq", "eetq", "nf4_torchao")
     experts_packed = plan.quant.quantises_moe_experts
     if experts_packed is None:
@@ -87,7 +91,7 @@ def frozen_weight_bytes(f: Facts) -> float:
     if plan.quant.method in ("mxfp4", "nvfp4"):
         return experts * packed + (ends + other + linear + rest) * max(2.0, stored)
     return (
-        linear * packed
+        (linear + head) * packed
         + experts * (packed if experts_packed else max(2.0, stored))
         + other * max(2.0, stored)
         + (ends + rest) * kept

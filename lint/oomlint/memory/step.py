@@ -194,9 +194,15 @@ def _logits(f: Facts, tokens: float) -> Logits:
     if mode == "chunked":
         n = max(1, loss.chunks or 8)
         kept = wide * vocab * tokens
+        unpacked = vocab * model.hidden * e if f.head_packed else 0.0
+        if loss.outputs_kept:
+            # The chunks' logits live until backward, in fp32 where they are handed on so.
+            kept += wide * vocab * tokens
+            early = kept + 2 * wide / n * vocab * tokens + unpacked
+            return Logits(kept, early, early, norm, [])
         return Logits(
             kept, kept + (e + wide / n) * vocab * tokens,
-            kept + (e + 2 * wide / n) * vocab * tokens, norm, [],
+            kept + (e + 2 * wide / n) * vocab * tokens + unpacked, norm, [],
         )  # fmt: skip
     profile = head_profile(model, regime, f.head_trained, upcast, bool(loss.label_smoothing))
     saved = profile.saved.at(tokens, 0)

@@ -1,0 +1,100 @@
+"""Plans of published rows that carry their whole configuration: read by oomlint's own dialects.
+
+An Axolotl row is its YAML, an ms-swift row its command line; both go the way of a user's file,
+from bytes to a plan. What the file does not say but the publisher does (the model's dimensions,
+the number of GPUs, how long the samples were) is laid over it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from oomlint.dialects import registry
+from oomlint.errors import FileError, UsageError
+from oomlint.linking import Linker, LinkOptions
+from oomlint.plan import Plan
+from oomlint.workspace import Workspace
+
+
+def command_line(row: Mapping[str, Any]) -> str:
+    """The ms-swift command of a row, with the environment that counts its GPUs."""
+    raw: Mapping[str, Any] = row["raw_args"]
+    gpus = int(row.get("gpus") or 1)
+    strategy = str(row.get("strategy") or "")
+    program = "megatron" if "megatron" in f"{row.get('framework')} {strategy}" else "swift"
+    words = [f"CUDA_VISIBLE_DEVICES={','.join(map(str, range(gpus)))}"]
+    if gpus > 1 and "device_map" not in strategy:
+        words.append(f"NPROC_PER_NODE={gpus}")
+    words += [program, "rlhf" if "rlhf_type" in raw else "sft"]
+    for key, value in raw.items():
+        words += [f"--{key}", *(shlex.quote(v) for v in _values(value))]
+    return " ".join(words) + "\n"
+
+
+_LORA_PARTS = {
+    "q": "query", "k": "key", "v": "value", "o": "projection", "mlp": "mlp", "lm_head": "head",
+}  # fmt: skip
+
+
+def litgpt_line(row: Mapping[str, Any]) -> str | None:
+    """The ``litgpt`` command of a row; ``None`` for its pre-training extensions."""
+    method = str(row["method"])
+    kind = {"qlora": "lora"}.get(method, method)
+    if kind not in ("lora", "full", "adapter", "adapter_v2") or row["family"] == "litgpt-thunder":
+        return None
+    precision = "bf16-mixed" if "mixed" in str(row.get("dtype")) else "bf16-true"
+    micro, gpus = int(row.get("micro_batch") or 1), int(row.get("gpus") or 1)
+    accumulation = row.get("grad_accum")
+    steps = int(accumulation) if isinstance(accumulation, int) else 1
+    words = [
+        "litgpt", f"finetune_{kind}", "--checkpoint_dir", f"checkpoints/{row['model']}",
+        "--precision", precision, "--devices", str(gpus),
+        "--train.micro_batch_size", str(micro),
+        "--train.global_batch_size", str(micro * gpus * steps),
+        "--train.max_seq_length", str(row["seq_len"]),
+    ]  # fmt: skip
+    if str(row.get("quant") or "").startswith("bnb"):
+        words += ["--quantize", str(row["quant"])]
+    lora = row.get("lora")
+    if kind == "lora" and isinstance(lora, Mapping):
+        words += ["--lora_r", str(lora.get("r") or 8)]
+        targets = lora.get("targets") or ["q", "v"]
+        for short, part in _LORA_PARTS.items():
+            words += [f"--lora_{part}", str(short in targets).lower()]
+    return " ".join(words) + "\n"
+
+
+def _values(value: Any) -> list[str]:
+    text = str(value)
+    return [text] if text.startswith(("{", "[")) else text.split()
+
+
+@cache
+def _linked(name: str, text: str) -> Plan | None:
+    space = Workspace(Path("/row"), {name: text.encode()})
+    found = Linker(space, registry(), LinkOptions(None, None, {})).link([name])
+    return found.runs[0].plan if found.runs else None
+
+
+def plan_of_config(row: Mapping[str, Any]) -> Plan | None:
+    """The plan that the product reads from a row's configuration; ``None`` if it has none."""
+    family = row["family"]
+    try:
+        if family.startswith("litgpt"):
+            line = litgpt_line(row)
+            return _linked("train.sh", line) if line else None
+        if not isinstance(row.get("raw_args"), Mapping):
+            return None
+        if family == "axolotl":
+            # JSON is YAML; Axolotl's own loader reads both.
+            return _linked("config.yaml", json.dumps(row["raw_args"], indent=1) + "\n")
+        if family == "swift4":
+            return _linked("train.sh", command_line(row))
+    except (FileError, UsageError):
+        return None
+    return None

@@ -1,0 +1,64 @@
+"""What torch's caching allocator keeps reserved beyond what is alive.
+
+The shares come from a replica of the large pool of c10/cuda/CUDACachingAllocator.cpp (best
+fit, split above 1 MiB, 2 MiB rounding, no return to the driver) that replays training steps:
+``python -m benchmarks.allocator`` prints them. A step of one fixed length leaves the holes
+between blocks of different sizes. Where the lengths of the batches vary, every new longest
+batch fits into none of the cached blocks, and their generations pile up until the GPU is full:
+only then the allocator gives them back and tries again.
+"""
+
+from __future__ import annotations
+
+from oomlint.memory.facts import Facts
+from oomlint.memory.step import Point
+
+# Shares of the bytes that come and go within a step, by the replica: with fixed lengths 1.0-1.25
+# times what is alive without logits and 1.25 with them; with varied lengths 1.2-1.7 and 3.3-3.6.
+_FIXED, _FIXED_LOGITS = 0.12, 0.25
+_VARIED, _VARIED_LOGITS = 0.45, 2.4
+# Expandable segments grow in place and serve any size (ExpandableSegment in the same file).
+_EXPANDABLE = 0.02
+# Half-filled 2 MiB and 20 MiB segments of small blocks, a few a stream.
+_SEGMENTS = 64 << 20
+
+
+def lengths_vary(f: Facts) -> bool:
+    """Whether batches come in different lengths: neither packed nor padded to one length."""
+    plan = f.plan
+    packed = plan.seq.packing not in (None, "none")
+    return not packed and plan.seq.pad != "max_len" and not plan.batch.max_tokens_per_gpu
+
+
+def reserved_above(
+    f: Facts, points: dict[str, list[Point]], resident: float
+) -> tuple[float, float]:
+    """Bytes reserved at the highest instants on top of nothing: with one length, as planned.
+
+    ``resident`` is what stays allocated from step to step. The two differ where lengths vary.
+    """
+    expandable = bool(f.plan.env.expandable_segments)
+    varied = lengths_vary(f) and not expandable
+    # FSDP gathers and reduces on streams of their own, and blocks never change their pool: what
+    # gradients and windows reach at any time stays reserved for them
+    # (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _flat_param.py).
+    apart = f.backend in ("fsdp1", "fsdp2") and not expandable
+    one = many = pooled = windows = 0.0
+    share, logit_share = (_EXPANDABLE, _EXPANDABLE) if expandable else (_FIXED, _FIXED_LOGITS)
+    for some in points.values():
+        for gradients, activations, logits, communication, temporary in some:
+            own = activations + temporary
+            if apart:
+                pooled = max(pooled, gradients)
+                windows = max(windows, communication)
+            else:
+                own += communication
+            held = 0.0 if apart else gradients
+            one = max(one, held + (1 + share) * own + (1 + logit_share) * logits)
+            if varied:
+                many = max(
+                    many,
+                    held + own + _VARIED * activations + (1 + _VARIED_LOGITS) * logits,
+                )
+    base = resident + _SEGMENTS + pooled + (1 + share) * windows
+    return base + one, base + max(one, many)
