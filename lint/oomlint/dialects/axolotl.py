@@ -27,6 +27,13 @@ from oomlint.dialects.kinds import (
     read_integer,
     switch,
 )
+from oomlint.dialects.launchers import (
+    ACCELERATE_LAUNCHER,
+    TORCHRUN,
+    Launch,
+    finish_launch,
+    launches,
+)
 from oomlint.dialects.law import (
     finish_backend,
     finish_batch,
@@ -37,7 +44,8 @@ from oomlint.dialects.law import (
     finish_world,
     is_adapter_run,
 )
-from oomlint.dialects.table import Block, Row, Table, known_keys
+from oomlint.dialects.table import Block, OverrideBlock, Row, Table, known_keys
+from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping
 from oomlint.errors import CannotEdit
 
@@ -284,10 +292,13 @@ _OTHERS = frozenset({"merge_method", "slices", "models", "model_name_or_path"})
 
 class Axolotl(Dialect):
     name = "axolotl"
-    markers = (b"base_model",)
+    markers = (b"base_model", b"axolotl")
+    suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
     references = {"ref.deepspeed": "deepspeed"}
 
     def recognise(self, document: Document) -> Iterable[Claim]:
+        for launch in launches(document):
+            yield from self._launched(launch)
         for root in getattr(document, "roots", ()):
             if not isinstance(root, Mapping):
                 continue
@@ -299,7 +310,39 @@ class Axolotl(Dialect):
             # AX/integrations/hatchery: the model is trained by a service, not here.
             yield Claim(self, "aside" if "hatchery" in keys else "run", document, (block,))
 
+    def _launched(self, launch: Launch) -> Iterable[Claim]:
+        """``axolotl train x.yml``, or ``-m axolotl.cli.train x.yml`` under a launcher."""
+        words = [word for word in launch.arguments if isinstance(word.value, str)]
+        if launch.stem == "axolotl" and words:
+            command, *words = words
+            trains = command.value == "train"
+        elif launch.is_module and launch.name.startswith("axolotl.cli."):
+            trains = launch.stem == "train"
+        else:
+            return
+        config = next((w for w in words if w.value.endswith((".yml", ".yaml"))), None)
+        if not trains or config is None:
+            yield Claim(self, "aside", launch.document, ())
+            return
+        # What follows "--" is meant for the launcher that axolotl starts (AX/cli/main.py:84).
+        passed_on = [launch.program_block(table) for table in (TORCHRUN, ACCELERATE_LAUNCHER)]
+        yield Claim(
+            self,
+            "launch",
+            launch.document,
+            (
+                *launch.blocks,
+                *(passed_on if launch.stem == "axolotl" else ()),
+                OverrideBlock(launch.document, launch.flags, AXOLOTL, launch.anchor),
+            ),
+            (
+                *launch.reference(config, self.name, optional="://" in config.value),
+                *launch.scene_references,
+            ),
+        )
+
     def finish(self, draft: Draft) -> None:
+        finish_launch(draft, one_process=False)
         finish_world(draft)
         _finish_fsdp(draft)
         finish_backend(draft)
@@ -338,6 +381,11 @@ class Axolotl(Dialect):
         attention = own.pop("model.attn_impl", None)
         if attention is not None:
             own.update(_attention_settings(attention, draft))
+        reference = own.pop("objective.ref_model", None)
+        if reference is not None:
+            if reference != "precomputed" or draft.get("objective.kind") not in ("dpo", "kto"):
+                raise CannotEdit("only DPO and KTO can compute their reference beforehand")
+            own["axolotl.precompute_ref"] = True
         if own.pop("load.zero3_init", None) is not None:
             raise CannotEdit("Axolotl turns on zero.Init by itself under ZeRO-3")
         return super().express(own, draft)

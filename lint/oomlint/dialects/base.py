@@ -61,7 +61,8 @@ class Claim:
 
     @property
     def anchor(self) -> Location:
-        span = self.blocks[0].anchor if self.blocks else Span(0, 0)
+        # Of a command line the last block is the program's own, after the scene it stands in.
+        span = self.blocks[-1 if self.is_launched else 0].anchor if self.blocks else Span(0, 0)
         return Location(self.path, span)
 
 
