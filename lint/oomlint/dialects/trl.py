@@ -627,6 +627,11 @@ def express_trl(changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
         own["loss.logits_materialised"] = logits
     if "seq.max_len" in own and draft.get("objective.kind") in ("grpo", "rloo", "ppo"):
         raise CannotEdit("the length follows from the prompts and max_completion_length")
+    reference = own.pop("objective.ref_model", None)
+    if reference is not None:
+        if reference != "precomputed" or draft.get("objective.kind") not in ("dpo", "kto"):
+            raise CannotEdit("only DPO and KTO can compute their reference beforehand")
+        own["trl.precompute_ref"] = True
     return express_training_arguments(own, draft)
 
 

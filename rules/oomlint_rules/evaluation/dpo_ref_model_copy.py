@@ -1,0 +1,143 @@
+"""A second copy of the model stands beside the trained one as the reference.
+
+## What it finds
+
+DPO or KTO training of the full model whose reference is a copy of its own, on a
+run whose predicted peak does not fit (or is within the margin). It is only an information
+where the copy is a small part of the peak, or where checkpointing, a fused loss, a smaller
+batch or more sharding alone is enough.
+
+## Why it runs out of memory
+
+The reference takes 2 bytes a parameter, 16 GB for 8B, on every card unless ZeRO-3 or FSDP
+shards it with the rest, and its forward pass has logits of its own. With LoRA the base model
+with adapters switched off is the reference and costs nothing.
+
+## How to fix it
+
+Compute the reference's log-probabilities once before training
+(`precompute_ref_log_probs: true` in TRL and Axolotl): the same numbers, a pass over the data
+first. Or train an adapter; in LLaMA-Factory `ref_model_quantization_bit`, or a loss without a
+reference (`pref_loss: orpo` or `simpo`), both of which change what is learned.
+
+## When not to
+
+GRPO and PPO sample new answers, whose reference values cannot be computed beforehand;
+`rl-colocated-models-over-budget` speaks of those. Where a launcher that is not at hand may
+shard the copy, the rule is silent.
+
+## Sources
+
+* TRL `trainer/dpo_config.py` (`precompute_ref_log_probs`), `trainer/dpo_trainer.py:893`
+* LLaMA-Factory `hparams/finetuning_args.py:593` (`use_ref_model`)
+* https://github.com/hiyouga/LLaMA-Factory/issues/1250, https://github.com/hiyouga/LLaMA-Factory/issues/4616
+* Rafailov et al. 2023, arXiv 2305.18290
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import Relief, judge_gpu, sharding_is_open
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.remedies import lowered
+
+_TRL = (
+    "model_name_or_path: Qwen/Qwen2.5-3B-Instruct\n"
+    "dtype: bfloat16\n"
+    "attn_implementation: flash_attention_2\n"
+    "dataset_name: trl-lib/ultrafeedback_binarized\n"
+    "beta: 0.1\n"
+    "{precompute}"
+    "use_liger_kernel: true\n"
+    "max_length: 1024\n"
+    "per_device_train_batch_size: 1\n"
+    "gradient_accumulation_steps: 8\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "output_dir: out\n"
+)
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-3B-Instruct\n"
+    "plugins:\n"
+    "  - axolotl.integrations.liger.LigerPlugin\n"
+    "liger_fused_linear_cross_entropy: true\n"
+    "rl: dpo\n"
+    "{precompute}"
+    "datasets:\n"
+    "  - path: Intel/orca_dpo_pairs\n"
+    "    type: chatml.intel\n"
+    "sequence_len: 1024\n"
+    "micro_batch_size: 1\n"
+    "gradient_accumulation_steps: 8\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "flash_attention: true\n"
+)
+_ON = "precompute_ref_log_probs: true\n"
+_TRL_FIXED = _TRL.format(precompute="").replace("max_length: 1024\n", f"max_length: 1024\n{_ON}")
+_AXOLOTL_FIXED = _AXOLOTL.format(precompute="").replace("rl: dpo\n", f"rl: dpo\n{_ON}")
+
+
+class DpoRefModelCopy(Rule):
+    code = "OOM603"
+    name = "dpo-ref-model-copy"
+    summary = "the reference model is a second copy on a card that has no room for it"
+    applicability = Applicability.SAFE
+    cost = 3
+
+    bad = (
+        Example(
+            files={"dpo.yaml": _TRL.format(precompute="")},
+            fixed={"dpo.yaml": _TRL_FIXED},
+            hardware="1xRTX-5090-32GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(precompute="")},
+            fixed={"axolotl.yaml": _AXOLOTL_FIXED},
+            hardware="1xRTX-5090-32GB",
+        ),
+    )
+    good = (
+        Example(files={"dpo.yaml": _TRL.format(precompute=_ON)}, hardware="1xRTX-5090-32GB"),
+        Example(
+            files={"dpo.yaml": _TRL.format(precompute="use_peft: true\nlora_r: 16\n")},
+            hardware="1xRTX-5090-32GB",
+            why="the base model without its adapter is the reference",
+        ),
+        Example(files={"axolotl.yaml": _AXOLOTL.format(precompute="")}, hardware="1xH100-80GB"),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        objective = run.plan.objective
+        # The answers of PPO and GRPO are new in every step: their reference is needed then.
+        if objective.ref_model != "copy" or objective.kind not in ("dpo", "kto"):
+            return
+        if sharding_is_open(run):
+            return
+        changes = {"objective.ref_model": "precomputed"}
+        before, after = judge_gpu(run), judge_gpu(run.assuming(changes))
+        if before is None or after is None:
+            return
+        found = Relief(before, after, changes)
+        if found.severity is None:
+            return
+        large = found.is_worthwhile
+        if before.limit is None and not large:
+            return
+        yield self.finding(
+            run,
+            lowered(found.severity, run) if large else Severity.INFO,
+            f"the run {before.sentence}; a copy of the model as the reference takes "
+            f"{gib(found.saved)} of it. Without one (its log-probabilities computed before "
+            f"training, or an adapter trained instead) {found.sentence}",
+            at=("objective.ref_model", "objective.kind"),
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[
+                Proposal.set("compute the reference's log-probabilities before training", changes)
+            ],
+        )

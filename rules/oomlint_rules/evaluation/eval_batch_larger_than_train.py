@@ -1,0 +1,176 @@
+"""Evaluation runs with more samples at once than training, and training was all that was tuned.
+
+## What it finds
+
+Evaluation during training whose batch is larger than the training batch: written so, or left
+at a default of 8 that transformers, TRL and LLaMA-Factory have. It speaks where the
+predicted evaluation peak does not fit or is within the margin; on unknown hardware where
+evaluation, not training, decides what card the run needs. Where the model is not known, a
+default of 8 beside a training batch of one or two is worth a word.
+
+## Why it runs out of memory
+
+Evaluation keeps no activations for a backward pass, but its logits are whole: batch x s x V x
+2 bytes, and 4 more for their fp32 copy; eight samples of 4096 tokens with a vocabulary of
+152064 are 30 GB on top of all states. Fused and chunked training losses may not apply to
+evaluation. The crash comes at the first evaluation, maybe hours into the run.
+
+## How to fix it
+
+Set the evaluation batch to the training batch. Evaluation takes longer; its result is the
+same, up to the weight of the last, smaller batch in the mean.
+
+## When not to
+
+Where evaluation is off. Axolotl takes the training batch by default, ms-swift takes 1.
+
+## Sources
+
+* transformers 5.23 `training_args.py:1128` (`per_device_eval_batch_size` is 8)
+* https://github.com/unslothai/unsloth/pull/5168 (trains in 15 GB, out of memory at evaluation),
+  https://github.com/Roblox/FAI-RL/pull/109 (default of 8 beside 2)
+* https://github.com/huggingface/transformers/issues/32215
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import Judgement, judge_gpu, settled, sharding_is_open
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.remedies import states_exceed
+
+_LLAMA_FACTORY = (
+    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: all\n"
+    "dataset: alpaca_en_demo\n"
+    "template: qwen\n"
+    "cutoff_len: 4096\n"
+    "flash_attn: fa2\n"
+    "enable_liger_kernel: true\n"
+    "per_device_train_batch_size: 1\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+    "val_size: 0.1\n"
+    "eval_strategy: steps\n"
+    "eval_steps: 500\n"
+)
+_TRL = (
+    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
+    "dtype: bfloat16\n"
+    "attn_implementation: flash_attention_2\n"
+    "dataset_name: trl-lib/Capybara\n"
+    "use_peft: true\n"
+    "max_length: 4096\n"
+    "loss_type: nll\n"
+    "per_device_train_batch_size: 1\n"
+    "{eval}"
+    "eval_strategy: steps\n"
+    "output_dir: out\n"
+)
+_UNKNOWN = _TRL.replace("Qwen/Qwen2.5-7B-Instruct", "our-team/vision-model").replace(
+    "train_batch_size: 1", "train_batch_size: 2"
+)
+
+
+class EvalBatchLargerThanTrain(Rule):
+    code = "OOM602"
+    name = "eval-batch-larger-than-train"
+    summary = "evaluation runs with a larger batch than training, and does not fit"
+    applicability = Applicability.SAFE
+    cost = 1
+
+    bad = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY},
+            fixed={
+                "train.yaml": _LLAMA_FACTORY.replace(
+                    "train_batch_size: 1\n",
+                    "train_batch_size: 1\nper_device_eval_batch_size: 1\n",
+                )
+            },
+            hardware="1xRTX-4090-24GB",
+            why="left at the default of 8",
+        ),
+        Example(
+            files={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 16\n")},
+            fixed={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 1\n")},
+            hardware="1xA100-80GB",
+        ),
+        Example(
+            files={"sft.yaml": _UNKNOWN.format(eval="")},
+            why="nothing is known of the model, but 8 samples beside 2 are a default",
+        ),
+    )
+    good = (
+        Example(
+            files={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 1\n")},
+            hardware="1xA100-80GB",
+        ),
+        Example(
+            files={"sft.yaml": _TRL.format(eval="").replace("steps", '"no"')},
+            hardware="1xA100-80GB",
+            why="there is no evaluation",
+        ),
+        Example(files={"train.yaml": _LLAMA_FACTORY}, hardware="1xB200-180GB", why="fits"),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        micro, evaluated = plan.batch.micro, plan.batch.eval_micro
+        if not plan.eval.enabled or micro is None or evaluated is None or evaluated <= micro:
+            return
+        if plan.batch.micro_unit == "completions":
+            return
+        if states_exceed(run) or sharding_is_open(run):
+            return
+        changes = {"batch.eval_micro": micro}
+        now = judge_gpu(run, phase="evaluation")
+        said = "" if run.is_explicit("batch.eval_micro") else ", the default,"
+        batch = f"evaluation runs {evaluated} samples at once{said} and training {micro}"
+        proposals = [Proposal.set(f"evaluate with a batch of {micro}", changes)]
+        if now is None:
+            if said and micro <= 2 and run.hardware is None:
+                yield self.finding(
+                    run,
+                    Severity.INFO,
+                    f"{batch}; what fits in training may not fit in the first evaluation, "
+                    f"{run.key('batch.eval_micro')} sets it",
+                    at=("batch.eval_micro", "eval.strategy", "batch.micro"),
+                    confidence="low",
+                    resource="gpu",
+                    proposals=proposals,
+                )
+            return
+        after = judge_gpu(settled(run).assuming(changes), phase="evaluation")
+        severity = _severity(run, now)
+        if severity is None or after is None or after.predicted > 0.97 * now.predicted:
+            return
+        yield self.finding(
+            run,
+            severity,
+            f"{batch}: the run {now.sentence}. With {micro} at once it "
+            f"needs {gib(after.predicted)}",
+            at=("batch.eval_micro", "eval.strategy", "batch.micro"),
+            confidence=now.confidence,
+            resource="gpu",
+            predicted=now.predicted,
+            limit=now.limit,
+            proposals=proposals,
+        )
+
+
+def _severity(run: Run, now: Judgement) -> Severity | None:
+    """On a known card as every judgement; else only where evaluation is what decides."""
+    phases = settled(run).estimate.gpu.phases
+    training = max(phases.get(name) or 0 for name in ("forward", "backward", "optimizer_step"))
+    if now.limit is None:
+        return now.severity if now.predicted > 1.25 * training else None
+    # A run whose training does not fit either has other rules to say so.
+    if now.severity is not None and training > now.predicted:
+        return Severity.INFO
+    return now.severity

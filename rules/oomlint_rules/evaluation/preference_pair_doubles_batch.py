@@ -1,0 +1,149 @@
+"""Preference training runs two answers for every sample: the batch is twice what it says.
+
+## What it finds
+
+DPO, ORPO, SimPO, CPO and reward-model runs whose predicted peak does not fit (or is within
+the margin) and that would fit, or need much less, if a sample were one sequence. It says how
+much of the peak the second answer is. Where a smaller micro batch, checkpointing, a fused
+loss or more sharding alone is enough, the rules about those lead and this one only informs.
+
+## Why it runs out of memory
+
+The chosen and the rejected answer are concatenated into one batch, so that a micro batch of
+B runs 2B sequences: twice the activations, and 2 x B x s x V logits, of which preference
+losses take fp32 log-probabilities. A config copied from supervised fine-tuning, where B fits,
+does not fit any more.
+
+## How to fix it
+
+Halve the micro batch and double gradient accumulation; the global batch stays the same. At a
+micro batch of one only a shorter limit, a fused preference loss (TRL's `use_liger_kernel`) or
+a lighter run help.
+
+## When not to
+
+KTO has single answers (a batch of B and the KL term of the same batch), and is not meant.
+
+## Sources
+
+* TRL `trainer/dpo_trainer.py` (`concatenated_forward`), LLaMA-Factory `train/dpo/trainer.py`
+* https://github.com/hiyouga/LLaMA-Factory/issues/10175 (batch 4 fits in SFT, 2 fails in DPO),
+  https://github.com/hiyouga/LLaMA-Factory/issues/5051 (reward model at 8192 tokens),
+  https://github.com/hiyouga/LLaMA-Factory/issues/7833
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from oomlint.judge import Relief, judge_gpu, relief
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.run import Run
+from oomlint_rules.remedies import longest_that_fits, lowered, states_exceed
+
+_LLAMA_FACTORY = (
+    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
+    "stage: dpo\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: all\n"
+    "pref_beta: 0.1\n"
+    "dataset: dpo_en_demo\n"
+    "template: llama3\n"
+    "cutoff_len: 4096\n"
+    "per_device_train_batch_size: {micro}\n"
+    "gradient_accumulation_steps: {accum}\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+    "flash_attn: fa2\n"
+)
+_TRL = (
+    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
+    "dtype: bfloat16\n"
+    "attn_implementation: flash_attention_2\n"
+    "dataset_name: trl-lib/ultrafeedback_binarized\n"
+    "beta: 0.1\n"
+    "use_peft: true\n"
+    "lora_r: 16\n"
+    "max_length: {length}\n"
+    "per_device_train_batch_size: 1\n"
+    "gradient_accumulation_steps: 8\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "output_dir: out\n"
+)
+
+
+class PreferencePairDoublesBatch(Rule):
+    code = "OOM601"
+    name = "preference-pair-doubles-batch"
+    summary = "chosen and rejected answers run together: twice the batch that the config names"
+    applicability = Applicability.SAFE
+    cost = 5
+
+    bad = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(micro=4, accum=2)},
+            hardware="1xA100-80GB",
+            why="micro-batch-too-large proposes the smaller batch; this one says why",
+        ),
+        Example(
+            files={"dpo.yaml": _TRL.format(length=8192)},
+            fixed={"dpo.yaml": _TRL.format(length=5120)},
+            hardware="1xA100-40GB",
+            why="at a micro batch of one the length decides",
+        ),
+    )
+    good = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(micro=1, accum=8)}, hardware="1xA100-80GB"
+        ),
+        Example(files={"dpo.yaml": _TRL.format(length=1024)}, hardware="1xA100-40GB"),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        micro = plan.batch.micro
+        if plan.objective.pairs_per_sample != 2 or micro is None or states_exceed(run):
+            return
+        if plan.objective.kind == "embedding":
+            return
+        single = {"objective.pairs_per_sample": 1}
+        before, after = judge_gpu(run), judge_gpu(run.assuming(single))
+        if before is None or after is None:
+            return
+        found = Relief(before, after, single)
+        if found.severity is None or not found.is_worthwhile:
+            return
+        if before.limit is None and not before.is_problem:
+            return
+        yield self.finding(
+            run,
+            lowered(found.severity, run),
+            f"the run {before.sentence}. A micro batch of {micro} is {2 * micro} sequences here, "
+            f"the chosen and the rejected answers; the second half of them is "
+            f"{gib(found.saved)} of the peak",
+            at=("batch.micro", "objective.kind", "seq.max_len"),
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=list(_proposals(run, micro)),
+        )
+
+
+def _proposals(run: Run, micro: int) -> Iterator[Proposal]:
+    if micro % 2 == 0:
+        changes = {
+            "batch.micro": micro // 2,
+            "batch.grad_accum": 2 * (run.plan.batch.grad_accum or 1),
+        }
+        if relief(run, changes) is not None:
+            yield Proposal.set("halve the micro batch and double gradient accumulation", changes)
+        return
+    length = run.plan.seq.max_len
+    fits = longest_that_fits(run, length, share=run.margin) if length else 0
+    if length and 512 <= fits < length:
+        yield Proposal.set(
+            f"limit samples to {fits} tokens", {"seq.max_len": fits}, Applicability.UNSAFE
+        )

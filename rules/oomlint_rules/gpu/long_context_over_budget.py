@@ -1,0 +1,166 @@
+"""Even a single sample of this length is too much for the card.
+
+## What it finds
+
+Samples of 8192 tokens or more whose activations and logits are a large part of a peak that
+does not fit (or is within the margin), where no smaller micro batch is left to go to. It says
+how long samples may be. Where checkpointing, a fused loss or more sharding alone is enough,
+the rules about those lead and this one only informs.
+
+## Why it runs out of memory
+
+Checkpointed training still keeps the input of every layer, 2 bytes x tokens x hidden x
+layers, the whole of one layer while it is recomputed, and 10 to 12 bytes for each of
+tokens x vocabulary logits. An 8B model with a vocabulary of 128256 at 52000 tokens: 70 GB of
+logits for one sample. Neither ZeRO nor FSDP divides any of it; only context (sequence)
+parallelism does.
+
+## How to fix it
+
+In this order: a fused cross-entropy, activations offloaded to the host, context parallelism
+over several cards (`context_parallel_size` in Axolotl, `--sequence_parallel_size` in
+ms-swift; every sample is then spread over that many cards), a shorter limit. The fix writes
+the longest limit that fits with room, and cuts or drops longer samples: it is unsafe.
+
+## When not to
+
+Where the limit is only a ceiling that no sample reaches: what counts is the longest sample of
+the data. Unsloth keeps its checkpoints on the host and computes its loss in chunks.
+
+## Sources
+
+* https://github.com/hiyouga/LLaMA-Factory/issues/5545 (8B QLoRA at 51974 tokens on an H100),
+  https://github.com/hiyouga/LLaMA-Factory/issues/7938 (DPO at 32768 on A100-80GB),
+  https://github.com/hiyouga/LLaMA-Factory/issues/5972 (8k on RTX 4090)
+* Korthikanti et al. 2022, arXiv 2205.05198 (activations of a layer)
+* Liu et al. 2023, arXiv 2310.01889 (ring attention); Jacobs et al. 2023, arXiv 2309.14509 (Ulysses)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import Relief, card_holds, judge_gpu
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.remedies import leading_remedy, longest_that_fits, states_exceed
+
+_AXOLOTL = (
+    "base_model: NousResearch/Meta-Llama-3-8B\n"
+    "plugins:\n"
+    "  - axolotl.integrations.liger.LigerPlugin\n"
+    "liger_fused_linear_cross_entropy: true\n"
+    "datasets:\n"
+    "  - path: emozilla/pg19\n"
+    "    type: completion\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_modules: [q_proj, v_proj]\n"
+    "sequence_len: {length}\n"
+    "sample_packing: true\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "flash_attention: true\n"
+)
+_LLAMA_FACTORY = (
+    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: all\n"
+    "dataset: alpaca_en_demo\n"
+    "template: qwen\n"
+    "cutoff_len: {length}\n"
+    "flash_attn: fa2\n"
+    "enable_liger_kernel: true\n"
+    "per_device_train_batch_size: 1\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+)
+
+# Below this many tokens a run is no long-context run, and batch, loss and sharding decide.
+_LONG = 8192
+# What grows with the length has to be this much of the peak for the length to be the cause.
+_SHARE = 0.3
+
+
+class LongContextOverBudget(Rule):
+    code = "OOM106"
+    name = "long-context-over-budget"
+    summary = "one sample at the length limit is more than the card holds"
+    applicability = Applicability.UNSAFE
+    cost = 8
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(length=131072)},
+            fixed={"axolotl.yaml": _AXOLOTL.format(length=37632)},
+            hardware="1xA100-40GB",
+        ),
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(length=131072)},
+            fixed={"train.yaml": _LLAMA_FACTORY.format(length=42240)},
+            hardware="1xA100-40GB",
+        ),
+    )
+    good = (
+        Example(files={"axolotl.yaml": _AXOLOTL.format(length=8192)}, hardware="1xA100-40GB"),
+        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=8192)}, hardware="1xA100-40GB"),
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(length=131072)},
+            hardware="1xB200-180GB",
+            why="the card holds it",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        length = run.intended.plan.seq.max_len
+        if length is None or length < _LONG or run.plan.seq.unbounded:
+            return
+        found = _half_as_long(run, length)
+        if found is None or found.severity is None or states_exceed(run):
+            return
+        before = found.before
+        if before.limit is None and card_holds("L40S-48GB", before.predicted):
+            return
+        growing = sum(before.components.get(part) or 0 for part in ("activations", "logits"))
+        if growing < _SHARE * before.predicted or not found.is_worthwhile:
+            return
+        leading = leading_remedy(run)
+        if leading is not None and "batch.micro" in leading.changes:
+            return
+        fits = longest_that_fits(run, length, share=run.margin)
+        room = (
+            f"samples of up to about {fits} tokens fit with room"
+            if fits
+            else "no length fits without other changes"
+        )
+        where = "" if run.limits.gpu_bytes else " on an 80 GB card"
+        yield self.finding(
+            run,
+            found.severity if leading is None else Severity.INFO,
+            f"the run {before.sentence}. Activations and logits of samples of {length} tokens "
+            f"are {gib(growing)}; more GPUs share those only where context parallelism splits "
+            f"each sample. As it stands {room}{where}",
+            at="seq.max_len",
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[
+                Proposal.set(
+                    f"limit samples to {fits} tokens",
+                    {"seq.max_len": fits},
+                    Applicability.UNSAFE,
+                )
+            ]
+            if _LONG // 8 <= fits < length
+            else (),
+        )
+
+
+def _half_as_long(run: Run, length: int) -> Relief | None:
+    changes = {"seq.max_len": length // 2}
+    before, after = judge_gpu(run), judge_gpu(run.assuming(changes))
+    return None if before is None or after is None else Relief(before, after, changes)

@@ -1,0 +1,154 @@
+"""No limit on the length of samples: the longest one of the data decides.
+
+## What it finds
+
+Runs that neither cut nor drop long samples (`max_length` absent in ms-swift,
+`tokenizer.max_seq_len: null` in torchtune, padding without a context length in llama-recipes)
+and whose card would be full at a length that text reaches: 4096 tokens, and 16384 where images
+count too. It says from what length on a sample ends the run. On unknown hardware it speaks
+only of models that see images.
+
+## Why it runs out of memory
+
+Activations and logits grow with the longest sample of a batch. Without a limit one document
+of 30000 tokens among thousands of short ones sets the peak, and it may come hours into
+training. Models allow 32768 or 131072 tokens, so the model's own limit does not help.
+
+## How to fix it
+
+Set a limit that fits. Longer samples are then cut or dropped, which changes what is learned:
+the fix is unsafe, and the number it proposes is the longest that fits with room.
+
+## When not to
+
+Where the data is known to be short (Alpaca's samples have a few hundred tokens), or was cut
+before. Recipes for such data are right as they are; the rule then only informs.
+
+## Sources
+
+* ms-swift `arguments/base_args/base_args.py` (`max_length` falls back to the model's maximum)
+* torchtune `data/_utils.py` (`max_seq_len` of `None` never truncates);
+  https://github.com/pytorch/torchtune/issues/2830
+* https://github.com/unslothai/unsloth/issues/1624, https://github.com/modelscope/ms-swift/issues/7162
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import confidence, settled
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules.remedies import longest_that_fits
+
+_SWIFT = (
+    "swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset AI-ModelScope/alpaca-gpt4-data-en"
+    " --train_type lora --torch_dtype bfloat16 --per_device_train_batch_size 2"
+    " --gradient_accumulation_steps 8{length}\n"
+)
+_TORCHTUNE = (
+    "tokenizer:\n"
+    "  _component_: torchtune.models.llama3.llama3_tokenizer\n"
+    "  path: /tmp/Meta-Llama-3.1-8B-Instruct/original/tokenizer.model\n"
+    "  max_seq_len: {length}\n"
+    "dataset:\n"
+    "  _component_: torchtune.datasets.text_completion_dataset\n"
+    "  packed: False\n"
+    "seed: null\n"
+    "shuffle: True\n"
+    "model:\n"
+    "  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
+    "checkpointer:\n"
+    "  _component_: torchtune.training.FullModelHFCheckpointer\n"
+    "  checkpoint_dir: /tmp/Meta-Llama-3.1-8B-Instruct/\n"
+    "  model_type: LLAMA3\n"
+    "optimizer:\n"
+    "  _component_: bitsandbytes.optim.PagedAdamW8bit\n"
+    "  lr: 2e-5\n"
+    "loss:\n"
+    "  _component_: torch.nn.CrossEntropyLoss\n"
+    "batch_size: 4\n"
+    "epochs: 1\n"
+    "gradient_accumulation_steps: 1\n"
+    "enable_activation_checkpointing: False\n"
+    "device: cuda\n"
+    "dtype: bf16\n"
+)
+
+# Texts longer than this are rare outside of data made for long contexts; an image alone can
+# have as many tokens again.
+_USUAL = 4096
+_SEEN = 16384
+# Everyday chat data has samples of this many tokens.
+_SHORT = 2048
+
+
+class SeqLenUncapped(Rule):
+    code = "OOM107"
+    name = "seq-len-uncapped"
+    summary = "nothing limits the length of samples, and a long one would not fit"
+    applicability = Applicability.UNSAFE
+    cost = 8
+
+    bad = (
+        Example(
+            files={"train.sh": _SWIFT.format(length="")},
+            fixed={
+                "train.sh": _SWIFT.format(length="").replace(
+                    " --per_device", " --max_length 1280 --per_device"
+                )
+            },
+            hardware="1xRTX-4090-24GB",
+        ),
+        Example(
+            files={"recipe.yaml": _TORCHTUNE.format(length="null")},
+            fixed={"recipe.yaml": _TORCHTUNE.format(length="1536")},
+            hardware="1xH100-80GB",
+        ),
+    )
+    good = (
+        Example(
+            files={"train.sh": _SWIFT.format(length=" --max_length 512")},
+            hardware="1xRTX-4090-24GB",
+        ),
+        Example(files={"recipe.yaml": _TORCHTUNE.format(length="1024")}, hardware="1xH100-80GB"),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if not plan.seq.unbounded or settled(run).estimate.gpu.peak_bytes is None:
+            return
+        known = run.hardware is not None
+        sees = plan.model.dims is not None and plan.model.dims.vision is not None
+        if not known and not sees:
+            return
+        most = _SEEN if sees else _USUAL
+        fits = longest_that_fits(run, most)
+        if fits >= most:
+            return
+        limit = longest_that_fits(run, most, share=run.margin)
+        where = f"on {run.hardware.gpu.name}" if run.hardware else "on an 80 GB card"
+        # Nothing says how long the data is: a card that ordinary samples fill is worth a warning.
+        severe = known and 0 < fits <= _SHORT
+        text = (
+            f"a micro batch with a sample of more than about {fits} tokens does not fit {where}"
+            if fits
+            else "the longest one sets the peak; the prediction takes samples of at most "
+            f"{min(most, 2048)} tokens"
+        )
+        yield self.finding(
+            run,
+            Severity.WARNING if severe else Severity.INFO,
+            f"nothing limits the length of samples ({run.key('seq.max_len')} is not set), and {text}",
+            at=("seq.max_len", "model.id"),
+            confidence="low" if confidence(run) == "low" else "medium",
+            resource="gpu",
+            limit=run.limits.gpu_bytes,
+            proposals=[
+                Proposal.set(
+                    f"limit samples to {limit} tokens", {"seq.max_len": limit}, Applicability.UNSAFE
+                )
+            ]
+            if limit >= 512
+            else (),
+        )

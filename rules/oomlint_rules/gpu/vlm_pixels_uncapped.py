@@ -1,0 +1,132 @@
+"""Images keep their full size: one photo can be sixteen thousand tokens.
+
+## What it finds
+
+Training of a vision model that takes images at their own resolution (Qwen2-VL and its
+successors) where no limit on pixels is set, or one above 1.5 million, in a framework that
+has a key or variable for it.
+
+## Why it runs out of memory
+
+Qwen2-VL makes a token of every 28 x 28 pixels (32 x 32 in Qwen3-VL); the processor's own limit
+of 12845056 pixels is 16384 tokens an image, and four times as many patches in the vision
+tower, whose attention works on all of them at once: 23 GiB in one allocation in ms-swift
+issue 3456. A limit on the length of samples does not reach the vision tower.
+
+## How to fix it
+
+Cap the pixels: `MAX_PIXELS=1003520` (1280 tokens) for ms-swift, `image_max_pixels: 589824` in
+LLaMA-Factory, where 768 x 768 is the default. Images are scaled down and fine print is
+lost, so the fix is unsafe.
+
+## When not to
+
+Data without images, or with images that were made small before; documents that have to be read
+at full size, on cards that hold them.
+
+## Sources
+
+* Qwen2-VL `preprocessor_config.json` (`max_pixels` 12845056)
+* https://github.com/modelscope/ms-swift/issues/2010, https://github.com/modelscope/ms-swift/issues/2743,
+  https://github.com/modelscope/ms-swift/issues/3456
+* LLaMA-Factory `hparams/model_args.py:305` (`image_max_pixels`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+
+_SWIFT = (
+    "{env}swift sft --model Qwen/Qwen2-VL-7B-Instruct --dataset our/images.jsonl"
+    " --train_type lora --torch_dtype bfloat16 --max_length 4096"
+    " --per_device_train_batch_size 1 --gradient_accumulation_steps 8\n"
+)
+_LLAMA_FACTORY = (
+    "model_name_or_path: Qwen/Qwen2.5-VL-7B-Instruct\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: all\n"
+    "dataset: mllm_demo\n"
+    "template: qwen2_vl\n"
+    "cutoff_len: 4096\n"
+    "image_max_pixels: {pixels}\n"
+    "per_device_train_batch_size: 1\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+)
+
+# 28 x 28 pixels a token, 32 x 32 from Qwen3-VL on (patch_size x spatial_merge_size of their
+# processors); the limit of Qwen2-VL's preprocessor_config.json.
+_PIXELS_A_TOKEN = 28 * 28
+_OWN_LIMIT = 12_845_056
+# 1280 tokens an image, the value that ms-swift's and Qwen's own examples use.
+_PROPOSED = 1_003_520
+_LARGE = 1_500_000
+_NATIVE = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen2_5_omni", "qwen3_omni", "qwen3_5", "kimi_vl")
+
+
+class VlmPixelsUncapped(Rule):
+    code = "OOM108"
+    name = "vlm-pixels-uncapped"
+    summary = "images are not scaled down before the vision model sees them"
+    applicability = Applicability.UNSAFE
+    cost = 8
+
+    bad = (
+        Example(
+            files={"train.sh": _SWIFT.format(env="")},
+        ),
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(pixels=12845056)},
+            fixed={"train.yaml": _LLAMA_FACTORY.format(pixels=1003520)},
+        ),
+    )
+    good = (
+        Example(files={"train.sh": _SWIFT.format(env="MAX_PIXELS=1003520 ")}),
+        Example(files={"train.yaml": _LLAMA_FACTORY.format(pixels=589824)}),
+        Example(
+            files={"train.sh": _SWIFT.format(env="").replace("Qwen2-VL", "Qwen2.5")},
+            why="a model of text alone",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        dims = plan.model.dims
+        if dims is None or dims.vision is None or run.is_fragment:
+            return
+        if not str(plan.model.arch or dims.arch).startswith(_NATIVE):
+            return
+        # Rollouts of RL and distillation bring their own limits on prompts.
+        if plan.objective.kind in ("grpo", "gkd", "ppo", "rloo"):
+            return
+        if run.block_with("model.vision.max_pixels") is None:
+            return
+        pixels = plan.model.vision.max_pixels
+        if pixels is not None and pixels <= _LARGE:
+            return
+        tokens = (pixels or _OWN_LIMIT) // _PIXELS_A_TOKEN
+        limit = plan.seq.max_len
+        caught = limit is not None and not plan.seq.unbounded and limit < tokens
+        what = f"{pixels} pixels" if pixels else "as many pixels as the processor allows"
+        yield self.finding(
+            run,
+            Severity.INFO if caught else Severity.WARNING,
+            f"images may have {what}: up to {tokens} tokens each, and four times as many patches "
+            "in the vision tower, whose attention sees them all at once. "
+            f"{_PROPOSED} pixels are {_PROPOSED // _PIXELS_A_TOKEN} tokens",
+            at=("model.vision.max_pixels", "model.id"),
+            confidence="medium",
+            resource="gpu",
+            proposals=[
+                Proposal.set(
+                    f"scale images down to {_PROPOSED} pixels",
+                    {"model.vision.max_pixels": _PROPOSED},
+                    Applicability.UNSAFE,
+                )
+            ],
+        )

@@ -1,0 +1,84 @@
+"""What the leading memory rules have to offer, so that others do not repeat them.
+
+When a free or cheap change alone makes a run fit, the rule that proposes it speaks; rules
+that explain the same peak from another side then only inform, or are silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from oomlint.judge import USUAL_LARGEST_CARD, Relief, relief, settled
+from oomlint.memory import state_bytes
+from oomlint.rule import Severity
+from oomlint.run import Run
+
+# Lengths are tried in steps of this many tokens: fine enough to name, and a size that
+# kernels like.
+_STEP = 256
+
+
+def states_exceed(run: Run) -> bool:
+    """Whether weights, gradients and optimizer states alone are more than the card has."""
+    states, limit = state_bytes(settled(run).plan), run.limits.gpu_bytes
+    return states is not None and limit is not None and states.total > limit
+
+
+def leading_remedy(run: Run) -> Relief | None:
+    """The first change of a leading rule that alone makes the run fit."""
+    for changes in _leading_changes(run):
+        found = relief(run, changes)
+        if found is not None and found.is_worthwhile and found.suffices:
+            return found
+    return None
+
+
+def _leading_changes(run: Run) -> Iterator[dict[str, Any]]:
+    plan = run.plan
+    if plan.checkpointing.mode == "none":
+        yield {"checkpointing.mode": "full"}
+    if plan.loss.logits_materialised == "full" and not plan.loss.label_smoothing:
+        yield {"loss.logits_materialised": "fused"}
+    if plan.model.attn_impl == "eager":
+        yield {"model.attn_impl": "sdpa"}
+    parallel = plan.parallel
+    if parallel.backend == "zero" and parallel.zero.stage in (0, 1, 2):
+        yield {"parallel.zero.stage": 3}
+    if parallel.backend == "fsdp1" and parallel.fsdp.strategy in ("grad_op", "no_shard"):
+        yield {"parallel.fsdp.strategy": "full"}
+    micro, accum = plan.batch.micro, plan.batch.grad_accum or 1
+    factor = 2
+    while micro is not None and not plan.batch.auto_micro and micro % factor == 0:
+        yield {"batch.micro": micro // factor, "batch.grad_accum": accum * factor}
+        factor *= 2
+
+
+def lowered(severity: Severity, run: Run) -> Severity:
+    """``severity``, or only information where a leading rule already has the way out."""
+    return Severity.INFO if leading_remedy(run) is not None else severity
+
+
+def longest_that_fits(run: Run, upto: int, *, share: float = 1.0) -> int:
+    """The most tokens a sample may have for the run to stay within ``share`` of the card (of
+    the usual largest one, where it is unknown); at most ``upto``, 0 where none fits."""
+    limit = run.limits.gpu_bytes or _usual_bytes()
+    base = settled(run)
+
+    def fits(length: int) -> bool:
+        peak = base.assuming({"seq.max_len": length}).estimate.gpu.peak_bytes
+        return peak is not None and peak <= share * limit
+
+    if fits(upto):
+        return upto
+    low, high = 0, max(1, upto // _STEP)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle * _STEP) else (low, middle)
+    return low * _STEP
+
+
+def _usual_bytes() -> int:
+    from oomlint.hardware import parse_hardware, usable_bytes
+
+    return usable_bytes(parse_hardware(USUAL_LARGEST_CARD).gpu)
