@@ -19,6 +19,7 @@ def registry() -> Registry:
     from oomlint.dialects.llamafactory_v1 import LlamaFactoryV1
     from oomlint.dialects.megatron_swift import MegatronSwift
     from oomlint.dialects.ms_swift import MsSwift, MsSwiftFsdp
+    from oomlint.dialects.openrlhf import OpenRlhf
     from oomlint.dialects.torchtune import Torchtune
     from oomlint.dialects.trainer import HfTrainer
     from oomlint.dialects.trl import Trl
@@ -33,6 +34,7 @@ def registry() -> Registry:
             MegatronSwift(),
             MsSwift(),
             MsSwiftFsdp(),
+            OpenRlhf(),
             LlamaFactory(),
             LlamaFactoryV1(),
             LlamaRecipes(),

@@ -1,0 +1,180 @@
+"""OpenRLHF command lines: dotted and flat options, what they mean, and what a fix writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Applicability, Proposal, SetFields
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+SFT = """read -r -d '' training_commands <<EOF
+openrlhf.cli.train_sft \\
+   --data.max_len 2048 \\
+   --train.batch_size 256 \\
+   --train.micro_batch_size 2 \\
+   --model.model_name_or_path meta-llama/Meta-Llama-3-8B \\
+   --ckpt.output_dir ./out \\
+   --ds.zero_stage 2 \\
+   --ds.param_dtype bf16 \\
+   --ds.packing_samples
+EOF
+deepspeed --num_gpus 8 --module $training_commands
+"""
+
+FLAT = (
+    "deepspeed --num_gpus 4 --module openrlhf.cli.train_dpo --pretrain Qwen/Qwen2.5-7B "
+    "--micro_train_batch_size 1 --train_batch_size 64 --max_len 4096 --zero_stage 3 --bf16 "
+    "--flash_attn --gradient_checkpointing --save_path out --adam_offload --lora_rank 16\n"
+)
+
+
+def _runs(script: str) -> list[Run]:
+    workspace = Workspace(Path("/x"), {"run.sh": script.encode()})
+    linked = Linker(workspace, registry(), LinkOptions()).link(["run.sh"])
+    assert not linked.errors
+    return linked.runs
+
+
+def _run(script: str) -> Run:
+    (run,) = _runs(script)
+    return run
+
+
+def _after(script: str, changes: dict[str, Any]) -> str:
+    """The script once a fix has made the run say ``changes``."""
+    fix = make_fix(_run(script), Proposal("t", (SetFields(changes),), Applicability.SAFE), None)
+    assert fix is not None
+    assert fix.reason is None, fix.reason
+    for edit in sorted(fix.edits, key=lambda e: -e.start):
+        script = script[: edit.start] + edit.replacement + script[edit.end :]
+    return script
+
+
+def test_dotted_sft_in_a_here_document() -> None:
+    run = _run(SFT)
+    plan = run.plan
+    assert run.framework == "openrlhf"
+    assert not run.stray
+    assert plan.model.id == "meta-llama/Meta-Llama-3-8B"
+    assert (plan.parallel.world, plan.parallel.backend, plan.parallel.zero.stage) == (8, "zero", 2)
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.batch.global_) == (2, 16, 256)
+    assert (plan.precision.param, plan.precision.master, plan.precision.optim_state) == (
+        "bf16", "fp32", "fp32",
+    )  # fmt: skip
+    assert plan.checkpointing.mode == "none"
+    assert (plan.model.attn_impl, plan.seq.pad, plan.seq.packing) == ("flash2", "none", "none")
+    # "auto" in a config that no trainer fills in is DeepSpeed's own default.
+    assert plan.parallel.zero.reduce_bucket_elems == 500_000_000
+    assert (plan.objective.kind, plan.trainable.method) == ("sft", "full")
+    assert (plan.save.strategy, plan.save.contents) == ("end", ("model",))
+
+
+def test_flat_dpo_has_a_reference_model_of_its_own() -> None:
+    plan = _run(FLAT).plan
+    assert (plan.objective.kind, plan.objective.pairs_per_sample) == ("dpo", 2)
+    assert (plan.objective.ref_model, plan.objective.ref_dtype) == ("copy", "bf16")
+    assert (plan.trainable.method, plan.trainable.r) == ("lora", 16)
+    assert plan.trainable.targets == "all_linear"
+    assert (plan.offload.optimizer, plan.checkpointing.mode) == ("cpu", "full")
+    assert (plan.model.attn_impl, plan.seq.max_len) == ("flash2", 4096)
+    assert plan.load.zero3_init is True
+    assert plan.batch.grad_accum == 16
+    slow = _run(FLAT.replace("--bf16 --flash_attn ", "")).plan
+    assert (slow.precision.param, slow.model.attn_impl) == ("fp32", "eager")
+
+
+def test_ring_attention_and_tensor_parallelism_share_samples() -> None:
+    plan = _run(SFT.replace("--ds.zero_stage 2", "--ds.zero_stage 2 --ds.ring_attn_size 4")).plan
+    assert (plan.parallel.cp, plan.parallel.dp) == (4, 2)
+    assert plan.batch.grad_accum == 64
+
+
+PPO = (
+    "ray job submit --address=http://127.0.0.1:8265 -- python3 -m openrlhf.cli.train_ppo_ray "
+    "--actor.num_nodes 2 --actor.num_gpus_per_node 8 --vllm.num_engines 4 "
+    "--vllm.tensor_parallel_size 2 --train.colocate_all --vllm.gpu_memory_utilization 0.5 "
+    "--actor.model_name_or_path meta-llama/Llama-3.1-8B-Instruct "
+    "--reward.model_name_or_path meta-llama/Llama-3.1-8B-Instruct --train.batch_size 128 "
+    "--ds.zero_stage 3 --actor.gradient_checkpointing_enable --vllm.enable_sleep "
+    "--actor.adam.lr 5e-7 --data.max_len 4096\n"
+)
+
+
+def test_ppo_over_ray_shares_its_gpus_where_it_is_told_to() -> None:
+    run = _run(PPO)
+    plan = run.plan
+    assert not run.stray
+    assert (plan.parallel.nodes, plan.parallel.gpus_per_node, plan.parallel.world) == (2, 8, 16)
+    assert (plan.objective.kind, plan.objective.ref_model) == ("ppo", "copy")
+    assert plan.objective.critic == plan.objective.reward_model == plan.model.id
+    rollout = plan.objective.rollout
+    assert (rollout.engine, rollout.gpu_mem_util, rollout.sleep) == ("vllm_colocate", 0.5, True)
+    assert (plan.checkpointing.mode, plan.batch.micro, plan.seq.max_len) == ("full", 1, 4096)
+    apart = _run(PPO.replace("--train.colocate_all ", "")).plan
+    assert (apart.objective.ref_model, apart.objective.critic) == ("none", None)
+    assert apart.objective.rollout.engine == "vllm_server"
+    grouped = _run(PPO.replace("--data", "--algo.advantage.estimator group_norm --data")).plan
+    assert (grouped.objective.kind, grouped.objective.critic) == ("grpo", None)
+
+
+def test_other_programs_are_asides() -> None:
+    text = "python -m openrlhf.cli.serve_rm --reward.model_name_or_path m --port 5000\n"
+    workspace = Workspace(Path("/x"), {"run.sh": text.encode()})
+    linked = Linker(workspace, registry(), LinkOptions()).link(["run.sh"])
+    assert linked.recognised == {"run.sh": "openrlhf"}
+    assert not linked.runs
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"batch.micro": 1, "batch.grad_accum": 32}, "--train.micro_batch_size 1"),
+        ({"checkpointing.mode": "full"}, "--model.gradient_checkpointing_enable"),
+        ({"parallel.zero.stage": 3}, "--ds.zero_stage 3"),
+        ({"offload.optimizer": "cpu"}, "--ds.adam_offload"),
+        ({"seq.max_len": 1024}, "--data.max_len 1024"),
+        ({"model.attn_impl": "sdpa"}, "--ds.attn_implementation sdpa"),
+        ({"save.save_only_model": True}, "--ckpt.disable_ds"),
+        ({"data.workers": 2}, "--data.dataloader_num_workers 2"),
+    ],
+)
+def test_what_fixes_write(changes: dict[str, Any], expected: str) -> None:
+    after = _after(SFT, changes)
+    assert expected in after
+    changed = _run(after).plan
+    for field, value in changes.items():
+        assert changed.get(field) == value
+    # The global batch stays.
+    assert changed.batch.global_ == 256
+
+
+def test_fixes_keep_the_style_of_the_options() -> None:
+    flat = FLAT.replace("--gradient_checkpointing ", "")
+    after = _after(flat, {"checkpointing.mode": "full"})
+    assert "--gradient_checkpointing" in after
+    assert "--model." not in after
+    ray = _after(
+        PPO.replace("--actor.gradient_checkpointing_enable ", ""), {"checkpointing.mode": "full"}
+    )
+    assert "--actor.gradient_checkpointing_enable" in ray
+
+
+def test_what_openrlhf_cannot_say() -> None:
+    run = _run(SFT)
+    for changes, why in (
+        ({"offload.params": "cpu"}, "Adam only"),
+        ({"loss.logits_materialised": "fused"}, "logits themselves"),
+        ({"optimizer.kind": "adafactor"}, "Adam and Muon"),
+        ({"quant.method": "bnb4"}, "LoRA only"),
+        ({"batch.eval_micro": 1}, "training micro batch"),
+    ):
+        with pytest.raises(CannotEdit, match=why):
+            run.what_if(changes)
