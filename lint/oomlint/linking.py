@@ -157,7 +157,7 @@ class Linker:
                 claims = tuple(dialect.recognise(document))
             except Exception as error:  # as above: one dialect's bug is not the others'
                 raise InternalError(name, f"{dialect.name} failed: {_words(error)}") from error
-            if wanted and all(wanted not in (c.framework, dialect.name) for c in claims):
+            if wanted and all(wanted not in (c.framework, c.dialect.name) for c in claims):
                 claims = tuple(c for c in claims if c.kind == "part")
             yield from claims
             if claims and not hasattr(document, "commands"):

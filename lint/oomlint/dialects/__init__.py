@@ -12,14 +12,18 @@ def registry() -> Registry:
     """The dialects in order of recognition: the most specific signature first."""
     from oomlint.dialects.accelerate import Accelerate
     from oomlint.dialects.axolotl import Axolotl
+    from oomlint.dialects.containers import Compose
     from oomlint.dialects.deepspeed import DeepSpeed
+    from oomlint.dialects.kubernetes import Kubernetes
     from oomlint.dialects.litgpt import LitGpt
     from oomlint.dialects.llama_recipes import LlamaRecipes
     from oomlint.dialects.llamafactory import LlamaFactory
     from oomlint.dialects.llamafactory_v1 import LlamaFactoryV1
+    from oomlint.dialects.llm_foundry import LlmFoundry
     from oomlint.dialects.megatron_swift import MegatronSwift
     from oomlint.dialects.ms_swift import MsSwift, MsSwiftFsdp
     from oomlint.dialects.openrlhf import OpenRlhf
+    from oomlint.dialects.skypilot import SkyPilot
     from oomlint.dialects.torchtune import Torchtune
     from oomlint.dialects.trainer import HfTrainer
     from oomlint.dialects.trl import Trl
@@ -31,6 +35,7 @@ def registry() -> Registry:
             Axolotl(),
             Torchtune(),
             LitGpt(),
+            LlmFoundry(),
             MegatronSwift(),
             MsSwift(),
             MsSwiftFsdp(),
@@ -40,5 +45,8 @@ def registry() -> Registry:
             LlamaRecipes(),
             Trl(),
             HfTrainer(),
+            Kubernetes(),
+            Compose(),
+            SkyPilot(),
         ]
     )

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingABC
 from typing import Any
 
+from oomlint.dialects.containers import express_containers, finish_containers
 from oomlint.dialects.draft import Draft
+from oomlint.dialects.kubernetes import express_kubernetes, finish_kubernetes
+from oomlint.dialects.skypilot import finish_skypilot
 from oomlint.dialects.slurm import express_slurm, finish_slurm
 
 _OURS = frozenset({"host.ram_gib", "host.shm_gib"})
 
 
 def finish_scene(draft: Draft) -> None:
-    """Provide the machine that the files around the run's command ask for."""
+    """Provide the machine that the files around the run's command ask for.
+
+    A container's limit is inside the job's, so it counts first.
+    """
+    finish_containers(draft)
+    finish_kubernetes(draft)
     finish_slurm(draft)
+    finish_skypilot(draft)
 
 
 def express_scene(
@@ -27,7 +36,8 @@ def express_scene(
     wished = {name: value for name, value in changes.items() if name in _OURS}
     others = {name: value for name, value in changes.items() if name not in _OURS}
     if wished:
-        wished = express_slurm(wished, draft)
+        for express in (express_containers, express_kubernetes, express_slurm):
+            wished = express(wished, draft)
     left = {name: value for name, value in wished.items() if name in _OURS}
     own = {name: value for name, value in wished.items() if name not in _OURS}
     return own, {**others, **left}

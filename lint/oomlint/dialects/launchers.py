@@ -14,6 +14,7 @@ from typing import Any
 
 from oomlint.dialects.accelerate import LAUNCH_ROWS
 from oomlint.dialects.base import Reference
+from oomlint.dialects.containers import docker_scene, inner_commands
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.environments import finish_scene
 from oomlint.dialects.kinds import AUTO, BOOLEAN, POSITIVE, TEXT, BadValue, Kind, read_integer
@@ -231,9 +232,10 @@ def place(node: Scalar) -> Span:
 def launches(document: Document) -> Iterator[Launch]:
     """Every command of a shell script that starts a program."""
     for command in getattr(document, "commands", ()):
-        launch = read_launch(document, command)
-        if launch is not None:
-            yield launch
+        for started in inner_commands(document, command) or (command,):
+            launch = read_launch(document, started)
+            if launch is not None:
+                yield launch
 
 
 def read_launch(document: Document, command: Command) -> Launch | None:
@@ -278,6 +280,7 @@ def _scene(
     sbatch = getattr(document, "sbatch", None)
     if isinstance(sbatch, Mapping) and sbatch.entries:
         yield Block(document, sbatch, SBATCH, sbatch.span)
+    yield from docker_scene(document, command)
     yield Block(document, command.environment, ENVIRONMENT, anchor)
     yield Block(document, flags, table, anchor)
 

@@ -140,7 +140,8 @@ def _nodes(draft: Draft) -> int | None:
     nodes: int | None = draft.get("slurm.nodes")
     if nodes is not None:
         return nodes
-    tasks, per_node = draft.get("slurm.tasks"), draft.get("slurm.tasks_per_node")
+    tasks: int | None = draft.get("slurm.tasks")
+    per_node: int | None = draft.get("slurm.tasks_per_node")
     if tasks is not None and per_node is not None:
         return math.ceil(tasks / per_node)
     spread = (tasks or 1) > 1 or draft.get("slurm.gpus") is not None

@@ -32,6 +32,7 @@ _TAG: Final = re.compile(r"!<[^>]*>|[^\s,\[\]{}]+")
 _ANCHOR: Final = re.compile(r"&[^\s,\[\]{}]+")
 _BLOCK_HEADER: Final = re.compile(r"[|>][-+0-9]*(?P<comment>[ \t]+#[^\r\n]*)?")
 _CORE_TAG: Final = "tag:yaml.org,2002:"
+FILLED_IN: Final = "it is filled in by a template or an interpolation"
 
 Style = Choice["empty", "plain", "single", "double", "literal", "block", "flow", "pair", "template"]
 _STYLES: Final[dict[str, Style]] = {"'": "single", '"': "double", "|": "literal", ">": "literal"}
@@ -541,7 +542,7 @@ class _Builder:
         tag = None if event.tag is None else str(event.tag)
         value, reason = _tagged(tag, event.value)
         if _TEMPLATED.search(text, content, end):
-            reason = reason or "it is filled in by a template or an interpolation"
+            reason = reason or FILLED_IN
         plain = style in ("plain", "empty") and tag is None
         node = Scalar(Span(content, end), value, plain, locked=locked or reason)
         self.places[node] = _Place(style, head, tag)

@@ -1,0 +1,98 @@
+"""Training commands inside files of schedulers and containers: whose runs they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from oomlint.dialects.base import Claim
+from oomlint.dialects.table import Block
+from oomlint.documents.base import Mapping, Node, Scalar, Sequence
+from oomlint.documents.embedded import EmbeddedShell, embedded_script, embedded_words
+from oomlint.documents.shell_names import SHELLS, WRAPPERS
+from oomlint.documents.yaml import YamlDocument
+from oomlint.errors import ParseError
+
+SceneOf = Callable[[Claim], Iterable[Block]]
+
+
+def command_of(document: YamlDocument, *nodes: Node | None) -> EmbeddedShell | None:
+    """The command that ``command``, ``args`` and their like make together.
+
+    A string is a script; lists are joined to one command, and where that is a shell with
+    ``-c``, the script behind it counts.
+    """
+    present = [node for node in nodes if node is not None]
+    try:
+        if len(present) == 1 and isinstance(present[0], Scalar):
+            return _script(document, present[0])
+        lists = [node for node in present if isinstance(node, Sequence)]
+        if not lists or len(lists) != len(present):
+            return None
+        script = _script_of_shell([item for node in lists for item in node.items])
+        if script is not None:
+            return _script(document, script)
+        return embedded_words(document, lists)
+    except ParseError:
+        return None
+
+
+def _script(document: YamlDocument, node: Scalar) -> EmbeddedShell | None:
+    text = node.value
+    return embedded_script(document, node) if isinstance(text, str) and text.strip() else None
+
+
+def _script_of_shell(items: list[Node]) -> Scalar | None:
+    """The script of ``[bash, -c, script]``, whatever wraps the shell."""
+    words = [text_of(item) for item in items]
+    shell = next((n for n, word in enumerate(words) if word.rpartition("/")[2] in SHELLS), None)
+    if shell is None or not all(w in WRAPPERS or w.startswith("-") for w in words[:shell]):
+        return None
+    for number in range(shell + 1, len(words) - 1):
+        option = words[number]
+        if not option.startswith(("-", "+")):
+            return None
+        if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
+            script = items[number + 1]
+            return script if isinstance(script, Scalar) else None
+    return None
+
+
+def claims_in(command: EmbeddedShell, scene: SceneOf) -> Iterator[Claim]:
+    """The runs that a command starts, each with the blocks of the scene that it stands in.
+
+    Only commands that train are claimed: what else a container runs is none of our business.
+    """
+    from oomlint.dialects import registry
+
+    for dialect in registry().dialects:
+        if ".sh" not in dialect.suffixes:
+            continue
+        for claim in dialect.recognise(command):
+            if claim.kind in ("run", "launch") and _may_train(claim):
+                head, *rest = claim.blocks
+                yield replace(claim, blocks=(head, *scene(claim), *rest))
+
+
+def _may_train(claim: Claim) -> bool:
+    trains = any(block.table.section == "training" for block in claim.blocks)
+    return bool(claim.blocks) and (claim.kind == "run" or trains or bool(claim.references))
+
+
+def child(node: Node | None, *path: str) -> Node | None:
+    """What stands below a mapping under nested keys."""
+    for key in path:
+        entry = node.entries.get(key) if isinstance(node, Mapping) else None
+        if entry is None:
+            return None
+        node = entry.value
+    return node
+
+
+def text_of(node: Node | None) -> str:
+    """The text of a scalar, nothing for all else."""
+    return str(node.value) if isinstance(node, Scalar) and node.value is not None else ""
+
+
+def items_of(node: Node | None) -> tuple[Node, ...]:
+    return node.items if isinstance(node, Sequence) else ()

@@ -1,0 +1,282 @@
+"""Containers: ``docker run`` in scripts, and docker compose files.
+
+Options of ``docker run`` from docker's CLI reference 27, of compose from the Compose
+Specification. What follows the image is the command that runs inside.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from functools import lru_cache
+from typing import Any
+
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.draft import Draft
+from oomlint.dialects.kinds import TEXT, Kind
+from oomlint.dialects.scene import DOCKER_MEMORY, provide_counts
+from oomlint.dialects.table import Block, Row, Table
+from oomlint.documents.base import UNKNOWN, Command, Document, Entry, Mapping, Node
+from oomlint.documents.text import Source, Span
+
+_RUNTIMES = frozenset({"docker", "nerdctl"})
+
+
+def _read_gpus(raw: Any) -> int | None:
+    """``8`` or ``"device=0,1"``; ``all`` says nothing of how many there are."""
+    if isinstance(raw, list):
+        return len(raw) or None
+    text = str(raw).strip().strip("\"'")
+    if text.isdigit():
+        return int(text) or None
+    devices = re.search(r"device=([^\"']+)", text)
+    return len([part for part in devices[1].split(",") if part]) if devices else None
+
+
+_GPUS = Kind(_read_gpus)
+
+DOCKER_RUN = Table(
+    name="docker run",
+    rows=(
+        Row("gpus", "docker.gpus", _GPUS),
+        Row("memory", "docker.memory", DOCKER_MEMORY, aliases=("m",)),
+        Row("shm-size", "docker.shm", DOCKER_MEMORY),
+        Row("ipc", "docker.ipc", TEXT),
+    ),
+    known_prefixes=("",),
+    loader="yaml12",
+    section="scheduler",
+)
+
+SERVICE = Table(
+    name="service",
+    rows=(
+        Row(
+            "mem_limit", "docker.memory", DOCKER_MEMORY, aliases=("deploy.resources.limits.memory",)
+        ),
+        Row("shm_size", "docker.shm", DOCKER_MEMORY),
+        Row("ipc", "docker.ipc", TEXT),
+    ),
+    known_prefixes=("",),
+    section="scheduler",
+)
+
+DEVICES = Table(
+    name="devices",
+    rows=(Row("device_ids", "docker.gpus", _GPUS, aliases=("count",)),),
+    known_prefixes=("",),
+    section="scheduler",
+)
+
+# Without --ipc a container has shared memory of its own (docker's CLI reference, "--ipc").
+_PRIVATE = (None, "private", "shareable")
+
+# docker run(1): "If you omit the size entirely, the system uses 64m".
+_DEFAULT_SHM_GIB = 64 / 1024
+_SOURCE = "docker"
+
+
+class Compose(Dialect):
+    name = "compose"
+    # Services are everywhere; those with GPUs say so in one of these ways.
+    markers = (b"driver: nvidia", b"capabilities:", b"runtime: nvidia", b"gpus:", b"shm_size:")
+    suffixes = (".yaml", ".yml")
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        from oomlint.dialects.commands import child, claims_in, command_of
+        from oomlint.documents.yaml import YamlDocument
+
+        if not isinstance(document, YamlDocument) or not document.roots:
+            return
+        services = child(document.roots[0], "services")
+        for entry in services.entries.values() if isinstance(services, Mapping) else ():
+            service = entry.value
+            if not isinstance(service, Mapping):
+                continue
+            entrypoint, own = child(service, "entrypoint"), child(service, "command")
+            command = command_of(document, own if entrypoint is None else entrypoint)
+            if entrypoint is not None and own is not None:
+                command = command_of(document, entrypoint, own) or command_of(document, own)
+            if command is None:
+                continue
+            blocks = tuple(_service_blocks(document, service, entry.key_span))
+            environment = _environment(service)
+
+            def scene(
+                claim: Claim,
+                blocks: tuple[Block, ...] = blocks,
+                environment: Mapping = environment,
+            ) -> Iterator[Block]:
+                from oomlint.dialects.launchers import ENVIRONMENT
+
+                if environment.entries:
+                    yield Block(document, environment, ENVIRONMENT, claim.anchor.span)
+                yield from blocks
+
+            yield from claims_in(command, scene)
+
+
+def _service_blocks(document: Document, service: Mapping, anchor: Span) -> Iterator[Block]:
+    from oomlint.dialects.commands import child, items_of
+
+    yield Block(document, service, SERVICE, anchor)
+    for device in items_of(child(service, "deploy", "resources", "reservations", "devices")):
+        if isinstance(device, Mapping):
+            yield Block(document, device, DEVICES, device.span)
+
+
+def _environment(service: Mapping) -> Mapping:
+    """``environment`` as a mapping; of its other form, a list of texts, nothing can be edited."""
+    from oomlint.dialects.commands import child, items_of, text_of
+    from oomlint.documents.base import Scalar
+
+    given = child(service, "environment")
+    if isinstance(given, Mapping):
+        return given
+    entries: dict[str, Entry] = {}
+    for item in items_of(given):
+        name, equals, value = text_of(item).partition("=")
+        if equals:
+            scalar = Scalar(item.span, value, locked="it stands in a text with its name")
+            entries[name] = Entry(name, item.span, scalar, item.span)
+    return Mapping(service.span, entries)
+
+
+# -- docker run --------------------------------------------------------------------------------
+
+# Options of `docker run` without a value (docker's CLI reference).
+_BARE = frozenset(
+    {
+        "d", "detach", "i", "interactive", "t", "tty", "rm", "init", "privileged", "P",
+        "publish-all", "no-healthcheck", "oom-kill-disable", "read-only", "sig-proxy", "q",
+        "quiet", "disable-content-trust", "help", "use-api-socket",
+    }
+)  # fmt: skip
+_WORD = re.compile(r"""(?:[^\s\\'"]|\\[^\r\n]|'[^']*'|"(?:[^"\\]|\\[\s\S])*")+""")
+_PLAIN_VALUE = re.compile(r"[\w=:,.+\-]+", re.ASCII)
+_OPTION = re.compile(r"(--?)([A-Za-z][\w-]*)(=)?")
+
+
+def is_docker_run(command: Command) -> bool:
+    names = [str(word.value).rpartition("/")[2] for word in command.words[:3]]
+    names = names[1:] if names[:1] == ["sudo"] else names
+    return len(names) > 1 and names[0] in _RUNTIMES and "run" in names[1:3]
+
+
+def docker_scene(document: Document, command: Command) -> Iterator[Block]:
+    """The ``docker run`` around a command, as a block."""
+    if "docker" not in document.source.text and "nerdctl" not in document.source.text:
+        return
+    for outer in getattr(document, "commands", ()):
+        if not is_docker_run(outer) or not _holds(outer.span, command.span):
+            continue
+        options, _ = _taken_apart(document.source, outer.span)
+        if options is not None:
+            yield Block(document, options, DOCKER_RUN, options.span)
+
+
+def inner_commands(document: Document, command: Command) -> tuple[Command, ...]:
+    """What a ``docker run`` starts in its container; spans are those of the same file."""
+    if not is_docker_run(command):
+        return ()
+    _, start = _taken_apart(document.source, command.span)
+    if start is None:
+        return ()
+    return _commands_from(document.source.path, document.source.text, command.span, start)
+
+
+@lru_cache(maxsize=64)
+def _commands_from(path: str, text: str, span: Span, start: int) -> tuple[Command, ...]:
+    from oomlint.documents.shell import parse_shell
+
+    blank = re.sub(r"[\s\S]", " ", text[span.start : start])
+    script = parse_shell(Source(path, text[: span.start] + blank + text[start:]))
+    return tuple(c for c in script.commands if c.span.start == start)
+
+
+def _holds(outer: Span, inner: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
+
+
+def _taken_apart(source: Source, span: Span) -> tuple[Mapping | None, int | None]:
+    """The options of a ``docker run``, and where the command behind its image begins."""
+    from oomlint.documents.shell_commands import ShellEntry, ShellMapping
+    from oomlint.documents.shell_expand import Container
+
+    words = list(_WORD.finditer(source.text, span.start, span.end))
+    at = next((n for n, word in enumerate(words[:4]) if word[0] == "run"), None)
+    if at is None:
+        return None, None
+    box = Container("command", span)
+    entries: dict[str, Entry] = {}
+    run_end, number, open_ended = words[at].end(), at + 1, False
+    while number < len(words):
+        word = words[number]
+        option = _OPTION.match(word[0])
+        if option is None:
+            following = words[number + 1][0] if number + 1 < len(words) else ""
+            if word[0].startswith("$") and following.startswith("-"):
+                number, open_ended = number + 1, True  # a variable that holds options
+                continue
+            break
+        key, key_span = option[2], Span(word.start(), word.start() + option.end(2))
+        bare = key in _BARE or (option[1] == "-" and set(key) <= _BARE)
+        place, taken = Span(word.end(), word.end()), 1
+        if option[3]:
+            place = Span(word.start() + option.end(), word.end())
+        elif not bare and number + 1 < len(words):
+            value = words[number + 1]
+            place, taken = Span(value.start(), value.end()), 2
+        whole = Span(word.start(), max(word.end(), place.end))
+        entries[key] = ShellEntry(key, key_span, _value(source.text, place), whole, container=box)
+        number += taken
+    options = ShellMapping(
+        Span(words[at].start(), run_end), entries, (), None, open_ended,
+        style="flag", container=box, words_end=run_end,
+    )  # fmt: skip
+    return options, words[number + 1].start() if number + 1 < len(words) else None
+
+
+def _value(text: str, place: Span) -> Node:
+    from oomlint.documents.shell_commands import ShellScalar
+
+    written = text[place.start : place.end]
+    bare = written.strip("\"'")
+    if _PLAIN_VALUE.fullmatch(bare):
+        quoted = bare != written
+        return ShellScalar(place, bare, plain=True, locked="it is in quotes" if quoted else None)
+    return ShellScalar(
+        place, UNKNOWN if written else True, locked="it is known when the script runs"
+    )
+
+
+# -- what both mean ----------------------------------------------------------------------------
+
+
+def finish_containers(draft: Draft) -> None:
+    """Provide what the container of the run may use."""
+    own = [block for block in draft.blocks if block.table in (DOCKER_RUN, SERVICE)]
+    if not own:
+        return
+    provide_counts(draft, None, draft.get("docker.gpus"), _SOURCE, "docker.gpus")
+    source = "the container's memory limit"
+    draft.fact("host.ram_gib", draft.get("docker.memory"), source, "docker.memory")
+    size = draft.get("docker.shm")
+    draft.fact("host.shm_gib", size, "the container's /dev/shm", "docker.shm")
+    if any(block.mapping.open_ended for block in own) or draft.is_unknown("docker.shm"):
+        return
+    if not draft.is_unknown("docker.ipc") and draft.get("docker.ipc") in _PRIVATE:
+        why = "docker gives a container 64 MiB of /dev/shm unless told otherwise"
+        draft.fact("host.shm_gib", _DEFAULT_SHM_GIB, why)
+
+
+def express_containers(changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
+    """Wishes for memory as options of the container."""
+    own = dict(changes)
+    tables = [block.table for block in draft.blocks]
+    if DOCKER_RUN in tables or SERVICE in tables:
+        for field, name in (("host.ram_gib", "docker.memory"), ("host.shm_gib", "docker.shm")):
+            if field in own:
+                own[name] = math.ceil(own.pop(field))
+    return own

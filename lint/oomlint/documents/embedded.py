@@ -1,0 +1,256 @@
+"""Shell commands inside YAML: a block of script, a string, or a list of words.
+
+The command is read from a text as long as the YAML file, in which everything else is blank.
+So every span is one of the file itself, and an edit of the command is an edit of the YAML, as
+far as the quoting around it permits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence as SequenceABC
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from oomlint.documents import base
+from oomlint.documents.base import Command, Fact, Literal, Mapping, Node, Scalar
+from oomlint.documents.shell import ShellDocument, parse_shell
+from oomlint.documents.text import Edit, Source, Span
+from oomlint.documents.yaml import FILLED_IN, YamlDocument
+from oomlint.errors import CannotEdit
+
+_PLAIN_SAFE = re.compile(r"[\w@%+=./\- ]*", re.ASCII)
+_HEADER = re.compile(r"[|>][^\r\n]*(?:\r\n|\r|\n)")
+# What a YAML loader would not take for text: a list of arguments must hold text only.
+_NOT_TEXT = re.compile(r"[-+.]?\d[\d._eE+-]*|true|false|yes|no|on|off|null|~", re.IGNORECASE)
+_ESCAPED = "the command is quoted in a way that only a person should change"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """A YAML scalar that is the script, or one word of it; ``text`` stands at ``span``."""
+
+    span: Span
+    text: str
+    style: str
+    """The character that opens the scalar, or nothing where it is plain."""
+    locked: str | None = None
+    """Why nothing may be changed in it: it does not stand in the file as it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedShell:
+    """A command in a YAML file; implements :class:`oomlint.documents.base.Document`."""
+
+    source: Source
+    """The YAML file."""
+    host: YamlDocument
+    shell: ShellDocument
+    pieces: tuple[_Piece, ...]
+    words: base.Sequence | None = None
+    """The list whose items are the last words of the command."""
+    dotted_keys: ClassVar[bool] = True
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        return self.shell.commands
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What a block of script shows; cures are for script files."""
+        if self.words is not None or not all(piece.locked is None for piece in self.pieces):
+            return ()
+        return tuple(replace(fact, mend=()) for fact in self.shell.facts)
+
+    def set_value(self, node: Node, value: Literal) -> list[Edit]:
+        return self._guarded(self.shell.set_value(node, value))
+
+    def add_entry(
+        self, mapping: Mapping, key: str, value: Literal, *, after: str | None = None
+    ) -> list[Edit]:
+        if self.words is None:
+            return self._guarded(self.shell.add_entry(mapping, key, value, after=after))
+        (edit,) = self.shell.add_entry(mapping, key, value)
+        if edit.start < self.pieces[-1].span.end:
+            raise CannotEdit("the command is a list, and the option belongs in the middle of it")
+        name, _, argument = edit.replacement.strip().partition(" ")
+        if " " in argument:
+            raise CannotEdit("several values cannot be added to a list of words at once")
+        return self.host.append_item(self.words, f"{name}={argument}" if argument else name)
+
+    def remove_entry(self, mapping: Mapping, key: str) -> list[Edit]:
+        self._must_be_script()
+        return self._guarded(self.shell.remove_entry(mapping, key))
+
+    def rename_entry(self, mapping: Mapping, key: str, new_key: str) -> list[Edit]:
+        return self._guarded(self.shell.rename_entry(mapping, key, new_key))
+
+    def append_item(self, sequence: base.Sequence, value: Literal) -> list[Edit]:
+        self._must_be_script()
+        return self._guarded(self.shell.append_item(sequence, value))
+
+    def _must_be_script(self) -> None:
+        if self.words is not None:
+            raise CannotEdit("the command is a list of words; change it by hand")
+
+    def _guarded(self, edits: list[Edit]) -> list[Edit]:
+        """The edits, if what they write means the same inside the YAML scalar.
+
+        Raises:
+            CannotEdit: it would not.
+        """
+        for edit in edits:
+            self._check(edit)
+        return edits
+
+    def _check(self, edit: Edit) -> None:
+        piece = next(
+            (p for p in self.pieces if p.span.start <= edit.start <= edit.end <= p.span.end), None
+        )
+        if piece is None:
+            raise CannotEdit("the place is not part of the command")
+        if piece.locked:
+            raise CannotEdit(piece.locked)
+        text = edit.replacement
+        if piece.style == "|":
+            indent = _indent(self.source.text, piece.span)
+            lines = re.split(r"\r\n|\r|\n", text)[1:]
+            if any(line[:indent].strip(" ") or len(line) < indent for line in lines if line):
+                raise CannotEdit("the new line would leave the block of text")
+        elif "\n" in text or "\r" in text:
+            raise CannotEdit("the command stands on one line")
+        elif (piece.style == '"' and set(text) & {'"', "\\"}) or (
+            piece.style == "'" and "'" in text
+        ):
+            raise CannotEdit("the value cannot be written inside the quotes around the command")
+        elif not piece.style:
+            old = self.source.text[edit.start : edit.end]
+            whole = (edit.start, edit.end) == (piece.span.start, piece.span.end)
+            if not _PLAIN_SAFE.fullmatch(text):
+                raise CannotEdit("the value needs quotes that the YAML text does not have")
+            if whole and _NOT_TEXT.fullmatch(text) and not _NOT_TEXT.fullmatch(old):
+                raise CannotEdit("without quotes YAML would not take the value for text")
+
+
+def embedded_script(host: YamlDocument, script: Scalar) -> EmbeddedShell:
+    """The script that a YAML scalar holds.
+
+    Raises:
+        ParseError: it is nested too deeply to be read.
+    """
+    piece = _piece(host.source.text, script)
+    return _document(host, [piece], None)
+
+
+def embedded_words(host: YamlDocument, lists: Iterable[base.Sequence]) -> EmbeddedShell | None:
+    """The command whose words are the items of lists; ``None`` where an item is no text.
+
+    Raises:
+        ParseError: as above.
+    """
+    pieces: list[_Piece] = []
+    last: base.Sequence | None = None
+    for last in lists:
+        for item in last.items:
+            if not isinstance(item, Scalar):
+                return None
+            pieces.append(_word(host.source.text, item))
+    return _document(host, pieces, last) if pieces else None
+
+
+def _document(
+    host: YamlDocument, pieces: SequenceABC[_Piece], words: base.Sequence | None
+) -> EmbeddedShell:
+    text = host.source.text
+    ordered = sorted(pieces, key=lambda piece: piece.span.start)
+    if ordered != list(pieces):
+        # `args` before `command`: the words cannot be read in place, in their order.
+        joined = " ".join(piece.text for piece in pieces)
+        span = Span(ordered[0].span.start, ordered[-1].span.end)
+        why = "the words stand in another order than the command; change them by hand"
+        ordered = [_Piece(span, joined[: span.end - span.start], "", why)]
+    first, end = ordered[0].span.start, ordered[-1].span.end
+    parts = [_blank(text[:first], keep_lines=True)]
+    cursor = first
+    for piece in ordered:
+        parts.append(_blank(text[cursor : piece.span.start], keep_lines=False))
+        room = piece.span.end - piece.span.start
+        parts.append(piece.text.ljust(room)[:room])
+        cursor = piece.span.end
+    parts.append(_blank(text[end:], keep_lines=True))
+    shell = parse_shell(Source(host.source.path, "".join(parts)))
+    return EmbeddedShell(host.source, host, shell, tuple(ordered), words)
+
+
+def _blank(text: str, *, keep_lines: bool) -> str:
+    return re.sub(r"[^\r\n]" if keep_lines else r"[\s\S]", " ", text)
+
+
+def _style(text: str, span: Span) -> str:
+    opening = text[span.start : span.start + 1]
+    return opening if opening and opening in "|>'\"" else ""
+
+
+def _piece(text: str, node: Scalar) -> _Piece:
+    """A scalar as a script."""
+    style, span = _style(text, node.span), node.span
+    if style in ("'", '"'):
+        span = Span(span.start + 1, max(span.start + 1, span.end - 1))
+    elif style:
+        header = _HEADER.match(text, span.start)
+        span = Span(header.end() if header else span.end, span.end)
+    decoded = str(node.value)
+    raw = text[span.start : span.end]
+    aligned = _aligned(raw, decoded)
+    # `${NAME}` is the shell's own here.
+    free = node.locked is None or (node.locked == FILLED_IN and "{{" not in raw and "{%" not in raw)
+    if free and aligned is not None:
+        return _Piece(span, aligned, style)
+    return _Piece(span, decoded, style, _ESCAPED if free else node.locked)
+
+
+def _word(text: str, node: Scalar) -> _Piece:
+    """A scalar as one word: its own quotes keep it together, else quotes in the blanks around."""
+    piece = _piece(text, node)
+    value = str(node.value)
+    if re.fullmatch(r"[\w@%+=:,./\-]+", value, re.ASCII):
+        return piece
+    if piece.style in ("'", '"') and not piece.locked and not set(value) & set("$`\\!'\""):
+        return replace(piece, span=node.span, text=text[node.span.start : node.span.end])
+    quoted = "'" + value.replace("'", " ") + "'"
+    around = Span(node.span.start - (not piece.style), node.span.end + (not piece.style))
+    # Room for two quotes: those of the YAML text, or the blanks on both sides of a plain word.
+    return _Piece(around, quoted, piece.style, piece.locked or _ESCAPED)
+
+
+def _aligned(raw: str, decoded: str) -> str | None:
+    """``raw`` with blanks for what YAML drops or folds; ``None`` where the two do not match."""
+    out: list[str] = []
+    at = 0
+    for index, character in enumerate(raw):
+        wanted = decoded[at : at + 1]
+        if character == wanted:
+            out.append(character)
+            at += 1
+        elif character == "\r" and wanted == "\n" and raw[index + 1 : index + 2] == "\n":
+            out.append(character)
+        elif character in "\r\n" and wanted == " ":
+            out.append(" ")
+            at += 1
+        elif character in " \t\r\n":
+            out.append(" ")
+        else:
+            return None
+    return "".join(out) if not decoded[at:].strip() else None
+
+
+def _indent(text: str, span: Span) -> int:
+    """The indentation of a block of text: that of its first line with something in it."""
+    for line in _lines(text[span.start : span.end]):
+        if line.strip():
+            return len(line) - len(line.lstrip(" "))
+    return 0
+
+
+def _lines(text: str) -> Iterator[str]:
+    yield from re.split(r"\r\n|\r|\n", text)

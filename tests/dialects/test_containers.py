@@ -1,0 +1,160 @@
+"""docker run and docker compose: the command in the container, and the container's limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Proposal
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_WORDS = (
+    "--output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5"
+    " --num_train_epochs 1 --bf16 True --model_name_or_path meta-llama/Llama-2-7b-hf"
+)
+_TRAIN = f"torchrun --nproc_per_node 4 train.py {_WORDS}"
+
+
+def _runs(name: str, text: str) -> list[Run]:
+    workspace = Workspace(Path("/x"), {name: text.encode()})
+    linked = Linker(workspace, registry(), LinkOptions()).link([name])
+    assert not linked.errors
+    return linked.runs
+
+
+def _run(name: str, text: str) -> Run:
+    (run,) = _runs(name, text)
+    return run
+
+
+def _fixed(run: Run, changes: dict[str, Any]) -> str:
+    fix = make_fix(run, Proposal.set("change", changes), "gpu")
+    assert fix is not None
+    assert fix.reason is None
+    return run.claims[0].document.source.edited(fix.edits).text
+
+
+@pytest.mark.parametrize(
+    ("options", "ram", "shm"),
+    [
+        ("--gpus all", None, 1 / 16),
+        ("--rm -it --gpus all --shm-size=16g -v $PWD:/w -e A=b", None, 16),
+        ("-d --memory 64g --shm-size 512m", 64, 0.5),
+        ("-m 65536m --ipc=host", 64, None),
+        ("--ipc private", None, 1 / 16),
+        ("--ipc=$MODE", None, None),
+        ("--shm-size $SHM", None, None),
+        ("$OPTIONS --gpus all", None, None),
+        ("--name a --gpus all \\\n  --rm", None, 1 / 16),
+    ],
+)
+@pytest.mark.parametrize("command", [_TRAIN, f'bash -c "cd /w && {_TRAIN}"'])
+def test_docker_run_limits_what_it_starts(
+    options: str, ram: float | None, shm: float | None, command: str
+) -> None:
+    text = f"set -e\ndocker run {options} nvcr.io/nvidia/pytorch:24.01-py3 {command}\n"
+    run = _run("train.sh", text)
+    assert run.plan.model.id == "meta-llama/Llama-2-7b-hf"
+    assert run.plan.parallel.gpus_per_node == 4
+    assert (run.plan.host.ram_gib, run.plan.host.shm_gib) == (ram, shm)
+    new = _fixed(run, {"batch.micro": 2})
+    assert new == text.replace("batch_size 1", "batch_size 2")
+
+
+def test_limits_of_docker_run_are_changed_or_added() -> None:
+    text = f"docker run --gpus all --shm-size=1g image \\\n  {_TRAIN}\n"
+    run = _run("train.sh", text)
+    new = _fixed(run, {"host.shm_gib": 15.5, "host.ram_gib": 100})
+    assert "--memory 100g" in new
+    assert "--shm-size=16g" in new
+    again = _run("train.sh", new)
+    assert (again.plan.host.ram_gib, again.plan.host.shm_gib) == (100, 16)
+
+
+def test_docker_run_names_the_gpus_for_what_takes_all() -> None:
+    run = _run("a.sh", f"docker run --gpus '\"device=0,2\"' image python train.py {_WORDS}\n")
+    assert run.plan.parallel.gpus_per_node == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["docker run image\n", "docker run\n", "docker ps\n", "docker run --gpus\n",
+             "docker run --gpus all image python -m http.server\n", "docker compose run x y\n"]
+)  # fmt: skip
+def test_other_uses_of_docker_are_left_alone(text: str) -> None:
+    assert _runs("a.sh", text) == []
+
+
+_COMPOSE = f"""services:
+  db:
+    image: postgres
+  train:
+    image: trainer
+    mem_limit: 64g
+    command: >
+      torchrun --nproc_per_node 4
+      train.py {_WORDS}
+    environment:
+      CUDA_VISIBLE_DEVICES: 0,1,2,3
+    deploy:
+      resources:
+        reservations:
+          devices:
+            - driver: nvidia
+              count: 8
+              capabilities: [gpu]
+"""
+
+
+def test_reads_a_service() -> None:
+    run = _run("compose.yaml", _COMPOSE)
+    assert run.framework == "hf-trainer"
+    assert run.plan.parallel.gpus_per_node == 4
+    assert run.plan.env.cuda_visible_devices == "0,1,2,3"
+    assert (run.plan.host.ram_gib, run.plan.host.shm_gib) == (64, 1 / 16)
+    new = _fixed(run, {"batch.micro": 2, "host.shm_gib": 16, "host.ram_gib": 99.5})
+    changed = _COMPOSE.replace("batch_size 1", "batch_size 2").replace(
+        "    mem_limit: 64g\n", "    mem_limit: 100g\n    shm_size: 16g\n"
+    )
+    assert new == changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shm"),
+    [
+        ("    mem_limit: 64g\n", "    shm_size: 2gb\n", 2),
+        ("    mem_limit: 64g\n", "    ipc: host\n", None),
+        ("    mem_limit: 64g\n", "    shm_size: ${SHM}\n", None),
+    ],
+)
+def test_reads_shared_memory_of_a_service(old: str, new: str, shm: float | None) -> None:
+    assert _run("compose.yaml", _COMPOSE.replace(old, new)).plan.host.shm_gib == shm
+
+
+def test_reads_entrypoint_and_environment_as_lists() -> None:
+    words = ", ".join(f'"{word}"' for word in _WORDS.split())
+    run = _run(
+        "compose.yml",
+        "services:\n  t:\n    entrypoint: [torchrun, --nproc_per_node=2]\n"
+        f"    command: [train.py, {words}]\n    runtime: nvidia\n"
+        "    environment: [CUDA_VISIBLE_DEVICES=0, A]\n",
+    )
+    assert run.plan.parallel.gpus_per_node == 2
+    assert run.plan.env.cuda_visible_devices == "0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services: [shm_size: 1]\n",
+        "services: {a: 1, b: {shm_size: 1g, command: null}, c: {command: [sleep, 1], gpus: all}}\n",
+        "on: push\nservices: {x: {options: 'gpus: 1', command: [[]]}}\nz: {gpus: 1}\n",
+    ],
+)
+def test_services_that_do_not_train_are_left_alone(text: str) -> None:
+    assert _runs("compose.yaml", text) == []

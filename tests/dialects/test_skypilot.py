@@ -1,0 +1,96 @@
+"""SkyPilot tasks: accelerators, nodes, and the training in their script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linker, LinkOptions
+from oomlint.rule import Proposal
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_TASK = """resources:
+  accelerators: A100-80GB:8
+num_nodes: 2
+envs:
+  CUDA_VISIBLE_DEVICES: 0,1,2,3
+setup: |
+  pip install transformers
+run: |
+  conda activate train
+  torchrun --nnodes $SKYPILOT_NUM_NODES --nproc_per_node $SKYPILOT_NUM_GPUS_PER_NODE \\
+    train.py --output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5 \\
+    --num_train_epochs 1 --bf16 True --model_name_or_path meta-llama/Llama-2-7b-hf
+"""
+
+
+def _runs(text: str) -> list[Run]:
+    workspace = Workspace(Path("/x"), {"sky.yaml": text.encode()})
+    linked = Linker(workspace, registry(), LinkOptions()).link(["sky.yaml"])
+    assert not linked.errors
+    return linked.runs
+
+
+def test_reads_a_task() -> None:
+    (run,) = _runs(_TASK)
+    assert run.framework == "hf-trainer"
+    assert (run.plan.parallel.nodes, run.plan.parallel.gpus_per_node) == (2, 8)
+    assert run.plan.env.cuda_visible_devices == "0,1,2,3"
+    assert run.hardware is not None
+    assert run.hardware.name == "2x8xA100-80GB"
+    assert run.hardware.source == "SkyPilot asks for A100-80GB (sky.yaml:2)"
+    # Memory that a task asks for is the least that its machines have, no limit.
+    assert run.plan.host.ram_gib is None
+    fix = make_fix(run, Proposal.set("change", {"batch.micro": 2, "batch.grad_accum": 4}), "gpu")
+    assert fix is not None
+    text = run.claims[0].document.source.edited(fix.edits).text
+    assert text == _TASK.replace("batch_size 1", "batch_size 2 --gradient_accumulation_steps 4")
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "gpu", "count"),
+    [
+        ("A100:8", "A100-40GB", 8),
+        ("H100", "H100-80GB", 1),
+        ("{L4: 4}", "L4-24GB", 4),
+        ("['H100:8']", "H100-80GB", 8),
+        ("['A100-80GB:8', 'H100:8']", None, None),
+        ("{H100: 8, L4: 8}", None, None),
+        ("{'L40S:4'}", "L40S-48GB", 4),
+        ("tpu-v4-8", None, None),
+    ],
+)
+def test_reads_accelerators(accelerators: str, gpu: str | None, count: int | None) -> None:
+    text = (
+        _TASK.replace("A100-80GB:8", accelerators)
+        .replace("--nproc_per_node $SKYPILOT_NUM_GPUS_PER_NODE", "--nproc_per_node gpu")
+        .replace("  CUDA_VISIBLE_DEVICES: 0,1,2,3\n", "  A: b\n")
+    )
+    (run,) = _runs(text)
+    assert run.plan.device.type == gpu
+    if gpu is not None:
+        assert run.plan.parallel.gpus_per_node == count
+
+
+def test_reads_an_instance_type() -> None:
+    (run,) = _runs(_TASK.replace("accelerators: A100-80GB:8", "instance_type: p4d.24xlarge"))
+    assert run.hardware is not None
+    assert run.hardware.gpu.name == "A100-40GB"
+    assert run.plan.host.ram_gib == 1152
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resources: {accelerators: L4}\nrun: echo hi\n",
+        "resources: {accelerators: L4}\nrun: [a]\n",
+        "resources: {accelerators: L4}\n",
+        "resources: 'accelerators: L4'\nrun: python train.py\n",
+    ],
+)
+def test_tasks_that_do_not_train_are_left_alone(text: str) -> None:
+    assert _runs(text) == []
