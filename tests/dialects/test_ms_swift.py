@@ -288,3 +288,144 @@ def test_corpus_of_configs_is_recognised() -> None:
             assert not run.wrong
         checked += 1
     assert checked >= 5
+
+
+def test_ranks_share_a_sequence_and_its_loss_in_chunks() -> None:
+    plan = _run(
+        "NPROC_PER_NODE=8 CELOSS_PARALLEL_SIZE=2048 swift sft --model Qwen/Qwen2.5-3B-Instruct "
+        "--dataset d --max_length 65536 --sequence_parallel_size 8 --use_liger_kernel true "
+        "--attn_impl flash_attn --packing true\n"
+    ).plan
+    assert (plan.parallel.ulysses, plan.parallel.dp) == (8, 1)
+    # 65536 tokens over 8 ranks in pieces of 2048; labels never reach liger's loss.
+    assert (plan.loss.logits_materialised, plan.loss.chunks) == ("chunked", 4)
+    assert (plan.loss.upcast_fp32, plan.loss.liger.flce) == (False, False)
+
+
+def test_a_pack_counts_both_sides_of_a_pair() -> None:
+    head = (
+        "CUDA_VISIBLE_DEVICES=0 swift rlhf --model Qwen/Qwen2.5-7B --dataset d --max_length 1024 "
+    )
+    packed = _run(head + "--packing true --attn_impl flash_attn\n").plan
+    assert (packed.objective.kind, packed.objective.pairs_per_sample) == ("dpo", 1)
+
+
+def test_torchrun_with_more_gpus_than_processes_spreads_each_model() -> None:
+    plan = _run(
+        "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node=2 llm_sft.py "
+        "--model_type qwen1half-7b-chat --sft_type lora --dataset d\n"
+    ).plan
+    assert (plan.parallel.backend, plan.parallel.world) == ("device_map_pp", 4)
+    assert (plan.parallel.pp, plan.parallel.dp, plan.batch.grad_accum) == (2, 2, 8)
+
+
+def test_lisa_trains_the_ends_and_a_few_layers() -> None:
+    plan = _run(
+        "CUDA_VISIBLE_DEVICES=0 swift sft --model Qwen/Qwen2.5-7B-Instruct --tuner_type full "
+        "--lisa_activated_layers 2 --dataset d --max_length 1024\n"
+    ).plan
+    assert plan.trainable.method == "layerwise"
+    dims = plan.model.dims
+    assert dims is not None
+    assert dims.vocab is not None
+    assert dims.hidden is not None
+    ends = 2 * dims.vocab * dims.hidden
+    assert plan.trainable.params is not None
+    # Two of 28 layers of 233 million parameters each.
+    assert ends + 0.45e9 < plan.trainable.params < ends + 0.48e9
+
+
+def test_lora_dtype_keeps_adapters_in_16_bit() -> None:
+    plan = _run(LORA.rstrip() + " \\\n    --lora_dtype bfloat16\n").plan
+    assert (plan.trainable.adapter_dtype, plan.precision.optim_state) == ("bf16", "bf16")
+
+
+def test_gptq_of_eight_bits() -> None:
+    plan = _run(LORA.replace("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen1.5-7B-Chat-GPTQ-Int8")).plan
+    assert (plan.quant.method, plan.quant.bits) == ("gptq", 8.0)
+
+
+MEGATRON = """CUDA_VISIBLE_DEVICES=0,1,2,3 NPROC_PER_NODE=4 \\
+megatron sft \\
+    --model Qwen/Qwen2.5-7B-Instruct \\
+    --dataset d \\
+    --tensor_model_parallel_size 2 \\
+    --sequence_parallel true \\
+    --micro_batch_size 2 \\
+    --global_batch_size 16 \\
+    --packing true \\
+    --max_length 8192 \\
+    --recompute_granularity selective
+"""
+
+
+def test_megatron() -> None:
+    run = _run(MEGATRON)
+    plan = run.plan
+    assert run.framework == "ms-swift"
+    assert not run.stray
+    assert (plan.parallel.backend, plan.parallel.world) == ("megatron", 4)
+    assert (plan.parallel.tp, plan.parallel.dp, plan.parallel.sp) == (2, 2, True)
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.batch.global_) == (2, 4, 16)
+    # megatron trains everything unless it is told not to.
+    assert plan.trainable.method == "full"
+    assert (plan.precision.param, plan.precision.grad, plan.precision.master) == (
+        "bf16", "fp32", "fp32",
+    )  # fmt: skip
+    assert plan.precision.optim_state == "fp32"
+    assert plan.parallel.megatron.dist_optimizer is True
+    assert (plan.checkpointing.mode, plan.checkpointing.source) == ("selective_op", "megatron")
+    assert (plan.seq.packing, plan.seq.pad, plan.model.attn_impl) == ("bfd", "none", "flash2")
+    assert plan.data.workers == 4
+
+
+def test_megatron_recomputes_the_first_layers_of_a_stage() -> None:
+    full = "full --recompute_method block --recompute_num_layers 7"
+    plan = _run(MEGATRON.replace("selective", full)).plan
+    assert (plan.checkpointing.mode, plan.checkpointing.every_n) == ("block_partial", 4)
+    uniform = "full --recompute_method uniform --recompute_num_layers 1"
+    assert _run(MEGATRON.replace("selective", uniform)).plan.checkpointing.mode == "full"
+
+
+def test_megatron_precision_aware_optimizer() -> None:
+    more = " --use_precision_aware_optimizer true --exp_avg_dtype bf16 --exp_avg_sq_dtype bf16"
+    plan = _run(MEGATRON.rstrip() + more + " --main_grads_dtype bf16\n").plan
+    assert (plan.precision.grad, plan.precision.optim_state) == ("bf16", "bf16")
+    # Without it the optimizer keeps its states in fp32 whatever is named.
+    plain = _run(MEGATRON.rstrip() + " --exp_avg_dtype bf16 --exp_avg_sq_dtype bf16\n").plan
+    assert plain.precision.optim_state == "fp32"
+
+
+def test_what_megatron_fixes_write() -> None:
+    after = _after(MEGATRON, {"checkpointing.mode": "full"})
+    assert "--recompute_granularity full" in after
+    assert "--recompute_method uniform" in after
+    assert "--recompute_num_layers 1" in after
+    # The global batch is a key of its own: a smaller micro batch needs nothing else.
+    smaller = _after(MEGATRON, {"batch.micro": 1, "batch.grad_accum": 8})
+    assert smaller == MEGATRON.replace("--micro_batch_size 2", "--micro_batch_size 1")
+    assert "--optimizer_cpu_offload true" in _after(MEGATRON, {"offload.optimizer": "cpu"})
+    run = _run(MEGATRON)
+    for changes in (
+        {"parallel.zero.stage": 3},
+        {"quant.method": "bnb4"},
+        {"offload.params": "cpu"},
+    ):
+        with pytest.raises(CannotEdit):
+            run.what_if(changes)
+
+
+def test_a_ray_config_gives_training_a_group_of_gpus() -> None:
+    text = (
+        "rlhf_type: gkd\nmodel: Qwen/Qwen2.5-7B\nteacher_model: Qwen/Qwen2.5-14B\ndataset: [d]\n"
+        "micro_batch_size: 1\nglobal_batch_size: 8\nmax_length: 2048\nno_save_optim: true\n"
+        "recompute_granularity: selective\nuse_vllm: true\n"
+        "train:\n  gpus: 4\n  tuner_type: lora\n  tensor_model_parallel_size: 2\n"
+        "rollout:\n  gpus: 4\n  vllm_tensor_parallel_size: 2\n"
+    )
+    (run,) = _runs({"ray.yaml": text})
+    plan = run.plan
+    assert not run.stray
+    assert (plan.parallel.world, plan.parallel.tp, plan.batch.grad_accum) == (4, 2, 4)
+    assert (plan.trainable.method, plan.objective.kind) == ("lora", "gkd")
+    assert plan.objective.teacher == "Qwen/Qwen2.5-14B"

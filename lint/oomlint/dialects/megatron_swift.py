@@ -26,12 +26,6 @@ from oomlint.dialects.kinds import (
 from oomlint.dialects.launchers import Launch, launches
 from oomlint.dialects.law import finish_quant, finish_world, is_adapter_run
 from oomlint.dialects.ms_swift import (
-    ENV_MAPPING,
-    KNOWN,
-    MODEL_ROWS,
-    RLHF_ROWS,
-    TUNER_ROWS,
-    command_line,
     command_of,
     config_block,
     finish_full,
@@ -43,6 +37,14 @@ from oomlint.dialects.ms_swift import (
     finish_vision,
     kind_of,
     launch_claims,
+)
+from oomlint.dialects.ms_swift_keys import (
+    ENV_MAPPING,
+    KNOWN,
+    MODEL_ROWS,
+    RLHF_ROWS,
+    TUNER_ROWS,
+    command_line,
 )
 from oomlint.dialects.table import Row, Table
 from oomlint.dialects.trainer import LENGTH
@@ -56,8 +58,15 @@ _RECOMPUTE = choice({"selective": "selective_op", "full": "full", "none": "none"
 _TUNERS = choice({"full": "full", "lora": "lora", "lora_llm": "lora_llm"}, write={"qlora": "lora"})
 _STATE = choice({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"})
 
+
+def _read_converted(raw: Any) -> str:
+    """A folder of converted weights, usually the model's name and ``-mcore``."""
+    return str(raw).rstrip("/").removesuffix("-mcore")
+
+
 _RUN_ROWS = (
     *MODEL_ROWS,
+    Row("mcore_model", "model.id", Kind(_read_converted), aliases=("load",)),
     Row("tuner_type", "swift.tuner", _TUNERS, aliases=("train_type",), default="full", source=f"{_ARGS}:449"),
     *TUNER_ROWS,
     *RLHF_ROWS,

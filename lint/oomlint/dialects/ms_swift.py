@@ -15,19 +15,7 @@ from typing import Any
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
 from oomlint.dialects.deepspeed import SWIFT_PRESETS, DeepSpeed
 from oomlint.dialects.draft import Draft
-from oomlint.dialects.kinds import (
-    BOOLEAN,
-    COUNT,
-    LIST,
-    NUMBER,
-    POSITIVE,
-    TEXT,
-    Kind,
-    choice,
-    read_integer,
-)
 from oomlint.dialects.launchers import (
-    ENVIRONMENT,
     PLAIN,
     TORCHRUN,
     Launch,
@@ -44,12 +32,22 @@ from oomlint.dialects.law import (
     is_adapter_run,
     uses_deepspeed,
 )
-from oomlint.dialects.table import Block, OverrideBlock, Row, Table, known_keys
-from oomlint.dialects.trainer import LENGTH, over, parsed_options
+from oomlint.dialects.ms_swift_keys import (
+    BASE,
+    FSDP_WORDS,
+    MODEL,
+    OLD,
+    QUANT,
+    RLHF,
+    SWIFT,
+    SWIFT_ENVIRONMENT,
+    TRAIN,
+    TUNER,
+    command_line,
+)
+from oomlint.dialects.table import Block, OverrideBlock, Table
+from oomlint.dialects.trainer import parsed_options
 from oomlint.dialects.training_arguments import (
-    KNOWN_PREFIXES,
-    KNOWN_TRAINING_ARGUMENTS,
-    SEQ2SEQ_ARGUMENTS,
     TRAINING_ARGUMENTS,
     express_training_arguments,
     finish_training_arguments,
@@ -61,261 +59,6 @@ from oomlint.errors import CannotEdit
 
 NEWEST_TRANSFORMERS = (5, 16)
 """ms-swift 3602360a requirements/framework.txt: transformers<5.17."""
-
-_BASE = "ms-swift 3602360a arguments/base_args/base_args.py"
-_TRAIN = "ms-swift 3602360a trainers/arguments.py"
-_TUNER = "ms-swift 3602360a arguments/tuner_args.py"
-_QUANT = "ms-swift 3602360a arguments/base_args/quant_args.py"
-_MODEL = "ms-swift 3602360a arguments/base_args/model_args.py"
-_RLHF = "ms-swift 3602360a arguments/rlhf_args.py"
-_OLD = "ms-swift release/2.6 llm/utils/argument.py"
-
-# -- values -----------------------------------------------------------------------------------
-
-# SW/model/utils.py AttnImpl: what transformers knows, plus a name that suits every model.
-ATTENTION = choice(
-    {
-        "flash_attn": "flash2",
-        "flash_attention_2": "flash2",
-        "flash_attention_3": "flash3",
-        "flash_attention_4": "flash3",
-        "flex_attention": "flex",
-        "sdpa": "sdpa",
-        "eager": "eager",
-    },
-    otherwise=None,
-)
-
-DTYPE = choice(
-    {
-        "bfloat16": "bf16",
-        "float16": "fp16",
-        "float32": "fp32",
-        "bf16": "bf16",
-        "fp16": "fp16",
-        "fp32": "fp32",
-        "auto": None,
-    }
-)
-
-
-def _read_bits(raw: Any) -> int | None:
-    """``4``; ``0`` meant none up to 2.6, and quanto's ``float8`` counts as 8."""
-    if str(raw).strip() == "float8":
-        return 8
-    return read_integer(raw) or None
-
-
-def _read_targets(raw: Any) -> tuple[str, ...]:
-    """Module names, apart by blanks or, up to 2.6, by commas."""
-    items = raw if isinstance(raw, (list, tuple)) else [raw]
-    return tuple(part for item in items for part in str(item).replace(",", " ").split())
-
-
-TARGETS = Kind(_read_targets, list)
-
-# Tuners that add adapters beside the linear layers, by what they cost. ``lora_llm`` trains
-# the vision tower whole beside LoRA on the language model (SW/tuner_plugin/lora_llm.py).
-_TUNERS = choice(
-    {
-        "lora": "lora",
-        "full": "full",
-        "longlora": "lora",
-        "adalora": "adalora",
-        "lora_llm": "lora_llm",
-        "adapter": "adapter",
-        "boft": "oft",
-        "bone": "lora",
-        "llamapro": "llamapro",
-        "dummy": "other",
-        "ia3": "other",
-        "vera": "other",
-        "fourierft": "other",
-        "reft": "other",
-    },
-    write={"qlora": "lora", "dora": "lora", "adapter": "adapter"},
-    otherwise="other",
-)
-
-_RLHF_TYPES = choice(
-    {name: name for name in ("dpo", "orpo", "simpo", "kto", "cpo", "rm", "ppo", "grpo", "gkd")}
-)
-
-_STRATEGY_WORDS = frozenset(
-    {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "auto_wrap", "offload"}
-)  # fmt: skip
-
-
-def _read_fsdp_words(raw: Any) -> tuple[str, ...] | None:
-    """The Trainer's own words, which 2.x passed on; ``None`` for a preset or a file."""
-    words = tuple(str(raw).lower().split())
-    return words if words and set(words) <= _STRATEGY_WORDS else None
-
-
-def _read_fsdp_file(raw: Any) -> str | None:
-    return None if not str(raw) or _read_fsdp_words(raw) else str(raw)
-
-
-# -- tables -----------------------------------------------------------------------------------
-
-TUNER_ROWS = (
-    Row("lora_rank", "swift.lora_rank", POSITIVE, default=8, source=_TUNER),
-    Row("lora_alpha", "trainable.alpha", NUMBER, default=32, source=_TUNER),
-    Row("lora_dropout", "trainable.dropout", NUMBER, default=0.05, aliases=("lora_dropout_p",), source=_TUNER),
-    Row("lora_dtype", "swift.lora_dtype", DTYPE),
-    Row("target_modules", "swift.targets", TARGETS, aliases=("lora_target_modules", "boft_target_modules"), source=_TUNER),
-    Row("target_regex", "swift.target_regex", TEXT, aliases=("lora_target_regex",)),
-    Row("target_parameters", "trainable.target_params", LIST),
-    Row("modules_to_save", "swift.modules_to_save", LIST, aliases=("lora_modules_to_save",)),
-    Row("use_dora", "swift.dora", BOOLEAN, default=False, source=_TUNER),
-    Row("freeze_llm", "swift.freeze_llm", BOOLEAN, default=False, source=_TUNER),
-    Row("freeze_vit", "model.vision.freeze_tower", BOOLEAN, source=_TUNER),
-    Row("freeze_aligner", "swift.freeze_aligner", BOOLEAN, default=True, source=_TUNER),
-    Row("freeze_parameters_ratio", "swift.freeze_ratio", NUMBER, default=0.0, source=_TUNER),
-    Row("trainable_parameters", "swift.trainable", LIST, aliases=("additional_trainable_parameters",)),
-)  # fmt: skip
-
-MODEL_ROWS = (
-    Row("model", "model.id", TEXT, aliases=("model_id_or_path",)),
-    Row("model_revision", "model.revision", TEXT),
-    Row("torch_dtype", "swift.dtype", DTYPE, aliases=("dtype",), source=_MODEL),
-    Row("max_length", "seq.max_len", LENGTH, source=_BASE),
-    Row("truncation_strategy", "seq.truncation", choice({"delete": "drop", "left": "cut", "right": "cut", "split": "split", "truncation_left": "cut"}), default="drop", source="ms-swift 3602360a arguments/base_args/template_args.py"),
-    Row("packing", "swift.packing", BOOLEAN, default=False, source=_BASE),
-    Row("packing_length", "swift.packing_length", POSITIVE, source=_BASE),
-    Row("max_pixels", "model.vision.max_pixels", POSITIVE),
-    Row("dataset_num_proc", "data.preprocess_workers", COUNT, aliases=("preprocess_num_proc",)),
-    Row("streaming", "data.streaming", BOOLEAN, default=False, source="ms-swift 3602360a arguments/base_args/data_args.py"),
-    Row("split_dataset_ratio", "swift.val_ratio", NUMBER, aliases=("dataset_test_ratio",)),
-    Row("val_dataset", "swift.val_dataset", LIST, aliases=("cached_val_dataset", "custom_val_dataset_path")),
-)  # fmt: skip
-
-RLHF_ROWS = (
-    Row("rlhf_type", "swift.rlhf", _RLHF_TYPES),
-    Row("ref_model", "swift.ref_model", TEXT, aliases=("ref_model_id_or_path",)),
-    Row("reward_model", "swift.reward_model", LIST, aliases=("reward_model_id_or_path",)),
-    Row("teacher_model", "swift.teacher", TEXT),
-    Row("beta", "swift.beta", NUMBER),
-    Row("loss_type", "swift.loss_type", LIST),
-    Row("num_generations", "objective.rollout.n", POSITIVE),
-    Row("max_completion_length", "objective.rollout.max_completion_tokens", POSITIVE, aliases=("response_length",)),
-    Row("use_vllm", "swift.vllm", BOOLEAN),
-    Row("vllm_mode", "swift.vllm_mode", choice({"colocate": "vllm_colocate", "server": "vllm_server"})),
-    Row("vllm_gpu_memory_utilization", "objective.rollout.gpu_mem_util", NUMBER, aliases=("gpu_memory_utilization",)),
-    Row("vllm_tensor_parallel_size", "objective.rollout.tp", POSITIVE, aliases=("tensor_parallel_size",)),
-    Row("sleep_level", "swift.sleep_level", COUNT),
-    Row("offload_optimizer", "swift.offload_optimizer", BOOLEAN),
-    Row("offload_model", "swift.offload_model", BOOLEAN),
-    Row("offload_teacher_model", "swift.offload_teacher", BOOLEAN),
-)  # fmt: skip
-
-_ROWS = (
-    *MODEL_ROWS,
-    # Up to 2.6 a name of its own list stood for the model.
-    Row("model_type", "model.id", TEXT),
-    Row("tuner_type", "swift.tuner", _TUNERS, aliases=("train_type", "sft_type"), source=_BASE),
-    *TUNER_ROWS,
-    Row("task_type", "swift.task", TEXT),
-    Row("tuner_backend", "swift.tuner_backend", TEXT, default="peft", source=_BASE),
-    Row("adalora_init_r", "swift.adalora_rank", POSITIVE, default=12, source=_TUNER),
-    Row("reft_rank", "swift.reft_rank", POSITIVE, default=4, source=_TUNER),
-    Row("llamapro_num_new_blocks", "swift.new_blocks", POSITIVE, default=4, source=_TUNER),
-    Row("attn_impl", "model.attn_impl", ATTENTION, source=_MODEL),
-    Row("use_flash_attn", "swift.use_flash", BOOLEAN),
-    Row("experts_impl", "model.experts_impl", choice({"grouped_mm": "grouped", "eager": "loop"}, otherwise=None)),
-    Row("device_map", "swift.device_map", Kind(str), aliases=("device_map_config", "device_map_config_path")),
-    Row("quant_method", "swift.quant_method", choice({"bnb": "bnb", "hqq": "hqq", "eetq": "eetq", "fp8": "fp8_weight", "awq": "awq", "gptq": "gptq", "aqlm": "aqlm"}, otherwise="other"), source=_QUANT),
-    Row("quant_bits", "swift.quant_bits", Kind(_read_bits), aliases=("quantization_bit",), source=_QUANT),
-    Row("bnb_4bit_use_double_quant", "quant.double", BOOLEAN, source=_QUANT),
-    Row("bnb_4bit_compute_dtype", "swift.bnb_compute", DTYPE, aliases=("bnb_4bit_comp_dtype",)),
-    Row("bnb_4bit_quant_storage", "quant.storage_dtype", DTYPE),
-    Row("padding_free", "swift.padding_free", BOOLEAN, default=False, source="ms-swift 3602360a arguments/base_args/template_args.py"),
-    Row("sequence_parallel_size", "parallel.ulysses", POSITIVE, default=1, source="ms-swift 3602360a arguments/base_args/template_args.py"),
-    *RLHF_ROWS,
-    # Trainer arguments with other defaults.
-    Row("per_device_train_batch_size", "batch.micro", POSITIVE, default=1, aliases=("batch_size",), source=f"{_TRAIN}:129"),
-    Row("per_device_eval_batch_size", "batch.eval_micro", POSITIVE, aliases=("eval_batch_size",), source=f"{_TRAIN}:130"),
-    Row("gradient_accumulation_steps", "batch.grad_accum", POSITIVE, source=f"{_TRAIN}:131"),
-    Row("gradient_checkpointing", "hf.checkpointing", BOOLEAN, default=True, source=f"{_TRAIN}:134"),
-    Row("vit_gradient_checkpointing", "swift.vit_checkpointing", BOOLEAN, aliases=("vit_use_gc",)),
-    Row("use_liger_kernel", "hf.liger", BOOLEAN, default=False, aliases=("use_liger",), source=f"{_TRAIN}:153"),
-    Row("use_logits_to_keep", "loss.logits_to_keep", BOOLEAN, source=f"{_TRAIN}:163"),
-    Row("loss_scale", "swift.loss_scale", TEXT),
-    Row("optim", "optimizer.name", TEXT, source="transformers 5.23 training_args.py:806"),
-    Row("optimizer", "swift.optimizer", TEXT, source=f"{_TRAIN}:168"),
-    Row("use_galore", "swift.galore", BOOLEAN, default=False, source=f"{_TRAIN}:191"),
-    Row("galore_rank", "swift.galore_rank", POSITIVE, default=128, source=f"{_TRAIN}:193"),
-    Row("lisa_activated_layers", "swift.lisa_layers", COUNT, default=0, source=f"{_TRAIN}:208"),
-    Row("bf16", "hf.bf16", BOOLEAN, source=_MODEL),
-    Row("fp16", "hf.fp16", BOOLEAN, source=_MODEL),
-    Row("deepspeed", "ref.deepspeed", TEXT, aliases=("deepspeed_config_path",), source="ms-swift 3602360a arguments/sft_args.py _init_deepspeed"),
-    Row("zero_hpz_partition_size", "swift.hpz", POSITIVE, source="ms-swift 3602360a arguments/sft_args.py"),
-    Row("deepspeed_autotp_size", "swift.autotp", POSITIVE, source="ms-swift 3602360a arguments/sft_args.py"),
-    Row("fsdp", "swift.fsdp", Kind(_read_fsdp_file), source="ms-swift 3602360a arguments/sft_args.py _init_fsdp"),
-    Row("eval_strategy", "swift.eval_strategy", choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"}), aliases=("evaluation_strategy",), source="ms-swift 3602360a arguments/sft_args.py _init_eval_strategy"),
-    Row("save_total_limit", "save.keep", LENGTH, source="transformers 5.23 training_args.py:1201"),
-    Row("save_only_model", "save.save_only_model", BOOLEAN, default=False, aliases=("only_save_model",), source="transformers 5.23 training_args.py:1171"),
-    Row("logging_steps", "hf.logging_steps", NUMBER, default=5, source=f"{_TRAIN}:138"),
-    Row("dataloader_num_workers", "data.workers", COUNT, default=1, source=f"{_TRAIN} __post_init__"),
-)  # fmt: skip
-
-# The words of ``fsdp`` are a row of their own beside the file of that name.
-_FSDP_WORDS = Row("fsdp", "hf.fsdp_words", Kind(_read_fsdp_words, " ".join))
-
-KNOWN = known_keys("ms_swift") | KNOWN_TRAINING_ARGUMENTS
-
-ENV_ROWS = (
-    Row("SWIFT_SINGLE_DEVICE_MODE", "swift.env.single_device", BOOLEAN, source="SW/utils/env.py is_mp"),
-    Row("MAX_PIXELS", "swift.env.max_pixels", POSITIVE, aliases=("max_pixels",)),
-    Row("FPS_MAX_FRAMES", "swift.env.max_frames", POSITIVE, aliases=("fps_max_frames",)),
-)  # fmt: skip
-
-SWIFT_ENVIRONMENT = Table(
-    name="ms-swift environment",
-    rows=ENV_ROWS,
-    # Everything else in the environment is somebody else's.
-    known_prefixes=("",),
-    loader="yaml12",
-    section="environment",
-)
-
-ENV_MAPPING = Table(
-    name="ENV of an ms-swift config",
-    rows=(*ENVIRONMENT.rows, *ENV_ROWS),
-    known_prefixes=("",),
-    section="environment",
-)
-"""``ENV`` in a YAML: set where the environment has no value yet (SW/cli/main.py)."""
-
-SWIFT = Table(
-    name="ms-swift config",
-    rows=(
-        *over(_ROWS, (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)),
-        _FSDP_WORDS,
-        Row("ENV", "swift.env", Kind(lambda raw: None), table=ENV_MAPPING),
-    ),
-    known=KNOWN,
-    known_prefixes=(*KNOWN_PREFIXES, "device_groups.", "model_kwargs.", "ENV."),
-    ignores_unknown=False,
-    section="training",
-)
-
-
-def command_line(table: Table, name: str) -> Table:
-    """The same keys as options, whose booleans are written as ms-swift writes them: true, false."""
-
-    def spelled(row: Row) -> Row:
-        kind = row.kind
-
-        def write(value: Any) -> Any:
-            literal = kind.write(value)
-            return str(literal).lower() if isinstance(literal, bool) else literal
-
-        return replace(row, kind=replace(kind, write=write))
-
-    rows = tuple(spelled(row) for row in table.rows if row.key != "ENV")
-    return replace(table, name=name, rows=rows, loader="yaml12")
-
 
 # Commands that train, and the objective that names them (SW/cli/main.py ROUTE_MAPPING, and
 # that of release/2.6, where preference training had commands of its own).
@@ -674,11 +417,11 @@ def finish_models(draft: Draft, kind: str) -> None:
     needs = kind in ("dpo", "kto", "ppo") or (kind == "grpo" and draft.get("swift.beta") != 0)
     reference = "none" if not needs else "copy" if full else "shared_adapter_off"
     inputs = ("swift.rlhf", "swift.tuner", "swift.beta", "swift.ref_model")
-    draft.derive("objective.ref_model", reference, *inputs, source=_RLHF)
+    draft.derive("objective.ref_model", reference, *inputs, source=RLHF)
     teacher = draft.get("swift.teacher")
     if kind in ("gkd", "grpo") and teacher is not None:
         own = teacher == draft.get("model.id") and not full
-        draft.derive("objective.teacher", None if own else teacher, "swift.teacher", source=_RLHF)
+        draft.derive("objective.teacher", None if own else teacher, "swift.teacher", source=RLHF)
     rewards = draft.get("swift.reward_model")
     if rewards and kind in ("ppo", "grpo"):
         draft.derive("objective.reward_model", rewards[0], "swift.reward_model")
@@ -693,7 +436,7 @@ def tuner_of(draft: Draft) -> str | None:
     said = draft.get("swift.tuner")
     if said is None:
         said = "full" if is_old(draft) and _command_of_draft(draft) == "pt" else "lora"
-        draft.default("swift.tuner", said, f"{_BASE}:94")
+        draft.default("swift.tuner", said, f"{BASE}:94")
     return str(said)
 
 
@@ -701,7 +444,7 @@ def _finish_trainable(draft: Draft) -> None:
     tuner = tuner_of(draft)
     old = is_old(draft)
     # 2.x trained the vision tower unless it was told not to; 3.0 and later freeze it.
-    draft.default("model.vision.freeze_tower", not old, _OLD if old else _TUNER)
+    draft.default("model.vision.freeze_tower", not old, OLD if old else TUNER)
     if tuner == "lora_llm":
         draft.override("model.vision.freeze_tower", False, "swift.tuner")
     if tuner is None:
@@ -776,7 +519,7 @@ def finish_lora(draft: Draft, rank: int | None, *, old: bool) -> None:
             targets = _OLD_TARGETS_OF.get(str(draft.get("model.arch")), _OLD_TARGETS)
         else:
             targets = named
-        draft.derive("trainable.targets", targets, "swift.targets", source=_OLD if old else _TUNER)
+        draft.derive("trainable.targets", targets, "swift.targets", source=OLD if old else TUNER)
     saved: list[str] = []
     for name in draft.get("swift.modules_to_save") or ():
         if name not in ("all-norm", "LN"):
@@ -797,7 +540,7 @@ def _finish_quant(draft: Draft) -> None:
             draft, bits=bits if draft.get("model.native_quant") in (None, "none") else None
         )
     if draft.get("quant.method") == "bnb4":
-        draft.default("quant.double", True, f"{_QUANT}:42")
+        draft.default("quant.double", True, f"{QUANT}:42")
         if draft.get("trainable.method") == "lora":
             draft.override("trainable.method", "qlora", "trainable.method", "swift.quant_bits")
     # SW/pipelines/train/tuner.py never calls peft's prepare_model_for_kbit_training.
@@ -816,7 +559,7 @@ def finish_load(draft: Draft, *, old: bool) -> None:
         if old and said == "fp16" and draft.get("trainable.method") == "full":
             # Full fine-tuning in fp16 became fp32 weights under autocast.
             said = "fp32"
-        draft.derive("load.dtype", said, "swift.dtype", source=_MODEL)
+        draft.derive("load.dtype", said, "swift.dtype", source=MODEL)
     elif draft.is_unknown("swift.dtype"):
         return
     elif not old and stored in ("bf16", "fp16", "fp32"):
@@ -824,7 +567,7 @@ def finish_load(draft: Draft, *, old: bool) -> None:
             "load.dtype", stored, "model.ckpt_dtype", source="ms-swift 3602360a model/utils.py:240"
         )
     elif old:
-        draft.default("load.dtype", "bf16", f"{_OLD} select_dtype: AUTO on a GPU that has bf16")
+        draft.default("load.dtype", "bf16", f"{OLD} select_dtype: AUTO on a GPU that has bf16")
     else:
         draft.assume("load.dtype", "bf16", "the checkpoint's dtype is not known; most are bf16")
     load = draft.get("load.dtype")
@@ -835,12 +578,12 @@ def finish_load(draft: Draft, *, old: bool) -> None:
     )
     if old and load == "fp32" and draft.get("swift.dtype") != "fp16":
         half = "no"
-    source = f"{_MODEL} _init_mixed_precision"
+    source = f"{MODEL} _init_mixed_precision"
     for name in ("bf16", "fp16"):
         draft.derive(f"hf.{name}", half == name, "load.dtype", source=source)
     if draft.get("quant.method") == "bnb4":
         draft.derive(
-            "quant.compute_dtype", "bf16" if load == "bf16" else "fp32", "load.dtype", source=_QUANT
+            "quant.compute_dtype", "bf16" if load == "bf16" else "fp32", "load.dtype", source=QUANT
         )
 
 
@@ -898,11 +641,11 @@ def _take_added_preset(draft: Draft) -> None:
 def _finish_trainer_defaults(draft: Draft) -> None:
     old = is_old(draft)
     optimizer = "adamw_torch" if old else "adamw_torch_fused"
-    source = _OLD if old else "transformers 5.23 training_args.py:806 (torch 2.8 or newer)"
+    source = OLD if old else "transformers 5.23 training_args.py:806 (torch 2.8 or newer)"
     draft.default("optimizer.name", optimizer, source)
     draft.default("batch.eval_micro", draft.get("batch.micro") if old else 1, source)
     if old:
-        draft.default("save.keep", 2, _OLD)
+        draft.default("save.keep", 2, OLD)
     validates = bool(draft.get("swift.val_dataset")) or (draft.get("swift.val_ratio") or 0) > 0
     if old and draft.get("swift.val_ratio") is None:
         validates = True
@@ -923,7 +666,7 @@ def _finish_accumulation(draft: Draft) -> None:
         world = draft.get("parallel.dp")
     if micro and (world or grpo):
         steps = 1 if grpo else max(1, -(-16 // (micro * world)))
-        draft.default("batch.grad_accum", steps, f"{_TRAIN}:285")
+        draft.default("batch.grad_accum", steps, f"{TRAIN}:285")
     elif micro:
         draft.assume(
             "batch.grad_accum", max(1, 16 // micro),
@@ -1029,21 +772,21 @@ def finish_length(draft: Draft, *, old: bool) -> None:
     elif not said and not draft.is_unknown("seq.max_len"):
         written = old and not any(b.find("max_length") for b in draft.blocks)
         if written:
-            draft.default("seq.max_len", 2048, f"{_OLD}:661")
+            draft.default("seq.max_len", 2048, f"{OLD}:661")
             return
-        draft.derive("seq.unbounded", True, "seq.max_len", source=f"{_BASE}:196")
+        draft.derive("seq.unbounded", True, "seq.max_len", source=f"{BASE}:196")
         dims = draft.get("model.dims")
         if draft.get("swift.packing") and dims is not None:
             # Packs are filled up to that maximum, so it is what every step holds.
-            draft.derive("seq.max_len", dims.ctx, "model.dims", source=f"{_BASE}:196")
+            draft.derive("seq.max_len", dims.ctx, "model.dims", source=f"{BASE}:196")
 
 
 def _finish_rollout(draft: Draft) -> None:
     rollout = "objective.rollout."
-    draft.default(rollout + "max_completion_tokens", 512, _RLHF)
+    draft.default(rollout + "max_completion_tokens", 512, RLHF)
     if draft.get("objective.kind") == "grpo":
-        draft.default(rollout + "n", 8, _RLHF)
-        draft.derive("batch.micro_unit", "completions", "objective.kind", source=_RLHF)
+        draft.default(rollout + "n", 8, RLHF)
+        draft.derive("batch.micro_unit", "completions", "objective.kind", source=RLHF)
     if draft.get("swift.vllm"):
         # Up to 3.x colocate was the default; now a mode has to be named.
         draft.derive(
@@ -1101,6 +844,21 @@ def _finish_loss(draft: Draft) -> None:
         mode = "full"
     draft.derive("loss.logits_materialised", mode, *inputs)
     draft.derive("loss.liger.flce", mode == "fused", *inputs)
+    if (draft.get("parallel.ulysses") or 1) > 1 and kind in ("pretrain", "sft"):
+        _finish_shared_loss(draft)
+
+
+def _finish_shared_loss(draft: Draft) -> None:
+    """SW/trainers/utils.py per_token_loss_func_sp: ranks of a sequence take the loss of their
+    own tokens, in the dtype of the logits, in chunks where CELOSS_PARALLEL_SIZE says how long."""
+    draft.derive("loss.upcast_fp32", False, "parallel.ulysses", source="SW/trainers/utils.py")
+    size = draft.get("swift.env.loss_tokens")
+    rows, length = draft.get("batch.micro"), draft.get("seq.max_len")
+    if size and rows and length:
+        tokens = -(-rows * length // draft.get("parallel.ulysses", 1))
+        inputs = ("swift.env.loss_tokens", "parallel.ulysses", "seq.max_len")
+        draft.derive("loss.logits_materialised", "chunked", *inputs)
+        draft.derive("loss.chunks", max(1, -(-tokens // size)), *inputs)
 
 
 def _finish_eval(draft: Draft) -> None:
@@ -1110,7 +868,7 @@ def _finish_eval(draft: Draft) -> None:
     if draft.get("eval.strategy") == "steps":
         old = is_old(draft)
         every = (50 if is_adapter_run(draft) else 200) if old else draft.get("save.every")
-        draft.derive("eval.every", every, "save.every", source=_OLD if old else _TRAIN)
+        draft.derive("eval.every", every, "save.every", source=OLD if old else TRAIN)
 
 
 # -- writing ----------------------------------------------------------------------------------
@@ -1195,7 +953,7 @@ def _refuse_liger(draft: Draft) -> None:
 _FSDP_FILE = Table(
     name="ms-swift fsdp config",
     rows=(
-        _FSDP_WORDS,
+        FSDP_WORDS,
         *(row for row in TRAINING_ARGUMENTS if row.key.startswith("fsdp_config.")),
     ),
     known_prefixes=("_", "fsdp_config."),
