@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from oomlint.dialects.table import Block
-from oomlint.documents.text import Edit
+from oomlint.documents.base import Entry, Mapping
+from oomlint.documents.text import Edit, Span
 from oomlint.errors import CannotEdit
 from oomlint.judge import settled
 from oomlint.rule import (
@@ -101,9 +102,25 @@ def _edits_for(run: Run, wish: Wish, expected: dict[str, Any]) -> list[Edit]:
             raise CannotEdit(f"{new_key} is already set")
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)
     if isinstance(wish, RemoveKey):
-        return wish.block.document.remove_entry(wish.block.mapping, wish.entry.key)
+        holder = _holder(wish.block.mapping, wish.entry)
+        return wish.block.document.remove_entry(holder, wish.entry.key)
     assert isinstance(wish, ReadyEdits)
     return list(wish.edits)
+
+
+def _holder(mapping: Mapping, entry: Entry) -> Mapping:
+    """The mapping, this one or one below it, in which an entry stands."""
+    if mapping.entries.get(entry.key) is entry:
+        return mapping
+    below = (inner.value for inner in mapping.entries.values())
+    for value in below:
+        if isinstance(value, Mapping) and _within(value.span, entry.span):
+            return _holder(value, entry)
+    return mapping
+
+
+def _within(outer: Span, inner: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[str, Any]) -> list[Edit]:
@@ -140,10 +157,13 @@ def _together(edits: list[Edit]) -> tuple[Edit, ...]:
 
 
 def _home(run: Run, field: str) -> Block:
-    """The block that says a field now, else the one of highest precedence that can."""
-    origin = run.origin(field)
-    if origin is not None and origin.kind == "explicit" and origin.block is not None:
-        return origin.block
+    """The block that says a field now, in force or not, else the one of highest precedence
+    that can."""
+    setting = run.settings.get(field)
+    origins = [s.origin for s in (setting, *setting.shadowed)] if setting is not None else []
+    for origin in (*origins, run.origin(field)):
+        if origin is not None and origin.kind == "explicit" and origin.block is not None:
+            return origin.block
     block = run.block_with(field)
     if block is None:
         raise CannotEdit(f"no file of this run has a key for {field}")

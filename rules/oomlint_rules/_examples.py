@@ -1,0 +1,97 @@
+"""Texts that the examples of several rules are made of: the smallest configs that train."""
+
+from __future__ import annotations
+
+AXOLOTL = (
+    "base_model: meta-llama/Llama-3.1-8B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+)
+
+LLAMA_FACTORY = (
+    "model_name_or_path: meta-llama/Llama-3.1-8B\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: full\n"
+    "dataset: alpaca_en_demo\n"
+    "template: llama3\n"
+    "output_dir: out\n"
+    "per_device_train_batch_size: 1\n"
+    "gradient_accumulation_steps: 4\n"
+    "bf16: true\n"
+)
+
+
+def script(
+    *arguments: str,
+    load: str = "",
+    head: str = "",
+    early: bool = False,
+    model: str = "meta-llama/Llama-3.1-8B",
+) -> str:
+    """A Python script that trains with transformers' Trainer.
+
+    Args:
+        arguments: further arguments of ``TrainingArguments``, each ending in no comma.
+        load: further arguments of ``from_pretrained``.
+        head: statements after the imports.
+        early: load the model before the training arguments exist.
+    """
+    given = ("output_dir='out'", "per_device_train_batch_size=1", "bf16=True", *arguments)
+    config = "args = TrainingArguments(\n" + "".join(f"    {a},\n" for a in given) + ")\n"
+    loading = (
+        f'model = AutoModelForCausalLM.from_pretrained(\n    "{model}",\n'
+        f"    torch_dtype=torch.bfloat16,\n{load})\n"
+    )
+    body = loading + config if early else config + loading
+    return (
+        "import torch\n"
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n\n"
+        f"{head}{body}"
+        "trainer = Trainer(model=model, args=args, train_dataset=data)\n"
+        "trainer.train()\n"
+    )
+
+
+def command(options: str, launcher: str = "torchrun --nproc_per_node 8") -> str:
+    """A command line that starts a script over transformers' Trainer."""
+    return (
+        f"{launcher} run_clm.py --model_name_or_path meta-llama/Llama-3.1-8B --do_train"
+        " --dataset_name tatsu-lab/alpaca --torch_dtype bfloat16 --bf16"
+        " --per_device_train_batch_size 1 --gradient_accumulation_steps 8"
+        f" --num_train_epochs 1 --output_dir out {options}\n"
+    )
+
+
+def deepspeed(zero: str, more: str = "") -> str:
+    """A DeepSpeed JSON that leaves batch and precision to the trainer.
+
+    Args:
+        zero: what stands in the ``zero_optimization`` object.
+        more: further top-level lines, each ending in a comma and a line break.
+    """
+    return (
+        "{\n"
+        f'  "zero_optimization": {{{zero}}},\n'
+        f"{more}"
+        '  "bf16": {"enabled": "auto"},\n'
+        '  "train_micro_batch_size_per_gpu": "auto",\n'
+        '  "gradient_accumulation_steps": "auto"\n'
+        "}\n"
+    )
+
+
+def accelerate(kind: str, block: str = "", processes: int = 8) -> str:
+    """An Accelerate YAML; ``block`` are whole lines, such as an ``fsdp_config``."""
+    return (
+        "compute_environment: LOCAL_MACHINE\n"
+        f"distributed_type: {kind}\n"
+        f"{block}"
+        "mixed_precision: bf16\n"
+        "num_machines: 1\n"
+        f"num_processes: {processes}\n"
+    )

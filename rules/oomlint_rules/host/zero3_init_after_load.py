@@ -1,0 +1,181 @@
+"""The model is loaded before anything says that ZeRO-3 will shard it.
+
+## What it finds
+
+A script that calls `from_pretrained` before the training arguments that name the DeepSpeed
+config exist, or that makes an `HfDeepSpeedConfig` and does not keep it; and an Accelerate
+YAML with `zero3_init_flag: false` under ZeRO stage 3.
+
+## Why it runs out of memory
+
+transformers builds a model sharded only if it knows of ZeRO-3 at that moment. Else every rank
+reads the whole checkpoint into host RAM (2 bytes a parameter in bf16, 4 in fp32): eight ranks
+of a 30B model hold 450 GiB, and the kernel kills one with signal 9. DeepSpeed then moves
+whole copies to the GPUs before it divides them.
+
+## How to fix it
+
+Create `TrainingArguments(deepspeed=...)` (or `SFTConfig`, or `dschf = HfDeepSpeedConfig(...)`
+kept in a variable) above the `from_pretrained` call; set `zero3_init_flag: true`.
+
+## When not to
+
+With quantized weights, which are loaded per rank anyway, and where a node's RAM holds a copy
+for each of its ranks.
+
+## Sources
+
+* transformers 5.23 `integrations/deepspeed.py` (`HfDeepSpeedConfig`, a weak reference;
+  `is_deepspeed_zero3_enabled`) and `training_args.py:1706`
+* Accelerate 1.15 `utils/dataclasses.py` (`set_deepspeed_weakref` does nothing without
+  `zero3_init_flag`)
+* https://github.com/huggingface/transformers/issues/10893,
+  https://github.com/deepspeedai/DeepSpeed/issues/3125 and /5617
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.documents.base import Fact
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules._examples import accelerate, command, deepspeed, script
+from oomlint_rules.host._ram import RamVerdict, judge_ram
+
+_ACCELERATE = "accelerate launch --config_file acc.yaml"
+_LARGE = "Qwen/Qwen2.5-32B"
+
+
+def _accelerate(flag: str) -> str:
+    return accelerate(
+        "DEEPSPEED", f"deepspeed_config:\n  zero_stage: 3\n  zero3_init_flag: {flag}\n"
+    )
+
+
+class Zero3InitAfterLoad(Rule):
+    code = "OOM405"
+    name = "zero3-init-after-load"
+    summary = "the model is loaded whole on every rank before ZeRO-3 is known"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={
+                "train.py": script("deepspeed='ds.json'", early=True, model=_LARGE),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            hardware="8xA100-80GB",
+            host_memory="512GiB",
+        ),
+        Example(
+            files={
+                "train.sh": command("", _ACCELERATE).replace("meta-llama/Llama-3.1-8B", _LARGE),
+                "acc.yaml": _accelerate("false  # true"),
+            },
+            fixed={"acc.yaml": _accelerate("true  # true")},
+            hardware="8xA100-80GB",
+            host_memory="512GiB",
+        ),
+        Example(
+            files={
+                "train.py": script(
+                    "deepspeed='ds.json'",
+                    early=True,
+                    head="HfDeepSpeedConfig('ds.json')\n",
+                    model=_LARGE,
+                )
+            },
+            why="the config object is gone at once",
+        ),
+    )
+    good = (
+        Example(
+            files={
+                "train.py": script("deepspeed='ds.json'", model=_LARGE),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            hardware="8xA100-80GB",
+            host_memory="512GiB",
+        ),
+        Example(
+            files={
+                "train.py": script("deepspeed='ds.json'", early=True, model=_LARGE),
+                "ds.json": deepspeed('"stage": 2'),
+            },
+            hardware="8xA100-80GB",
+            host_memory="512GiB",
+            why="stage 2 loads whole models anyway",
+        ),
+        Example(
+            files={
+                "train.sh": command("", _ACCELERATE),
+                "acc.yaml": _accelerate("false"),
+            },
+            hardware="8xA100-80GB",
+            host_memory="2TiB",
+            why="there is room for eight copies",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if plan.parallel.zero.stage not in (3, None) or plan.quant.method not in (None, "none"):
+            return
+        verdict = judge_ram(run, phase="load")
+        facts = [fact for fact in run.facts if fact.kind == "load-before-zero3-config"]
+        for fact in facts[:1]:
+            yield self._early(run, fact, verdict)
+        said = run.settings.get("load.zero3_init")
+        switched_off = said is not None and said.value is False and said.origin.kind == "explicit"
+        if switched_off and plan.parallel.zero.stage == 3 and not facts:
+            yield from self._switched_off(run, verdict)
+
+    def _early(self, run: Run, fact: Fact, verdict: RamVerdict | None) -> Finding:
+        if fact.detail.get("reason") == "not-kept":
+            what = (
+                "HfDeepSpeedConfig is not kept in a variable, so it is gone before the model loads"
+            )
+        else:
+            what = (
+                f"{fact.detail['load']} runs before {fact.detail['config']} "
+                f"(line {fact.detail['config_line']}) names the DeepSpeed config"
+            )
+        sure = run.plan.parallel.zero.stage == 3
+        severity = verdict.severity if sure and verdict is not None else Severity.WARNING
+        return self.finding(
+            run,
+            severity or Severity.INFO,
+            f"{what}: if that config asks for ZeRO stage 3, every rank reads the whole model"
+            if not sure
+            else f"{what}: every rank reads the whole model{_amount(verdict)}. Create the "
+            "training arguments first",
+            at=fact,
+            confidence="medium",
+            resource="host",
+            predicted=verdict.judgement.predicted if verdict is not None else None,
+            limit=verdict.judgement.limit if verdict is not None else None,
+        )
+
+    def _switched_off(self, run: Run, verdict: RamVerdict | None) -> Iterable[Finding]:
+        severity = verdict.severity if verdict is not None else Severity.INFO
+        if severity is None:
+            return
+        yield self.finding(
+            run,
+            severity,
+            f"{run.key('load.zero3_init')} is off, so under ZeRO stage 3 every rank reads the whole "
+            f"model{_amount(verdict)}",
+            at="load.zero3_init",
+            confidence="medium",
+            resource="host",
+            predicted=verdict.judgement.predicted if verdict is not None else None,
+            limit=verdict.judgement.limit if verdict is not None else None,
+            proposals=[Proposal.set("build the model sharded", {"load.zero3_init": True})],
+        )
+
+
+def _amount(verdict: RamVerdict | None) -> str:
+    if verdict is None:
+        return " into host RAM before it is divided"
+    return f" into host RAM, {gib(verdict.judgement.predicted)} a node; {verdict.sentence}"

@@ -1,0 +1,110 @@
+"""A device map that spreads the model over all GPUs, in every one of several processes.
+
+## What it finds
+
+`device_map="auto"` (or `balanced`, `balanced_low_0`, `sequential`) in a run that torchrun,
+`accelerate launch` or `deepspeed` starts with more than one process, or that ZeRO-3 shards.
+
+## Why it runs out of memory
+
+The map is made for one process that owns all cards. With eight processes each of them
+spreads a copy of its own over all eight cards: the cards hold eight copies of the model, 120
+GiB of bf16 weights for 8B parameters, and GPU 0 a CUDA context of each process. Accelerate
+stops such a run after the loading: *You can't train a model that has been loaded with
+`device_map='auto'` in any distributed mode*; transformers refuses a device map under ZeRO-3.
+
+## How to fix it
+
+Remove the argument: the trainer places each process's copy on its own card. Under
+quantization too, since bitsandbytes then takes the process's current device;
+`device_map={"": PartialState().process_index}` says the same. The fix removes it.
+
+## When not to
+
+In a single process (`python train.py`), where the map is a way to train a model that is too
+large for one card, one layer after the other.
+
+## Sources
+
+* Accelerate 1.15 `accelerator.py:1479` and `:4350` (`verify_device_map`)
+* transformers 5.23 `integrations/accelerate.py:137` (*DeepSpeed Zero-3 is not compatible with
+  passing a device_map*), `quantizers/quantizer_bnb_4bit.py` (`update_device_map`)
+* https://github.com/hiyouga/LLaMA-Factory/issues/3514
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import command, deepspeed, script
+from oomlint_rules._fixes import removal
+
+_MAP = '    device_map="auto",\n'
+_TORCHRUN = "torchrun --nproc_per_node 4 train.py\n"
+
+
+class DeviceMapAutoUnderLauncher(Rule):
+    code = "OOM704"
+    name = "device-map-auto-under-launcher"
+    summary = "every process spreads a copy of the model over all GPUs"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.py": script(load=_MAP), "train.sh": _TORCHRUN},
+            fixed={"train.py": script()},
+        ),
+        Example(
+            files={
+                "train.py": script("deepspeed='ds.json'", load=_MAP),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            fixed={"train.py": script("deepspeed='ds.json'")},
+            why="transformers refuses it under ZeRO-3",
+        ),
+    )
+    good = (
+        Example(
+            files={"train.py": script(load=_MAP), "train.sh": "python train.py\n"},
+            why="one process may spread the model over all cards",
+        ),
+        Example(files={"train.py": script(load=_MAP)}, hardware="8xA100-80GB"),
+        Example(
+            files={
+                "train.py": script(load='    device_map={"": torch.cuda.current_device()},\n'),
+                "train.sh": _TORCHRUN,
+            },
+        ),
+        Example(files={"train.sh": command("")}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        spreads = plan.load.device_map in ("auto", "balanced")
+        if not spreads or not run.is_explicit("load.device_map"):
+            return
+        stage3 = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
+        launched = any(claim.is_launched for claim in run.claims)
+        several = launched and (plan.parallel.world or 1) > 1
+        if not stage3 and not (several and plan.parallel.backend not in ("dp", "device_map_pp")):
+            return
+        ranks = plan.parallel.world
+        if several:
+            what = (
+                f"each of the {ranks} processes spreads a copy of the model over all the GPUs it "
+                "sees, and Accelerate then stops the run"
+            )
+        else:
+            what = "transformers stops with an error at a device map under ZeRO-3"
+        yield self.finding(
+            run,
+            Severity.ERROR,
+            f"{run.key('load.device_map')} is for a single process: {what}",
+            at="load.device_map",
+            resource="gpu",
+            proposals=removal(
+                f"remove {run.key('load.device_map')}", run.origin("load.device_map")
+            ),
+        )

@@ -1,0 +1,117 @@
+"""One process drives several GPUs: torch's DataParallel, which gathers on the first.
+
+## What it finds
+
+A script over transformers' Trainer that plain `python` starts while several GPUs are visible
+to it, in a shell script with `CUDA_VISIBLE_DEVICES=0,1` or on hardware that is known.
+
+## Why it runs out of memory
+
+The Trainer wraps the model in `nn.DataParallel`: the weights are copied to every GPU at each
+step, and the logits of all of them come together on GPU 0, together with the loss, the
+gradients and the optimizer. For a micro batch of 4 sequences of 2048 tokens on 4 GPUs and a
+vocabulary of 128K that is 7.8 GiB of bf16 logits on one card. Nothing is sharded.
+
+## How to fix it
+
+Start one process a GPU: `torchrun --nproc_per_node 4 train.py`. The global batch stays what it
+was, because DataParallel too takes the micro batch once for each GPU. Or show the script
+one card only: `CUDA_VISIBLE_DEVICES=0`.
+
+## When not to
+
+Where a device map spreads the layers of one model over the cards; the rule is silent there.
+
+## Sources
+
+* transformers 5.23 `trainer.py:2666` (`nn.DataParallel` where `n_gpu > 1`) and
+  `training_args.py` (`n_gpu`, `train_batch_size`)
+* torch documentation of `nn.DataParallel`: *recommended to use DistributedDataParallel*
+* LLaMA-Factory refuses it: *Please launch distributed training with llamafactory-cli or torchrun*
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from oomlint.documents.text import Edit
+from oomlint.plan import BYTES_PER_ELEMENT
+from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules._examples import command, script
+
+_PYTHON = re.compile(r"(python3?)(?= +(?:-m +)?[\w./]+)", re.ASCII)
+_FOUR = "CUDA_VISIBLE_DEVICES=0,1,2,3 "
+
+
+class MultiGpuNoLauncher(Rule):
+    code = "OOM705"
+    name = "multi-gpu-no-launcher"
+    summary = "one process drives several GPUs and gathers on the first"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.sh": command("", f"{_FOUR}python")},
+            fixed={"train.sh": command("", f"{_FOUR}torchrun --nproc_per_node 4")},
+        ),
+        Example(
+            files={"train.py": script(), "train.sh": f"{_FOUR}python train.py\n"},
+            fixed={"train.sh": f"{_FOUR}torchrun --nproc_per_node 4 train.py\n"},
+        ),
+    )
+    good = (
+        Example(files={"train.sh": command("", f"{_FOUR}torchrun --nproc_per_node 4")}),
+        Example(files={"train.sh": command("", "CUDA_VISIBLE_DEVICES=0 python")}),
+        Example(
+            files={
+                "train.py": script(load='    device_map="auto",\n'),
+                "train.sh": f"{_FOUR}python train.py\n",
+            },
+            why="the layers of one model are spread over the cards",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        parallel = run.plan.parallel
+        if parallel.backend != "dp" or parallel.world is None:
+            return
+        gathered = _gathered_logits(run, parallel.world)
+        on_first = f" ({gib(gathered)} for those of the other GPUs)" if gathered else ""
+        place = run.settings["parallel.backend"].origin.block
+        yield self.finding(
+            run,
+            Severity.WARNING,
+            f"one process drives {parallel.world} GPUs with torch's DataParallel: the weights are "
+            f"copied at every step and all logits come together on the first GPU{on_first}",
+            at=place.location if place is not None else (),
+            confidence="medium",
+            proposals=_torchrun(run, parallel.world),
+        )
+
+
+def _gathered_logits(run: Run, gpus: int) -> int | None:
+    """Bytes of the logits that come to the first GPU, in the dtype that the run computes in."""
+    plan = run.plan
+    vocab = plan.model.dims.vocab if plan.model.dims is not None else None
+    width = BYTES_PER_ELEMENT.get(plan.precision.logits or "none")
+    if not (vocab and width and plan.batch.micro and plan.seq.max_len):
+        return None
+    return int((gpus - 1) * plan.batch.micro * plan.seq.max_len * vocab * width)
+
+
+def _torchrun(run: Run, gpus: int) -> Iterable[Proposal]:
+    """``python`` replaced where the command's own text shows it."""
+    for claim in run.claims:
+        if not claim.is_launched:
+            continue
+        source = claim.document.source
+        for block in claim.blocks:
+            match = _PYTHON.match(source.text, block.anchor.start)
+            if block.table.section != "launcher" or match is None:
+                continue
+            start, end = match.span(1)
+            edit = Edit(source.path, start, end, f"torchrun --nproc_per_node {gpus}")
+            yield Proposal(f"start one process a GPU ({gpus})", (ReadyEdits((edit,)),))
+            return

@@ -1,0 +1,175 @@
+"""The number of processes does not go with the number of GPUs.
+
+## What it finds
+
+A launch line, or an Accelerate YAML, that starts more processes on a node than GPUs are
+visible (`CUDA_VISIBLE_DEVICES`) or than the stated hardware has; one that leaves visible GPUs
+without a process; and degrees of tensor, pipeline, context and sequence parallelism whose
+product does not divide the number of processes.
+
+## Why it runs out of memory
+
+A process too many stops with *invalid device ordinal*, or shares a card with another one and
+takes the memory twice. With fewer processes than GPUs every share of the sharded states is
+larger: 18 bytes a parameter divided by 1 instead of by 8 is what a run of one process
+(`NPROC_PER_NODE=1`) on an eight-card machine asks of its only card.
+
+## How to fix it
+
+Make the numbers agree. The fix sets the number of processes to that of the visible GPUs; it
+is unsafe, because the global batch (micro batch × accumulation × processes) changes with it.
+
+## When not to
+
+Where two processes on a card are meant (tests, MIG slices that look like one GPU), or where
+a GPU is left free on purpose for a generation server.
+
+## Sources
+
+* torch 2.9 `distributed/run.py` (one process for each of `nproc_per_node`)
+* LLaMA-Factory ff6d4d12 `hparams/parser.py` `_validate_megatron_bridge_parallel_args`
+* https://github.com/modelscope/ms-swift/issues/2010 and /3456
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import accelerate, command
+
+_PROCESSES = "parallel.gpus_per_node"
+_DEGREES = ("tp", "pp", "cp", "ulysses")
+
+
+class WorldSizeMismatch(Rule):
+    code = "OOM706"
+    name = "world-size-mismatch"
+    summary = "the number of processes does not go with the number of GPUs"
+    applicability = Applicability.UNSAFE
+    cost = 8
+
+    bad = (
+        Example(
+            files={"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4")},
+            fixed={"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2")},
+        ),
+        Example(
+            files={
+                "train.sh": command("", "accelerate launch --config_file acc.yaml"),
+                "acc.yaml": accelerate("MULTI_GPU", processes=8),
+            },
+            hardware="4xA100-80GB",
+            why="a config for eight GPUs on a machine with four",
+        ),
+        Example(
+            files={
+                "train.sh": (
+                    "tune run --nproc_per_node 8 full_finetune_distributed"
+                    " --config llama3_1/8B_full batch_size=64\n"
+                )
+            },
+            hardware="1xA10G-24GB",
+        ),
+    )
+    good = (
+        Example(
+            files={"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2")},
+        ),
+        Example(
+            files={
+                "train.sh": command("", "accelerate launch --config_file acc.yaml"),
+                "acc.yaml": accelerate("MULTI_GPU", processes=8),
+            },
+            hardware="8xA100-80GB",
+        ),
+        Example(
+            files={"train.sh": command("", "torchrun --nproc_per_node 2")},
+            hardware="8xA100-80GB",
+            why="nobody says that the other six are for this run",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        ranks = run.plan.parallel.gpus_per_node
+        setting = run.settings.get(_PROCESSES)
+        if ranks is None or setting is None or setting.origin.kind not in ("explicit", "derived"):
+            return
+        if _spans_machines(run) or _on_cpus(run):
+            return
+        visible, hardware = _visible(run), run.parts.hardware
+        if visible is not None and visible != ranks:
+            yield from self._against_visible(run, ranks, visible)
+        elif hardware is not None and ranks > hardware.gpus_per_node:
+            yield self._too_many(run, ranks, hardware.gpus_per_node, str(hardware.gpus_per_node))
+        yield from self._degrees(run)
+
+    def _against_visible(self, run: Run, ranks: int, visible: int) -> Iterable[Finding]:
+        where = f"the {visible} that {run.key('env.cuda_visible_devices')} shows"
+        if ranks > visible:
+            yield self._too_many(run, ranks, visible, where)
+        elif run.plan.parallel.backend in ("zero", "fsdp1", "fsdp2", "megatron"):
+            yield self.finding(
+                run,
+                Severity.INFO,
+                f"{ranks} {'process' if ranks == 1 else 'processes'} for {visible} visible GPUs: "
+                f"the rest stay idle, and what is sharded is divided by {ranks} only",
+                at=(_PROCESSES, "launch.total_processes"),
+                confidence="medium",
+                proposals=_align(run, visible),
+            )
+
+    def _too_many(self, run: Run, ranks: int, gpus: int, where: str) -> Finding:
+        return self.finding(
+            run,
+            Severity.ERROR,
+            f"{ranks} processes a node are started, one for each GPU, but a node has {where}: "
+            "those without a card of their own stop with an invalid device ordinal",
+            at=(_PROCESSES, "launch.total_processes"),
+            proposals=_align(run, gpus),
+        )
+
+    def _degrees(self, run: Run) -> Iterable[Finding]:
+        parallel = run.plan.parallel
+        degrees = {name: getattr(parallel, name) or 1 for name in _DEGREES}
+        product = prod(degrees.values())
+        if parallel.world is None or product <= 1 or parallel.world % product == 0:
+            return
+        named = " × ".join(f"{name} {size}" for name, size in degrees.items() if size > 1)
+        fields = tuple(f"parallel.{name}" for name, size in degrees.items() if size > 1)
+        if not any(run.is_explicit(field) for field in fields):
+            return
+        yield self.finding(
+            run,
+            Severity.ERROR,
+            f"{parallel.world} processes cannot be divided into groups of {product} ({named})",
+            at=fields,
+        )
+
+
+def _spans_machines(run: Run) -> bool:
+    """Whether Accelerate counts its processes over more machines than are known of."""
+    machines = run.settings.get("launch.machines")
+    return machines is not None and machines.value > (run.plan.parallel.nodes or 1)
+
+
+def _on_cpus(run: Run) -> bool:
+    kind = run.settings.get("accelerate.distributed_type")
+    return kind is not None and kind.value in ("cpu", "xla")
+
+
+def _visible(run: Run) -> int | None:
+    """How many GPUs the environment shows, where it lists them by number."""
+    shown = run.plan.env.cuda_visible_devices
+    parts = [part.strip() for part in str(shown or "").split(",")]
+    return len(parts) if all(part.isdigit() for part in parts) else None
+
+
+def _align(run: Run, gpus: int) -> Iterable[Proposal]:
+    nodes = run.plan.parallel.nodes or 1
+    for field, number in ((_PROCESSES, gpus), ("launch.total_processes", gpus * nodes)):
+        if run.is_explicit(field):
+            title = f"start {gpus} {'process' if gpus == 1 else 'processes'} a node"
+            yield Proposal.set(title, {field: number}, Applicability.UNSAFE)

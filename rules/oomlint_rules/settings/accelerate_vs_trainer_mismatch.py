@@ -1,0 +1,233 @@
+"""Accelerate's config and the trainer's arguments both say how the run is sharded.
+
+## What it finds
+
+`accelerate launch` with a config (or flags) that chooses DeepSpeed or FSDP, for a run whose
+own arguments name a DeepSpeed config too; an Accelerate YAML that names a DeepSpeed file and
+repeats its settings inline; and a number of accumulation steps in the Accelerate YAML that is
+not the trainer's.
+
+## Why it runs out of memory
+
+Two sources of truth: only one of them counts, and the one that loses may be the one that
+offloads the optimizer (12 bytes a parameter) or shards the weights. A trainer with a
+DeepSpeed config of its own takes that one. Accelerate refuses inline settings beside a
+DeepSpeed file, and the Trainer refuses another number of accumulation steps, both with an
+error at start.
+
+## How to fix it
+
+Keep one: either `--deepspeed ds.json` with `torchrun`, or the Accelerate config without the
+trainer's argument. Leave `gradient_accumulation_steps` out of the Accelerate YAML.
+
+## When not to
+
+Where the Accelerate config only says how many processes to start, both may stay; the rule is
+silent where it can read that.
+
+## Sources
+
+* transformers 5.23 `training_args.py:1706-1721` (the trainer's config first, else Accelerate's),
+  `trainer.py:887` and `integrations/deepspeed.py:704` (the comparison), `trainer.py:474`
+* Accelerate 1.15 `utils/dataclasses.py:1508` (`_deepspeed_config_checks`)
+* https://github.com/hiyouga/LLaMA-Factory/issues/3752
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.dialects.table import Setting
+from oomlint.rule import Applicability, Example, Finding, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import accelerate, command, deepspeed
+from oomlint_rules._fixes import removal
+from oomlint_rules.settings._trainer import trainer_compares
+
+_ACCELERATE = "accelerate launch --config_file acc.yaml"
+# Accelerate 1.15 utils/dataclasses.py:1509: what may not stand beside deepspeed_config_file.
+_INLINE = (
+    "parallel.zero.stage",
+    "offload.optimizer",
+    "offload.params",
+    "parallel.zero.gather16_on_save",
+    "accelerate.grad_accum",
+)
+_BY_FILE = "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
+
+
+class AccelerateVsTrainerMismatch(Rule):
+    code = "OOM804"
+    name = "accelerate-vs-trainer-mismatch"
+    summary = "Accelerate's config and the trainer's arguments both say how to shard"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={
+                "train.sh": command("--deepspeed ds.json", _ACCELERATE),
+                "acc.yaml": accelerate(
+                    "DEEPSPEED",
+                    "deepspeed_config:\n  zero_stage: 2\n  offload_optimizer_device: cpu\n",
+                ),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+        ),
+        Example(
+            files={
+                "train.sh": command("--deepspeed ds.json", _ACCELERATE),
+                "acc.yaml": accelerate("FSDP", "fsdp_config:\n  fsdp_version: 2\n"),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+        ),
+        Example(
+            files={
+                "train.sh": command("", _ACCELERATE),
+                "acc.yaml": accelerate("DEEPSPEED", f"{_BY_FILE}  zero_stage: 3\n"),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            fixed={"acc.yaml": accelerate("DEEPSPEED", _BY_FILE)},
+        ),
+        Example(
+            files={
+                "train.sh": command("", _ACCELERATE),
+                "acc.yaml": accelerate(
+                    "DEEPSPEED",
+                    "deepspeed_config:\n  gradient_accumulation_steps: 1\n  zero_stage: 3\n",
+                ),
+            },
+            fixed={
+                "acc.yaml": accelerate(
+                    "DEEPSPEED",
+                    "deepspeed_config:\n  zero_stage: 3\n",
+                ),
+            },
+        ),
+    )
+    good = (
+        Example(
+            files={
+                "train.sh": command("--deepspeed ds.json", _ACCELERATE),
+                "acc.yaml": accelerate("MULTI_GPU"),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            why="Accelerate only starts the processes",
+        ),
+        Example(
+            files={
+                "train.sh": command("", _ACCELERATE),
+                "acc.yaml": accelerate("DEEPSPEED", _BY_FILE),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+        ),
+        Example(
+            files={
+                "train.sh": command("", _ACCELERATE),
+                "acc.yaml": accelerate(
+                    "DEEPSPEED",
+                    "deepspeed_config:\n  gradient_accumulation_steps: 8\n  zero_stage: 3\n",
+                ),
+            },
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        trainers = _said(run, "ref.deepspeed", by_accelerate=False)
+        own = _said(run, "ref.deepspeed", by_accelerate=True)
+        if own is not None:
+            yield from self._inline(run, own)
+        chosen = _chosen(run)
+        if trainers is not None and chosen is not None:
+            yield self._both(run, trainers, *chosen)
+        elif trainers is not None and _unread_config(run):
+            yield self._unread(run, trainers)
+        elif trainers is None:
+            yield from self._accumulation(run)
+
+    def _both(self, run: Run, trainers: Setting, engine: str, place: Setting) -> Finding:
+        same = "ignores what its config says of the stage and of offloading"
+        loses = same if engine == "DeepSpeed" else "would wrap the model a second time"
+        location = trainers.origin.location
+        return self.finding(
+            run,
+            Severity.WARNING if engine == "DeepSpeed" else Severity.ERROR,
+            f"{trainers.origin.key} names a DeepSpeed config and Accelerate's config chooses "
+            f"{engine} as well: the trainer's counts, and Accelerate {loses}. Keep one of them",
+            at=location if location is not None else "ref.deepspeed",
+            notes=[self.note(run, place.origin.inputs[0], f"{engine} is chosen here")]
+            if place.origin.inputs
+            else [],
+        )
+
+    def _unread(self, run: Run, trainers: Setting) -> Finding:
+        location = trainers.origin.location
+        return self.finding(
+            run,
+            Severity.INFO,
+            f"{trainers.origin.key} and the Accelerate config, which is not here, may both say how "
+            "the run is sharded: the trainer's DeepSpeed config counts. Keep one of them",
+            at=location if location is not None else "ref.deepspeed",
+            confidence="low",
+        )
+
+    def _inline(self, run: Run, own: Setting) -> Iterable[Finding]:
+        for field in _INLINE:
+            said = _said(run, field, by_accelerate=True)
+            if said is None:
+                continue
+            origin = said.origin
+            yield self.finding(
+                run,
+                Severity.ERROR,
+                f"{origin.key} stands beside {own.origin.key}: Accelerate stops with an error, "
+                f"because {own.value} alone may say it",
+                at=origin.location if origin.location is not None else field,
+                proposals=removal(f"remove {origin.key}", origin),
+            )
+
+    def _accumulation(self, run: Run) -> Iterable[Finding]:
+        said = _said(run, "accelerate.grad_accum", by_accelerate=True)
+        steps = run.plan.batch.grad_accum
+        if said is None or steps is None or said.value == steps or not trainer_compares(run):
+            return
+        if run.is_fragment or run.plan.parallel.backend != "zero":
+            return
+        origin = said.origin
+        yield self.finding(
+            run,
+            Severity.ERROR,
+            f"Accelerate's config accumulates {said.value} times and the trainer {steps} times: "
+            "transformers stops with an error where the two differ",
+            at=origin.location if origin.location is not None else "accelerate.grad_accum",
+            proposals=removal("leave accumulation to the trainer", origin),
+            notes=[self.note(run, "batch.grad_accum", f"the trainer accumulates {steps} times")],
+        )
+
+
+def _said(run: Run, field: str, *, by_accelerate: bool) -> Setting | None:
+    """What a file says of a field, in Accelerate's own config or outside of it."""
+    setting = run.settings.get(field)
+    for each in (setting, *setting.shadowed) if setting is not None else ():
+        block = each.origin.block
+        if each.origin.kind != "explicit" or block is None:
+            continue
+        if (block.table.section in ("accelerate", "launcher")) == by_accelerate:
+            return each
+    return None
+
+
+def _chosen(run: Run) -> tuple[str, Setting] | None:
+    """What Accelerate's config or flags choose to shard with."""
+    for field, engine in (("deepspeed.enabled", "DeepSpeed"), ("fsdp.enabled", "FSDP")):
+        setting = run.settings.get(field)
+        if setting is not None and setting.value and "accelerate." in str(setting.origin.inputs):
+            return engine, setting
+    return None
+
+
+def _unread_config(run: Run) -> bool:
+    """Whether the launch line names an Accelerate config that is not at hand."""
+    named = run.settings.get("launch.config_file")
+    return named is not None and not any(
+        block.table.section == "accelerate" for block, _ in run.parts.blocks
+    )

@@ -1,0 +1,197 @@
+"""FSDP that wraps the model as one unit, and so gathers all of it at once.
+
+## What it finds
+
+FSDP without a wrapping policy (`NO_WRAP`, or none named where the framework has no other
+default), with a size-based policy whose threshold no block reaches, and with the name of a
+block class that belongs to another model.
+
+## Why it runs out of memory
+
+FSDP gathers one unit at a time. Where the whole model is the only unit, each GPU holds all
+parameters (2 bytes each in bf16) and all gradients unsharded during a step, as without FSDP:
+for 8B parameters 15 GiB of weights and as much for gradients, whatever the number of cards.
+A class name that the model does not have stops the run once the model is loaded: *Could not
+find the transformer layer class*.
+
+## How to fix it
+
+Wrap by transformer block: `fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP`. Accelerate then
+takes the block classes from the model's `_no_split_modules`, so no class has to be named. The
+result of the training is the same.
+
+## When not to
+
+For small models on large cards, where one unit costs less than its communication; the rule
+is silent where the run provably fits.
+
+## Sources
+
+* Accelerate 1.15 `utils/dataclasses.py:2085` (`set_auto_wrap_policy`: the default classes, and
+  the error for a class that is not found), `commands/launch.py:513` (`NO_WRAP` is the default)
+* torch documentation of `FullyShardedDataParallel`, `auto_wrap_policy`
+* https://github.com/huggingface/transformers/issues/37664
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import Relief, relief
+from oomlint.models.architectures import block_classes
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL, accelerate, command
+from oomlint_rules._fixes import removal
+
+_CLASSES = "parallel.fsdp.wrap_classes"
+_ACCELERATE = "accelerate launch --config_file acc.yaml"
+_LARGE = AXOLOTL.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-32B")
+
+
+def _fsdp(lines: str) -> str:
+    return accelerate("FSDP", f"fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n{lines}")
+
+
+class FsdpWrapMissing(Rule):
+    code = "OOM304"
+    name = "fsdp-wrap-missing"
+    summary = "FSDP gathers the whole model at once because nothing wraps its blocks"
+    applicability = Applicability.SAFE
+    cost = 1
+
+    bad = (
+        Example(
+            files={
+                "train.sh": command("--gradient_checkpointing", _ACCELERATE),
+                "acc.yaml": _fsdp("  fsdp_auto_wrap_policy: NO_WRAP\n"),
+            },
+            fixed={"acc.yaml": _fsdp("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n")},
+        ),
+        Example(
+            files={
+                "train.yaml": (
+                    f"{_LARGE}fsdp:\n  - full_shard\nfsdp_config:\n  offload_params: false\n"
+                )
+            },
+            fixed={
+                "train.yaml": (
+                    f"{_LARGE}fsdp:\n  - full_shard\nfsdp_config:\n  offload_params: false\n"
+                    "  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+                )
+            },
+            hardware="8xA100-80GB",
+        ),
+        Example(
+            files={
+                "train.sh": command("--gradient_checkpointing", _ACCELERATE),
+                "acc.yaml": _fsdp(
+                    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+                    "  fsdp_transformer_layer_cls_to_wrap: MistralDecoderLayer\n"
+                ),
+            },
+            fixed={
+                "acc.yaml": _fsdp("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
+            },
+            why="the class of another model",
+        ),
+    )
+    good = (
+        Example(
+            files={
+                "train.sh": command("--gradient_checkpointing", _ACCELERATE),
+                "acc.yaml": _fsdp("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
+            },
+            why="accelerate asks the model for its block class",
+        ),
+        Example(
+            files={
+                "train.sh": command("--gradient_checkpointing", _ACCELERATE).replace(
+                    "Llama-3.1-8B", "Llama-3.2-1B"
+                ),
+                "acc.yaml": _fsdp("  fsdp_auto_wrap_policy: NO_WRAP\n"),
+            },
+            hardware="8xH100-80GB",
+            why="one unit of a small model fits",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        fsdp = run.plan.parallel.fsdp
+        if run.plan.parallel.backend not in ("fsdp1", "fsdp2"):
+            return
+        wrong = _wrong_classes(run)
+        if fsdp.wrap in ("transformer", "ends") and wrong:
+            yield self._not_found(run, wrong)
+        elif (fsdp.wrap == "none" or _never_reached(run)) and fsdp.strategy != "no_shard":
+            yield from self._one_unit(run)
+
+    def _one_unit(self, run: Run) -> Iterable[Finding]:
+        changes = {"parallel.fsdp.wrap": "transformer"}
+        found = relief(run, changes)
+        severity = _severity(run, found)
+        if severity is None:
+            return
+        message = "nothing wraps the blocks of the model, so FSDP gathers all of it at once"
+        if run.plan.parallel.fsdp.wrap == "size":
+            message = (
+                f"no block reaches the {count(run.plan.parallel.fsdp.min_params or 0)} parameters "
+                "from which FSDP wraps, so it gathers the whole model at once"
+            )
+        if found is not None:
+            message += f": the run {found.before.sentence}. With a unit a block {found.sentence}"
+        yield self.finding(
+            run,
+            severity,
+            message,
+            at=("parallel.fsdp.wrap", "fsdp.enabled"),
+            confidence="medium" if found is None else found.before.confidence,
+            resource="gpu",
+            predicted=found.before.predicted if found is not None else None,
+            limit=found.before.limit if found is not None else None,
+            proposals=[Proposal.set("wrap each transformer block", changes)],
+        )
+
+    def _not_found(self, run: Run, wrong: tuple[str, ...]) -> Finding:
+        right = block_classes(str(run.plan.model.arch))
+        return self.finding(
+            run,
+            Severity.ERROR,
+            f"{' and '.join(wrong)} {'is no class' if len(wrong) == 1 else 'are no classes'} of "
+            f"{run.plan.model.id}, whose blocks are {' and '.join(right)}: the run stops once the "
+            "model is loaded, because FSDP cannot find what to wrap",
+            at=_CLASSES,
+            proposals=removal(
+                f"remove {run.key(_CLASSES)}, so that the model's own block class counts",
+                run.origin(_CLASSES),
+            ),
+        )
+
+
+def _severity(run: Run, found: Relief | None) -> Severity | None:
+    """A sharded run that gathers everything is worth a word unless it is known to fit."""
+    if found is None:
+        guessed = run.is_fragment and not run.is_explicit("parallel.fsdp.wrap")
+        return Severity.INFO if guessed else Severity.WARNING
+    if found.saved <= 0:
+        return None
+    return Severity.WARNING if found.before.limit is None else found.before.severity
+
+
+def _wrong_classes(run: Run) -> tuple[str, ...]:
+    """Block classes of other models, where it is certain that this one has none of them."""
+    named = run.plan.parallel.fsdp.wrap_classes or ()
+    right = block_classes(str(run.plan.model.arch))
+    sure = run.model is not None and run.model.confidence == "verified" and right
+    if not sure or run.plan.model.trust_remote_code or set(named) & set(right):
+        return ()
+    return tuple(n for n in named if n.endswith("DecoderLayer") and n not in right)
+
+
+def _never_reached(run: Run) -> bool:
+    fsdp, dims = run.plan.parallel.fsdp, run.plan.model.dims
+    if fsdp.wrap != "size" or fsdp.min_params is None or dims is None:
+        return False
+    return dims.params_layer_max is not None and fsdp.min_params > max(
+        dims.params_layer_max * (dims.layers or 1), 1
+    )

@@ -1,0 +1,160 @@
+"""Offloading that DeepSpeed leaves undone at this ZeRO stage.
+
+## What it finds
+
+`zero_optimization.offload_param` with the device `cpu` or `nvme` below stage 3, and
+`offload_optimizer` at stage 0, in a DeepSpeed JSON, an Accelerate YAML or on the command line
+of `accelerate launch`.
+
+## Why it runs out of memory
+
+Below stage 3 every GPU keeps all parameters (2 bytes each in bf16), and DeepSpeed ignores
+`offload_param` without a word: 8B parameters stay on the card as 15 GiB. At stage 0 there is
+no ZeRO optimizer that could hold its states in host RAM (12 bytes a parameter with AdamW and
+an fp32 master copy).
+
+## How to fix it
+
+Raise the stage to 3, which is what makes offloading parameters possible; the result of the
+training stays the same, each layer is gathered when it is needed. Or delete the block, if
+the run fits without it.
+
+## When not to
+
+Where the block is a leftover and the run fits as it is: delete it, it does nothing.
+
+## Sources
+
+* DeepSpeed edaa7221 `runtime/zero/config.py:157` (`offload_param`: *Valid only with stage 3*)
+* DeepSpeed edaa7221 `runtime/engine.py` `_configure_optimizer`: below stage 1 no ZeRO optimizer
+  is built
+* https://github.com/hiyouga/LLaMA-Factory/issues/653 (stage 2 with offloading that had no effect)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oomlint.dialects.table import Setting
+from oomlint.judge import judge_gpu
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    SetFields,
+    Severity,
+)
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed
+from oomlint_rules._fixes import removal
+
+_PARAMS = '"offload_param": {"device": "cpu"}'
+_GATHERS = ', "stage3_gather_16bit_weights_on_model_save": true'
+
+
+class OffloadParamNeedsStage3(Rule):
+    code = "OOM303"
+    name = "offload-param-needs-stage3"
+    summary = "offloading that DeepSpeed ignores at this ZeRO stage"
+    applicability = Applicability.SAFE
+    cost = 3
+
+    bad = (
+        Example(
+            files={
+                "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
+                "ds.json": deepspeed(f'"stage": 2, {_PARAMS}'),
+            },
+            fixed={"ds.json": deepspeed(f'"stage": 3{_GATHERS}, {_PARAMS}')},
+        ),
+        Example(
+            files={
+                "train.sh": command("", "accelerate launch --config_file acc.yaml"),
+                "acc.yaml": accelerate(
+                    "DEEPSPEED",
+                    "deepspeed_config:\n  zero_stage: 2\n  offload_param_device: cpu\n"
+                    "  zero3_save_16bit_model: true\n",
+                ),
+            },
+            fixed={
+                "acc.yaml": accelerate(
+                    "DEEPSPEED",
+                    "deepspeed_config:\n  zero_stage: 3\n  offload_param_device: cpu\n"
+                    "  zero3_save_16bit_model: true\n",
+                ),
+            },
+        ),
+        Example(
+            files={"ds.json": deepspeed('"stage": 0, "offload_optimizer": {"device": "cpu"}')},
+            why="no optimizer of ZeRO is there to offload",
+        ),
+    )
+    good = (
+        Example(
+            files={
+                "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
+                "ds.json": deepspeed(f'"stage": 3, {_PARAMS}'),
+            },
+        ),
+        Example(
+            files={"ds.json": deepspeed('"stage": 2, "offload_optimizer": {"device": "cpu"}')},
+        ),
+        Example(
+            files={"ds.json": deepspeed('"stage": 2, "offload_param": {"device": "none"}')},
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        stage = run.plan.parallel.zero.stage
+        if stage is None or stage == 3:
+            return
+        params = _written(run, "offload.params")
+        if params is not None:
+            yield self._ignored(run, params, "offload.params", "parameters", 3, stage)
+        optimizer = _written(run, "offload.optimizer")
+        if stage == 0 and optimizer is not None:
+            yield self._ignored(run, optimizer, "offload.optimizer", "the optimizer", 1, stage)
+
+    def _ignored(
+        self, run: Run, said: Setting, field: str, what: str, needed: int, stage: int
+    ) -> Finding:
+        judged = judge_gpu(run)
+        dies = judged is not None and judged.limit is not None and judged.is_problem
+        message = (
+            f"DeepSpeed offloads {what} from ZeRO stage {needed} on; at stage {stage} the setting "
+            f"({said.value}) is ignored and they stay on the GPU"
+        )
+        if dies and judged is not None:
+            message += f". The run {judged.sentence}"
+        place = said.origin.location
+        return self.finding(
+            run,
+            Severity.ERROR if dies else Severity.WARNING,
+            message,
+            at=place if place is not None else field,
+            resource="gpu",
+            predicted=judged.predicted if dies and judged is not None else None,
+            limit=judged.limit if dies and judged is not None else None,
+            proposals=_proposals(run, said, field, needed),
+            notes=[self.note(run, "parallel.zero.stage", f"the stage is {stage}")],
+        )
+
+
+def _written(run: Run, field: str) -> Setting | None:
+    """What a file says of a field that DeepSpeed then overrides."""
+    setting = run.settings.get(field)
+    earlier = setting.shadowed if setting is not None else ()
+    return next((s for s in earlier if s.value != "none" and s.origin.kind == "explicit"), None)
+
+
+def _proposals(run: Run, said: Setting, field: str, needed: int) -> Iterable[Proposal]:
+    changes: dict[str, Any] = {"parallel.zero.stage": needed, field: said.value}
+    if needed == 3:
+        changes["parallel.zero.gather16_on_save"] = True
+    adapts = run.plan.quant.method not in (None, "none")
+    if not adapts:
+        yield Proposal(f"raise the ZeRO stage to {needed}", (SetFields(changes),))
+    yield from removal(f"remove {said.origin.key}, which has no effect", said.origin)
