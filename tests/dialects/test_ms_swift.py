@@ -429,3 +429,15 @@ def test_a_ray_config_gives_training_a_group_of_gpus() -> None:
     assert (plan.parallel.world, plan.parallel.tp, plan.batch.grad_accum) == (4, 2, 4)
     assert (plan.trainable.method, plan.objective.kind) == ("lora", "gkd")
     assert plan.objective.teacher == "Qwen/Qwen2.5-14B"
+
+
+def test_a_reranker_reads_every_document_of_a_query() -> None:
+    head = (
+        "CUDA_VISIBLE_DEVICES=0 swift sft --model Qwen/Qwen3-Reranker-4B --dataset d "
+        "--task_type generative_reranker --max_length 1024"
+    )
+    plan = _run(head + "\n").plan
+    assert (plan.objective.kind, plan.objective.pairs_per_sample) == ("embedding", 8)
+    assert _run("MAX_NEGATIVE_SAMPLES=3 " + head + "\n").plan.objective.pairs_per_sample == 4
+    packed = _run(head + " --packing true --attn_impl flash_attn\n").plan
+    assert packed.objective.pairs_per_sample == 1

@@ -34,6 +34,7 @@ from oomlint.dialects.ms_swift import (
     finish_lora,
     finish_models,
     finish_ranks,
+    finish_task,
     finish_vision,
     kind_of,
     launch_claims,
@@ -270,13 +271,11 @@ def _finish_objective(draft: Draft) -> None:
         kind = (
             "dpo" if "megatron rlhf" in names else "pretrain" if "megatron pt" in names else "sft"
         )
-    if kind == "sft" and draft.get("swift.task") not in (None, "causal_lm"):
-        draft.derive("objective.kind", "embedding", "swift.task")
-        pairs = 1 if draft.get("swift.task") == "seq_cls" else 2
-    else:
+    if kind != "sft" or not finish_task(draft):
         draft.derive("objective.kind", kind, "swift.rlhf")
-        pairs = 2 if kind in ("dpo", "rm") else 1
-    draft.derive("objective.pairs_per_sample", pairs, "swift.rlhf")
+        # swift/dataset/packing.py create_packed_idx: a pack's length counts both sides of its pairs.
+        pairs = 2 if kind in ("dpo", "rm") and not draft.get("swift.packing") else 1
+        draft.derive("objective.pairs_per_sample", pairs, "swift.rlhf", "swift.packing")
     finish_models(draft, kind)
 
 

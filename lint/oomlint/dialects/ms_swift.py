@@ -222,6 +222,8 @@ class MsSwift(Dialect):
             own["swift.galore"] = False
         if "load.dtype" in own:
             own["swift.dtype"] = own.pop("load.dtype")
+        if "precision.compute" in own:
+            own["swift.dtype"] = own.pop("precision.compute")
         if own.pop("precision.param", None) == "bf16":
             own["swift.dtype"] = "bf16"
         if "seq.max_len" in own and draft.get("objective.kind") in ("grpo", "ppo"):
@@ -396,12 +398,7 @@ def _finish_objective(draft: Draft) -> None:
     loss = draft.get("swift.loss_type")
     if kind == "cpo" and loss == ("simpo",):
         kind = "simpo"
-    if kind == "sft" and draft.get("swift.task") not in (None, "causal_lm"):
-        # No logits over the vocabulary; queries and documents, or one text and its label.
-        pairs = 1 if draft.get("swift.task") == "seq_cls" else 2
-        draft.derive("objective.kind", "embedding", "swift.task")
-        draft.derive("objective.pairs_per_sample", pairs, "swift.task")
-    else:
+    if kind != "sft" or not finish_task(draft):
         draft.derive("objective.kind", kind, "swift.rlhf")
         # SW/dataset/packing.py create_packed_idx: a pack's length counts both sides of its pairs.
         pairs = 2 if kind in _PAIRED and not draft.get("swift.packing") else 1
@@ -409,6 +406,26 @@ def _finish_objective(draft: Draft) -> None:
     if loss:
         draft.derive("objective.loss", ",".join(loss), "swift.loss_type")
     finish_models(draft, kind)
+
+
+def finish_task(draft: Draft) -> bool:
+    """Tasks without logits over the vocabulary; whether the run is one of them.
+
+    A sample of an embedding model is two texts at least, that of a reranker one for each document
+    of its query (SW/template/base.py _reranker_data_collator).
+    """
+    task = draft.get("swift.task")
+    if task in (None, "causal_lm"):
+        return False
+    draft.derive("objective.kind", "embedding", "swift.task")
+    rows = {"seq_cls": 1, "embedding": 2}.get(task)
+    if rows is None:
+        rows = draft.get("swift.env.positives", 1) * (1 + draft.get("swift.env.negatives", 7))
+    if draft.get("swift.packing"):
+        rows = 1  # a pack's length counts all texts of its samples
+    inputs = ("swift.task", "swift.env.negatives", "swift.env.positives", "swift.packing")
+    draft.derive("objective.pairs_per_sample", rows, *inputs)
+    return True
 
 
 def finish_models(draft: Draft, kind: str) -> None:

@@ -235,6 +235,8 @@ KNOWN = known_keys("ms_swift") | KNOWN_TRAINING_ARGUMENTS
 ENV_ROWS = (
     Row("SWIFT_SINGLE_DEVICE_MODE", "swift.env.single_device", BOOLEAN, source="SW/utils/env.py is_mp"),
     Row("CELOSS_PARALLEL_SIZE", "swift.env.loss_tokens", COUNT, source="SW/trainers/utils.py per_token_loss_func_sp"),
+    Row("MAX_POSITIVE_SAMPLES", "swift.env.positives", COUNT, default=1, source="SW/template/base.py:1861"),
+    Row("MAX_NEGATIVE_SAMPLES", "swift.env.negatives", COUNT, default=7, source="SW/template/base.py:1862"),
     Row("MAX_PIXELS", "swift.env.max_pixels", POSITIVE, aliases=("max_pixels",)),
     Row("FPS_MAX_FRAMES", "swift.env.max_frames", POSITIVE, aliases=("fps_max_frames",)),
 )  # fmt: skip
