@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from oomlint.dialects import registry
 from oomlint.linking import Linker, LinkOptions
 from oomlint.workspace import Workspace

@@ -1,6 +1,7 @@
 """A boolean keeps the capitals of the one that it replaces."""
 
 import pytest
+
 from oomlint.documents.text import Source
 from oomlint.documents.yaml import parse_yaml
 
