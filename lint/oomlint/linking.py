@@ -61,7 +61,7 @@ class Linker:
         self._models: dict[tuple[str, str], ModelFacts | None] = {}
         self._adoptions: dict[tuple[str, str], Claim | None] = {}
         self._opened: set[str] = set()
-        self._markers: dict[str, re.Pattern[bytes]] = {}
+        self._markers: dict[tuple[str, bool], re.Pattern[bytes]] = {}
 
     def link(self, names: Iterable[str], *, explicit: frozenset[str] = frozenset()) -> Linked:
         """The runs that the files ``names`` describe.
@@ -116,9 +116,10 @@ class Linker:
         try:
             data = self.workspace.read(name)
             self._opened.add(name)
-            looks_like_ours = self._has_marker(name, data)
-            if not looks_like_ours and not (must_read and name.lower().endswith(SUFFIXES)):
+            may_be_ours = self._has_marker(name, data)
+            if not may_be_ours and not (must_read and name.lower().endswith(SUFFIXES)):
                 return ()
+            looks_like_ours = self._has_marker(name, data, proof=True)
             claims = self.claims(name)
         except FileError as error:
             if must_read or looks_like_ours:
@@ -128,15 +129,17 @@ class Linker:
             linked.recognised.setdefault(name, claim.framework or claim.dialect.name)
         return claims
 
-    def _has_marker(self, name: str, data: bytes) -> bool:
-        """Whether some dialect that reads such files may find something in this one."""
-        suffix = name[name.rfind(".") :].lower()
-        if suffix not in self._markers:
-            readers = (d for d in self.registry.dialects if suffix.endswith(d.suffixes))
-            marks = {mark for dialect in readers for mark in dialect.markers}
+    def _has_marker(self, name: str, data: bytes, *, proof: bool = False) -> bool:
+        """Whether some dialect that reads such files may find something in this one, or with
+        ``proof``, whether one would take it for its own unparsed."""
+        key = (name[name.rfind(".") :].lower(), proof)
+        if key not in self._markers:
+            readers = (d for d in self.registry.dialects if key[0].endswith(d.suffixes))
+            able = (d for d in readers if d.markers_prove or not proof)
+            marks = {mark for dialect in able for mark in dialect.markers}
             pattern = b"|".join(re.escape(mark) for mark in sorted(marks)) or rb"(?!)"
-            self._markers[suffix] = re.compile(pattern)
-        return self._markers[suffix].search(data) is not None
+            self._markers[key] = re.compile(pattern)
+        return self._markers[key].search(data) is not None
 
     def claims(self, name: str) -> tuple[Claim, ...]:
         """What the dialects recognise in a file; the first dialect that claims a YAML or JSON

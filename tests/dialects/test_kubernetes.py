@@ -278,3 +278,13 @@ def test_replicas_of_a_deployment_are_no_nodes() -> None:
 )
 def test_what_does_not_train_is_left_alone(text: str) -> None:
     assert _runs(text) == []
+
+
+def test_a_chart_is_no_broken_training_config() -> None:
+    text = (
+        "kind: Job\nresources:\n  limits:\n    nvidia.com/gpu: {{ .Values.gpus }}\n  {{- end }}\n"
+    )
+    workspace = Workspace(Path("/x"), {"job.yaml": text.encode()})
+    linker = Linker(workspace, registry(), LinkOptions())
+    assert not linker.link(["job.yaml"]).errors
+    assert linker.link(["job.yaml"], explicit=frozenset(["job.yaml"])).errors

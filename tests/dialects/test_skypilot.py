@@ -94,3 +94,20 @@ def test_reads_an_instance_type() -> None:
 )
 def test_tasks_that_do_not_train_are_left_alone(text: str) -> None:
     assert _runs(text) == []
+
+
+def test_variables_of_the_scheduler_reach_other_launchers() -> None:
+    config = (
+        "model_name_or_path: meta-llama/Llama-2-13b-hf\nstage: sft\ndo_train: true\n"
+        "finetuning_type: full\ndataset: alpaca\ntemplate: llama2\noutput_dir: out\n"
+    )
+    task = (
+        "resources: {accelerators: H200:8}\nnum_nodes: 2\nrun: |\n  cd LLaMA-Factory\n"
+        "  FORCE_TORCHRUN=1 NNODES=$SKYPILOT_NUM_NODES llamafactory-cli train tune.yaml\n"
+    ).replace("H200:8", "'H200:8'")
+    workspace = Workspace(Path("/x"), {"tune.yaml": config.encode(), "sky.yml": task.encode()})
+    (run,) = Linker(workspace, registry(), LinkOptions()).link(["tune.yaml", "sky.yml"]).runs
+    assert run.files == ("tune.yaml", "sky.yml")
+    assert (run.plan.parallel.nodes, run.plan.parallel.gpus_per_node) == (2, 8)
+    assert run.hardware is not None
+    assert run.hardware.name == "2x8xH200-141GB"

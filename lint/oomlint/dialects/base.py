@@ -75,6 +75,10 @@ class Dialect:
     markers: ClassVar[tuple[bytes, ...]] = ()
     """Any of these bytes must stand in a file for the dialect to look at it."""
 
+    markers_prove: ClassVar[bool] = True
+    """Whether a file with a marker is a training config even if nobody can parse it, so that
+    this is an error; manifests of other programs and templates of them are passed over."""
+
     suffixes: ClassVar[tuple[str, ...]] = (".yaml", ".yml")
 
     launcher_may_shard: ClassVar[bool] = False

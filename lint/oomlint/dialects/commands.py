@@ -53,8 +53,8 @@ def _script_of_shell(items: list[Node]) -> Scalar | None:
         if not option.startswith(("-", "+")):
             return None
         if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
-            script = items[number + 1]
-            return script if isinstance(script, Scalar) else None
+            rest = items[number + 2 if words[number + 1] == "--" else number + 1 :]
+            return rest[0] if rest and isinstance(rest[0], Scalar) else None
     return None
 
 

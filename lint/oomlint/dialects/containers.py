@@ -81,6 +81,7 @@ class Compose(Dialect):
     name = "compose"
     # Services are everywhere; those with GPUs say so in one of these ways.
     markers = (b"driver: nvidia", b"capabilities:", b"runtime: nvidia", b"gpus:", b"shm_size:")
+    markers_prove = False
     suffixes = (".yaml", ".yml")
 
     def recognise(self, document: Document) -> Iterable[Claim]:

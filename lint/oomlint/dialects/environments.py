@@ -8,6 +8,7 @@ from typing import Any
 from oomlint.dialects.containers import express_containers, finish_containers
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kubernetes import express_kubernetes, finish_kubernetes
+from oomlint.dialects.scene import stand_in
 from oomlint.dialects.skypilot import finish_skypilot
 from oomlint.dialects.slurm import express_slurm, finish_slurm
 
@@ -23,6 +24,7 @@ def finish_scene(draft: Draft) -> None:
     finish_kubernetes(draft)
     finish_slurm(draft)
     finish_skypilot(draft)
+    stand_in(draft)
 
 
 def express_scene(

@@ -151,6 +151,7 @@ class Kubernetes(Dialect):
     name = "kubernetes"
     # What else is a pod's business is none of ours, nor whether it can be parsed.
     markers = tuple(name.encode() for name in _GPU_RESOURCES)
+    markers_prove = False
     suffixes = (".yaml", ".yml")
 
     def recognise(self, document: Document) -> Iterable[Claim]:

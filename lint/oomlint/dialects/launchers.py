@@ -18,7 +18,6 @@ from oomlint.dialects.containers import docker_scene, inner_commands
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.environments import finish_scene
 from oomlint.dialects.kinds import AUTO, BOOLEAN, POSITIVE, TEXT, BadValue, Kind, read_integer
-from oomlint.dialects.scene import GPUS_PER_NODE, NODES as SCENE_NODES
 from oomlint.dialects.slurm import SBATCH, tasks_per_node
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.documents.base import Command, Document, Entry, Mapping, Node, Scalar, Sequence
@@ -402,7 +401,6 @@ def finish_launch(draft: Draft, *, one_process: bool = True) -> None:
         on = "expandable_segments:true" in str(expandable).lower().replace(" ", "")
         draft.derive("env.expandable_segments", on, "env.alloc_conf")
     finish_scene(draft)
-    _from_scene(draft)
     table = launcher_of(draft)
     seen = visible_gpus(draft)
     if table is TORCHRUN:
@@ -428,24 +426,6 @@ def finish_launch(draft: Draft, *, one_process: bool = True) -> None:
             settle(draft, "parallel.gpus_per_node", 1, source)
         else:
             settle(draft, "parallel.gpus_per_node", seen, source, "env.cuda_visible_devices")
-
-
-def _from_scene(draft: Draft) -> None:
-    """Counts that a script takes from its scheduler's variables are those it asks it for."""
-    why = "the script asks its scheduler for that many"
-    for field, name in (
-        ("parallel.nodes", SCENE_NODES),
-        ("parallel.gpus_per_node", GPUS_PER_NODE),
-    ):
-        value = draft.get(name)
-        if value is not None and draft.is_unknown(field):
-            draft.unknown.pop(field)
-            draft.assume(field, value, why)
-    nodes, gpus = draft.get(SCENE_NODES), draft.get(GPUS_PER_NODE)
-    total = "launch.total_processes"
-    if draft.is_unknown(total) and gpus is not None:
-        draft.unknown.pop(total)
-        draft.assume(total, gpus * (nodes or 1), why)
 
 
 def _finish_deepspeed_launcher(draft: Draft, seen: int | None) -> None:

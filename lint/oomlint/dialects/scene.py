@@ -68,3 +68,20 @@ def provide_counts(
     ):
         draft.fact(private, value, source, *inputs)
         draft.fact(field, value, source, *inputs)
+
+
+def stand_in(draft: Draft) -> None:
+    """Counts that a command takes from its scheduler's variables are those it asks it for."""
+    why = "the command asks its scheduler for that many"
+    nodes, gpus = draft.get(NODES), draft.get(GPUS_PER_NODE)
+    total = None if gpus is None else gpus * (nodes or 1)
+    for field, value in (
+        ("parallel.nodes", nodes),
+        ("env.nnodes", nodes),
+        ("parallel.gpus_per_node", gpus),
+        ("env.nproc_per_node", gpus),
+        ("launch.total_processes", total),
+    ):
+        if value is not None and draft.is_unknown(field):
+            draft.unknown.pop(field)
+            draft.assume(field, value, why)

@@ -65,6 +65,7 @@ _PLAIN_NAMES = {"A100": "A100-40GB", "V100": "V100-16GB"}
 class SkyPilot(Dialect):
     name = "skypilot"
     markers = (b"accelerators:", b"instance_type:")
+    markers_prove = False
     suffixes = (".yaml", ".yml")
 
     def recognise(self, document: Document) -> Iterable[Claim]:
