@@ -15,6 +15,7 @@ from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
+    INTEGER,
     LIST,
     NUMBER,
     POSITIVE,
@@ -111,7 +112,7 @@ _RUN_ROWS = (
     Row("fp16", "mswift.fp16", BOOLEAN),
     Row("bf16", "mswift.bf16", BOOLEAN),
     Row("train_iters", "total_steps", POSITIVE),
-    Row("eval_iters", "mswift.eval_iters", Kind(int)),
+    Row("eval_iters", "mswift.eval_iters", INTEGER),
     Row("eval_steps", "eval.every", NUMBER, aliases=("eval_interval",)),
     Row("attn_impl", "mswift.attn_impl", TEXT),
     Row("vit_gradient_checkpointing", "swift.vit_checkpointing", BOOLEAN),
