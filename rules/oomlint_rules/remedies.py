@@ -62,7 +62,7 @@ def lowered(severity: Severity, run: Run) -> Severity:
 def longest_that_fits(run: Run, upto: int, *, share: float = 1.0) -> int:
     """The most tokens a sample may have for the run to stay within ``share`` of the card (of
     the usual largest one, where it is unknown); at most ``upto``, 0 where none fits."""
-    limit = run.limits.gpu_bytes or _usual_bytes()
+    limit = card_bytes(run)
     base = settled(run)
 
     def fits(length: int) -> bool:
@@ -78,7 +78,8 @@ def longest_that_fits(run: Run, upto: int, *, share: float = 1.0) -> int:
     return low * _STEP
 
 
-def _usual_bytes() -> int:
+def card_bytes(run: Run) -> int:
+    """What the run's card gives; of the usual largest card where it is unknown."""
     from oomlint.hardware import parse_hardware, usable_bytes
 
-    return usable_bytes(parse_hardware(USUAL_LARGEST_CARD).gpu)
+    return run.limits.gpu_bytes or usable_bytes(parse_hardware(USUAL_LARGEST_CARD).gpu)

@@ -381,6 +381,13 @@ class Axolotl(Dialect):
         attention = own.pop("model.attn_impl", None)
         if attention is not None:
             own.update(_attention_settings(attention, draft))
+        half = own.pop("precision.compute", None)
+        if half is not None:
+            if half not in ("bf16", "fp16"):
+                raise CannotEdit(f"Axolotl has no mixed precision in {half}")
+            own["axolotl.bf16"] = "amp" if half == "bf16" else "no"
+            if half == "fp16" or draft.get("axolotl.fp16"):
+                own["axolotl.fp16"] = half == "fp16"
         reference = own.pop("objective.ref_model", None)
         if reference is not None:
             if reference != "precomputed" or draft.get("objective.kind") not in ("dpo", "kto"):

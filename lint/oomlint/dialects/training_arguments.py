@@ -491,6 +491,9 @@ def express_training_arguments(changes: MappingABC[str, Any], draft: Draft) -> d
         if mode not in ("full", "none"):
             raise CannotEdit("the Trainer checkpoints every layer or none")
         own["hf.checkpointing"] = mode == "full"
+    half = own.pop("precision.compute", None)
+    if half is not None:
+        own.update(_amp_settings(half, draft))
     if "checkpointing.reentrant" in own:
         own["hf.reentrant"] = own.pop("checkpointing.reentrant")
     if own.pop("checkpointing.offload", None) == "cpu":
@@ -511,6 +514,21 @@ def express_training_arguments(changes: MappingABC[str, Any], draft: Draft) -> d
         if own.pop("parallel.fsdp.strategy", None) == "full":
             own["hf.fsdp.reshard_after_forward"] = True
     return own
+
+
+def _amp_settings(half: str, draft: Draft) -> dict[str, Any]:
+    """The switch of one 16-bit type on, and that of the other off where a file names it."""
+    if half not in ("bf16", "fp16"):
+        raise CannotEdit(f"the Trainer has no mixed precision in {half}")
+    if draft.says("ds.bf16") or draft.says("ds.fp16"):
+        raise CannotEdit("the DeepSpeed config names the precision too; change both")
+    if not (draft.says("hf.bf16") or draft.says("hf.fp16")) and draft.says(
+        "accelerate.mixed_precision"
+    ):
+        return {"accelerate.mixed_precision": half}
+    other = "fp16" if half == "bf16" else "bf16"
+    off = {f"hf.{other}": False} if draft.says(f"hf.{other}") else {}
+    return {**off, f"hf.{half}": True}
 
 
 def _matching_batch(own: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:

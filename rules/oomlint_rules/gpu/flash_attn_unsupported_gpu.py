@@ -1,0 +1,107 @@
+"""FlashAttention 2 is asked for on a card that it does not run on.
+
+## What it finds
+
+FlashAttention 2 or 3 requested while the hardware is an NVIDIA card before Ampere: V100, T4,
+RTX 20, P100.
+
+## Why it runs out of memory
+
+The package is built for compute capability 8.0 and later. It stops with "FlashAttention only
+supports Ampere GPUs or newer" at the first batch; frameworks that fall back instead take eager
+attention, which holds a matrix of tokens x tokens for every head.
+
+## How to fix it
+
+PyTorch's `sdpa`, whose memory-efficient kernel runs on these cards and needs hardly more memory
+than FlashAttention. The result is the same up to rounding.
+
+## When not to
+
+Forks of FlashAttention for Turing, where they are installed under the same name.
+
+## Sources
+
+* flash-attention README, "NVIDIA CUDA Support" (Ampere, Ada, Hopper; Turing only in 1.x)
+* https://github.com/hiyouga/LLaMA-Factory/issues/5077 (T4 with `flash_attn: fa2`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+
+_LLAMA_FACTORY = (
+    "model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: all\n"
+    "dataset: alpaca_en_demo\n"
+    "template: qwen\n"
+    "cutoff_len: 512\n"
+    "flash_attn: {attention}\n"
+    "per_device_train_batch_size: 1\n"
+    "output_dir: out\n"
+    "fp16: true\n"
+)
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_linear: true\n"
+    "sequence_len: 512\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: false\n"
+    "fp16: true\n"
+    "attn_implementation: {attention}\n"
+)
+
+
+class FlashAttnUnsupportedGpu(Rule):
+    code = "OOM109"
+    name = "flash-attn-unsupported-gpu"
+    summary = "FlashAttention does not run on this card"
+    applicability = Applicability.SAFE
+    cost = 0
+
+    bad = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(attention="fa2")},
+            fixed={"train.yaml": _LLAMA_FACTORY.format(attention="sdpa")},
+            hardware="2xT4-16GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")},
+            fixed={"axolotl.yaml": _AXOLOTL.format(attention="sdpa")},
+            hardware="1xV100-32GB",
+        ),
+    )
+    good = (
+        Example(files={"train.yaml": _LLAMA_FACTORY.format(attention="fa2")}, hardware="1xL4-24GB"),
+        Example(files={"axolotl.yaml": _AXOLOTL.format(attention="sdpa")}, hardware="1xV100-32GB"),
+        Example(files={"train.yaml": _LLAMA_FACTORY.format(attention="fa2")}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        if run.plan.model.attn_impl not in ("flash2", "flash3") or run.hardware is None:
+            return
+        gpu = run.hardware.gpu
+        if gpu.vendor != "NVIDIA" or gpu.flash2 or gpu.compute_capability is None:
+            return
+        yield self.finding(
+            run,
+            Severity.ERROR,
+            f"FlashAttention 2 needs an Ampere GPU or newer, and {gpu.name} has compute "
+            f"capability {gpu.compute_capability}: training stops at the first batch, or falls "
+            "back to eager attention and its tokens x tokens matrix",
+            at=("model.attn_impl", "model.id"),
+            resource="gpu",
+            proposals=[Proposal.set("use PyTorch's sdpa attention", {"model.attn_impl": "sdpa"})],
+        )

@@ -1,0 +1,125 @@
+"""Activation checkpointing switched on in the trainer where FSDP should do it, or in both.
+
+## What it finds
+
+FSDP together with `gradient_checkpointing: true` of transformers' training arguments: an error
+where FSDP's own `activation_checkpointing` is on too, otherwise an information. It speaks only
+where the file itself switches the former on.
+
+## Why it runs out of memory
+
+With both, transformers refuses to start. With the trainer's alone, checkpointed layers lie
+inside the FSDP units, and the recomputation in the backward pass gathers the parameters of a
+unit a second time: one more all-gather a layer, time rather than memory. FSDP's own checkpoints
+lie around its units.
+
+## How to fix it
+
+Leave it to FSDP: `activation_checkpointing: true` in `fsdp_config`, and the trainer's key off.
+The same activations are kept and recomputed.
+
+## When not to
+
+Axolotl and LLaMA-Factory have switches of their own that go with FSDP; the rule does not speak
+of them.
+
+## Sources
+
+* transformers 5.23 `trainer.py:880`, `training_args.py:2796`; 4.57 `trainer.py:4989`
+* https://github.com/huggingface/transformers/issues/30404
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+
+_TRL = (
+    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
+    "dtype: bfloat16\n"
+    "dataset_name: trl-lib/Capybara\n"
+    "max_length: 2048\n"
+    "per_device_train_batch_size: 1\n"
+    "gradient_checkpointing: {trainer}\n"
+    "bf16: true\n"
+    "fsdp: full_shard auto_wrap\n"
+    "fsdp_config:\n"
+    "  activation_checkpointing: {fsdp}\n"
+    "output_dir: out\n"
+)
+_SCRIPT = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "\n"
+    'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", dtype="bfloat16")\n'
+    "arguments = TrainingArguments(\n"
+    '    output_dir="out",\n'
+    "    per_device_train_batch_size=1,\n"
+    "    gradient_checkpointing={trainer},\n"
+    "    bf16=True,\n"
+    '    fsdp="full_shard auto_wrap",\n'
+    '    fsdp_config={{"activation_checkpointing": {fsdp}}},\n'
+    ")\n"
+    "Trainer(model=model, args=arguments, train_dataset=data).train()\n"
+)
+
+
+class FsdpGcWrongLayer(Rule):
+    code = "OOM113"
+    name = "fsdp-gc-wrong-layer"
+    summary = "the trainer's gradient checkpointing is on under FSDP, which has its own"
+    applicability = Applicability.SAFE
+    cost = 2
+
+    bad = (
+        Example(
+            files={"sft.yaml": _TRL.format(trainer="true", fsdp="true")},
+            fixed={"sft.yaml": _TRL.format(trainer="false", fsdp="true")},
+        ),
+        Example(
+            files={"train.py": _SCRIPT.format(trainer="True", fsdp="True")},
+            fixed={"train.py": _SCRIPT.format(trainer="False", fsdp="True")},
+        ),
+        Example(
+            files={"sft.yaml": _TRL.format(trainer="true", fsdp="false")},
+            why="one all-gather too many, and no memory lost: shown, not applied",
+        ),
+    )
+    good = (
+        Example(files={"sft.yaml": _TRL.format(trainer="false", fsdp="true")}),
+        Example(files={"train.py": _SCRIPT.format(trainer="False", fsdp="True")}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        parallel = run.plan.parallel
+        switch = run.settings.get("hf.checkpointing")
+        if parallel.backend not in ("fsdp1", "fsdp2") or switch is None:
+            return
+        if switch.value is not True or switch.origin.kind != "explicit":
+            return
+        off = {"hf.checkpointing": False}
+        if parallel.fsdp.activation_checkpointing:
+            yield self.finding(
+                run,
+                Severity.ERROR,
+                f"{run.key('hf.checkpointing')} and FSDP's activation_checkpointing are both on, "
+                "and transformers refuses to start with both",
+                at="hf.checkpointing",
+                proposals=[Proposal.set("leave checkpointing to FSDP", off)],
+            )
+            return
+        yield self.finding(
+            run,
+            Severity.INFO,
+            f"{run.key('hf.checkpointing')} checkpoints inside the units of FSDP, so that their "
+            "parameters are gathered once more in the backward pass; FSDP's own "
+            "activation_checkpointing needs no second gathering",
+            at="hf.checkpointing",
+            proposals=[
+                Proposal.set(
+                    "checkpoint with FSDP instead",
+                    {**off, "parallel.fsdp.activation_checkpointing": True},
+                )
+            ],
+        )

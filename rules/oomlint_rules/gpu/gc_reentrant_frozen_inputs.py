@@ -1,0 +1,102 @@
+"""Reentrant checkpointing over frozen embeddings: layers get no gradients, and it is given up.
+
+## What it finds
+
+Checkpointing that is explicitly reentrant (`use_reentrant: true`) while the embeddings are
+frozen and only some of the model's own parameters are trained.
+
+## Why it runs out of memory
+
+Reentrant checkpointing passes gradients only where an input of the layer needs one. With frozen
+embeddings none does: torch warns "None of the inputs have requires_grad", gradients of the
+trained layers are missing, and people switch checkpointing off, which then runs out of memory.
+
+## How to fix it
+
+`use_reentrant: false`, which has no such condition, keeps the same bytes and computes the same.
+
+## When not to
+
+Where `enable_input_require_grads()` is called, as LLaMA-Factory, TRL and PEFT's preparation for
+quantized training do; the rule is silent about them. ZeRO-3 with adapters needs the reentrant
+kind in some versions.
+
+## Sources
+
+* pytorch `torch/utils/checkpoint.py` (`use_reentrant`)
+* https://github.com/huggingface/transformers/issues/26221, https://github.com/huggingface/peft/issues/1142
+* Axolotl `utils/schemas/validation.py:718` (`unfrozen_parameters` with reentrant checkpointing)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "unfrozen_parameters:\n"
+    "  - model.layers.2[0-7]+.mlp\n"
+    "sequence_len: 2048\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "gradient_checkpointing_kwargs:\n"
+    "  use_reentrant: {reentrant}\n"
+    "bf16: true\n"
+)
+
+# They make the inputs of the first layer need gradients themselves (LLaMA-Factory
+# model_utils/checkpointing.py, TRL through peft's preparation, ms-swift trainers/mixin.py).
+_PREPARES_INPUTS = frozenset({"llama-factory", "trl", "ms-swift", "unsloth"})
+
+
+class GcReentrantFrozenInputs(Rule):
+    code = "OOM112"
+    name = "gc-reentrant-frozen-inputs"
+    summary = "reentrant checkpointing over frozen embeddings passes no gradients"
+    applicability = Applicability.SAFE
+    cost = 0
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(reentrant="true")},
+            fixed={"axolotl.yaml": _AXOLOTL.format(reentrant="false")},
+        ),
+    )
+    good = (
+        Example(files={"axolotl.yaml": _AXOLOTL.format(reentrant="false")}),
+        Example(
+            files={
+                "axolotl.yaml": _AXOLOTL.format(reentrant="true").replace(
+                    "unfrozen_parameters:\n  - model.layers.2[0-7]+.mlp\n", ""
+                )
+            },
+            why="the embeddings are trained",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if plan.checkpointing.mode in (None, "none") or plan.checkpointing.reentrant is not True:
+            return
+        if plan.trainable.method != "freeze" or run.framework in _PREPARES_INPUTS:
+            return
+        if not run.is_explicit("checkpointing.reentrant") and not run.is_explicit("hf.reentrant"):
+            return
+        yield self.finding(
+            run,
+            Severity.WARNING,
+            f"{run.key('checkpointing.reentrant')} is true and the embeddings are frozen: "
+            "reentrant checkpointing passes gradients only where the input of a layer needs one, "
+            "so that the trained layers get none",
+            at="checkpointing.reentrant",
+            resource="gpu",
+            proposals=[
+                Proposal.set("checkpoint without reentry", {"checkpointing.reentrant": False})
+            ],
+        )

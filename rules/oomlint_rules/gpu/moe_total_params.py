@@ -1,0 +1,138 @@
+"""A mixture of experts takes the memory of all its experts, not of the active ones.
+
+## What it finds
+
+Mixture-of-experts models whose weights and states make up most of a peak that does not fit (or
+is within the margin), and full fine-tuning of those above 100B with states offloaded to a host
+whose RAM is not known. It says how many parameters there are and how many of them are active.
+
+## Why it runs out of memory
+
+A token passes through a few experts, but all of them have to be there: Mixtral 8x7B is 47B,
+DeepSeek-Coder-V2 236B with 21B active, and gradients, optimizer states and checkpoints follow the
+total. ZeRO-3 and FSDP also gather all experts of a layer at once, 3 x hidden x width x experts x
+2 bytes.
+
+## How to fix it
+
+Plan with the total. Expert parallelism shares the experts out; LoRA that leaves them alone needs
+no states for them; quantized experts shrink the weights. Nothing of this is a small edit, so
+there is no fix.
+
+## When not to
+
+Where the run fits, and under expert parallelism. The numbers of rules about sharding, offloading and batches count all experts
+already; this one only says why they are so large.
+
+## Sources
+
+* Mixtral, arXiv 2401.04088 (47B in all, 13B active); DeepSeek-Coder-V2, arXiv 2406.11931
+* https://github.com/hiyouga/LLaMA-Factory/issues/7532,
+  https://github.com/axolotl-ai-cloud/axolotl/issues/2143
+* DeepSpeed `runtime/zero/utils` leaf modules (a module whose children are gathered together)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import judge_gpu, sharding_is_open
+from oomlint.rule import Example, Finding, Rule, Severity, count, gib
+from oomlint.run import Run
+from oomlint_rules.remedies import lowered, states_exceed
+
+_AXOLOTL = (
+    "base_model: {model}\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_modules: [q_proj, v_proj]\n"
+    "sequence_len: 2048\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "flash_attention: true\n"
+)
+_LLAMA_FACTORY = (
+    "model_name_or_path: mistralai/Mixtral-8x7B-v0.1\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: q_proj,v_proj\n"
+    "dataset: alpaca_en_demo\n"
+    "template: mistral\n"
+    "cutoff_len: 2048\n"
+    "per_device_train_batch_size: 1\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+)
+
+
+# From this size on the states of all experts outgrow the RAM of usual hosts: 18 bytes each.
+_LARGE = 100e9
+
+
+class MoeTotalParams(Rule):
+    code = "OOM110"
+    name = "moe-total-params"
+    summary = "all experts take memory, though few are active"
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(model="mistralai/Mixtral-8x7B-v0.1")},
+            hardware="1xH100-80GB",
+        ),
+        Example(files={"train.yaml": _LLAMA_FACTORY}, hardware="1xH100-80GB"),
+    )
+    good = (
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(model="mistralai/Mistral-7B-v0.1")},
+            hardware="1xRTX-4080-16GB",
+            why="no experts",
+        ),
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY},
+            hardware="1xB200-180GB",
+            why="fits with all its experts",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        dims = run.plan.model.dims
+        if dims is None or dims.moe is None or not dims.moe.experts:
+            return
+        total, active = dims.params_total, dims.params_active
+        if not total or not active or active > total / 2:
+            return
+        now = judge_gpu(run)
+        if now is None:
+            return
+        held = sum(
+            now.components.get(part) or 0
+            for part in ("parameters", "gradients", "optimizer_states")
+        )
+        tight = now.limit is not None and now.is_problem and held >= now.predicted / 2
+        offloads = run.plan.offload.optimizer == "cpu" and run.plan.trainable.method == "full"
+        large = total >= _LARGE and run.limits.host_bytes is None
+        if (run.plan.parallel.ep or 1) > 1 or sharding_is_open(run):
+            return
+        if not tight and not (offloads and large):
+            return
+        # Rules about states, sharding and the host have the same bytes; this one says why.
+        severity = lowered(Severity.WARNING, run)
+        if not tight or now.predicted <= (now.limit or 0) or states_exceed(run):
+            severity = Severity.INFO
+        yield self.finding(
+            run,
+            severity,
+            f"memory follows all {count(total)} parameters of the {dims.moe.experts} experts, not "
+            f"the {count(active)} that are active for a token: weights, gradients and optimizer "
+            f"states take {gib(held)} a card, and the run {now.sentence}",
+            at=("model.id",),
+            confidence=now.confidence,
+            resource="gpu",
+            predicted=now.predicted,
+            limit=now.limit,
+        )

@@ -1,0 +1,134 @@
+"""Packed samples with an attention that does not know where one sample ends.
+
+## What it finds
+
+Packing (or padding-free batches) that relies on variable-length attention, with an attention
+implementation that has none, eager or `sdpa`, where the mask that keeps samples apart takes
+half a GiB or more. It is a warning from 2% of the card on.
+
+## Why it runs out of memory
+
+FlashAttention takes the boundaries of packed samples as a list. Without it they have to stand
+in a mask of tokens x tokens, 2 bytes each for a micro batch of one: 2 GiB at 32768 tokens, and
+attention falls back to a kernel that accepts masks. Eager attention builds the same matrix for
+every head. Where no mask is made, samples read each other.
+
+## How to fix it
+
+FlashAttention 2 (or flex attention). Where samples read each other before, the result changes
+with the fix, so it is unsafe.
+
+## When not to
+
+Cards before Ampere have no FlashAttention 2: switch packing off there. Packing that only
+concatenates (`packing` in LLaMA-Factory, `wrapped` in TRL) keeps no boundaries and needs none.
+
+## Sources
+
+* TRL `trainer/sft_trainer.py:1154`, Axolotl `utils/schemas/validation.py:187` (warnings)
+* https://github.com/hiyouga/LLaMA-Factory/issues/5725 (masks of neat packing)
+* Dao 2023, arXiv 2307.08691
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.precision._cards import is_before_ampere
+from oomlint_rules.remedies import card_bytes
+
+_LLAMA_FACTORY = (
+    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: all\n"
+    "dataset: alpaca_en_demo\n"
+    "template: qwen\n"
+    "cutoff_len: {length}\n"
+    "neat_packing: true\n"
+    "flash_attn: {attention}\n"
+    "per_device_train_batch_size: 1\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+)
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-7B-Instruct\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_linear: true\n"
+    "sequence_len: 32768\n"
+    "sample_packing: true\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "attn_implementation: {attention}\n"
+)
+
+# A mask below this is nothing beside what else a step holds, and one above this share of the
+# card may decide.
+_LARGE_MASK = 2**29
+_SHARE = 0.02
+
+
+class PackingWithoutVarlenAttention(Rule):
+    code = "OOM111"
+    name = "packing-without-varlen-attention"
+    summary = "packed samples are kept apart by a tokens x tokens mask, or not at all"
+    applicability = Applicability.UNSAFE
+    cost = 7
+
+    bad = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="sdpa")},
+            fixed={"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="fa2")},
+        ),
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(attention="sdpa")},
+            fixed={"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")},
+        ),
+    )
+    good = (
+        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="fa2")}),
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(length=4096, attention="sdpa")},
+            why="a mask of 32 MiB: attention-quadratic-fallback speaks of what eager attention costs",
+        ),
+        Example(files={"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        length, attention = plan.seq.max_len, plan.model.attn_impl
+        if plan.seq.packing not in ("multipack", "neat", "bfd", "varlen") or length is None:
+            return
+        if attention not in ("eager", "sdpa"):
+            return
+        rows = 1 if plan.seq.packing in ("bfd", "varlen") else plan.batch.micro or 1
+        mask = 2.0 * rows * length * length
+        if mask < _LARGE_MASK:
+            return
+        limit = card_bytes(run)
+        yield self.finding(
+            run,
+            Severity.WARNING if mask >= _SHARE * limit else Severity.INFO,
+            f"samples are packed into {length} tokens, and {attention} attention has no list of "
+            f"where they end: a mask of {length} x {length} has to keep them apart "
+            f"({gib(mask)}{', and scores of that size for every head' if attention == 'eager' else ''})"
+            ", or they read each other. FlashAttention 2 needs no mask",
+            at=("model.attn_impl", "seq.packing"),
+            confidence="medium",
+            resource="gpu",
+            proposals=[
+                Proposal.set(
+                    "use FlashAttention 2", {"model.attn_impl": "flash2"}, Applicability.UNSAFE
+                )
+            ]
+            if not is_before_ampere(run)
+            else (),
+        )

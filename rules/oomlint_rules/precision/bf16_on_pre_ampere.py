@@ -1,0 +1,119 @@
+"""bfloat16 on a card that has none: torch emulates it, or the framework stops.
+
+## What it finds
+
+A config that asks for bf16 while the hardware is an NVIDIA card before Ampere: V100, T4,
+RTX 20, P100.
+
+## Why it runs out of memory
+
+Tensor cores before compute capability 8.0 do not know bfloat16. torch runs such kernels in
+fp32 inside and converts at both ends: slower than fp32 itself, with fp32 temporaries, and without
+FlashAttention. Some checks refuse it at start ("Your setup doesn't support bf16/gpu").
+
+## How to fix it
+
+`fp16: true` instead. Its range is small, so that the loss is scaled and unstable models may
+overflow: the fix is unsafe.
+
+## When not to
+
+Where the config is for other cards than the stated ones. `bf16: auto` in Axolotl takes fp16
+here by itself.
+
+## Sources
+
+* NVIDIA CUDA C++ programming guide, arithmetic instructions by compute capability
+* transformers `utils/import_utils.py` (`is_torch_bf16_gpu_available`)
+* https://github.com/hiyouga/LLaMA-Factory/issues/6687 (RTX 2080 Ti with bf16, killed),
+  https://github.com/hiyouga/LLaMA-Factory/issues/653 (V100)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules.precision._cards import is_before_ampere, said_in
+
+_LLAMA_FACTORY = (
+    "model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: all\n"
+    "dataset: alpaca_en_demo\n"
+    "template: qwen\n"
+    "cutoff_len: 512\n"
+    "per_device_train_batch_size: 1\n"
+    "output_dir: out\n"
+    "{half}: true\n"
+)
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_linear: true\n"
+    "sequence_len: 512\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: {bf16}\n"
+    "{fp16}"
+)
+_SAYS_BF16 = frozenset({True, "bf16", "amp", "full"})
+
+
+class Bf16OnPreAmpere(Rule):
+    code = "OOM205"
+    name = "bf16-on-pre-ampere"
+    summary = "bf16 is asked for on a card that cannot compute in it"
+    applicability = Applicability.UNSAFE
+    cost = 7
+
+    bad = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(half="bf16")},
+            fixed={"train.yaml": _LLAMA_FACTORY.format(half="bf16: false\nfp16")},
+            hardware="1xRTX-2080-Ti-11GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(bf16="true", fp16="")},
+            fixed={"axolotl.yaml": _AXOLOTL.format(bf16="false", fp16="fp16: true\n")},
+            hardware="1xT4-16GB",
+        ),
+    )
+    good = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(half="fp16")},
+            hardware="1xRTX-2080-Ti-11GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(bf16="auto", fp16="")},
+            hardware="1xT4-16GB",
+            why="auto takes what the card has",
+        ),
+        Example(files={"train.yaml": _LLAMA_FACTORY.format(half="bf16")}, hardware="1xL4-24GB"),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        if run.plan.precision.compute != "bf16" or not is_before_ampere(run):
+            return
+        field = said_in(run, "precision.compute", _SAYS_BF16)
+        if field is None or run.hardware is None:
+            return
+        yield self.finding(
+            run,
+            Severity.WARNING,
+            f"the run is to train in bf16, and {run.hardware.gpu.name} cannot compute in it: "
+            "torch emulates it with fp32 inside, slower and with larger temporaries, where the "
+            "framework does not refuse it at start",
+            at=field,
+            resource="gpu",
+            proposals=[
+                Proposal.set("train in fp16", {"precision.compute": "fp16"}, Applicability.UNSAFE)
+            ],
+        )

@@ -1,0 +1,141 @@
+"""The weights are loaded in fp32: twice the memory of the 16-bit checkpoint.
+
+## What it finds
+
+Weights that are loaded in fp32 on a run whose predicted peak does not fit (or is within the
+margin) and would be lower if they were loaded in bf16: a frozen base under LoRA most of all,
+where nobody needs the precision; full fine-tuning too, where fp32 weights serve as the master
+copy of mixed precision and half of them is a real choice.
+
+## Why it runs out of memory
+
+`bf16: true` in the training arguments only computes in bf16. The dtype that weights are *kept*
+in is the one they were loaded in: 4 bytes a parameter in fp32, 32 GB for 8B, and in full
+fine-tuning gradients and both of Adam's moments in the same dtype, 16 bytes a parameter
+against 8. TRL loads a model that is named by a string in fp32 unless `dtype` says otherwise;
+transformers did so up to 4.57.
+
+## How to fix it
+
+Load in bf16 (`dtype: bfloat16`, `torch_dtype` before transformers 5; fp16 on cards without
+bfloat16). For a frozen base that is what nearly every LoRA run does; in full fine-tuning
+small updates are lost to rounding, so try it first. The fix is unsafe in both cases, because
+numbers change.
+
+## When not to
+
+DeepSpeed casts to 16 bit and FSDP with mixed precision keeps fp32 shards whatever is loaded:
+no memory of the GPU is to be won there, and the rule is silent. A base that is quantized is
+not stored in this dtype.
+
+## Sources
+
+* TRL `trainer/model_config.py:89`, `trainer/utils.py:1144` (float32 where nothing is said)
+* transformers 5.23 `modeling_utils.py:4178` (the checkpoint's dtype from 5.0 on)
+* https://github.com/huggingface/trl/pull/2600, https://github.com/axolotl-ai-cloud/axolotl/issues/2143
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import relief, sharding_is_open
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.precision._cards import half_of
+from oomlint_rules.remedies import lowered
+
+_TRL = (
+    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
+    "{dtype}"
+    "attn_implementation: sdpa\n"
+    "dataset_name: trl-lib/Capybara\n"
+    "use_peft: true\n"
+    "max_length: 1024\n"
+    "per_device_train_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "output_dir: out\n"
+)
+_SCRIPT = (
+    "from peft import LoraConfig, get_peft_model\n"
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "\n"
+    "model = AutoModelForCausalLM.from_pretrained(\n"
+    '    "meta-llama/Llama-3.1-8B", torch_dtype="{dtype}"\n'
+    ")\n"
+    'model = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear"))\n'
+    "arguments = TrainingArguments(\n"
+    '    output_dir="out",\n'
+    "    per_device_train_batch_size=1,\n"
+    "    gradient_checkpointing=True,\n"
+    "    bf16=True,\n"
+    ")\n"
+    "Trainer(model=model, args=arguments, train_dataset=data).train()\n"
+)
+
+
+class ModelLoadedInFp32(Rule):
+    code = "OOM203"
+    name = "model-loaded-in-fp32"
+    summary = "weights are kept in fp32 where 16 bit would do"
+    applicability = Applicability.UNSAFE
+    cost = 7
+
+    bad = (
+        Example(
+            files={"sft.yaml": _TRL.format(dtype="dtype: float32\n")},
+            fixed={"sft.yaml": _TRL.format(dtype="dtype: bfloat16\n")},
+            hardware="1xRTX-5090-32GB",
+        ),
+        Example(
+            files={"train.py": _SCRIPT.format(dtype="float32")},
+            fixed={"train.py": _SCRIPT.format(dtype="bfloat16")},
+            hardware="1xRTX-5090-32GB",
+        ),
+    )
+    good = (
+        Example(
+            files={"sft.yaml": _TRL.format(dtype="dtype: bfloat16\n")}, hardware="1xRTX-5090-32GB"
+        ),
+        Example(
+            files={"train.py": _SCRIPT.format(dtype="float32")},
+            hardware="1xH100-80GB",
+            why="fits in fp32 too",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if plan.load.dtype != "fp32" or plan.quant.method not in (None, "none"):
+            return
+        half = half_of(run)
+        changes = {"load.dtype": half}
+        found = relief(run, changes)
+        if found is None or not found.is_worthwhile:
+            return
+        assert found.severity is not None
+        before = found.before
+        whole = plan.trainable.method in ("full", "freeze", None)
+        if whole and (sharding_is_open(run) or not before.is_problem):
+            return
+        origin = run.origin("load.dtype")
+        guessed = origin is None or origin.kind == "assumed"
+        severity = found.severity
+        if whole:
+            severity = lowered(min(severity, Severity.WARNING), run)
+        if guessed:
+            severity = min(severity, Severity.WARNING)
+        said = "" if run.is_explicit("load.dtype") or not guessed else ", as far as the files tell"
+        yield self.finding(
+            run,
+            severity,
+            f"the run {before.sentence}. Weights are loaded in fp32{said} and take "
+            f"{gib(before.components.get('parameters'))}. In {half} {found.sentence}",
+            at=("load.dtype", "model.id"),
+            confidence="low" if guessed else before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[Proposal.set(f"load the weights in {half}", changes, Applicability.UNSAFE)],
+        )

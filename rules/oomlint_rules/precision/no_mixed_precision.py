@@ -1,0 +1,122 @@
+"""Training computes in fp32: every activation, logit and gradient is twice as large.
+
+## What it finds
+
+A run that computes in fp32, with no mixed precision switched on, whose predicted peak does not
+fit (or is within the margin) and would be lower in 16 bit.
+
+## Why it runs out of memory
+
+Activations, logits and gradients take 4 bytes instead of 2. FlashAttention has no fp32 kernel,
+so that attention falls back to one that needs more, in grouped-query models to one that builds
+the tokens x tokens matrix.
+
+## How to fix it
+
+`bf16: true` on Ampere and later (A100, RTX 30, H100), `fp16: true` before. Weights and optimizer
+states stay as they were loaded. The numbers change, though training in bf16 is what nearly all
+models were made with: the fix is unsafe.
+
+## When not to
+
+Where fp32 is wanted: small models, value heads, a reproduction. Weights that were loaded in 16
+bit compute in 16 bit without the switch, and the rule is silent.
+
+## Sources
+
+* Micikevicius et al. 2018, arXiv 1710.03740 (mixed precision)
+* LLaMA-Factory `hparams/parser.py` ("We recommend enable mixed precision training", a warning)
+* pytorch `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp` (flash needs half precision)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import relief
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.precision._cards import half_of
+from oomlint_rules.remedies import states_exceed
+
+_SCRIPT = (
+    "from peft import LoraConfig, get_peft_model\n"
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "\n"
+    "model = AutoModelForCausalLM.from_pretrained(\n"
+    '    "meta-llama/Llama-2-7b-hf", torch_dtype="float32"\n'
+    ")\n"
+    'model = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear"))\n'
+    "arguments = TrainingArguments(\n"
+    '    output_dir="out",\n'
+    "    per_device_train_batch_size=8,\n"
+    "    bf16={bf16},\n"
+    ")\n"
+    "Trainer(model=model, args=arguments, train_dataset=data).train()\n"
+)
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_linear: true\n"
+    "sequence_len: 4096\n"
+    "sample_packing: true\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: {bf16}\n"
+)
+
+
+class NoMixedPrecision(Rule):
+    code = "OOM204"
+    name = "no-mixed-precision"
+    summary = "the forward and backward pass compute in fp32"
+    applicability = Applicability.UNSAFE
+    cost = 7
+
+    bad = (
+        Example(
+            files={"train.py": _SCRIPT.format(bf16="False")},
+            fixed={"train.py": _SCRIPT.format(bf16="True")},
+            hardware="1xH100-80GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(bf16="false")},
+            fixed={"axolotl.yaml": _AXOLOTL.format(bf16="true")},
+            hardware="1xRTX-4080-16GB",
+        ),
+    )
+    good = (
+        Example(files={"train.py": _SCRIPT.format(bf16="True")}, hardware="1xH100-80GB"),
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(bf16="false")},
+            hardware="1xH100-80GB",
+            why="fits in fp32",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        if run.plan.precision.compute != "fp32" or states_exceed(run):
+            return
+        half = half_of(run)
+        found = relief(run, {"precision.compute": half})
+        if found is None or not found.is_worthwhile:
+            return
+        assert found.severity is not None
+        before = found.before
+        moving = sum(before.components.get(part) or 0 for part in ("activations", "logits"))
+        yield self.finding(
+            run,
+            min(found.severity, Severity.WARNING),
+            f"the run {before.sentence}. It computes in fp32, and activations and logits take "
+            f"{gib(moving)} of it. In {half} {found.sentence}",
+            at=("precision.compute", "load.dtype"),
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[Proposal.set(f"train in {half}", found.changes, Applicability.UNSAFE)],
+        )
