@@ -41,7 +41,7 @@ from oomlint.dialects.law import (
     finish_trainer_precision,
     finish_world,
 )
-from oomlint.dialects.table import Block, Row, Setting, Table, known_keys
+from oomlint.dialects.table import Block, Renaming, Row, Setting, Table, known_keys
 from oomlint.documents.base import Document, Mapping, Scalar
 from oomlint.errors import CannotEdit
 
@@ -199,6 +199,15 @@ _ROWS = (
 
 ACCELERATE = Table(
     name="Accelerate config",
+    renamed=(
+        Renaming(
+            "fsdp_config.fsdp_backward_prefetch_policy",
+            "fsdp_config.fsdp_backward_prefetch",
+            "Accelerate 1.0",
+            effect="ignored",
+            source="ACC/commands/launch.py:1265",
+        ),
+    ),
     rows=_ROWS,
     known=known_keys("accelerate"),
     known_prefixes=(

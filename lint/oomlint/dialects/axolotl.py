@@ -44,7 +44,7 @@ from oomlint.dialects.law import (
     finish_world,
     is_adapter_run,
 )
-from oomlint.dialects.table import Block, OverrideBlock, Row, Table, known_keys
+from oomlint.dialects.table import Block, OverrideBlock, Renaming, Row, Table, known_keys
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping
 from oomlint.errors import CannotEdit
@@ -263,6 +263,29 @@ _ROWS = (
 
 AXOLOTL = Table(
     name="Axolotl config",
+    renamed=(
+        Renaming(
+            "max_packed_sequence_len",
+            None,
+            "Axolotl 0.18",
+            advice="sequence_len with sample_packing: true says the same",
+            source="AX/utils/schemas/deprecated.py",
+        ),
+        Renaming(
+            "unsloth_cross_entropy_loss",
+            None,
+            "Axolotl 0.18",
+            advice="the liger or cut_cross_entropy plug-in fuses the loss",
+            source="AX/utils/schemas/validation.py:61",
+        ),
+        Renaming(
+            "s2_attention",
+            None,
+            "Axolotl 0.18",
+            advice="context_parallel_size spreads long sequences",
+            source="AX/utils/schemas/deprecated.py",
+        ),
+    ),
     rows=_ROWS,
     known=known_keys("axolotl"),
     # Values of these are nested settings of their own, none of which this table reads.

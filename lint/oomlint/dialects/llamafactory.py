@@ -39,6 +39,7 @@ from oomlint.dialects.table import Block, OverrideBlock, Row, Table, known_keys
 from oomlint.dialects.training_arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
+    RENAMED_ARGUMENTS,
     SEQ2SEQ_ARGUMENTS,
     TRAINING_ARGUMENTS,
     express_training_arguments,
@@ -174,6 +175,7 @@ _ROWS = (
 
 LLAMA_FACTORY = Table(
     name="LLaMA-Factory config",
+    renamed=RENAMED_ARGUMENTS,
     rows=_ROWS,
     known=known_keys("llamafactory") | KNOWN_TRAINING_ARGUMENTS,
     known_prefixes=(

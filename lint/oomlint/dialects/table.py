@@ -38,7 +38,6 @@ class Row:
     ``finish`` turns into plan fields. ``default`` is the canonical value when the key is
     absent, ``None`` where there is none. ``source`` says where the meaning and the default
     were read. ``table`` reads a mapping under this key with a table of its own.
-    ``deprecated`` marks an alias that newer versions renamed: the text says to what.
     """
 
     key: str
@@ -48,6 +47,23 @@ class Row:
     aliases: tuple[str, ...] = ()
     source: str = ""
     table: Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """What newer versions of a framework made of a key.
+
+    ``new`` is its new spelling, ``None`` where renaming alone does not do. ``since`` names the
+    first version without the old one. ``effect`` is what that version does with it. ``advice``
+    completes "…; <advice>" where there is no new spelling or more to say.
+    """
+
+    old: str
+    new: str | None
+    since: str
+    effect: Literal["refused", "ignored"] = "refused"
+    advice: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +88,8 @@ class Table:
     """Prefixes below which unknown keys are refused even where they are ignored elsewhere."""
     section: str = ""
     """Which plan fields rows of this table may write when several blocks could."""
+    renamed: tuple[Renaming, ...] = ()
+    """Spellings of older versions; they are no strangers, whatever the rows make of them."""
 
     @cached_property
     def by_field(self) -> MappingABC[str, Row]:
@@ -101,7 +119,8 @@ class Table:
     @cached_property
     def legal_keys(self) -> frozenset[str]:
         """Every key that this table knows, keys that hold others included."""
-        return self.known | self.parents | frozenset(self.names)
+        old = frozenset(renaming.old for renaming in self.renamed)
+        return self.known | self.parents | frozenset(self.names) | old
 
 
 def known_keys(framework: str) -> frozenset[str]:
@@ -283,6 +302,18 @@ class Block:
             auto,
         )
 
+    def renamed(self) -> Iterator[tuple[StrayKey, Renaming]]:
+        """Keys of this block that newer versions of the framework call otherwise."""
+        for renaming in self.table.renamed:
+            entry = self.find(renaming.old)
+            if entry is not None and self.value(entry.value) not in (None, False):
+                holder = self.holder(entry)
+                yield StrayKey(self, holder, entry, renaming.old), renaming
+
+    def holder(self, entry: Entry) -> Mapping:
+        """The mapping, this block's or one inside it, in which an entry stands."""
+        return _holder(self.mapping, entry)
+
     def _stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
         table = self.table
         for entry in mapping.entries.values():
@@ -410,6 +441,19 @@ class _Addition:
     key: str
     literal: Any
     after: str | None
+
+
+def _holder(mapping: Mapping, entry: Entry) -> Mapping:
+    if mapping.entries.get(entry.key) is entry:
+        return mapping
+    for inner in mapping.entries.values():
+        if isinstance(inner.value, Mapping) and _within(inner.value.span, entry.span):
+            return _holder(inner.value, entry)
+    return mapping
+
+
+def _within(outer: Span, inner: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _find(mapping: Mapping, key: str, prefix: str) -> Entry | None:

@@ -46,6 +46,7 @@ from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.dialects.training_arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
+    RENAMED_ARGUMENTS,
     SEQ2SEQ_ARGUMENTS,
     TRAINING_ARGUMENTS,
     express_training_arguments,
@@ -138,6 +139,7 @@ def over(own: tuple[Row, ...], base: tuple[Row, ...]) -> tuple[Row, ...]:
 
 TRAINER = Table(
     name="training options",
+    renamed=RENAMED_ARGUMENTS,
     rows=over(MODEL_ROWS, (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)),
     known=known_keys("trainer") | KNOWN_TRAINING_ARGUMENTS,
     known_prefixes=KNOWN_PREFIXES,

@@ -56,7 +56,7 @@ from oomlint.dialects.law import (
     finish_world,
     is_adapter_run,
 )
-from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.errors import CannotEdit
 
 KNOWN_TRAINING_ARGUMENTS = known_keys("training_arguments")
@@ -213,6 +213,31 @@ SEQ2SEQ_ARGUMENTS = (
     Row("generation_max_length", "eval.max_new_tokens", POSITIVE),
 )  # fmt: skip
 """What Seq2SeqTrainingArguments adds."""
+
+RENAMED_ARGUMENTS = (
+    Renaming(
+        "evaluation_strategy", "eval_strategy", "transformers 4.51",
+        source="transformers 4.49 and 4.51 training_args.py",
+    ),
+    Renaming(
+        "per_gpu_train_batch_size", "per_device_train_batch_size", "transformers 5.0",
+        source="transformers 4.57 and 5.23 training_args.py",
+    ),
+    Renaming(
+        "per_gpu_eval_batch_size", "per_device_eval_batch_size", "transformers 5.0",
+        source="transformers 4.57 and 5.23 training_args.py",
+    ),
+    Renaming(
+        "group_by_length", None, "transformers 5.0",
+        advice="train_sampling_strategy=group_by_length says the same",
+        source="transformers 5.23 training_args.py:1380",
+    ),
+    Renaming(
+        "adafactor", None, "transformers 5.0", advice="optim=adafactor says the same",
+        source="transformers 4.57 and 5.23 training_args.py",
+    ),
+)  # fmt: skip
+"""Arguments that had another name in earlier versions and decide memory."""
 
 KNOWN_PREFIXES = (
     "accelerator_config.",

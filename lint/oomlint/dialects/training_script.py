@@ -30,6 +30,7 @@ from oomlint.dialects.trainer import ATTENTION, LENGTH, TARGETS, TRAINER
 from oomlint.dialects.training_arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
+    RENAMED_ARGUMENTS,
     SEQ2SEQ_ARGUMENTS,
     TRAINING_ARGUMENTS,
 )
@@ -170,6 +171,7 @@ LOADING_TRAINER_CALL = Table(
 
 ARGUMENTS = Table(
     name="TrainingArguments",
+    renamed=RENAMED_ARGUMENTS,
     rows=(*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS),
     known=KNOWN_TRAINING_ARGUMENTS | POSITIONAL,
     known_prefixes=KNOWN_PREFIXES,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from dataclasses import replace
 from typing import Any
 
 from oomlint.dialects.base import Claim, Dialect, Reference
@@ -35,7 +36,7 @@ from oomlint.dialects.launchers import (
     launches,
 )
 from oomlint.dialects.law import is_adapter_run
-from oomlint.dialects.table import Block, OverrideBlock, Row, Table, known_keys
+from oomlint.dialects.table import Block, OverrideBlock, Renaming, Row, Table, known_keys
 from oomlint.dialects.trainer import (
     ATTENTION,
     LENGTH,
@@ -54,6 +55,7 @@ from oomlint.dialects.trainer import (
 from oomlint.dialects.training_arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
+    RENAMED_ARGUMENTS,
     TRAINING_ARGUMENTS,
     express_training_arguments,
     finish_training_arguments,
@@ -147,8 +149,13 @@ _CALL_ROWS = (
 
 _KNOWN = known_keys("trl") | KNOWN_TRAINING_ARGUMENTS
 
+_RENAMED_LENGTH = Renaming(
+    "max_seq_length", "max_length", "TRL 0.20", source="TRL 0.19 and 0.20 trainer/sft_config.py"
+)
+
 TRL = Table(
     name="TRL config",
+    renamed=(*RENAMED_ARGUMENTS, replace(_RENAMED_LENGTH, effect="ignored")),
     rows=over((*_MODEL_ROWS, *_CONFIG_ROWS), TRAINING_ARGUMENTS),
     known=_KNOWN,
     known_prefixes=(*KNOWN_PREFIXES, "model_init_kwargs.", "env.", "dataset_kwargs."),
@@ -163,6 +170,7 @@ TRL = Table(
 def _call_table(name: str) -> Table:
     return Table(
         name=name,
+        renamed=(*RENAMED_ARGUMENTS, _RENAMED_LENGTH),
         rows=over(_CALL_ROWS, TRAINING_ARGUMENTS),
         known=_KNOWN | POSITIONAL | frozenset({"model_init_kwargs"}),
         known_prefixes=TRL.known_prefixes,
@@ -185,6 +193,7 @@ _SUBCOMMANDS = frozenset({"sft", "dpo", "kto", "grpo", "rloo", "reward", "orpo"}
 OPTIONS = {
     objective: Table(
         name=f"TRL {objective} options",
+        renamed=(*RENAMED_ARGUMENTS, _RENAMED_LENGTH),
         rows=TRL.rows,
         known=_KNOWN | frozenset({"accelerate_config"}) | ACCELERATE_LAUNCHER.legal_keys,
         known_prefixes=TRL.known_prefixes,

@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from oomlint.dialects.table import Block
-from oomlint.documents.base import Entry, Mapping
-from oomlint.documents.text import Edit, Span
+from oomlint.documents.text import Edit
 from oomlint.errors import CannotEdit
 from oomlint.judge import settled
 from oomlint.rule import (
@@ -102,25 +101,10 @@ def _edits_for(run: Run, wish: Wish, expected: dict[str, Any]) -> list[Edit]:
             raise CannotEdit(f"{new_key} is already set")
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)
     if isinstance(wish, RemoveKey):
-        holder = _holder(wish.block.mapping, wish.entry)
+        holder = wish.block.holder(wish.entry)
         return wish.block.document.remove_entry(holder, wish.entry.key)
     assert isinstance(wish, ReadyEdits)
     return list(wish.edits)
-
-
-def _holder(mapping: Mapping, entry: Entry) -> Mapping:
-    """The mapping, this one or one below it, in which an entry stands."""
-    if mapping.entries.get(entry.key) is entry:
-        return mapping
-    below = (inner.value for inner in mapping.entries.values())
-    for value in below:
-        if isinstance(value, Mapping) and _within(value.span, entry.span):
-            return _holder(value, entry)
-    return mapping
-
-
-def _within(outer: Span, inner: Span) -> bool:
-    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[str, Any]) -> list[Edit]:

@@ -1,0 +1,121 @@
+"""A key that newer versions of the framework call otherwise.
+
+## What it finds
+
+Keys and arguments that an earlier version of a framework had under that name and that a later
+one renamed or took away, as far as memory depends on them: `evaluation_strategy` and
+`per_gpu_train_batch_size` of transformers, `max_seq_length` of TRL,
+`fsdp_backward_prefetch_policy` of Accelerate, `max_packed_sequence_len` of Axolotl.
+
+## Why it runs out of memory
+
+A version that refuses the old name costs the time in the queue. One that drops it in silence
+runs with its default: TRL cuts samples at 1024 tokens where `max_seq_length: 512` asked for
+512, and the activations of a layer, which grow with the tokens, are twice as large.
+
+## How to fix it
+
+Rename the key. Where the new version says it in another way, the message names that.
+
+## When not to
+
+Where the version that you have pinned still has the old name. Say so with
+`# oomlint: ignore[renamed-key]`, or by `--set versions.transformers=4.49` where the version
+is known.
+
+## Sources
+
+* transformers 4.49, 4.51, 4.57 and 5.23 `training_args.py`
+* TRL 0.19 and 0.20 `trainer/sft_config.py`
+* Accelerate 1.15 `commands/launch.py:1265` (keys of `fsdp_config` become attributes, known or not)
+* Axolotl 067b021c `utils/schemas/deprecated.py` and `validation.py:61`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.dialects.table import Renaming, StrayKey
+from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, script
+
+
+_LIBRARIES = frozenset({"transformers", "trl"})
+
+
+def _fsdp(key: str) -> str:
+    return accelerate(
+        "FSDP", f"fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n  {key}: BACKWARD_PRE\n"
+    )
+
+
+class RenamedKey(Rule):
+    code = "OOM805"
+    name = "renamed-key"
+    summary = "a key that newer versions of the framework call otherwise"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.py": script("evaluation_strategy='epoch'")},
+            fixed={"train.py": script("eval_strategy='epoch'")},
+        ),
+        Example(
+            files={"train.yaml": f"{LLAMA_FACTORY}evaluation_strategy: epoch\nval_size: 0.1\n"},
+            fixed={"train.yaml": f"{LLAMA_FACTORY}eval_strategy: epoch\nval_size: 0.1\n"},
+        ),
+        Example(
+            files={"acc.yaml": _fsdp("fsdp_backward_prefetch_policy")},
+            fixed={"acc.yaml": _fsdp("fsdp_backward_prefetch")},
+        ),
+        Example(
+            files={"train.yaml": f"{AXOLOTL}max_packed_sequence_len: 2048\n"},
+            why="sample_packing took its place",
+        ),
+    )
+    good = (
+        Example(files={"train.py": script("eval_strategy='epoch'")}),
+        Example(files={"acc.yaml": _fsdp("fsdp_backward_prefetch")}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        for block, _reading in run.parts.blocks:
+            for key, renaming in block.renamed():
+                severity = _severity(run, renaming)
+                if severity is not None:
+                    yield self._old(run, key, renaming, severity)
+
+    def _old(self, run: Run, key: StrayKey, renaming: Renaming, severity: Severity) -> Finding:
+        did = "drops it without a word" if renaming.effect == "ignored" else "refuses it"
+        message = f"{key.path} is a key of earlier versions: {renaming.since} {did}"
+        new = renaming.new
+        if new is not None:
+            message += f". It is called {new} now"
+        if renaming.advice:
+            message += f"; {renaming.advice}"
+        proposals = []
+        if new is not None:
+            proposals.append(Proposal(f"rename {key.path} to {new}", (RenameKey(key, new),)))
+        return self.finding(
+            run,
+            severity,
+            message,
+            at=key,
+            confidence="high" if severity is Severity.ERROR else "medium",
+            proposals=proposals,
+        )
+
+
+def _severity(run: Run, renaming: Renaming) -> Severity | None:
+    """An error where the version in use is known to be a later one, nothing where it is an
+    earlier one; a hint where a project may pin the library as it likes."""
+    name, _, version = renaming.since.rpartition(" ")
+    used = _numbers(str(run.plan.versions.get(name.lower(), "")))
+    if used:
+        return Severity.ERROR if used >= _numbers(version) else None
+    return Severity.INFO if name.lower() in _LIBRARIES else Severity.WARNING
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
