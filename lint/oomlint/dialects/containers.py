@@ -15,7 +15,7 @@ from typing import Any
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import TEXT, Kind
-from oomlint.dialects.scene import DOCKER_MEMORY, provide_counts
+from oomlint.dialects.scene import DOCKER_MEMORY, provide_counts, provide_ram
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.documents.base import UNKNOWN, Command, Document, Entry, Mapping, Node
 from oomlint.documents.text import Source, Span
@@ -261,15 +261,15 @@ def finish_containers(draft: Draft) -> None:
     if not own:
         return
     provide_counts(draft, None, draft.get("docker.gpus"), _SOURCE, "docker.gpus")
-    source = "the container's memory limit"
-    draft.fact("host.ram_gib", draft.get("docker.memory"), source, "docker.memory")
+    limit = draft.get("docker.memory")
+    provide_ram(draft, limit, "container", "the container's memory limit", "docker.memory")
     size = draft.get("docker.shm")
     draft.fact("host.shm_gib", size, "the container's /dev/shm", "docker.shm")
     if any(block.mapping.open_ended for block in own) or draft.is_unknown("docker.shm"):
         return
     if not draft.is_unknown("docker.ipc") and draft.get("docker.ipc") in _PRIVATE:
         why = "docker gives a container 64 MiB of /dev/shm unless told otherwise"
-        draft.fact("host.shm_gib", _DEFAULT_SHM_GIB, why)
+        draft.fact("host.shm_gib", _DEFAULT_SHM_GIB, why, "docker.gpus", "docker.ipc")
 
 
 def express_containers(changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:

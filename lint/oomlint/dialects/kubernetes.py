@@ -16,7 +16,7 @@ from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.commands import child, claims_in, command_of, items_of, text_of
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import TEXT, Kind
-from oomlint.dialects.scene import GPU_NAMES, INSTANCE, provide_counts, read_gib
+from oomlint.dialects.scene import GPU_NAMES, INSTANCE, provide_counts, provide_ram, read_gib
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.documents.base import Document, Entry, Mapping, Node, Sequence
 from oomlint.documents.yaml import YamlDocument
@@ -318,7 +318,7 @@ def finish_kubernetes(draft: Draft) -> None:
         draft.fact(GPU_NAMES, ((_GKE_NAMES.get(gpu, gpu),),), _SOURCE, "k8s.gpu")
     draft.fact(INSTANCE, draft.get("k8s.instance"), _SOURCE, "k8s.instance")
     limit = draft.get("k8s.memory")
-    draft.fact("host.ram_gib", limit, "the container's memory limit", "k8s.memory")
+    provide_ram(draft, limit, "container", "the container's memory limit", "k8s.memory")
     if CONTAINER not in tables:
         return
     if SHARED_MEMORY not in tables:

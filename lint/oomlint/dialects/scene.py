@@ -18,6 +18,9 @@ GPUS_PER_NODE = "scene.gpus_per_node"
 GPU_NAMES = "scene.gpu_names"
 """Spellings of one GPU in tiers, the most telling first: what they mean is for the hardware
 catalogue to say. Where the spellings of a tier mean several GPUs, nothing is known."""
+RAM_LIMIT = "scene.ram_limit"
+"""Who limits the RAM of a node: ``slurm``, ``container``, or ``slurm default`` where the
+script leaves it to the site."""
 INSTANCE = "scene.instance"
 """The name of a cloud's machine type."""
 
@@ -68,6 +71,13 @@ def provide_counts(
     ):
         draft.fact(private, value, source, *inputs)
         draft.fact(field, value, source, *inputs)
+
+
+def provide_ram(draft: Draft, gib: float | None, who: str, source: str, field: str) -> None:
+    """The limit of a node's RAM in GiB, set by ``field``."""
+    if gib is not None:
+        draft.fact("host.ram_gib", gib, source, field)
+        draft.fact(RAM_LIMIT, who, source, field)
 
 
 def stand_in(draft: Draft) -> None:

@@ -16,7 +16,9 @@ from oomlint.dialects.kinds import TEXT, Kind
 from oomlint.dialects.scene import (
     GPU_NAMES,
     NODES,
+    RAM_LIMIT,
     provide_counts,
+    provide_ram,
     read_gib,
     whole_units,
 )
@@ -97,6 +99,7 @@ SBATCH = Table(
 )
 
 _GPU_FIELDS = ("slurm.gpus_per_node", "slurm.gres", "slurm.gpus", "slurm.gpus_per_task")
+_SAYS_MEMORY = ("mem", "mem_per_gpu", "mem_per_cpu", "exclusive")
 _SOURCE = "Slurm"
 
 
@@ -111,13 +114,20 @@ def finish_slurm(draft: Draft) -> None:
     if draft.get("slurm.cpus_per_task") is not None:
         draft.fact("host.cpus", cpus, _SOURCE, "slurm.cpus_per_task")
     per_gpu, per_cpu = draft.get("slurm.mem_per_gpu"), draft.get("slurm.mem_per_cpu")
-    draft.fact("host.ram_gib", draft.get("slurm.mem"), "Slurm's limit for a node", "slurm.mem")
+    limit = draft.get("slurm.mem")
+    provide_ram(draft, limit, "slurm", "Slurm's limit for a node", "slurm.mem")
     if per_gpu is not None and gpus is not None:
         source = "Slurm's limit for each GPU, times the GPUs of a node"
-        draft.fact("host.ram_gib", per_gpu * gpus, source, "slurm.mem_per_gpu")
+        provide_ram(draft, per_gpu * gpus, "slurm", source, "slurm.mem_per_gpu")
     elif per_cpu is not None and cpus is not None:
         source = "Slurm's limit for each CPU, times the CPUs of the tasks of a node"
-        draft.fact("host.ram_gib", per_cpu * cpus, source, "slurm.mem_per_cpu")
+        provide_ram(draft, per_cpu * cpus, "slurm", source, "slurm.mem_per_cpu")
+    elif gpus is not None and not any(_has_entry(draft, key) for key in _SAYS_MEMORY):
+        draft.fact(RAM_LIMIT, "slurm default", _SOURCE, *_GPU_FIELDS)
+
+
+def _has_entry(draft: Draft, key: str) -> bool:
+    return any(block.table is SBATCH and key in block.mapping.entries for block in draft.blocks)
 
 
 def tasks_per_node(draft: Draft) -> int | None:

@@ -1,0 +1,33 @@
+"""RAM limits that the run's own files set: who sets them, and what would do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from oomlint.dialects.scene import RAM_LIMIT
+from oomlint.judge import Judgement
+from oomlint.run import Run
+
+# Nobody asks a scheduler for 93 GiB.
+_STEP_GIB = 8
+
+
+def limited_by(run: Run) -> str | None:
+    """``slurm``, ``container``, ``slurm default``; ``None`` where something else says how much
+    RAM there is, or nothing does."""
+    setting = run.settings.get(RAM_LIMIT)
+    if setting is None:
+        return None
+    ram = run.origin("host.ram_gib")
+    if setting.value == "slurm default":
+        return None if ram is not None else str(setting.value)
+    inputs = set(setting.origin.inputs)
+    return str(setting.value) if ram is not None and inputs & set(ram.inputs) else None
+
+
+def enough(run: Run, found: Judgement) -> Mapping[str, Any]:
+    """The wish for as much RAM as leaves the run's margin above its peak."""
+    gib = found.predicted / run.margin / 2**30
+    return {"host.ram_gib": float(math.ceil(gib / _STEP_GIB) * _STEP_GIB)}

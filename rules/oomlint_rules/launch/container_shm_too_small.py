@@ -1,0 +1,190 @@
+"""The container's /dev/shm is too small for what ranks and workers share.
+
+## What it finds
+
+`docker run` without `--shm-size` or `--ipc=host`, a compose service without `shm_size` or
+`ipc: host`, a Kubernetes pod without a `medium: Memory` volume at `/dev/shm`, or one of these
+with too small a size, in front of a run with several GPUs a node or with data loader workers.
+
+## Why it runs out of memory
+
+A container's `/dev/shm` is a file system in RAM of 64 MiB unless it is told otherwise. NCCL
+puts the buffers through which the ranks of a node talk there, and data loader workers pass
+every batch through it: workers × prefetched batches × bytes of a batch, for each rank. When it
+is full, a write to it is a bus error: "DataLoader worker is killed by signal: Bus error. It is
+possible that dataloader's workers are out of shared memory", or NCCL's "unhandled system
+error", exit code -7.
+
+## How to fix it
+
+Docker: `--shm-size=16g` or `--ipc=host`. Compose: `shm_size: 16g` or `ipc: host`. Kubernetes:
+a volume `emptyDir: {medium: Memory, sizeLimit: 16Gi}` mounted at `/dev/shm`. The size is a
+ceiling: only what is used takes RAM, and in a container it counts against its memory limit.
+Without workers (`dataloader_num_workers: 0`) and on one GPU nothing needs it.
+
+## When not to
+
+With podman, Singularity or Apptainer, which share the host's `/dev/shm` or are set up to.
+
+## Sources
+
+* docker's CLI reference, `--shm-size`; Kubernetes docs, "Volumes: emptyDir"
+* NCCL User Guide, "Troubleshooting: Shared memory", which asks for `--shm-size=1g`
+* PyTorch README, "Docker Image"; https://github.com/pytorch/pytorch/issues/5040;
+  https://github.com/open-mmlab/mmdetection/issues/1997;
+  https://github.com/OptimalScale/LMFlow/issues/430 (exit code -7)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import settled
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+
+_GIB = 2**30
+# NCCL User Guide, "Troubleshooting: Shared memory": --shm-size=1g.
+_NCCL = _GIB
+# What LLaMA-Factory's and Axolotl's READMEs ask for.
+_PLENTY_GIB = 16
+# Token ids, labels and mask, int64 each (transformers 5.23 data/data_collator.py).
+_BYTES_PER_TOKEN = 3 * 8
+
+_RECIPE = (
+    "torchrun --nnodes 1 --nproc_per_node 8 -m llama_recipes.finetuning --enable_fsdp"
+    " --model_name meta-llama/Llama-2-7b-hf --batch_size_training 1 --context_length 1024"
+)
+_WORDS = (
+    "--model_name_or_path Qwen/Qwen2.5-7B --torch_dtype bfloat16 --bf16"
+    " --per_device_train_batch_size 1 --num_train_epochs 1 --output_dir out"
+)
+
+
+def _docker(options: str, command: str = _RECIPE) -> dict[str, str]:
+    return {"train.sh": f"docker run --gpus all{options} trainer \\\n    {command}\n"}
+
+
+def _compose(*settings: str) -> dict[str, str]:
+    lines = "".join(f"    {line}\n" for line in settings)
+    return {
+        "compose.yaml": (
+            "services:\n"
+            "  tune:\n"
+            "    image: trainer\n"
+            f"    command: torchrun --nproc_per_node 4 train.py {_WORDS}\n"
+            f"{lines}"
+            "    deploy:\n"
+            "      resources:\n"
+            "        reservations:\n"
+            "          devices:\n"
+            "            - driver: nvidia\n"
+            "              count: 4\n"
+            "              capabilities: [gpu]\n"
+        )
+    }
+
+
+def _pod(volume: str) -> dict[str, str]:
+    mount = "          volumeMounts: [{mountPath: /dev/shm, name: shm}]\n" if volume else ""
+    return {
+        "job.yaml": (
+            "apiVersion: batch/v1\n"
+            "kind: Job\n"
+            "spec:\n"
+            "  template:\n"
+            "    spec:\n"
+            "      containers:\n"
+            "        - name: tune\n"
+            "          command: [torchrun, --nproc_per_node=8, train.py]\n"
+            f"          args: [{', '.join(repr(word) for word in _WORDS.split())}]\n"
+            "          resources: {limits: {nvidia.com/gpu: 8}}\n"
+            f"{mount}{volume}"
+        )
+    }
+
+
+class ContainerShmTooSmall(Rule):
+    code = "OOM709"
+    name = "container-shm-too-small"
+    summary = "the container's /dev/shm is too small for what ranks and workers share"
+    applicability = Applicability.SAFE
+    cost = 0
+
+    bad = (
+        Example(
+            files=_docker(" --shm-size=256m"), fixed=_docker(" --shm-size=16g"),
+            why="NCCL's guide asks for 1 GiB",
+        ),
+        Example(files=_docker(" --rm"), why="64 MiB by default"),
+        Example(
+            files=_docker(
+                " --shm-size=8m",
+                f"python train.py {_WORDS} --model_max_length 8192 --dataloader_num_workers 64",
+            ),
+            fixed=_docker(
+                " --shm-size=16g",
+                f"python train.py {_WORDS} --model_max_length 8192 --dataloader_num_workers 64",
+            ),
+            values={"parallel.gpus_per_node": 1},
+            why="64 workers hold two batches of 192 KiB each",
+        ),
+        Example(files=_compose("mem_limit: 64g"), fixed=_compose("mem_limit: 64g", "shm_size: 16g")),
+        Example(files=_pod(""), why="a pod has 64 MiB unless a volume says otherwise"),
+        Example(
+            files=_pod("      volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 64Mi}}]\n"),
+            fixed=_pod("      volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 16Gi}}]\n"),
+        ),
+    )  # fmt: skip
+    good = (
+        Example(files=_docker(" --ipc=host")),
+        Example(files=_docker(" --shm-size=8g")),
+        Example(files=_docker(" $OPTIONS"), why="nobody knows what the variable holds"),
+        Example(files=_compose("ipc: host")),
+        Example(files=_pod("      volumes: [{name: shm, emptyDir: {medium: Memory}}]\n")),
+        Example(
+            files=_docker("", f"python train.py {_WORDS}"),
+            values={"parallel.gpus_per_node": 1},
+            why="one GPU and no workers",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        size = run.plan.host.shm_gib
+        if size is None:
+            return
+        limit = round(size * _GIB)
+        ranks = run.plan.parallel.gpus_per_node or 1
+        batches = _batches(run, ranks)
+        if batches > limit:
+            severity = Severity.ERROR
+            need = f"data loader workers hold {gib(batches)} of batches in /dev/shm"
+        elif ranks > 1 and limit < _NCCL:
+            severity = Severity.WARNING
+            need = f"the {ranks} ranks of a node share buffers of NCCL in /dev/shm"
+        else:
+            return
+        wish = {"host.shm_gib": max(_PLENTY_GIB, 2 * -(-batches // _GIB))}
+        yield self.finding(
+            run,
+            severity,
+            f"{need}, and the container has {gib(limit)} of it; when it is full, processes die of a "
+            "bus error. Give it more, or the host's own (docker: --ipc=host; Kubernetes: an emptyDir "
+            "with medium: Memory at /dev/shm)",
+            at="host.shm_gib",
+            # Where the GPUs reach one another directly, NCCL puts little there.
+            confidence="high" if severity is Severity.ERROR else "medium",
+            resource="shm",
+            predicted=batches if batches > limit else None,
+            limit=limit,
+            proposals=[Proposal.set(f"give it {wish['host.shm_gib']} GiB", wish)],
+        )
+
+
+def _batches(run: Run, ranks: int) -> int:
+    """Bytes of the batches that workers have ready, on a node; 0 where they are not known."""
+    plan = settled(run).plan
+    workers, rows, length = plan.data.workers or 0, plan.batch.micro or 0, plan.seq.max_len or 0
+    # torch 2.9 utils/data/dataloader.py: two batches for each worker unless told otherwise.
+    prefetched = plan.data.prefetch or 2
+    return ranks * workers * prefetched * rows * length * _BYTES_PER_TOKEN
