@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.deepspeed import tiny_plan
+from benchmarks.accuracy.host import host_rows
 from benchmarks.accuracy.published import (
     DISTRUSTED,
     limits_of,
@@ -82,10 +83,13 @@ def deepspeed(truth: Path) -> None:
 def published(truth: Path) -> None:
     """Per family: error of the published quantity, coverage and width of the bounds."""
     families: dict[str, list[tuple[float, bool, float]]] = defaultdict(list)
+    left_out: list[str] = []
     for row in rows(truth, "published"):
         dropped = row.get("suspect") or row.get("capacity_claim") or row.get("duplicate_of")
-        dropped = dropped or row["id"] in DISTRUSTED
         if row["quality"] not in "AB" or dropped or not row["peak_gib_per_gpu"]:
+            continue
+        if row["id"] in DISTRUSTED:
+            left_out.append(row["id"])
             continue
         plan = plan_of(row)
         gpu = estimate(plan, limits_of(row, plan)).gpu if plan is not None else None
@@ -98,34 +102,57 @@ def published(truth: Path) -> None:
         width = (gpu.high_bytes - gpu.low_bytes) / gpu.peak_bytes
         families[row["family"]].append((abs(got / real - 1), inside, width))
     print(f"\n{'family':<18}{'n':>4}{'median error':>14}{'coverage':>10}{'width':>8}")
-    medians = []
+    medians, covers = [], []
     for family, found in sorted(families.items(), key=lambda item: -len(item[1])):
         errors, hits, widths = zip(*found, strict=True)
         medians.append(statistics.median(errors))
-        covered = sum(hits) / len(hits)
+        covers.append(sum(hits) / len(hits))
         print(
-            f"{family:<18}{len(found):>4}{medians[-1]:>14.1%}{covered:>10.0%}"
+            f"{family:<18}{len(found):>4}{medians[-1]:>14.1%}{covers[-1]:>10.0%}"
             f"{statistics.median(widths):>8.0%}"
         )
-    print(f"median of families {statistics.median(medians):.1%}")
+    every = [row for found in families.values() for row in found]
+    if not every:
+        return
+    print(
+        f"{'mean of families':<18}{len(every):>4}{statistics.mean(medians):>14.1%}"
+        f"{statistics.mean(covers):>10.0%}{statistics.median(w for _, _, w in every):>8.0%}"
+    )
+    print(f"all rows: {sum(hit for _, hit, _ in every) / len(every):.0%} inside their bounds")
+    for name in left_out:
+        print(f"left out: {name}: {DISTRUSTED[name]}")
 
 
 def fits(truth: Path) -> None:
     """Balanced accuracy of the verdict on documented fits and out-of-memory failures."""
     right: dict[bool, list[bool]] = {True: [], False: []}
     for row in rows(truth, "fits"):
-        plan = plan_of(row) if row["quality"] in "AB" else None
-        usable = usable_memory(row)
+        if row["quality"] not in "AB" or row["id"] in DISTRUSTED:
+            continue
+        plan, usable = plan_of(row), usable_memory(row)
         if plan is None or usable is None:
             continue
-        answer = verdict(estimate(plan), usable)
+        answer = verdict(estimate(plan, limits_of(row, plan)), usable)
         if answer != "unknown":
             right[row["fits"]].append((answer != "does_not_fit") == row["fits"])
     shares = {kind: sum(v) / len(v) for kind, v in right.items() if v}
-    print(
-        f"\nfits: {len(right[True])} fit, {shares.get(True, 0):.1%} right; {len(right[False])} "
-        f"fail, {shares.get(False, 0):.1%} right; balanced {statistics.mean(shares.values()):.1%}"
-    )
+    if shares:
+        print(
+            f"\nfits: {len(right[True])} fit, {shares.get(True, 0):.1%} right; "
+            f"{len(right[False])} fail, {shares.get(False, 0):.1%} right; "
+            f"balanced {statistics.mean(shares.values()):.1%}"
+        )
+
+
+def host(truth: Path) -> None:
+    """Host RAM: how many readings the estimate meets within a factor of 1.3."""
+    found = host_rows(rows(truth, "published"))
+    if not found:
+        return
+    near = sum(row.factor <= 1.3 for row in found)
+    print(f"\nhost RAM: {near} of {len(found)} within a factor of 1.3")
+    for row in found:
+        print(f"  {row.name:<36}{row.measured:>7.1f} GiB, estimated {row.estimated:.1f}")
 
 
 def main() -> None:
@@ -140,6 +167,7 @@ def main() -> None:
     deepspeed(truth)
     published(truth)
     fits(truth)
+    host(truth)
 
 
 if __name__ == "__main__":

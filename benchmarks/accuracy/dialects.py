@@ -45,7 +45,7 @@ def litgpt_line(row: Mapping[str, Any]) -> str | None:
     """The ``litgpt`` command of a row; ``None`` for its pre-training extensions."""
     method = str(row["method"])
     kind = {"qlora": "lora"}.get(method, method)
-    if kind not in ("lora", "full", "adapter", "adapter_v2") or row["family"] == "litgpt-thunder":
+    if kind not in ("lora", "full", "adapter", "adapter_v2") or "thunder" in str(row["framework"]):
         return None
     precision = "bf16-mixed" if "mixed" in str(row.get("dtype")) else "bf16-true"
     micro, gpus = int(row.get("micro_batch") or 1), int(row.get("gpus") or 1)
@@ -81,9 +81,8 @@ def _linked(name: str, text: str) -> Plan | None:
     return found.runs[0].plan if found.runs else None
 
 
-def plan_of_config(row: Mapping[str, Any]) -> Plan | None:
+def plan_of_config(row: Mapping[str, Any], family: str) -> Plan | None:
     """The plan that the product reads from a row's configuration; ``None`` if it has none."""
-    family = row["family"]
     try:
         if family.startswith("litgpt"):
             line = litgpt_line(row)

@@ -136,7 +136,7 @@ def _quant(row: Mapping[str, Any]) -> Quant:
     if not text or text == "none":
         if "qlora" not in str(row.get("method")):
             return Quant(method="none")
-        text = "bnb nf4"
+        text = "bnb int8" if "int8" in str(row.get("method")) else "bnb nf4"
     if "mxfp4" in text and "dequant" in text:
         return Quant(method="none")
     double = "dq" in text or "double" in text or "axolotl" in str(row.get("framework"))
@@ -153,11 +153,19 @@ def _quant(row: Mapping[str, Any]) -> Quant:
         kind = "nf4_torchao"
     if kind == "bnb4" and "int8" in text:
         kind = "bnb8"
+    # TRL prepared quantised models for training until 0.20 (sft_trainer.py).
+    kbit = True if "trl" in str(row.get("framework")) else None
     experts = True if _args(row).get("quantize_moe_experts") or "nvfp4" in text else None
     if "nvfp4" in text:
         kind = "mxfp4"
     bits = 8 if "int8" in text or "8bit" in text else 2 if "2bit" in text else 4
-    return Quant(method=kind, bits=bits, double=double, quantises_moe_experts=experts)
+    return Quant(
+        method=kind,
+        bits=bits,
+        double=double,
+        quantises_moe_experts=experts,
+        prepares_kbit=kbit,
+    )
 
 
 _TARGETS = {
@@ -255,11 +263,21 @@ def _parallel(row: Mapping[str, Any]) -> tuple[Parallel, Offload]:
 
 def plan_of(row: Mapping[str, Any]) -> Plan | None:
     """The plan of a row of ``published.jsonl`` or ``fits.jsonl``; ``None`` without a model."""
-    plan = plan_of_config(row) if row.get("family") else None
+    family = family_of(row)
+    plan = plan_of_config(row, family)
     if plan is None:
         return plan_of_fields(row)
     plan = with_publisher(plan, row)
-    return as_litgpt(plan, row) if row["family"].startswith("litgpt") else plan
+    return as_litgpt(plan, row) if family.startswith("litgpt") else plan
+
+
+def family_of(row: Mapping[str, Any]) -> str:
+    """The row's family; rows of ``fits.jsonl`` have none but the publisher in their name."""
+    family = row.get("family")
+    if family:
+        return str(family)
+    name = str(row["id"]).removeprefix("cap:")
+    return name.split(":")[0] if ":" in name else name.rsplit("-", name.count("-") - 1)[0]
 
 
 def with_publisher(plan: Plan, row: Mapping[str, Any]) -> Plan:
@@ -272,6 +290,18 @@ def with_publisher(plan: Plan, row: Mapping[str, Any]) -> Plan:
         values["parallel.world"] = int(row["gpus"])
     if plan.seq.max_len is not None:
         values |= length_values(plan, row)
+    name = str(row["model"]).lower()
+    if "torchacc" in str(row["id"]):
+        values |= _torchacc(row)
+    if "linearized" in str(row.get("raw_args")).lower() or "bnb-nf4" in name:
+        values["quant.quantises_moe_experts"] = True  # as the checkpoint's name says
+    if "nvfp4" in name:
+        values |= {"quant.method": "mxfp4", "quant.quantises_moe_experts": True}
+    if "jamba" in name:
+        # The example is of 2024, when experts were lists of linear layers.
+        values["quant.quantises_moe_experts"] = True
+    if row["id"].endswith("#experts"):
+        values["trainable.target_params"] = "experts"
     return plan.with_values(values)
 
 
@@ -288,12 +318,26 @@ def as_litgpt(plan: Plan, row: Mapping[str, Any]) -> Plan:
         # bitsandbytes 0.43.2.
         values["quant.skip_modules"] = ()
         values["versions"] = {"bitsandbytes": "0.42.0"}
-    if row["family"] == "litgpt-rt" and plan.parallel.backend == "fsdp2":
+    if family_of(row) == "litgpt-rt" and plan.parallel.backend == "fsdp2":
         # Until litgpt 0.5 several devices meant FSDPStrategy for LoRA too.
         values["parallel.backend"] = "fabric_fsdp"
     if row["method"] == "adapter_v2":
         values["trainable.targets"] = "all_linear"
     return plan.with_values(values)
+
+
+def _torchacc(row: Mapping[str, Any]) -> dict[str, Any]:
+    """swift/llm/sft.py (version 2) hands the model to TorchAcc, which checkpoints every layer and
+    shards over ``fsdp_num`` ranks, whatever the script's own switch says."""
+    # Its XLA backend fuses the fp32 copies of logits into the reductions over them.
+    values: dict[str, Any] = {
+        "checkpointing.mode": "full",
+        "loss.upcast_fp32": False,
+        "precision.autocast": False,
+    }
+    if int(_args(row).get("fsdp_num") or 1) > 1 or "fsdp" in str(row["id"]):
+        values |= {"parallel.backend": "fsdp1", "parallel.fsdp.wrap": "transformer"}
+    return values
 
 
 def length_values(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,9 +360,9 @@ def length_values(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def plan_of_fields(row: Mapping[str, Any]) -> Plan | None:
+def plan_of_fields(row: Mapping[str, Any], dims: ModelDims | None = None) -> Plan | None:
     """The plan of a row that names its settings one by one."""
-    dims = dims_of(str(row["model"]))
+    dims = dims or dims_of(str(row["model"]))
     if dims is None or row.get("seq_len") is None or row.get("micro_batch") is None:
         return None
     method = _trainable(row)
@@ -405,10 +449,69 @@ def plan_of_fields(row: Mapping[str, Any]) -> Plan | None:
         eval=Eval(enabled=False),
         save=Save(strategy="no"),
     )
-    values = length_values(plan, row)
-    if thunder:
-        values |= {"model.dims.arch": "litgpt", "optimizer.fused": True}
+    values = length_values(plan, row) | _of_publisher(plan, row)
+    if "torchacc" in str(row["id"]):
+        values |= _torchacc(row)
     return plan.with_values(values)
+
+
+def _of_publisher(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a publisher's own code does, where the row does not say it."""
+    family, dims = str(row.get("family")), plan.model.dims
+    assert dims is not None
+    if family == "litgpt-thunder":
+        return {"model.dims.arch": "litgpt", "optimizer.fused": True}
+    if "foundry" in str(row.get("framework")):
+        # llmfoundry/command_utils/train.py: expandable_segments is on by default.
+        return {"env.expandable_segments": True}
+    if family.startswith("peft-mmqa"):
+        # method_comparison/MetaMathQA/run.py: `outputs` lives through backward, and the cache is
+        # emptied every ten steps of batches that are sorted by length.
+        return {"loss.outputs_kept": True, "seq.pad": "max_len"}
+    if family == "chatglm3":
+        # finetune_demo/finetune_hf.py enables checkpointing; its YAML asks for no autocast.
+        return {"checkpointing.mode": "full", "precision.autocast": False}
+    if family in ("torchtune-2024", "torchtune-tut"):
+        # torchtune's chunked loss came with 0.3 (September 2024).
+        return {"loss.logits_materialised": "full"}
+    if family == "torchtune-opt" and _args(row).get("activation_offloading"):
+        return {"offload.activations": "cpu"}
+    if str(row.get("framework")) == "torchtitan" and row.get("gradient_checkpointing") is None:
+        # trainer.py: SelectiveAC; loss.py: ChunkedLossWrapper with 8 chunks.
+        return {
+            "checkpointing.mode": "selective_op", "loss.logits_materialised": "chunked",
+            "loss.chunks": 8,
+        }  # fmt: skip
+    if family == "swift-tuner":
+        return _of_tuner(dims, row)
+    if row.get("id") == "swift-doc-mcore-14b":
+        # "base_to_chat.sh-like": tensor parallelism over four, selective recomputation.
+        return {
+            "parallel.tp": 4, "parallel.sp": True, "checkpointing.mode": "selective_op",
+            "checkpointing.source": "megatron",
+        }  # fmt: skip
+    return {}
+
+
+def _of_tuner(dims: ModelDims, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The tuners of ms-swift's table that train some layers at a time or add some."""
+    text = str(row["lora"])
+    lisa = re.search(r"lisa_activated_layers=(\d+)", text)
+    pro = re.search(r"num_blocks=(\d+)", text)
+    layer, ends = dims.params_layer_max or 0, 2 * (dims.params_embed or 0)
+    if lisa:
+        # LISA always trains the embedding and the head (arXiv 2403.17919).
+        return {
+            "trainable.method": "layerwise", "trainable.params": int(lisa[1]) * layer + ends,
+        }  # fmt: skip
+    if pro and row["method"] == "llamapro":
+        added, layers = int(pro[1]), dims.layers or 0
+        return {
+            "trainable.method": "freeze", "trainable.last_layers": added,
+            "model.dims.layers": layers + added,
+            "model.dims.params_total": (dims.params_total or 0) + added * layer,
+        }  # fmt: skip
+    return {}
 
 
 def _moe(dims: ModelDims) -> ModelDims:
@@ -417,8 +520,16 @@ def _moe(dims: ModelDims) -> ModelDims:
     return dims
 
 
-# Rows whose figure cannot be what their own settings give, with the reason.
+# Rows that are not scored: the figure cannot be what the row's own settings give, or what was
+# measured is not one GPU's training of a decoder.
 DISTRUSTED = {
+    "fsdpq-bs-small-47": "killed by the kernel for host RAM, whose size is not given",
+    "fsdpq-bs-small-52": "killed by the kernel for host RAM, whose size is not given",
+    "fsdpq-bs-small-55": 'the authors: "There is some extra memory in gpu:0", of another process',
+    "hf-accds-blender-ddp": "an encoder-decoder model, which the memory model does not know",
+    "hf-accds-blender-z2": "an encoder-decoder model, which the memory model does not know",
+    "axolotl:llama-3/lora-8b.yml": "the 8-bit base with its half-precision ends takes 8.8 GiB and "
+    "the trained fp32 copies of embedding and head 3.9 more, of 10.2 measured",
     "minicpm-lora": "12,288 padded tokens of a 122,753-word vocabulary: the half-precision logits "
     "and their fp32 copy alone take 8.4 GiB, their log-probabilities 5.6 more, of 10.4 measured",
 }
@@ -452,7 +563,7 @@ def usable_memory(row: Mapping[str, Any]) -> int | None:
 def measured(row: Mapping[str, Any], gpu: Any) -> tuple[float, float]:
     """What the estimate says of the quantity that was published, and the published bytes."""
     text = str(row.get("measure") or "").lower()
-    if "torchtune peak memory" in text:
+    if text == "torchtune peak memory" or "active or reserved not said" in text:
         text = "active"  # its log's first figure (torchtune/training/memory.py get_memory_stats)
     context = gpu.components["context"] or 0
     truth = row["peak_gib_per_gpu"] * 2**30

@@ -11,6 +11,7 @@ only then the allocator gives them back and tries again.
 from __future__ import annotations
 
 from oomlint.memory.facts import Facts
+from oomlint.memory.sharding import units_of
 from oomlint.memory.step import Point
 
 # Shares of the bytes that come and go within a step, by the replica: with fixed lengths 1.0-1.25
@@ -39,6 +40,9 @@ def reserved_above(
     """
     expandable = bool(f.plan.env.expandable_segments)
     varied = lengths_vary(f) and not expandable
+    # Chunks of logits are of one size whatever the length.
+    chunked = f.plan.loss.logits_materialised == "chunked"
+    pile = _FIXED_LOGITS if chunked else _VARIED_LOGITS
     # FSDP gathers and reduces on streams of their own, and blocks never change their pool: what
     # gradients and windows reach at any time stays reserved for them
     # (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _flat_param.py).
@@ -58,7 +62,11 @@ def reserved_above(
             if varied:
                 many = max(
                     many,
-                    held + own + _VARIED * activations + (1 + _VARIED_LOGITS) * logits,
+                    held + own + _VARIED * activations + (1 + pile) * logits,
                 )
+    if f.backend == "fsdp1" and apart:
+        # The CPU runs ahead of the GPU: up to two further units are gathered before the memory
+        # of those behind is free (_runtime_utils.py, _FreeEventQueue's maximum in flight).
+        windows += 2 * f.stream * units_of(f).largest
     base = resident + _SEGMENTS + pooled + (1 + share) * windows
     return base + one, base + max(one, many)

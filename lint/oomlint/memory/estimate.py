@@ -102,6 +102,7 @@ def estimate(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
         peak_phase=peak_phase,
         phases={name: peak if name == peak_phase else round(totals[name]) for name in GPU_PHASES},
         components=rounded,
+        least_reserved_bytes=round(fixed),
     )
     return Estimate(
         gpu=device,
@@ -197,18 +198,21 @@ def colocated_pool(f: Facts, limits: GpuLimits) -> float:
     return (0.3 if r.gpu_mem_util is None else r.gpu_mem_util) * card
 
 
-# Relative half-widths of the bounds: states are exact but for framework versions, activations
-# and logits differ with kernels, library versions and the lengths that really occur.
-_STATES_LESS, _STATES_MORE = 0.03, 0.04
-_MOVING_LESS, _MOVING_MORE = 0.20, 0.20
+# Half-widths of the bounds: states are exact but for what library versions keep beside them
+# (buffers, fp32 norms, block constants), activations and logits differ with kernels.
+_STATES_LESS, _STATES_MORE = 0.03, 0.08
+_MOVING_LESS, _MOVING_MORE = 0.12, 0.05
 _GUESSES = frozenset({"seq.max_len", "batch.micro", "parallel.world", "model.dims"})
 
 
 def uncertainty(f: Facts, states: float, point: Point) -> tuple[float, float]:
     """How much less and more than predicted torch may allocate, in bytes."""
     moving = point.activations + point.logits + point.temporary + point.communication
+    model = f.model
+    assert model is not None
     less = _STATES_LESS * states + _MOVING_LESS * moving
-    more = _STATES_MORE * states + _MOVING_MORE * moving
+    # Loading leaves the largest tensor's fp32 copy in the cache where it is cast on the GPU.
+    more = _STATES_MORE * states + _MOVING_MORE * moving + 4.0 * model.largest_tensor / f.tp
     if any(a.field in _GUESSES for a in f.assumptions):
         return less + 0.5 * moving, more + moving
     return less, more
@@ -222,14 +226,16 @@ def verdict(
 ) -> Verdict:
     """Whether the run fits.
 
-    ``does_not_fit`` when a predicted peak passes its limit, ``tight`` when it is above
+    ``does_not_fit`` when a predicted peak, the holes that the allocator cannot fill included,
+    passes its limit, ``tight`` when it is above
     ``margin`` of it or its upper bound passes it, ``unknown`` when the GPU's memory or the
     prediction is not known. Real failures begin at about 85 % of a card's memory.
     """
     peak, high = estimate.gpu.peak_bytes, estimate.gpu.high_bytes
     if peak is None or usable_gpu_bytes is None or high is None:
         return "unknown"
-    if peak > usable_gpu_bytes:
+    least = (estimate.gpu.least_reserved_bytes or 0) + (estimate.gpu.components["context"] or 0)
+    if max(peak, least) > usable_gpu_bytes:
         return "does_not_fit"
     host = estimate.host.peak_bytes
     if usable_host_bytes is not None and host is not None and host > usable_host_bytes:

@@ -108,6 +108,20 @@ class Facts:
     # -- dtypes --------------------------------------------------------------------------
 
     @property
+    def experts_packed(self) -> bool:
+        """Whether the weights of the experts are quantised too.
+
+        bitsandbytes replaces ``nn.Linear`` alone: experts stacked in one parameter
+        (transformers 5) stay as they are unless asked for, lists of linear layers do not.
+        """
+        quant = self.plan.quant
+        if quant.quantises_moe_experts is not None:
+            return quant.quantises_moe_experts
+        if self.older("transformers", (5,)):
+            return True
+        return quant.method not in ("bnb4", "bnb8", "hqq", "eetq", "nf4_torchao")
+
+    @property
     def head_packed(self) -> bool:
         """Whether the output projection is quantised too: only where nothing is skipped."""
         return self.plan.quant.skip_modules == ()
@@ -332,6 +346,7 @@ class Facts:
             fused_glu=bool(liger.swiglu or plan.compile.enabled),
             batched=self.rows > 1,
             quantised=packed,
+            packed_experts=packed and self.experts_packed,
             keeps_input=packed
             and plan.quant.method == "bnb4"
             and self.older("bitsandbytes", _FREES_INPUT),

@@ -48,6 +48,7 @@ class Regime:
     fused_rope: bool = False
     fused_glu: bool = False
     quantised: bool = False
+    packed_experts: bool = False
     keeps_input: bool = False
     rescaled: bool = False
     tensor_parallel: int = 1
@@ -571,8 +572,13 @@ class _Writer:
         def product(source: Tensor, width: float, numel: float, rank: float, ends: float) -> Tensor:
             adapted = self.expert_weight(block, numel, rank, ends)
             inputs = (source,) if adapted is None else (source, adapted)
+            saves = list(inputs) if train or adapted else []
+            if r.packed_experts:
+                # The unpacked stack is an argument of the product, kept for its input's gradient
+                # (bitsandbytes nn/parametrize.py, transformers integrations/moe.py).
+                saves.append(tape.weight(numel, bytes_))
             return tape.op(
-                tape.tensor(width, bytes_), inputs, saves=inputs if train or adapted else (),
+                tape.tensor(width, bytes_), inputs, saves=saves,
                 weight=numel if train else 0,
             )  # fmt: skip
 

@@ -33,7 +33,8 @@ class GpuLimits:
 
     ``usable_*`` is torch's total memory, ``context_*`` what the CUDA context takes of it and
     ``nccl_*`` what one communicator takes. ``cublas_workspace`` is torch's workspace for a
-    handle and stream.
+    handle and stream. The upper context of an unknown card is the largest that was read: 1343 MiB
+    with CUDA 11 on a V100 (transformers docs, model_memory_anatomy).
     """
 
     name: str = "unknown"
@@ -42,7 +43,7 @@ class GpuLimits:
     usable_high: int | None = None
     context: int = 450 << 20
     context_low: int = 250 << 20
-    context_high: int = 620 << 20
+    context_high: int = 1343 << 20
     nccl: int = 700 << 20
     nccl_low: int = 300 << 20
     nccl_high: int = 1600 << 20
@@ -66,7 +67,11 @@ class StateBytes:
 
 @dataclass(frozen=True, slots=True)
 class DeviceEstimate:
-    """One GPU; ``components`` are those alive at the peak and add up to ``peak_bytes``."""
+    """One GPU; ``components`` are those alive at the peak and add up to ``peak_bytes``.
+
+    ``least_reserved_bytes`` is what torch must reserve even after it gave back all cached
+    blocks that it can: what really has to fit beside the context.
+    """
 
     peak_bytes: int | None
     low_bytes: int | None
@@ -75,6 +80,7 @@ class DeviceEstimate:
     peak_phase: str | None
     phases: Mapping[str, int | None]
     components: Mapping[str, int | None]
+    least_reserved_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,15 +84,11 @@ def frozen_weight_bytes(f: Facts) -> float:
     if f.head_packed:
         head = m.head_numel / f.tp
         ends -= head
-    whole = plan.quant.method not in ("bnb4", "bnb8", "hqq", "eetq", "nf4_torchao")
-    experts_packed = plan.quant.quantises_moe_experts
-    if experts_packed is None:
-        experts_packed = whole
     if plan.quant.method in ("mxfp4", "nvfp4"):
         return experts * packed + (ends + other + linear + rest) * max(2.0, stored)
     return (
         (linear + head) * packed
-        + experts * (packed if experts_packed else max(2.0, stored))
+        + experts * (packed if f.experts_packed else max(2.0, stored))
         + other * max(2.0, stored)
         + (ends + rest) * kept
     )

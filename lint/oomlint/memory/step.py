@@ -170,7 +170,8 @@ def _logits(f: Facts, tokens: float) -> Logits:
     mode = loss.logits_materialised or "full"
     if loss.cut_ce or loss.liger.flce:
         mode = "fused"
-    if f.plan.objective.kind in ("rm", "embedding"):
+    headless = not model.head_numel and not model.tied
+    if headless or f.plan.objective.kind in ("rm", "embedding"):
         return Logits(0.0, 0.0, 0.0, 0.0, [])
     e = regime.compute
     upcast = loss.upcast_fp32 is not False
@@ -200,6 +201,11 @@ def _logits(f: Facts, tokens: float) -> Logits:
             kept += wide * vocab * tokens
             early = kept + 2 * wide / n * vocab * tokens + unpacked
             return Logits(kept, early, early, norm, [])
+        if f.plan.compile.enabled:
+            # Inductor keeps the half-precision logits, not the fp32 log-probabilities that it
+            # can make again; their gradients are written beside them.
+            kept = e * vocab * tokens
+            return Logits(kept, kept + wide / n * vocab * tokens, 2 * kept + unpacked, norm, [])
         return Logits(
             kept, kept + (e + wide / n) * vocab * tokens,
             kept + (e + 2 * wide / n) * vocab * tokens + unpacked, norm, [],

@@ -1,0 +1,78 @@
+"""Host RAM that publishers read, against the estimate of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from benchmarks.accuracy.published import dims_of, plan_of_fields
+
+from oomlint.memory import estimate
+from oomlint.plan import ModelDims, Plan
+
+# What DeepSpeed's estimator multiplies out is no measurement.
+_FORMULAS = "deepspeed estimator"
+
+
+class HostRow(NamedTuple):
+    """One reading in GiB, and what the estimate says of it."""
+
+    name: str
+    measured: float
+    estimated: float
+
+    @property
+    def factor(self) -> float:
+        """How many times too high or too low, at least 1."""
+        ratio = self.estimated / self.measured
+        return max(ratio, 1 / ratio)
+
+
+def host_rows(rows: Iterable[Mapping[str, Any]]) -> list[HostRow]:
+    """The readings of host RAM with their estimates."""
+    found: list[HostRow] = []
+    for row in rows:
+        if not row.get("host_ram_gib") or row.get("framework") == _FORMULAS:
+            continue
+        plan = _plan(row)
+        host = estimate(plan).host if plan is not None else None
+        if host is None:
+            continue
+        loading = "loading" in str(row.get("task"))
+        training = "as printed" in str(row["host_ram_note"]) or "reproduction" in str(
+            row["host_ram_note"]
+        )
+        said = (
+            host.phases["load" if loading else "train"] if loading or training else host.peak_bytes
+        )
+        if said:
+            found.append(HostRow(row["id"], row["host_ram_gib"], said / 2**30))
+    return found
+
+
+def _plan(row: Mapping[str, Any]) -> Plan | None:
+    dims = dims_of(str(row["model"]))
+    if dims is None:
+        dims = ModelDims(params_total=int(float(row.get("params_b") or 0) * 1e9))
+    given = {
+        **row,
+        "seq_len": row.get("seq_len") or 512,
+        "micro_batch": row.get("micro_batch") or 1,
+    }
+    plan = plan_of_fields(given, dims)
+    if plan is None:
+        return None
+    text = f"{row.get('strategy')} {row.get('host_ram_note')}".lower()
+    gpus = int(row.get("gpus") or 1)
+    values: dict[str, Any] = {"parallel.nodes": max(1, -(-gpus // 8))}
+    if "offload" in text:
+        values |= {"offload.optimizer": "cpu", "offload.pin_memory": True}
+        if "optimizer offload" not in text:
+            values["offload.params"] = "cpu"
+    if "fp32" in str(row.get("dtype")):
+        values |= {"load.dtype": "fp32", "model.ckpt_dtype": "fp32"}
+    if "cpu_ram_efficient" in text:
+        values["load.cpu_ram_efficient"] = True
+    if "every rank loads" in text:
+        values |= {"load.per_rank_host_copies": 1, "load.zero3_init": False}
+    return plan.with_values(values)
