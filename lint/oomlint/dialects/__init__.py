@@ -27,6 +27,7 @@ def registry() -> Registry:
     from oomlint.dialects.torchtune import Torchtune
     from oomlint.dialects.trainer import HfTrainer
     from oomlint.dialects.trl import Trl
+    from oomlint.dialects.verl import Verl
 
     return Registry.of(
         [
@@ -40,6 +41,7 @@ def registry() -> Registry:
             MsSwift(),
             MsSwiftFsdp(),
             OpenRlhf(),
+            Verl(),
             LlamaFactory(),
             LlamaFactoryV1(),
             LlamaRecipes(),

@@ -1,0 +1,284 @@
+"""verl's launch lines and configs: what they mean, and what a fix writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint.dialects import registry
+from oomlint.dialects.verl import Verl
+from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
+from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.rule import Applicability, Proposal, SetFields
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_SHARED = Path(__file__).parents[2] / "../shared/corpus"
+_CORPUS = _SHARED / "verl"
+
+_GRPO = """\
+set -x
+python3 -m verl.trainer.main_ppo \\
+    algorithm.adv_estimator=grpo \\
+    data.train_files=$HOME/data/gsm8k/train.parquet \\
+    data.max_prompt_length=512 \\
+    data.max_response_length=1024 \\
+    actor_rollout_ref.model.path=$HOME/models/Qwen/Qwen2.5-7B-Instruct \\
+    actor_rollout_ref.model.enable_gradient_checkpointing=False \\
+    actor_rollout_ref.actor.ppo_mini_batch_size=256 \\
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16 \\
+    actor_rollout_ref.actor.use_kl_loss=True \\
+    actor_rollout_ref.actor.fsdp_config.param_offload=True \\
+    actor_rollout_ref.rollout.name=vllm \\
+    actor_rollout_ref.rollout.gpu_memory_utilization=0.6 \\
+    actor_rollout_ref.rollout.n=5 \\
+    actor_rollout_ref.ref.fsdp_config.param_offload=True \\
+    trainer.n_gpus_per_node=8 \\
+    trainer.nnodes=2 \\
+    trainer.save_freq=20 \\
+    trainer.test_freq=5 $@
+"""
+_DYNAMIC = _GRPO.replace(
+    "ppo_micro_batch_size_per_gpu=16",
+    "use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24576",
+)
+_MEGATRON = _GRPO.replace("main_ppo", "main_ppo --config-name='ppo_megatron_trainer.yaml'").replace(
+    "actor_rollout_ref.actor.fsdp_config.param_offload=True",
+    "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2 "
+    "actor_rollout_ref.actor.megatron.pipeline_model_parallel_size=2",
+)
+_SFT = """\
+torchrun --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer \\
+    data.micro_batch_size_per_gpu=8 \\
+    model.partial_pretrain=Qwen/Qwen2.5-0.5B-Instruct \\
+    trainer.default_local_dir=out
+"""
+_SFT_FSDP1 = _SFT.replace("trainer.default", "model.strategy=fsdp trainer.default")
+_YAML = """\
+actor_rollout_ref:
+  model:
+    path: Qwen/Qwen2.5-7B-Instruct
+  actor:
+    ppo_micro_batch_size_per_gpu: 8
+data:
+  max_prompt_length: 1024
+  max_response_length: ${data.max_prompt_length}
+trainer:
+  n_gpus_per_node: 8
+"""
+
+
+def _link(files: dict[str, str], **options: Any) -> Linked:
+    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
+    linked = Linker(workspace, registry(), LinkOptions(**options)).link(list(files))
+    assert not linked.errors
+    return linked
+
+
+def _run(text: str, name: str = "run.sh") -> Run:
+    (run,) = _link({name: text}).runs
+    assert run.framework == "verl"
+    return run
+
+
+def _fixed(text: str, changes: dict[str, Any]) -> str:
+    """The script once it says ``changes``, proven to read as foreseen."""
+    fix = make_fix(_run(text), Proposal("t", (SetFields(changes),), Applicability.SAFE), None)
+    assert fix is not None
+    assert fix.reason is None, fix.reason
+    for edit in reversed(fix.edits):
+        text = text[: edit.start] + edit.replacement + text[edit.end :]
+    after = _run(text)
+    for field, value in fix.expected.items():
+        setting = after.settings.get(field)
+        assert (None if setting is None else setting.value) == value, field
+    return text
+
+
+def test_reads_grpo() -> None:
+    plan = _run(_GRPO).plan
+    assert plan.model.id == "Qwen2.5-7B-Instruct"
+    assert plan.model.dims is not None
+    assert (plan.objective.kind, plan.objective.critic) == ("grpo", "none")
+    assert plan.objective.ref_model == "precomputed"
+    assert (plan.parallel.world, plan.parallel.backend) == (16, "fsdp1")
+    assert (plan.batch.micro, plan.batch.micro_unit) == (16, "completions")
+    assert (plan.batch.grad_accum, plan.batch.global_) == (5, 1280)
+    assert (plan.seq.max_len, plan.seq.packing) == (1536, "varlen")
+    assert (plan.precision.param, plan.precision.optim_state) == ("fp32", "fp32")
+    assert (plan.precision.compute, plan.precision.comm) == ("bf16", "fp32")
+    assert (plan.checkpointing.mode, plan.trainable.method) == ("none", "full")
+    rollout = plan.objective.rollout
+    assert (rollout.engine, rollout.gpu_mem_util, rollout.tp) == ("vllm_colocate", 0.6, 2)
+    assert (rollout.sleep, rollout.n) == (True, 5)
+    assert (plan.save.every, plan.save.contents) == (20, ("model", "optimizer"))
+    assert (plan.eval.every, plan.eval.generate) == (5, True)
+
+
+def test_states_moved_between_phases_are_on_the_gpu_in_the_update() -> None:
+    plan = _run(_GRPO).plan
+    assert (plan.offload.params, plan.offload.optimizer) == ("none", "none")
+    policy = _GRPO.replace(
+        "fsdp_config.param_offload=True \\\n    actor_rollout_ref.rollout.name",
+        "fsdp_config.offload_policy=True actor_rollout_ref.actor.strategy=fsdp2 \\\n"
+        "    actor_rollout_ref.rollout.name",
+    )
+    plan = _run(policy).plan
+    assert (plan.parallel.backend, plan.offload.params, plan.offload.optimizer) == (
+        "fsdp2", "cpu", "cpu",
+    )  # fmt: skip
+
+
+def test_a_token_budget_is_the_micro_batch() -> None:
+    plan = _run(_DYNAMIC).plan
+    assert (plan.batch.max_tokens_per_gpu, plan.batch.micro, plan.batch.grad_accum) == (
+        24576,
+        16,
+        5,
+    )
+    spread = _DYNAMIC.replace("use_kl_loss", "ulysses_sequence_parallel_size=2 a.use_kl_loss")
+    assert _run(spread).plan.batch.max_tokens_per_gpu == 49152
+
+
+def test_only_gae_has_a_critic() -> None:
+    text = _GRPO.replace("=grpo", "=gae").replace(
+        "trainer.nnodes", "critic.model.path=Qwen/Qwen2.5-0.5B \\\n    trainer.nnodes"
+    )
+    plan = _run(text).plan
+    assert (plan.objective.kind, plan.objective.critic) == ("ppo", "Qwen/Qwen2.5-0.5B")
+    away = text.replace(
+        "trainer.nnodes",
+        "critic.model.fsdp_config.param_offload=True "
+        "critic.model.fsdp_config.optimizer_offload=True trainer.nnodes",
+    )
+    assert _run(away).plan.objective.critic == "none"
+
+
+def test_reads_lora() -> None:
+    text = _GRPO.replace("trainer.nnodes", "actor_rollout_ref.model.lora_rank=32 trainer.nnodes")
+    plan = _run(text).plan
+    assert (plan.trainable.method, plan.trainable.r, plan.trainable.alpha) == ("lora", 32, 16)
+    assert (plan.trainable.targets, plan.trainable.adapter_dtype) == ("all_linear", "fp32")
+    assert plan.objective.ref_model == "shared_adapter_off"
+
+
+def test_reads_megatron() -> None:
+    plan = _run(_MEGATRON).plan
+    assert (plan.parallel.backend, plan.parallel.tp, plan.parallel.pp) == ("megatron", 2, 2)
+    assert (plan.parallel.dp, plan.batch.grad_accum) == (4, 20)
+    assert (plan.precision.param, plan.precision.master) == ("bf16", "fp32")
+    assert (plan.objective.ref_model, plan.objective.ref_dtype) == ("copy", "bf16")
+
+
+def test_reads_supervised_training() -> None:
+    plan = _run(_SFT).plan
+    assert (plan.objective.kind, plan.parallel.world, plan.parallel.backend) == ("sft", 4, "fsdp2")
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.seq.max_len) == (8, 8, 1024)
+    assert (plan.checkpointing.mode, plan.seq.pad, plan.loss.upcast_fp32) == (
+        "full",
+        "max_len",
+        True,
+    )
+    engine = "torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer model.path=Qwen/Qwen3-8B\n"
+    plan = _run(engine).plan
+    assert (plan.parallel.backend, plan.batch.max_tokens_per_gpu) == ("fsdp1", 8192)
+    ray = "python3 -m verl.trainer.sft_trainer_ray model.path=a/b trainer.n_gpus_per_node=2\n"
+    assert _run(ray).plan.parallel.world == 2
+
+
+def test_ray_counts_ranks_whatever_starts_the_command() -> None:
+    text = _GRPO.replace("python3", "srun --nodes=1 --ntasks=1 apptainer run a.sif python3")
+    assert _run(text).plan.parallel.world == 16
+
+
+def test_reads_a_config_of_ones_own() -> None:
+    plan = _run(_YAML, "a.yaml").plan
+    assert (plan.batch.micro, plan.seq.max_len, plan.parallel.world) == (8, 2048, 8)
+    line = (
+        "python3 -m verl.trainer.main_ppo --config-path conf --config-name mine trainer.nnodes=2\n"
+    )
+    (run,) = _link({"conf/mine.yaml": _YAML, "run.sh": line}).runs
+    assert (run.plan.batch.micro, run.plan.parallel.world) == (8, 16)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "said"),
+    [
+        (_GRPO, {"batch.micro": 8, "batch.grad_accum": 10}, "ppo_micro_batch_size_per_gpu=8 "),
+        (_DYNAMIC, {"batch.micro": 8, "batch.grad_accum": 10}, "max_token_len_per_gpu=12288"),
+        (_GRPO, {"checkpointing.mode": "full"}, "enable_gradient_checkpointing=True"),
+        (_GRPO, {"loss.logits_materialised": "fused"}, "model.use_fused_kernels=true"),
+        (_GRPO, {"offload.activations": "cpu"}, "model.enable_activation_offload=true"),
+        (_GRPO, {"optimizer.kind": "adamw8bit"}, "optim.optimizer=AdamW8bit"),
+        (_GRPO, {"seq.max_len": 1024}, "max_response_length=512"),
+        (_GRPO, {"save.every": 50}, "save_freq=50"),
+        (_GRPO, {"data.workers": 2}, "data.dataloader_num_workers=2"),
+        (_GRPO, {"objective.rollout.gpu_mem_util": 0.4}, "gpu_memory_utilization=0.4"),
+        (_SFT, {"batch.micro": 4, "batch.grad_accum": 16}, "micro_batch_size_per_gpu=4"),
+        (_SFT, {"seq.max_len": 512}, "data.max_length=512"),
+        (_SFT_FSDP1, {"offload.params": "cpu", "offload.optimizer": "cpu"}, "offload_params=true"),
+    ],
+)
+def test_fixes(text: str, changes: dict[str, Any], said: str) -> None:
+    assert said in _fixed(text, changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (_GRPO, {"parallel.zero.stage": 3}),
+        (_GRPO, {"offload.optimizer": "cpu"}),
+        (_GRPO, {"quant.method": "bnb4"}),
+        (_GRPO, {"model.attn_impl": "sdpa"}),
+        (_GRPO, {"optimizer.kind": "adafactor"}),
+        (_GRPO, {"batch.grad_accum": 7}),
+        (_MEGATRON, {"checkpointing.mode": "full"}),
+        (_SFT, {"loss.logits_materialised": "fused"}),
+        (_SFT, {"data.workers": 1}),
+        (_SFT, {"offload.params": "cpu"}),
+    ],
+)
+def test_says_what_it_cannot_write(text: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(CannotEdit):
+        _run(text).what_if(changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run.sh", "python3 -m verl.trainer.main_generation model.path=a/b\n"),
+        ("verl/trainer/config/ppo_trainer.yaml", _YAML),
+        ("actor.yaml", "_target_: verl.workers.config.FSDPActorConfig\nstrategy: fsdp\n"),
+    ],
+)
+def test_is_aside(name: str, text: str) -> None:
+    assert not _link({name: text}).runs
+    document = Workspace(Path("/x"), {name: text.encode()}).document(name)
+    assert [claim.kind for claim in Verl().recognise(document)] == ["aside"]
+
+
+def test_leaves_others_alone() -> None:
+    assert not _link({"run.sh": "python3 -m mine.trainer.sft_trainer model.path=a/b\n"}).runs
+
+
+@pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus is not here")
+def test_parts_of_the_framework_are_no_runs() -> None:
+    for path in sorted(_CORPUS.rglob("*.yaml")):
+        name = path.relative_to(_CORPUS).as_posix()
+        linked = Linker(Workspace(_CORPUS), registry(), LinkOptions()).link([name])
+        if "trainer/config/" in name:
+            assert not linked.runs, name
+
+
+@pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus is not here")
+def test_knows_the_keys_of_a_shipped_config() -> None:
+    listed = [json.loads(line) for line in (_SHARED / "index.jsonl").open(encoding="utf-8")]
+    assert any(entry["repo"] == "verl" for entry in listed)
+    name = "examples/split_placement/config/ppo_trainer_split.yaml"
+    (run,) = Linker(Workspace(_CORPUS), registry(), LinkOptions()).link([name]).runs
+    assert run.framework == "verl"
+    assert len(run.stray) <= 5
