@@ -83,6 +83,23 @@ def test_reads_an_instance_type() -> None:
     assert run.plan.host.ram_gib == 1152
 
 
+def test_the_task_s_variables_are_those_of_the_script() -> None:
+    text = _TASK.replace("  CUDA", '  SIZE: 13b\n  MICRO: "4"\n  NOTE: it\'s $x\n  CUDA')
+    text = text.replace("Llama-2-7b-hf", "Llama-2-${SIZE}-hf").replace("size 1", "size $MICRO")
+    (run,) = _runs(text)
+    assert run.plan.model.id == "meta-llama/Llama-2-13b-hf"
+    assert run.plan.batch.micro == 4
+    fix = make_fix(run, Proposal.set("change", {"batch.micro": 2}), "gpu")
+    assert fix is not None
+    new = run.claims[0].document.source.edited(fix.edits).text
+    assert new == text.replace('MICRO: "4"', 'MICRO: "2"')
+    # What the set-up uses too is not changed for the sake of the run.
+    (shared,) = _runs(text.replace("pip install", "echo $MICRO; pip install"))
+    fix = make_fix(shared, Proposal.set("change", {"batch.micro": 2}), "gpu")
+    assert fix is not None
+    assert not fix.edits
+
+
 @pytest.mark.parametrize(
     "text",
     [

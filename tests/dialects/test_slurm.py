@@ -150,6 +150,13 @@ def test_a_wish_for_ram_is_written_where_it_is_limited(directives: str, old: str
     assert source.edited(fix.edits).text == source.text.replace(old, new)
 
 
+def test_what_the_script_leaves_to_the_command_line_of_sbatch_is_unknown() -> None:
+    launch = "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8"
+    assert _run("--nodes=$NODES; --gres=gpu:8", launch).plan.parallel.nodes is None
+    # Without --nodes and --ntasks sbatch gives one task on one node.
+    assert _run("--gres=gpu:8", launch).plan.parallel.nodes == 1
+
+
 def test_a_wish_for_ram_without_directives_cannot_be_written() -> None:
     with pytest.raises(CannotEdit):
         _run("").what_if({"host.ram_gib": 99.5})

@@ -16,30 +16,36 @@ from oomlint.errors import ParseError
 SceneOf = Callable[[Claim], Iterable[Block]]
 
 
-def command_of(document: YamlDocument, *nodes: Node | None) -> EmbeddedShell | None:
+def command_of(
+    document: YamlDocument, *nodes: Node | None, variables: Mapping | None = None
+) -> EmbeddedShell | None:
     """The command that ``command``, ``args`` and their like make together.
 
     A string is a script; lists are joined to one command, and where that is a shell with
-    ``-c``, the script behind it counts.
+    ``-c``, the script behind it counts. ``variables`` are those that a shell will see.
     """
+    known = {name: entry.value for name, entry in variables.entries.items()} if variables else {}
     present = [node for node in nodes if node is not None]
     try:
         if len(present) == 1 and isinstance(present[0], Scalar):
-            return _script(document, present[0])
+            return _script(document, present[0], known)
         lists = [node for node in present if isinstance(node, Sequence)]
         if not lists or len(lists) != len(present):
             return None
         script = _script_of_shell([item for node in lists for item in node.items])
         if script is not None:
-            return _script(document, script)
+            return _script(document, script, known)
         return embedded_words(document, lists)
     except ParseError:
         return None
 
 
-def _script(document: YamlDocument, node: Scalar) -> EmbeddedShell | None:
-    text = node.value
-    return embedded_script(document, node) if isinstance(text, str) and text.strip() else None
+def _script(
+    document: YamlDocument, node: Scalar, variables: dict[str, Node]
+) -> EmbeddedShell | None:
+    if not isinstance(node.value, str) or not node.value.strip():
+        return None
+    return embedded_script(document, node, variables)
 
 
 def _script_of_shell(items: list[Node]) -> Scalar | None:

@@ -192,10 +192,11 @@ def _claims(document: YamlDocument, root: Mapping) -> Iterator[Claim]:
 def _container_claims(
     document: YamlDocument, container: Mapping, blocks: tuple[Block, ...]
 ) -> Iterator[Claim]:
-    command = command_of(document, child(container, "command"), child(container, "args"))
+    environment = _environment(container)
+    words = (child(container, "command"), child(container, "args"))
+    command = command_of(document, *words, variables=environment)
     if command is None:
         return
-    environment = _environment(container)
 
     def scene(claim: Claim) -> Iterator[Block]:
         from oomlint.dialects.launchers import ENVIRONMENT

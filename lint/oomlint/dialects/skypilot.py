@@ -78,11 +78,12 @@ class SkyPilot(Dialect):
             resources = child(root, "resources")
             if not isinstance(root, Mapping) or not isinstance(resources, Mapping):
                 continue
-            command = command_of(document, child(root, "run"))
+            environment = child(root, "envs")
+            known = environment if isinstance(environment, Mapping) else None
+            command = command_of(document, child(root, "run"), variables=known)
             if command is None:
                 continue
             block = Block(document, root, TASK, root.entries["resources"].key_span)
-            environment = child(root, "envs")
 
             def scene(
                 claim: Claim, block: Block = block, environment: object = environment

@@ -148,7 +148,7 @@ def tasks_per_node(draft: Draft) -> int | None:
 
 def _nodes(draft: Draft) -> int | None:
     nodes: int | None = draft.get("slurm.nodes")
-    if nodes is not None:
+    if nodes is not None or _has_entry(draft, "nodes"):
         return nodes
     tasks: int | None = draft.get("slurm.tasks")
     per_node: int | None = draft.get("slurm.tasks_per_node")

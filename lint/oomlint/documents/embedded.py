@@ -8,7 +8,7 @@ far as the quoting around it permits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence as SequenceABC
+from collections.abc import Iterable, Iterator, Mapping as MappingABC, Sequence as SequenceABC
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -19,6 +19,9 @@ from oomlint.documents.text import Edit, Source, Span
 from oomlint.documents.yaml import FILLED_IN, YamlDocument
 from oomlint.errors import CannotEdit
 
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+# Means the same to YAML and to a shell.
+_WORD_LIKE = re.compile(r"""[\w@%+=:,./\-]+|"[\w@%+=:,./\- ]*"|'[\w@%+=:,./\- ]*'""", re.ASCII)
 _PLAIN_SAFE = re.compile(r"[\w@%+=./\- ]*", re.ASCII)
 _HEADER = re.compile(r"[|>][^\r\n]*(?:\r\n|\r|\n)")
 # What a YAML loader would not take for text: a list of arguments must hold text only.
@@ -71,7 +74,7 @@ class EmbeddedShell:
         if self.words is None:
             return self._guarded(self.shell.add_entry(mapping, key, value, after=after))
         (edit,) = self.shell.add_entry(mapping, key, value)
-        if edit.start < self.pieces[-1].span.end:
+        if edit.start < max(piece.span.end for piece in self.pieces):
             raise CannotEdit("the command is a list, and the option belongs in the middle of it")
         name, _, argument = edit.replacement.strip().partition(" ")
         if " " in argument:
@@ -111,7 +114,9 @@ class EmbeddedShell:
             raise CannotEdit("the place is not part of the command")
         if piece.locked:
             raise CannotEdit(piece.locked)
-        text = edit.replacement
+        text, old = edit.replacement, self.source.text[edit.start : edit.end]
+        if piece.style and all(t[:1] == t[-1:] == piece.style for t in (text, old)):
+            text = text[1:-1]  # with its quotes
         if piece.style == "|":
             indent = _indent(self.source.text, piece.span)
             lines = re.split(r"\r\n|\r|\n", text)[1:]
@@ -124,7 +129,6 @@ class EmbeddedShell:
         ):
             raise CannotEdit("the value cannot be written inside the quotes around the command")
         elif not piece.style:
-            old = self.source.text[edit.start : edit.end]
             whole = (edit.start, edit.end) == (piece.span.start, piece.span.end)
             if not _PLAIN_SAFE.fullmatch(text):
                 raise CannotEdit("the value needs quotes that the YAML text does not have")
@@ -132,14 +136,19 @@ class EmbeddedShell:
                 raise CannotEdit("without quotes YAML would not take the value for text")
 
 
-def embedded_script(host: YamlDocument, script: Scalar) -> EmbeddedShell:
+def embedded_script(
+    host: YamlDocument, script: Scalar, variables: MappingABC[str, Node] | None = None
+) -> EmbeddedShell:
     """The script that a YAML scalar holds.
+
+    Args:
+        variables: the environment that the same file gives it, as far as it stands before.
 
     Raises:
         ParseError: it is nested too deeply to be read.
     """
     piece = _piece(host.source.text, script)
-    return _document(host, [piece], None)
+    return _document(host, [piece], None, variables or {})
 
 
 def embedded_words(host: YamlDocument, lists: Iterable[base.Sequence]) -> EmbeddedShell | None:
@@ -155,11 +164,14 @@ def embedded_words(host: YamlDocument, lists: Iterable[base.Sequence]) -> Embedd
             if not isinstance(item, Scalar):
                 return None
             pieces.append(_word(host.source.text, item))
-    return _document(host, pieces, last) if pieces else None
+    return _document(host, pieces, last, {}) if pieces else None
 
 
 def _document(
-    host: YamlDocument, pieces: SequenceABC[_Piece], words: base.Sequence | None
+    host: YamlDocument,
+    pieces: SequenceABC[_Piece],
+    words: base.Sequence | None,
+    variables: MappingABC[str, Node],
 ) -> EmbeddedShell:
     text = host.source.text
     ordered = sorted(pieces, key=lambda piece: piece.span.start)
@@ -170,7 +182,14 @@ def _document(
         why = "the words stand in another order than the command; change them by hand"
         ordered = [_Piece(span, joined[: span.end - span.start], "", why)]
     first, end = ordered[0].span.start, ordered[-1].span.end
-    parts = [_blank(text[:first], keep_lines=True)]
+    definitions = list(_definitions(text, first, variables, ordered))
+    parts: list[str] = []
+    cursor = 0
+    for definition in definitions:
+        parts.append(_blank(text[cursor : definition.span.start], keep_lines=True))
+        parts.append(definition.text)
+        cursor = definition.span.end
+    parts.append(_blank(text[cursor:first], keep_lines=True))
     cursor = first
     for piece in ordered:
         parts.append(_blank(text[cursor : piece.span.start], keep_lines=False))
@@ -179,7 +198,35 @@ def _document(
         cursor = piece.span.end
     parts.append(_blank(text[end:], keep_lines=True))
     shell = parse_shell(Source(host.source.path, "".join(parts)))
-    return EmbeddedShell(host.source, host, shell, tuple(ordered), words)
+    return EmbeddedShell(host.source, host, shell, (*ordered, *definitions), words)
+
+
+def _definitions(
+    text: str, first: int, variables: MappingABC[str, Node], script: SequenceABC[_Piece]
+) -> Iterator[_Piece]:
+    """``NAME=value`` for each variable, its value where it stands in the YAML text.
+
+    The name goes before it, where the YAML text has the key and more: there is always room.
+    """
+    free = 0
+    for name, node in sorted(variables.items(), key=lambda item: item[1].span):
+        if not isinstance(node, Scalar) or not _NAME.fullmatch(name):
+            continue
+        lead, span = f"\n{name}=", node.span
+        start = span.start - len(lead)
+        if (
+            start < free
+            or span.end >= first
+            or not _WORD_LIKE.fullmatch(text, span.start, span.end)
+        ):
+            continue
+        used = re.compile(rf"\$\{{?{name}\b")
+        elsewhere = len(used.findall(text)) > sum(len(used.findall(p.text)) for p in script)
+        why = node.locked or ("it is used elsewhere in the file too" if elsewhere else None)
+        free = span.end + 1
+        whole = Span(start, free)
+        assignment = f"{lead}{text[span.start : span.end]}\n"
+        yield _Piece(whole, assignment, _style(text, span), why)
 
 
 def _blank(text: str, *, keep_lines: bool) -> str:
