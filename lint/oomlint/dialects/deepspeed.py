@@ -127,6 +127,18 @@ _ROWS = (
         source="DS/zero/config.py:181",
     ),
     Row(
+        _ZERO + "cpu_offload_use_pin_memory",
+        "ds.old_pin_memory",
+        BOOLEAN,
+        source="DS/zero/config.py:192: read by nothing",
+    ),
+    Row(
+        _ZERO + "elastic_checkpoint",
+        "ds.elastic_checkpoint",
+        BOOLEAN,
+        source="DS/zero/config.py:151",
+    ),
+    Row(
         _ZERO + "overlap_comm", "parallel.zero.overlap_comm", _FLAG, source="DS/zero/config.py:138"
     ),
     Row(

@@ -109,11 +109,12 @@ _FSDP_ROWS = (
     Row("use_orig_params", "hf.fsdp.use_orig_params", BOOLEAN),
     Row("sync_module_states", "hf.fsdp.sync_module_states", BOOLEAN),
 )
+_LOST_OFFLOAD = Row("offload_params", "hf.fsdp_lost_offload", BOOLEAN)
 _FSDP_KNOWN = ("xla", "xla_fsdp_v2", "xla_fsdp_settings", "xla_fsdp_grad_ckpt")
 
 FSDP_CONFIG = Table(
     name="fsdp_config",
-    rows=_FSDP_ROWS,
+    rows=(*_FSDP_ROWS, _LOST_OFFLOAD),
     known=frozenset(_FSDP_KNOWN),
     # training_args.py _process_fsdp_args reads the keys it knows.
     ignores_unknown=True,
@@ -174,6 +175,11 @@ TRAINING_ARGUMENTS = (
             aliases=(f"fsdp_config.fsdp_{row.key}",), source=f"{_SOURCE}:2775",
         )
         for row in _FSDP_ROWS
+    ),
+    Row(
+        "fsdp_config.offload_params", "hf.fsdp_lost_offload", BOOLEAN,
+        aliases=("fsdp_config.fsdp_offload_params", "fsdp_offload_params"),
+        source=f"{_SOURCE}:2775 does not read it",
     ),
     Row("fsdp_config", "ref.fsdp_config", Kind(lambda raw: raw if isinstance(raw, str) else None)),
     Row("fsdp_transformer_layer_cls_to_wrap", "hf.fsdp.wrap_classes", LIST),

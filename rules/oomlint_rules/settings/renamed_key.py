@@ -40,7 +40,6 @@ from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, R
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, script
 
-
 _LIBRARIES = frozenset({"transformers", "trl"})
 
 

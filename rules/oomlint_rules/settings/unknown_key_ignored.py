@@ -47,6 +47,7 @@ from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import UNKNOWN
 from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, Rule, Severity
 from oomlint.run import Run
+from oomlint_rules.settings._levels import other_level
 
 _LLAMA_FACTORY = (
     "model_name_or_path: meta-llama/Llama-3.1-8B\n"
@@ -160,6 +161,8 @@ class UnknownKeyIgnored(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         for stray in run.stray:
             table = stray.block.table
+            if other_level(stray) is not None:
+                continue  # ds-key-at-wrong-level says where it belongs
             if table.refuses(stray.path):
                 yield self._refused(run, stray)
             elif table.ignores_unknown and stray.nearest:

@@ -1,0 +1,68 @@
+"""Settings that a framework refuses together: how a table of them is written and looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from oomlint.dialects.table import Origin
+from oomlint.documents.base import UNKNOWN
+from oomlint.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One refusal.
+
+    ``together`` are fields (of the plan or the dialect's own) or keys that are all given and
+    not false. ``unless`` are such of which none may be. ``holds`` tests what no key says.
+    ``message`` completes "<framework> refuses …"; ``drop`` is what the fix removes.
+    """
+
+    together: tuple[str, ...]
+    message: str
+    drop: str = ""
+    unless: tuple[str, ...] = ()
+    holds: Callable[[Run], bool] = lambda _run: True
+
+
+def refused(run: Run, table: tuple[Combination, ...]) -> Iterator[Combination]:
+    """The combinations of a table that stand in a run; keys whose value is not known count
+    as absent."""
+    for combination in table:
+        given = all(is_on(value_of(run, name)) for name in combination.together)
+        excused = any(
+            is_on(value_of(run, name)) or value_of(run, name) is UNKNOWN
+            for name in combination.unless
+        )
+        if given and not excused and combination.holds(run):
+            yield combination
+
+
+def is_on(value: Any) -> bool:
+    """Whether a value counts as set: false, zero, nothing and the unknown do not."""
+    if value is None or value is UNKNOWN or value is False:
+        return False
+    return value not in (0, "", "none", "no", "false", "False", [], (), {})
+
+
+def value_of(run: Run, name: str) -> Any:
+    """What is in force for a field, or what a file says under a key that is no field."""
+    if name in run.settings:
+        return run.settings[name].value
+    origin = origin_of(run, name)
+    if origin is None or origin.entry is None or origin.block is None:
+        return None
+    return origin.block.value(origin.entry.value)
+
+
+def origin_of(run: Run, name: str) -> Origin | None:
+    """Where a field, or a key that is no field, stands."""
+    if name in run.settings or name in run.unreadable:
+        return run.origin(name)
+    for block, _reading in reversed(run.parts.blocks):
+        entry = block.find(name) if block.table.section == "training" else None
+        if entry is not None:
+            return Origin("explicit", block, None, entry)
+    return None

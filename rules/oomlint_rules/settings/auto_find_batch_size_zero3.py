@@ -1,0 +1,73 @@
+"""Looking for a batch size that fits, which ZeRO-3 cannot do.
+
+## What it finds
+
+`auto_find_batch_size` together with ZeRO stage 3.
+
+## Why it runs out of memory
+
+transformers raises a `ValueError` when the Trainer is made. Elsewhere the option halves the
+micro batch after each out-of-memory error, but a model that ZeRO-3 has divided (16 bytes a
+parameter over all ranks) cannot be taken apart and built anew.
+
+## How to fix it
+
+Switch it off and choose the micro batch by the prediction; `oomlint fit` does so.
+
+## When not to
+
+With ZeRO-1, ZeRO-2, FSDP or DDP the option is allowed, though it changes the global batch.
+
+## Sources
+
+* transformers 5.23 `trainer.py:898-905` and `:3304`
+* https://github.com/huggingface/transformers/issues/32215
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL, command, deepspeed
+from oomlint_rules.settings._trainer import trainer_compares
+
+_AXOLOTL = f"{AXOLOTL}auto_find_batch_size: true\ndeepspeed: ds.json\n"
+
+
+class AutoFindBatchSizeZero3(Rule):
+    code = "OOM813"
+    name = "auto-find-batch-size-zero3"
+    summary = "a batch size cannot be looked for under ZeRO-3"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.yaml": _AXOLOTL, "ds.json": deepspeed('"stage": 3')},
+            fixed={"train.yaml": _AXOLOTL.replace("size: true", "size: false")},
+        ),
+        Example(
+            files={
+                "train.sh": command("--deepspeed ds.json --auto_find_batch_size True"),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            fixed={"train.sh": command("--deepspeed ds.json --auto_find_batch_size False")},
+        ),
+    )
+    good = (Example(files={"train.yaml": _AXOLOTL, "ds.json": deepspeed('"stage": 2')}),)
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        stage3 = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
+        if not plan.batch.auto_micro or not stage3 or not trainer_compares(run):
+            return
+        key = run.key("batch.auto_micro")
+        yield self.finding(
+            run,
+            Severity.ERROR,
+            f"transformers stops with an error at {key} under ZeRO stage 3",
+            at="batch.auto_micro",
+            proposals=[Proposal.set(f"switch {key} off", {"batch.auto_micro": False})],
+            notes=[self.note(run, "parallel.zero.stage", "the stage is 3")],
+        )

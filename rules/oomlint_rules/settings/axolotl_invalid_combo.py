@@ -1,0 +1,267 @@
+"""Settings that Axolotl refuses together.
+
+## What it finds
+
+Combinations that the validators of Axolotl's config stop at: DeepSpeed with FSDP, quantized
+weights with FSDP2 in preference training, `activation_offloading` without
+`gradient_checkpointing`, `max_memory` with `gpu_memory_limit`, `sample_packing` in RL training,
+ReLoRA with FSDP or DeepSpeed, fused MLPs with LoRA, LoRA kernels with 8 bit or remote code,
+FSDP for Falcon, checkpointing for MPT, streaming without `max_steps` or with `val_set_size`,
+two ways to say how often to save or to evaluate, context parallelism without flash attention,
+and unpinned offloading under FSDP1.
+
+## Why it runs out of memory
+
+It does not get that far: a `ValueError` ends the run after the time in the queue. Who then
+drops the wrong one of the two takes away what made the run fit: checkpointing, for one,
+without which an 8B model keeps about 0.3 GiB a layer for each 4096 tokens instead of 0.03.
+
+## How to fix it
+
+Drop one of the two. Where the fix can, it removes the key that does not decide memory. It is
+unsafe, because it changes what was asked for.
+
+## When not to
+
+Where another version of Axolotl, whose validators allow it, is pinned.
+
+## Sources
+
+* Axolotl 067b021c `src/axolotl/utils/schemas/validation.py` (`check_fsdp_deepspeed`:1226,
+  `check_fsdp2_base_model_quant_rl`:1069, `check_activation_offloading_wo_gc`:1445,
+  `check_mem_mismatch`:1214, `check_sample_packing_w_rl`:688, `check_relora`:1581,
+  `check_fused_lora`:615, `check_lora_kernels_8bit`:648, `check_falcon_fsdp`:1397,
+  `check_mpt_checkpointing`:1403, `check_streaming_w_max_steps`:1370, `check_saves`:303,
+  `check_evals`:331, `check_context_parallel_size`:1634, `check_fsdp2_cpu_offload_pin_memory`:1052)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL
+from oomlint_rules._fixes import removal
+from oomlint_rules.settings._combinations import Combination, is_on, origin_of, refused, value_of
+
+_FSDP2 = "fsdp_version: 2\nfsdp_config:\n  offload_params: false\n"
+
+
+def _names(part: str, run: Run) -> bool:
+    return part in str(run.plan.model.id or "").lower()
+
+
+def _saves_otherwise(run: Run) -> bool:
+    return run.plan.save.strategy not in ("steps", None) and run.is_explicit("save.strategy")
+
+
+def _evaluates_otherwise(run: Run) -> bool:
+    said = value_of(run, "axolotl.eval_strategy")
+    return said not in ("steps", None) and said is not False
+
+
+def _flashless(run: Run) -> bool:
+    return run.plan.model.attn_impl in ("eager", "sdpa", "xformers", "flex", "sage") and not is_on(
+        value_of(run, "use_glm_dsa_kernels")
+    )
+
+
+_TABLE = (
+    Combination(("ref.deepspeed", "axolotl.fsdp"), "deepspeed and fsdp in one config"),
+    Combination(
+        ("rl",),
+        "8-bit or 4-bit weights with FSDP2 in preference training; use fsdp_version: 1 or DeepSpeed",
+        holds=lambda run: (
+            run.plan.parallel.backend == "fsdp2"
+            and value_of(run, "rl") in ("dpo", "kto", "orpo", "ipo")
+            and run.plan.quant.method in ("bnb4", "bnb8")
+        ),
+    ),
+    Combination(
+        ("axolotl.activation_offload",),
+        "activation_offloading without gradient_checkpointing",
+        unless=("axolotl.gc",),
+    ),
+    Combination(
+        ("max_memory", "gpu_memory_limit"),
+        "max_memory together with gpu_memory_limit",
+        "gpu_memory_limit",
+    ),
+    Combination(
+        ("sample_packing", "rl"), "sample_packing in preference and RL training", "sample_packing"
+    ),
+    Combination(("relora", "ref.deepspeed"), "relora with DeepSpeed"),
+    Combination(
+        ("relora",), "relora with FSDP", holds=lambda run: "fsdp" in str(run.plan.parallel.backend)
+    ),
+    Combination(
+        ("flash_attn_fuse_mlp",),
+        "flash_attn_fuse_mlp with LoRA",
+        "flash_attn_fuse_mlp",
+        holds=lambda run: value_of(run, "adapter") in ("lora", "qlora"),
+    ),
+    *(
+        Combination(
+            (kernel, "load_in_8bit"),
+            f"{kernel} with 8-bit LoRA",
+            kernel,
+            holds=lambda run: value_of(run, "adapter") == "lora",
+        )
+        for kernel in ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
+    ),
+    *(
+        Combination((kernel, "trust_remote_code"), f"{kernel} with trust_remote_code", kernel)
+        for kernel in ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
+    ),
+    Combination(
+        ("axolotl.fsdp",), "FSDP for Falcon models", holds=lambda run: _names("falcon", run)
+    ),
+    Combination(
+        ("axolotl.gc",),
+        "gradient_checkpointing for MPT models",
+        "axolotl.gc",
+        holds=lambda run: _names("mpt", run),
+    ),
+    Combination(
+        ("axolotl.gc",),
+        "gradient_checkpointing of nemotron_h without sample_packing",
+        unless=("sample_packing",),
+        holds=lambda run: _names("nemotron-h", run),
+    ),
+    Combination(
+        ("model_quantization_config",),
+        "cpu_ram_efficient_loading with Mxfp4Config",
+        holds=lambda run: (
+            value_of(run, "model_quantization_config") == "Mxfp4Config"
+            and run.plan.load.cpu_ram_efficient is True
+            and run.is_explicit("load.cpu_ram_efficient")
+        ),
+    ),
+    Combination(("streaming",), "streaming without max_steps", unless=("total_steps",)),
+    Combination(
+        ("pretraining_dataset",), "pretraining_dataset without max_steps", unless=("total_steps",)
+    ),
+    Combination(
+        ("streaming", "axolotl.val_set_size"),
+        "val_set_size with streaming; name test_datasets",
+        "axolotl.val_set_size",
+    ),
+    Combination(
+        ("pretraining_dataset", "axolotl.val_set_size"),
+        "val_set_size with pretraining_dataset; name test_datasets",
+        "axolotl.val_set_size",
+    ),
+    Combination(
+        ("axolotl.test_datasets", "axolotl.val_set_size"),
+        "val_set_size with test_datasets",
+        "axolotl.val_set_size",
+    ),
+    Combination(
+        ("axolotl.batch_size", "gradient_accumulation_steps"),
+        "batch_size together with gradient_accumulation_steps",
+        "axolotl.batch_size",
+    ),
+    Combination(
+        ("save.every",),
+        "save_steps with a save_strategy other than steps",
+        "save.every",
+        holds=_saves_otherwise,
+    ),
+    Combination(
+        ("save.every", "axolotl.saves_per_epoch"),
+        "save_steps together with saves_per_epoch",
+        "axolotl.saves_per_epoch",
+    ),
+    Combination(
+        ("eval.every", "axolotl.evals_per_epoch"),
+        "eval_steps together with evals_per_epoch",
+        "axolotl.evals_per_epoch",
+    ),
+    Combination(
+        ("eval.every",),
+        "eval_steps with an eval_strategy other than steps",
+        "eval.every",
+        holds=_evaluates_otherwise,
+    ),
+    Combination(
+        ("parallel.cp",),
+        "context_parallel_size above 1 without flash attention; set attn_implementation: "
+        "flash_attention_2",
+        holds=lambda run: (run.plan.parallel.cp or 1) > 1 and _flashless(run),
+    ),
+    Combination(
+        ("parallel.cp", "sample_packing"),
+        "context_parallel_size above 1 with sample_packing and a micro_batch_size above 1",
+        holds=lambda run: (run.plan.parallel.cp or 1) > 1 and (run.plan.batch.micro or 1) > 1,
+    ),
+    Combination(
+        ("fsdp_config",),
+        "cpu_offload_pin_memory: false under FSDP1; set fsdp_version: 2",
+        holds=lambda run: (
+            run.plan.parallel.backend == "fsdp1" and value_of(run, "offload.pin_memory") is False
+        ),
+    ),
+)
+
+
+class AxolotlInvalidCombo(Rule):
+    code = "OOM807"
+    name = "axolotl-invalid-combo"
+    summary = "settings that Axolotl refuses together"
+    applicability = Applicability.UNSAFE
+    cost = 8
+
+    bad = (
+        Example(
+            files={"train.yaml": f"{AXOLOTL}rl: dpo\nsample_packing: true\n"},
+            fixed={"train.yaml": f"{AXOLOTL}rl: dpo\n"},
+        ),
+        Example(
+            files={
+                "train.yaml": (
+                    f"{AXOLOTL}deepspeed: deepspeed_configs/zero3_bf16.json\n"
+                    "fsdp:\n  - full_shard\n"
+                )
+            },
+        ),
+        Example(
+            files={
+                "train.yaml": (
+                    f"{AXOLOTL}activation_offloading: true\n".replace(
+                        "gradient_checkpointing: true\n", ""
+                    )
+                )
+            },
+        ),
+        Example(
+            files={"train.yaml": f"{AXOLOTL}adapter: qlora\nload_in_4bit: true\nrl: dpo\n{_FSDP2}"},
+        ),
+        Example(
+            files={"train.yaml": f"{AXOLOTL}save_strategy: epoch\nsave_steps: 100\n"},
+            fixed={"train.yaml": f"{AXOLOTL}save_strategy: epoch\n"},
+        ),
+    )
+    good = (
+        Example(files={"train.yaml": f"{AXOLOTL}sample_packing: true\nsave_steps: 100\n"}),
+        Example(files={"train.yaml": f"{AXOLOTL}activation_offloading: true\n"}),
+        Example(files={"train.yaml": f"{AXOLOTL}streaming: true\nmax_steps: 100\n"}),
+        Example(files={"train.yaml": f"{AXOLOTL}rl: dpo\n{_FSDP2}"}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        if run.dialect.name != "axolotl":
+            return
+        for combination in refused(run, _TABLE):
+            drop = combination.drop
+            place = origin_of(run, drop or combination.together[0])
+            location = place.location if place is not None else None
+            yield self.finding(
+                run,
+                Severity.ERROR,
+                f"Axolotl refuses {combination.message}",
+                at=location if location is not None else (),
+                proposals=removal(f"remove {place.key}", place, Applicability.UNSAFE)
+                if drop and place is not None
+                else (),
+            )

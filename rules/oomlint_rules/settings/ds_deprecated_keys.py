@@ -1,0 +1,138 @@
+"""Keys of a DeepSpeed config that newer versions read otherwise, or not at all.
+
+## What it finds
+
+In `zero_optimization`: `cpu_offload`, `cpu_offload_param` and `cpu_offload_use_pin_memory`;
+`elastic_checkpoint` with stage 3; and `"zero_optimization": true` in place of an object.
+
+## Why it runs out of memory
+
+`cpu_offload: true` still means an optimizer in host RAM (12 bytes a parameter), but leaves
+everything else at its default: pinned memory, no NVMe. `cpu_offload_use_pin_memory` is read
+by nothing, so the buffers are pinned whatever it says. `true` is stage 1: gradients and
+parameters are not divided, 4 bytes a parameter on each card.
+
+## How to fix it
+
+Write `offload_optimizer: {"device": "cpu"}`, with `pin_memory` inside it, and
+`"zero_optimization": {"stage": 1}`. The fixes do that, and change nothing else.
+
+## When not to
+
+With a DeepSpeed older than 0.4, which knows only the old names.
+
+## Sources
+
+* DeepSpeed edaa7221 `runtime/zero/config.py:181-202` (deprecated parameters), `:33`
+  (`read_zero_config_deprecated`), `:396` (`elastic_checkpoint`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    RemoveKey,
+    Rule,
+    SetFields,
+    Severity,
+)
+from oomlint.run import Run
+from oomlint_rules._examples import LLAMA_FACTORY, deepspeed
+from oomlint_rules._fixes import removal
+
+_OLD = (
+    ("ds.cpu_offload", "offload.optimizer", "offload_optimizer"),
+    ("ds.cpu_offload_param", "offload.params", "offload_param"),
+)
+
+
+class DsDeprecatedKeys(Rule):
+    code = "OOM809"
+    name = "ds-deprecated-keys"
+    summary = "keys of a DeepSpeed config that newer versions read otherwise"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"ds.json": deepspeed('"stage": 2, "cpu_offload": true')},
+            fixed={
+                "ds.json": deepspeed('"stage": 2, "offload_optimizer": {\n    "device": "cpu"\n  }')
+            },
+        ),
+        Example(
+            files={
+                "train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n",
+                "ds.json": deepspeed(
+                    '"stage": 2, "offload_optimizer": {"device": "cpu"}, '
+                    '"cpu_offload_use_pin_memory": false'
+                ),
+            },
+            fixed={"ds.json": deepspeed('"stage": 2, "offload_optimizer": {"device": "cpu"}')},
+        ),
+        Example(
+            files={
+                "ds.json": deepspeed("").replace(
+                    '"zero_optimization": {}', '"zero_optimization": true'
+                )
+            },
+        ),
+    )
+    good = (
+        Example(
+            files={"ds.json": deepspeed('"stage": 2, "offload_optimizer": {"device": "cpu"}')},
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        for old, field, key in _OLD:
+            if run.is_explicit(old):
+                yield self._offload(run, old, field, key)
+        if run.is_explicit("ds.old_pin_memory"):
+            yield self.finding(
+                run,
+                Severity.INFO,
+                f"{run.key('ds.old_pin_memory')} is read by nothing any more; pin_memory belongs into "
+                "offload_optimizer and offload_param, and is true by default",
+                at="ds.old_pin_memory",
+                proposals=removal("remove it", run.origin("ds.old_pin_memory")),
+            )
+        flag = run.settings.get("ds.zero_flag")
+        if flag is not None and flag.value is True:
+            yield self.finding(
+                run,
+                Severity.WARNING,
+                '"zero_optimization": true is ZeRO stage 1, which divides the optimizer states only; '
+                'write {"stage": 2} or 3 if more was meant',
+                at="ds.zero_flag",
+            )
+        elastic = run.settings.get("ds.elastic_checkpoint")
+        if elastic is not None and elastic.value is True and run.plan.parallel.zero.stage == 3:
+            yield self.finding(
+                run,
+                Severity.INFO,
+                "elastic_checkpoint has no effect under ZeRO stage 3 any more; DeepSpeed's "
+                "universal checkpoints took its place",
+                at="ds.elastic_checkpoint",
+                proposals=removal("remove elastic_checkpoint", elastic.origin),
+            )
+
+    def _offload(self, run: Run, old: str, field: str, key: str) -> Finding:
+        setting = run.settings[old]
+        block, entry = setting.origin.block, setting.origin.entry
+        proposals = []
+        if block is not None and entry is not None:
+            wish = SetFields({field: setting.value})
+            title = f"write {key} instead"
+            proposals.append(Proposal(title, (RemoveKey(block, entry), wish)))
+        return self.finding(
+            run,
+            Severity.INFO,
+            f"{run.key(old)} is an old name: {key} says where to and how, pinned or not",
+            at=old,
+            proposals=proposals,
+        )
