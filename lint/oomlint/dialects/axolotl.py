@@ -216,6 +216,8 @@ _ROWS = (
     Row("eval_steps", "eval.every", NUMBER),
     Row("evals_per_epoch", "axolotl.evals_per_epoch", NUMBER),
     Row("eval_strategy", "axolotl.eval_strategy", choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"}), aliases=("evaluation_strategy",)),
+    Row("do_causal_lm_eval", "eval.generate", BOOLEAN, default=False, source="AX/utils/schemas/config.py: do_causal_lm_eval"),
+    Row("eval_max_new_tokens", "eval.max_new_tokens", POSITIVE),
     Row("saves_per_epoch", "axolotl.saves_per_epoch", NUMBER),
     Row("save_steps", "save.every", NUMBER),
     Row(
@@ -366,6 +368,7 @@ class Axolotl(Dialect):
 
     def finish(self, draft: Draft) -> None:
         finish_launch(draft, one_process=False)
+        draft.default("env.expandable_segments", True, "AX/utils/__init__.py:84 sets it")
         finish_world(draft)
         _finish_fsdp(draft)
         finish_backend(draft)
@@ -397,6 +400,10 @@ class Axolotl(Dialect):
         kind = own.pop("optimizer.kind", None)
         if kind is not None:
             own["optimizer.name"] = _optimizer_name(kind)
+        if own.pop("optimizer.fused", None):
+            if draft.get("optimizer.kind") != "adamw":
+                raise CannotEdit("only AdamW has a fused variant here")
+            own["optimizer.name"] = "adamw_torch_fused"
         own.pop("precision.optim_state", None)
         quant = own.pop("quant.method", None)
         if quant is not None:

@@ -414,12 +414,11 @@ def finish_ranks(draft: Draft) -> None:
         inputs = ("env.nproc_per_node", "env.cuda_visible_devices")
         settle(draft, "parallel.gpus_per_node", ranks, source, *inputs)
         settle(draft, "parallel.nodes", draft.get("env.nnodes"), source, "env.nnodes")
-        if draft.get("lf.env.optim_torch") is not False:
-            draft.default(
-                "env.expandable_segments",
-                True,
-                "LLaMA-Factory ff6d4d12 src/llamafactory/launcher.py:74",
-            )
+    unseen = not any(block.table.section == "launcher" for block in draft.blocks)
+    if (by_cli or unseen) and draft.get("lf.env.optim_torch") is not False:
+        # A config whose launch line is not at hand is started with llamafactory-cli, as a rule.
+        source = "LLaMA-Factory ff6d4d12 src/llamafactory/launcher.py:74"
+        draft.default("env.expandable_segments", True, source)
     finish_launch(draft, one_process=not by_cli)
     if draft.get("lf.env.ray") and draft.get("lf.ray_workers"):
         draft.derive("launch.total_processes", draft.get("lf.ray_workers"), "lf.ray_workers")

@@ -311,6 +311,9 @@ class Torchtune(Dialect):
         _follow_references(draft)
         _finish_recipe(draft)
         finish_launch(draft)
+        draft.default(
+            "env.expandable_segments", True, "torchtune bd2a0fc7 torchtune/__init__.py:15"
+        )
         _finish_ranks(draft)
         finish_world(draft)
         _finish_backend(draft)
