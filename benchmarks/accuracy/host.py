@@ -39,8 +39,10 @@ def host_rows(rows: Iterable[Mapping[str, Any]]) -> list[HostRow]:
         if host is None:
             continue
         loading = "loading" in str(row.get("task"))
-        training = "as printed" in str(row["host_ram_note"]) or "reproduction" in str(
-            row["host_ram_note"]
+        # Resident memory never shrinks: what loading took counts too where shards stay behind it.
+        noted = str(row["host_ram_note"])
+        training = "offload" not in str(row.get("strategy")) and (
+            "as printed" in noted or "reproduction" in noted
         )
         said = (
             host.phases["load" if loading else "train"] if loading or training else host.peak_bytes
@@ -68,7 +70,7 @@ def _plan(row: Mapping[str, Any]) -> Plan | None:
     if "offload" in text:
         values |= {"offload.optimizer": "cpu", "offload.pin_memory": True}
         if "optimizer offload" not in text:
-            values["offload.params"] = "cpu"
+            values |= {"offload.params": "cpu", "load.zero3_init": True}
     if "fp32" in str(row.get("dtype")):
         values |= {"load.dtype": "fp32", "model.ckpt_dtype": "fp32"}
     if "cpu_ram_efficient" in text:

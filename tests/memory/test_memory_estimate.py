@@ -222,8 +222,12 @@ def test_verdict_follows_the_peak_its_bounds_and_the_margin() -> None:
     gpu = found.gpu
     assert gpu.peak_bytes is not None
     assert gpu.high_bytes is not None
-    assert verdict(found, gpu.peak_bytes - 1) == "does_not_fit"
-    assert verdict(found, gpu.peak_bytes) == "tight"
+    # The holes between blocks have to fit too, and the context beside them.
+    assert gpu.least_reserved_bytes is not None
+    needed = gpu.least_reserved_bytes + (gpu.components["context"] or 0)
+    assert needed > gpu.peak_bytes
+    assert verdict(found, needed - 1) == "does_not_fit"
+    assert verdict(found, needed) == "tight"
     assert verdict(found, 2 * gpu.high_bytes) == "fits"
     assert verdict(found, None) == "unknown"
     host = found.host.peak_bytes

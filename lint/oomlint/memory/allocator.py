@@ -70,3 +70,8 @@ def reserved_above(
         windows += 2 * f.stream * units_of(f).largest
     base = resident + _SEGMENTS + pooled + (1 + share) * windows
     return base + one, base + max(one, many)
+
+
+def reserved_for_loading(parameters: float, loading: Point) -> float:
+    """Bytes reserved while the weights are loaded, where that takes windows of its own."""
+    return parameters + (1 + _FIXED) * sum(loading) + _SEGMENTS

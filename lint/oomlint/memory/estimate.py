@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from oomlint.memory.allocator import reserved_above
+from oomlint.memory.allocator import reserved_above, reserved_for_loading
 from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import host_phases, overhead_bounds
@@ -85,7 +85,7 @@ def estimate(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
     allocated = peak - rounded["context"]
     held = allocated - point.activations - point.logits - point.temporary - point.communication
     fixed, varied = reserved_above(f, points, resident_params + resident_optim + workspace + pool)
-    fixed = max(fixed, allocated)
+    fixed = max(fixed, allocated, reserved_for_loading(resident_params, phases["load"]))
     if limits.usable is not None:
         # A full GPU makes the allocator give its cached blocks back.
         varied = min(varied, limits.usable - context)

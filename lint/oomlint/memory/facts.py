@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.memory.layers import Kernel, Regime
+from oomlint.memory.layers import Kernel, Regime, interned
 from oomlint.memory.parameters import ROLE_NAMES, Block, Skeleton, size_class, skeleton
 from oomlint.memory.result import Assumption
 from oomlint.plan import BYTES_PER_ELEMENT, Plan
@@ -26,7 +26,7 @@ class Facts:
         "compute", "cp", "dp", "embed_trained", "ep", "eval_rows", "grad", "head_trained",
         "kernel", "length", "loads_whole", "logits",
         "lora", "master", "method", "model", "nodes", "optim_state", "per_node",
-        "plan", "pp", "regime", "rows", "saved_modules", "shard",
+        "plan", "pp", "regime", "roles", "rows", "saved_modules", "shard",
         "stack", "stream", "tokens", "tp", "trained_numel", "unknown", "weight", "world",
     )  # fmt: skip
 
@@ -218,6 +218,7 @@ class Facts:
         self.embed_trained = self.head_trained = not self.lora
         model = self.model
         self.trained_numel: float = 0.0
+        self.roles: frozenset[str] = frozenset()
         if model is None:
             return
         if self.lora:
@@ -229,7 +230,7 @@ class Facts:
                 self.saved_modules += model.embed_numel
             if self.head_trained:
                 self.saved_modules += model.head_numel or model.embed_numel
-            roles = self.target_roles()
+            roles = self.roles = self.target_roles()
             rank = t.r
             if rank is None:
                 rank = self.assume("trainable.r", 8, "peft's default rank (tuners/lora/config.py)")
@@ -321,7 +322,7 @@ class Facts:
         liger = plan.loss.liger
         base = not self.lora and self.method != "none"
         packed = plan.quant.method not in (None, "none") and not plan.quant.dequantised_on_load
-        self.regime = Regime(
+        self.regime = interned(Regime(
             stream=4 if self.stream == 4 else 2,
             compute=4 if self.compute == 4 else 2,
             amp=self.autocast and self.compute == 2,
@@ -329,9 +330,7 @@ class Facts:
             train_norms=base or (self.method == "adapter" and t.targets == "all_linear"),
             train_experts=base,
             rank=t.r or (8 if self.lora else 0),
-            targets=self.target_roles_cached()
-            if self.lora and self.method != "adapter"
-            else frozenset(),
+            targets=self.roles if self.lora and self.method != "adapter" else frozenset(),
             dropout=bool(t.dropout),
             adapter=self._adapter_width(),
             dora=self.method == "dora",
@@ -355,19 +354,13 @@ class Facts:
             rescaled=self.method == "adapter" and t.targets == "all_linear",
             tensor_parallel=self.tp,
             sequence_parallel=bool(plan.parallel.sp),
-        )
+        ))  # fmt: skip
 
     def _adapter_width(self) -> int:
         """Bytes of an adapter weight as its module sees it: gathered or cast with the rest."""
         if self.backend in ("fsdp1", "fsdp2", "zero", "megatron"):
             return 4 if self.stream == 4 else 2
         return 4 if self.adapter_bytes == 4 else 2
-
-    def target_roles_cached(self) -> frozenset[str]:
-        before = len(self.assumptions)
-        roles = self.target_roles()
-        del self.assumptions[before:]
-        return roles
 
     def _kernel(self, model: Skeleton) -> tuple[Kernel, bool]:
         """Which attention kernel runs, and whether it is given a dense mask.

@@ -8,7 +8,7 @@ module runs them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Literal
 
@@ -55,6 +55,27 @@ class Regime:
     sequence_parallel: bool = False
     input_grad: bool = True
     batched: bool = True
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Profiles are looked up by regime several times an estimate.
+        values = tuple([getattr(self, name) for name in _REGIME_FIELDS])
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+_REGIME_FIELDS = tuple(f.name for f in fields(Regime) if f.compare)
+_INTERNED: dict[Regime, Regime] = {}
+_INTERNED_LIMIT = 4096
+
+
+def interned(regime: Regime) -> Regime:
+    """The one object for equal regimes, so that later look-ups compare by identity."""
+    if len(_INTERNED) >= _INTERNED_LIMIT:
+        _INTERNED.clear()
+    return _INTERNED.setdefault(regime, regime)
 
 
 class LayerProfile:

@@ -83,7 +83,9 @@ class Stack:
         """Everything kept for backward by all layers at the end of forward."""
         in_flight = pipeline_depth(self.f)
         extra = 2 * self.inputs if offloads_activations(self.f) and self.checkpoint else 0.0
-        total = sum(n * k for (_, n), k in zip(self.blocks, self.kept, strict=True))
+        total = 0.0
+        for (_, count), kept in zip(self.blocks, self.kept, strict=True):
+            total += count * kept
         return in_flight * total + extra - self.spared
 
 
@@ -337,6 +339,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     remaining = saved
     recomputed = stack.checkpoint > 0
     best, highest_point = 0.0, (0.0, 0.0, 0.0)
+    width, whole = pile.width, pile.share == 1.0 and not pile.before
     groups = list(zip(stack.blocks, stack.profiles, stack.kept, strict=True))
     for (_, count), profile, kept in reversed(groups):
         for index in (0.0, count - 1) if count > 1 else (0.0,):
@@ -344,7 +347,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
             above = done + profile.trained * index
             for token, score, fixed, own in profile.backward:
                 alive = below + token * tokens + score * scores
-                grads = pile.at(above, own)
+                grads = (above + own) * width if whole else pile.at(above, own)
                 if grads + alive + fixed > best:
                     best = grads + alive + fixed
                     highest_point = (grads, alive, fixed)

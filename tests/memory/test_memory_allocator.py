@@ -1,0 +1,124 @@
+"""What torch keeps reserved beyond what is alive, and what really has to fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.memory import GpuLimits, estimate
+from oomlint.plan import ModelDims, Moe, Plan
+
+DIMS = ModelDims(
+    arch="llama", layers=16, hidden=2048, heads=16, kv_heads=4, head_dim=128, ffn=8192,
+    vocab=128256, tie_embeddings=False, act="swiglu", norm="rms",
+)  # fmt: skip
+LORA: dict[str, Any] = {
+    "model.dims": DIMS,
+    "model.attn_impl": "flash2",
+    "trainable.method": "lora",
+    "trainable.r": 8,
+    "trainable.targets": "all_linear",
+    "trainable.adapter_dtype": "bf16",
+    "precision.param": "bf16",
+    "precision.grad": "bf16",
+    "precision.optim_state": "bf16",
+    "precision.compute": "bf16",
+    "optimizer.kind": "adamw",
+    "optimizer.fused": True,
+    "parallel.backend": "none",
+    "batch.micro": 2,
+    "seq.max_len": 2048,
+    "checkpointing.mode": "full",
+    "eval.enabled": False,
+}
+
+
+def reserved(limits: GpuLimits | None = None, **changes: Any) -> int:
+    plan = Plan().with_values(LORA | {k.replace("__", "."): v for k, v in changes.items()})
+    found = estimate(plan, limits).gpu.reserved_bytes
+    assert found is not None
+    return found
+
+
+def test_varied_lengths_pile_up_what_one_length_does_not() -> None:
+    assert reserved() > 1.5 * reserved(seq__packing="multipack")
+    assert reserved(seq__pad="max_len") == reserved(seq__packing="multipack")
+
+
+def test_expandable_segments_leave_no_holes() -> None:
+    packed = {"seq__packing": "multipack"}
+    assert reserved(env__expandable_segments=True) == reserved(
+        env__expandable_segments=True, **packed
+    )
+    assert reserved(env__expandable_segments=True) < reserved(**packed)
+
+
+def test_cached_blocks_go_back_when_the_card_is_full() -> None:
+    card = reserved(seq__packing="multipack") + (2 << 30)
+    context = GpuLimits().context
+    assert reserved(GpuLimits(usable=card)) == card - context
+    assert reserved() > card
+
+
+def test_chunks_of_logits_are_of_one_size() -> None:
+    chunked = {"loss__logits_materialised": "chunked", "loss__chunks": 8}
+    assert reserved(**chunked) - reserved(seq__packing="multipack", **chunked) < 1 << 30
+
+
+def test_fsdp_streams_keep_pools_of_their_own() -> None:
+    full = {"trainable__method": "full", "seq__packing": "multipack", "parallel__world": 8}
+    plan = Plan().with_values(
+        LORA
+        | {k.replace("__", "."): v for k, v in full.items()}
+        | {"parallel.backend": "fsdp2", "precision.param": "fp32", "precision.grad": "fp32"}
+    )
+    gpu = estimate(plan).gpu
+    assert gpu.least_reserved_bytes is not None
+    assert gpu.peak_bytes is not None
+    # The logits are the peak, but the sharded gradients' pool stays beside them.
+    shards = 4 * 1.1e9 / 8
+    assert gpu.least_reserved_bytes > gpu.peak_bytes - (gpu.components["context"] or 0) + shards
+
+
+def test_old_bitsandbytes_keeps_the_input_of_packed_products() -> None:
+    packed = {
+        "trainable__method": "qlora", "quant__method": "bnb4", "checkpointing__mode": "none",
+        "trainable__targets": ("q_proj",),
+    }  # fmt: skip
+    new, old = (
+        Plan().with_values(
+            LORA
+            | {k.replace("__", "."): v for k, v in packed.items()}
+            | {"versions": {"bitsandbytes": version}}
+        )
+        for version in ("0.43.2", "0.43.1")
+    )
+    kept = (estimate(old).gpu.peak_bytes or 0) - (estimate(new).gpu.peak_bytes or 0)
+    # At least the product of gate and up, which nothing else keeps, for every layer and token.
+    assert kept >= 2 * 8192 * 16 * 2 * 2048 * 0.9
+
+
+def test_packed_experts_are_unpacked_whole() -> None:
+    moe = Moe(experts=32, topk=2, moe_ffn=1024)
+    changes = {"model.dims.moe": moe, "trainable.method": "qlora", "quant.method": "bnb4"}
+    asked = Plan().with_values(LORA | changes | {"quant.quantises_moe_experts": True})
+    listed = Plan().with_values(LORA | changes | {"versions": {"transformers": "4.44"}})
+    plain = Plan().with_values(LORA | changes)
+    stack = 32 * 3 * 2048 * 1024
+    for plan in (asked, listed):
+        packed, loose = estimate(plan).gpu, estimate(plain).gpu
+        assert packed.components["parameters"] is not None
+        assert loose.components["parameters"] is not None
+        saved = loose.components["parameters"] - packed.components["parameters"]
+        assert saved > 16 * stack * 1.3
+        assert (packed.phases["backward"] or 0) > packed.components["parameters"] + 2 * stack
+
+
+def test_fabric_holds_the_whole_model_while_it_loads() -> None:
+    fabric = Plan().with_values(LORA | {"parallel.backend": "fabric_fsdp", "parallel.world": 4})
+    plain = fabric.with_values({"parallel.backend": "fsdp1"})
+    whole = 2 * 1.2e9
+    load = estimate(fabric).gpu.phases["load"]
+    assert load is not None
+    assert load > (estimate(plain).gpu.phases["load"] or 0) + whole
+    scratch = fabric.with_values({"model.from_scratch": True})
+    assert estimate(scratch).gpu.phases["load"] == estimate(plain).gpu.phases["load"]
