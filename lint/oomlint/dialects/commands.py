@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
 from dataclasses import replace
 
-from oomlint.dialects.base import Claim
+from oomlint.dialects.base import Claim, Reference
 from oomlint.dialects.table import Block
 from oomlint.documents.base import Mapping, Node, Scalar, Sequence
 from oomlint.documents.embedded import EmbeddedShell, embedded_script, embedded_words
@@ -64,10 +64,13 @@ def _script_of_shell(items: list[Node]) -> Scalar | None:
     return None
 
 
-def claims_in(command: EmbeddedShell, scene: SceneOf) -> Iterator[Claim]:
+def claims_in(
+    command: EmbeddedShell, scene: SceneOf, mounts: MappingABC[str, str] | None = None
+) -> Iterator[Claim]:
     """The runs that a command starts, each with the blocks of the scene that it stands in.
 
     Only commands that train are claimed: what else a container runs is none of our business.
+    ``mounts`` maps folders as the command sees them to those that stand for them here.
     """
     from oomlint.dialects import registry
 
@@ -77,7 +80,22 @@ def claims_in(command: EmbeddedShell, scene: SceneOf) -> Iterator[Claim]:
         for claim in dialect.recognise(command):
             if claim.kind in ("run", "launch") and _may_train(claim):
                 head, *rest = claim.blocks
-                yield replace(claim, blocks=(head, *scene(claim), *rest))
+                yield replace(
+                    claim,
+                    blocks=(head, *scene(claim), *rest),
+                    references=tuple(_outside(r, mounts or {}) for r in claim.references),
+                )
+
+
+def _outside(reference: Reference, mounts: MappingABC[str, str]) -> Reference:
+    """A file of the container as a file here; one that only its image has may be missing."""
+    path = reference.path
+    for inside in sorted(mounts, key=len, reverse=True):
+        folder = inside.rstrip("/") + "/"
+        if (path + "/").startswith(folder):
+            rest = path[len(folder) :]
+            return replace(reference, path=f"{mounts[inside].rstrip('/')}/{rest}".rstrip("/"))
+    return replace(reference, optional=True) if path.startswith(("/", "~")) else reference
 
 
 def _may_train(claim: Claim) -> bool:

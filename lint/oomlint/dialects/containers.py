@@ -115,7 +115,7 @@ class Compose(Dialect):
                     yield Block(document, environment, ENVIRONMENT, claim.anchor.span)
                 yield from blocks
 
-            yield from claims_in(command, scene)
+            yield from claims_in(command, scene, _mounts(service))
 
 
 def _service_blocks(document: Document, service: Mapping, anchor: Span) -> Iterator[Block]:
@@ -142,6 +142,21 @@ def _environment(service: Mapping) -> Mapping:
             scalar = Scalar(item.span, value, locked="it stands in a text with its name")
             entries[name] = Entry(name, item.span, scalar, item.span)
     return Mapping(service.span, entries)
+
+
+def _mounts(service: Mapping) -> dict[str, str]:
+    """Folders that are bound into the container: ``./configs:/configs:ro`` or its long form."""
+    from oomlint.dialects.commands import child, items_of, text_of
+
+    found: dict[str, str] = {}
+    for volume in items_of(child(service, "volumes")):
+        source, _, rest = text_of(volume).partition(":")
+        target = rest.partition(":")[0]
+        if isinstance(volume, Mapping):
+            source, target = text_of(child(volume, "source")), text_of(child(volume, "target"))
+        if source.startswith((".", "/", "~")) and target.startswith("/"):
+            found[target] = source
+    return found
 
 
 # -- docker run --------------------------------------------------------------------------------

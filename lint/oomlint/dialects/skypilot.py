@@ -94,7 +94,17 @@ class SkyPilot(Dialect):
                     yield Block(document, environment, ENVIRONMENT, claim.anchor.span)
                 yield block
 
-            yield from claims_in(command, scene)
+            yield from claims_in(command, scene, _mounts(root))
+
+
+def _mounts(root: Mapping) -> dict[str, str]:
+    """``file_mounts`` of local files; buckets are not here."""
+    from oomlint.dialects.commands import child, text_of
+
+    given = child(root, "file_mounts")
+    entries = given.entries if isinstance(given, Mapping) else {}
+    sources = {inside: text_of(entry.value) for inside, entry in entries.items()}
+    return {inside: path for inside, path in sources.items() if path and "://" not in path}
 
 
 def finish_skypilot(draft: Draft) -> None:
