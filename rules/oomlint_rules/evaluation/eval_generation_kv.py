@@ -1,0 +1,155 @@
+"""Evaluation generates text for several samples at once, each with a cache of its own.
+
+## What it finds
+
+Evaluation that generates (`predict_with_generate`, `do_causal_lm_eval`) with a batch above one,
+where the states and the key-value cache of a whole batch do not fit or are within the margin;
+on unknown hardware where the cache alone takes 8 GiB.
+
+## Why it runs out of memory
+
+Every generated or read token keeps a key and a value in every layer: 2 x layers x key heads x head
+size x 2 bytes, 128 KiB a token for Llama-3-8B and 2.5 MiB for a model without grouped keys such as
+Llama-1-65B, times the length and the batch. It lies beside weights, optimizer states and
+gradients, which stay.
+
+## How to fix it
+
+Generate with a batch of one. The answers are the same, evaluation takes longer. A smaller
+`max_new_tokens` helps where answers are short.
+
+## When not to
+
+Where evaluation is off, or generates in another process.
+
+## Sources
+
+* https://github.com/axolotl-ai-cloud/axolotl/issues/3203 (evaluation by loss took 18 to 30 GB, by
+  generation all 80)
+* Pope et al. 2022, arXiv 2211.05102 (the cache's size); Ainslie et al. 2023, arXiv 2305.13245
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import confidence, settled, sharding_is_open
+from oomlint.plan import ModelDims
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.remedies import states_exceed
+
+_LLAMA_FACTORY = (
+    "model_name_or_path: huggyllama/llama-7b\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: all\n"
+    "dataset: alpaca_en_demo\n"
+    "template: default\n"
+    "cutoff_len: 2048\n"
+    "max_new_tokens: 1024\n"
+    "predict_with_generate: {generate}\n"
+    "per_device_train_batch_size: 1\n"
+    "per_device_eval_batch_size: {batch}\n"
+    "val_size: 0.1\n"
+    "eval_strategy: steps\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+)
+_COMMAND = (
+    "python run_clm.py --model_name_or_path huggyllama/llama-7b --torch_dtype bfloat16"
+    " --use_peft true --lora_r 8 --do_train --output_dir out --num_train_epochs 1"
+    " --learning_rate 1e-4 --max_seq_length 4096 --gradient_checkpointing true --bf16 true"
+    " --per_device_train_batch_size 1 --per_device_eval_batch_size {batch}"
+    " --eval_strategy steps --predict_with_generate true\n"
+)
+
+# A cache of this size is a large part of any card.
+_LARGE = 8 * 2**30
+
+
+class EvalGenerationKv(Rule):
+    code = "OOM605"
+    name = "eval-generation-kv"
+    summary = "evaluation generates for several samples at once, and their caches do not fit"
+    applicability = Applicability.SAFE
+    cost = 1
+
+    bad = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(generate="true", batch=8)},
+            fixed={"train.yaml": _LLAMA_FACTORY.format(generate="true", batch=1)},
+            hardware="1xRTX-4090-24GB",
+        ),
+        Example(
+            files={"train.sh": _COMMAND.format(batch=8)},
+            fixed={"train.sh": _COMMAND.format(batch=1)},
+            hardware="1xRTX-4090-24GB",
+        ),
+    )
+    good = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(generate="true", batch=1)},
+            hardware="1xRTX-4090-24GB",
+        ),
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(generate="false", batch=8)},
+            hardware="1xRTX-4090-24GB",
+        ),
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(generate="true", batch=8)},
+            hardware="1xH100-80GB",
+            why="fits",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        base = settled(run)
+        plan, phases = base.plan, base.estimate.gpu.phases
+        rows = plan.batch.eval_micro or plan.batch.micro
+        if not plan.eval.generate or not plan.eval.enabled or rows is None or rows < 2:
+            return
+        if plan.model.dims is None or states_exceed(run) or sharding_is_open(run):
+            return
+        tokens = (plan.seq.max_len or 2048) + (plan.eval.max_new_tokens or 0)
+        one = _cache_bytes(plan.model.dims, tokens)
+        resident = phases.get("save")
+        if one is None or resident is None:
+            return
+        cache, limit = one * rows, run.limits.gpu_bytes
+        if limit is None:
+            if cache < _LARGE:
+                return
+            severity, room = Severity.INFO, ""
+        elif resident + cache > run.margin * limit:
+            severity = Severity.WARNING
+            room = (
+                f"; with the {gib(resident)} that stay from training that is "
+                f"{gib(resident + cache)}, and the card gives {gib(limit)}"
+            )
+        else:
+            return
+        yield self.finding(
+            run,
+            severity,
+            f"evaluation generates for {rows} samples at once, with a key-value cache of "
+            f"{gib(cache)} for up to {tokens} tokens each{room}. One at a time needs {gib(one)}",
+            at=("batch.eval_micro", "eval.generate"),
+            confidence=confidence(run),
+            resource="gpu",
+            predicted=resident + cache,
+            limit=limit,
+            proposals=[Proposal.set("generate for one sample at a time", {"batch.eval_micro": 1})],
+        )
+
+
+def _cache_bytes(dims: ModelDims, tokens: int) -> float | None:
+    """Keys and values of all layers for one sample in 16 bit; latent attention keeps its rank."""
+    if dims.mla is not None and dims.mla.kv_rank and dims.layers:
+        return 2.0 * dims.layers * tokens * (dims.mla.kv_rank + (dims.mla.qk_rope or 0))
+    heads = dims.kv_heads or dims.heads
+    if not (dims.layers and heads and dims.hidden and dims.heads):
+        return None
+    size = dims.head_dim or dims.hidden // dims.heads
+    return 2.0 * 2 * dims.layers * heads * size * tokens

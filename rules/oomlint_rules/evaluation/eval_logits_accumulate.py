@@ -1,0 +1,153 @@
+"""Evaluation keeps the logits of every batch on the GPU until it is over.
+
+## What it finds
+
+Evaluation with `compute_metrics` and nothing that makes the predictions smaller first
+(`preprocess_logits_for_metrics`), nothing that moves them away (`eval_accumulation_steps`), and
+not `prediction_loss_only` or `batch_eval_metrics`. It speaks where the logits of one batch are
+large enough that an ordinary evaluation set would fill the card.
+
+## Why it runs out of memory
+
+transformers gathers what the model returns over the whole evaluation set, on the GPU: samples x
+tokens x vocabulary x 4 bytes. A thousand samples of 512 tokens with a vocabulary of 151936 are
+311 GB. The crash comes in the first evaluation, some batches in.
+
+## How to fix it
+
+`preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)` keeps one number a token,
+and is the cure where the metric needs the predicted tokens only. The fix sets
+`eval_accumulation_steps: 1`, which moves the logits of every batch to host RAM; they still add up
+there, so a large evaluation set needs the cure.
+
+## When not to
+
+Where `compute_metrics` works on few classes: the logits of a classifier are small.
+
+## Sources
+
+* transformers 5.23 `trainer.py:2868` (evaluation_loop gathers logits and labels)
+* https://github.com/huggingface/transformers/issues/15466, https://github.com/huggingface/transformers/issues/25313
+  (with accumulation, 960 GB of RAM are full after some twenty steps),
+  https://github.com/hiyouga/LLaMA-Factory/issues/1595
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import settled
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.remedies import card_bytes
+
+_SCRIPT = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "\n"
+    "model = AutoModelForCausalLM.from_pretrained(\n"
+    '    "Qwen/Qwen2.5-1.5B", torch_dtype="bfloat16"\n'
+    ")\n"
+    "arguments = TrainingArguments(\n"
+    '    output_dir="out",\n'
+    "    per_device_train_batch_size=4,\n"
+    "    per_device_eval_batch_size=8,\n"
+    "    gradient_checkpointing=True,\n"
+    "    bf16=True,\n"
+    '    eval_strategy="steps",\n'
+    "{more}"
+    ")\n"
+    "Trainer(\n"
+    "    model=model,\n"
+    "    args=arguments,\n"
+    "    train_dataset=train,\n"
+    "    eval_dataset=held_out,\n"
+    "    compute_metrics=accuracy,\n"
+    "{trainer}"
+    ").train()\n"
+)
+_SFT = (
+    "from trl import SFTConfig, SFTTrainer\n"
+    "\n"
+    "arguments = SFTConfig(\n"
+    '    output_dir="out",\n'
+    "    max_length=2048,\n"
+    "    per_device_train_batch_size=2,\n"
+    "    per_device_eval_batch_size=2,\n"
+    '    eval_strategy="steps",\n'
+    "{more}"
+    ")\n"
+    "SFTTrainer(\n"
+    '    model="Qwen/Qwen2.5-1.5B",\n'
+    "    args=arguments,\n"
+    "    train_dataset=train,\n"
+    "    eval_dataset=held_out,\n"
+    "    compute_metrics=accuracy,\n"
+    ").train()\n"
+)
+_MOVED = "    eval_accumulation_steps=1,\n"
+_REDUCED = "    preprocess_logits_for_metrics=best_tokens,\n"
+
+# An evaluation set of some hundred samples has at least this many batches on a GPU.
+_BATCHES = 50
+
+
+class EvalLogitsAccumulate(Rule):
+    code = "OOM604"
+    name = "eval-logits-accumulate"
+    summary = "evaluation keeps the logits of all batches on the GPU"
+    applicability = Applicability.SAFE
+    cost = 1
+
+    bad = (
+        Example(
+            files={"train.py": _SCRIPT.format(more="", trainer="")},
+            fixed={"train.py": _SCRIPT.format(more=_MOVED, trainer="")},
+            hardware="1xA100-80GB",
+        ),
+        Example(
+            files={"sft.py": _SFT.format(more="")},
+            fixed={"sft.py": _SFT.format(more=_MOVED)},
+        ),
+    )
+    good = (
+        Example(
+            files={"train.py": _SCRIPT.format(more="", trainer=_REDUCED)},
+            hardware="1xA100-80GB",
+        ),
+        Example(
+            files={"train.py": _SCRIPT.format(more=_MOVED, trainer="")}, hardware="1xA100-80GB"
+        ),
+        Example(files={"sft.py": _SFT.format(more="").replace('"steps"', '"no"')}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = settled(run).plan
+        if not plan.eval.enabled or not plan.eval.keeps_logits or plan.eval.accumulation_steps:
+            return
+        vocab = plan.model.dims.vocab if plan.model.dims else None
+        rows = plan.batch.eval_micro or plan.batch.micro
+        length = plan.seq.max_len or 512
+        if vocab is None or rows is None:
+            text = "every batch's logits, which add up to samples x tokens x vocabulary x 4 bytes"
+            severity, size = Severity.INFO, None
+        else:
+            size = 4.0 * vocab * rows * length
+            text = f"{gib(size)} a batch of {rows} samples of {length} tokens, for all batches"
+            full = size * _BATCHES > card_bytes(run)
+            severity = Severity.WARNING if full else Severity.INFO
+        yield self.finding(
+            run,
+            severity,
+            f"compute_metrics makes evaluation keep the logits on the GPU until it ends: {text}. "
+            "Reduce them with preprocess_logits_for_metrics (the predicted tokens, say), or move "
+            "them to host RAM after every batch",
+            at=("eval.keeps_logits", "eval.strategy"),
+            confidence="medium" if plan.seq.max_len else "low",
+            resource="gpu",
+            limit=run.limits.gpu_bytes,
+            proposals=[
+                Proposal.set(
+                    "move the logits to host RAM after every batch", {"eval.accumulation_steps": 1}
+                )
+            ],
+        )

@@ -1,0 +1,160 @@
+"""Actor, reference, reward model, critic and generation engine on the same cards.
+
+## What it finds
+
+PPO, GRPO, RLOO and distillation runs whose further models and engine are a tenth or more of a
+predicted peak that does not fit (or is within the margin). Where the engine's share alone is the
+cause, `vllm-colocate-utilization` leads and this one only informs.
+
+## Why it runs out of memory
+
+They add up. A reference, a reward model and a teacher take 2 bytes a parameter each, a critic is
+trained and takes as much as the actor, 16 to 18 bytes a parameter in mixed precision, and a
+colocated vLLM its share of the card. ZeRO-3 and FSDP shard what they wrap.
+
+## How to fix it
+
+Train an adapter (the reference is then the base model without it), drop what is not needed (GRPO
+needs no critic, and no reference at `beta: 0`), offload the optimizer states, let the engine
+sleep while the model trains, or put reward model and engine on cards of their own.
+
+## When not to
+
+Trainers that move models to the host between phases (verl's hybrid engine, OpenRLHF with sleep
+switched on) never hold all of them at once.
+
+## Sources
+
+* Ouyang et al. 2022, arXiv 2203.02155 (four models of PPO); Shao et al. 2024, arXiv 2402.03300 (GRPO)
+* https://github.com/verl-project/verl/issues/855, https://github.com/OpenRLHF/OpenRLHF/issues/1066,
+  https://github.com/OpenRLHF/OpenRLHF/issues/742
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from oomlint.judge import judge_gpu, relief
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules.remedies import lowered
+
+_TRL = (
+    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
+    "dtype: bfloat16\n"
+    "attn_implementation: flash_attention_2\n"
+    "dataset_name: trl-lib/tldr\n"
+    "reward_funcs: [accuracy_reward]\n"
+    "beta: {beta}\n"
+    "num_generations: 8\n"
+    "max_completion_length: 512\n"
+    "per_device_train_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "output_dir: out\n"
+)
+_SWIFT = (
+    "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --dataset our/tasks.jsonl"
+    " --reward_funcs accuracy --train_type full --torch_dtype bfloat16 --beta {beta}"
+    " --max_length 1024 --max_completion_length 512 --num_generations 8"
+    " --per_device_train_batch_size 1\n"
+)
+_KINDS = ("ppo", "grpo", "rloo", "gkd")
+# Below this part of the peak the actor itself is the cause.
+_SHARE = 0.1
+
+
+class RlColocatedModelsOverBudget(Rule):
+    code = "OOM607"
+    name = "rl-colocated-models-over-budget"
+    summary = "the models of RL training together are more than the cards hold"
+    applicability = Applicability.SAFE
+    cost = 6
+
+    bad = (
+        Example(files={"grpo.yaml": _TRL.format(beta=0.04)}, hardware="1xA100-80GB"),
+        Example(files={"train.sh": _SWIFT.format(beta=0.04)}, hardware="1xA100-80GB"),
+    )
+    good = (
+        Example(files={"grpo.yaml": _TRL.format(beta=0.0)}, hardware="1xA100-80GB"),
+        Example(files={"train.sh": _SWIFT.format(beta=0.04)}, hardware="1xB200-180GB"),
+        Example(
+            files={"grpo.yaml": _TRL.format(beta="0.04\nuse_peft: true")},
+            hardware="1xA100-80GB",
+            why="an adapter needs no reference of its own",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        objective = run.plan.objective
+        if objective.kind not in _KINDS or run.limits.gpu_bytes is None:
+            return
+        before = judge_gpu(run)
+        alone = judge_gpu(
+            run.assuming(
+                {
+                    "objective.ref_model": "none",
+                    "objective.reward_model": "none",
+                    "objective.teacher": "none",
+                    "objective.critic": "none",
+                    "objective.rollout.engine": "none",
+                }
+            )
+        )
+        if before is None or alone is None or before.severity is None:
+            return
+        others = before.predicted - alone.predicted
+        if others < _SHARE * before.predicted:
+            return
+        names = ", ".join(_beside(run))
+        enough = alone.predicted <= (before.limit or 0)
+        own = "fits" if enough else f"would need {gib(alone.predicted)}"
+        severity = lowered(before.severity, run)
+        # Sizes of further models are taken from the actor; close to the limit that is a guess.
+        guessed = any(a.field.startswith("objective.") for a in run.estimate.assumptions)
+        if _engine_decides(run) or (guessed and before.predicted <= 1.1 * (before.limit or 0)):
+            severity = Severity.INFO
+        yield self.finding(
+            run,
+            severity,
+            f"the run {before.sentence}. {gib(others)} of it are what stands beside the trained "
+            f"model ({names}); without that it {own}",
+            at=("objective.ref_model", "objective.kind", "model.id"),
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=list(_proposals(run)),
+        )
+
+
+def _beside(run: Run) -> Iterator[str]:
+    objective = run.plan.objective
+    if objective.ref_model == "copy":
+        yield "a reference model"
+    for role in ("reward_model", "critic", "teacher"):
+        if getattr(objective, role) not in (None, "none"):
+            yield f"a {role.replace('_', ' ')}"
+    if objective.rollout.engine in ("vllm_colocate", "sglang") and not objective.rollout.sleep:
+        yield "the generation engine"
+
+
+def _engine_decides(run: Run) -> bool:
+    """Whether a generation engine that sleeps, or takes less, is all that is needed."""
+    for changes in (
+        {"objective.rollout.gpu_mem_util": 0.3},
+        {"objective.rollout.sleep": True},
+    ):
+        found = relief(run, changes)
+        if found is not None and found.is_worthwhile and found.suffices:
+            return True
+    return False
+
+
+def _proposals(run: Run) -> Iterator[Proposal]:
+    if run.plan.parallel.backend != "zero":
+        return
+    changes = {"offload.optimizer": "cpu"}
+    found = relief(run, changes)
+    if found is not None and found.suffices and run.limits.host_bytes is not None:
+        yield Proposal.set("offload the optimizer states to host RAM", changes)

@@ -1,0 +1,157 @@
+"""The checkpoints of the layers could wait in host RAM instead of on the card.
+
+## What it finds
+
+Checkpointed training whose predicted peak does not fit, in a framework that can move the inputs of
+the layers to the host, where that makes it fit and the host has room for them. It is a warning
+where the run is sure to fail without it; where a cheaper change alone is enough (a fused loss, a
+smaller micro batch, more sharding), or the prediction is close to the limit, it informs.
+
+## Why it runs out of memory
+
+With checkpointing every layer still keeps its input, 2 bytes x tokens x hidden: 34 GB for 80
+layers of 8192 and 26000 tokens. They are needed one at a time in the backward pass, so all but one
+can lie in pinned host memory meanwhile.
+
+## How to fix it
+
+`activation_offloading: true` in Axolotl and TRL, `enable_activation_offloading: True` in
+torchtune, `use_unsloth_gc: true` in LLaMA-Factory. The numbers stay the same; each layer's input
+crosses the bus twice a step, and every rank of a node pins its own.
+
+## When not to
+
+On slow PCIe links, and in LLaMA-Factory under ZeRO-3, where it made a run fail that fitted before
+(issue 9257): it is not proposed there.
+
+## Sources
+
+* Axolotl `utils/schemas/validation.py:1443`, torchtune `training/_activation_offloading.py`,
+  TRL `models/activation_offloading.py`
+* https://github.com/hiyouga/LLaMA-Factory/issues/9257
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.errors import CannotEdit
+from oomlint.judge import judge_host, relief, sharding_is_open
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules.remedies import leading_remedy, states_exceed
+
+_AXOLOTL = (
+    "base_model: NousResearch/Meta-Llama-3-8B\n"
+    "plugins:\n"
+    "  - axolotl.integrations.liger.LigerPlugin\n"
+    "liger_fused_linear_cross_entropy: true\n"
+    "datasets:\n"
+    "  - path: emozilla/pg19\n"
+    "    type: completion\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_modules: [q_proj, v_proj]\n"
+    "sequence_len: 65536\n"
+    "sample_packing: true\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "{offload}"
+    "bf16: true\n"
+    "flash_attention: true\n"
+)
+_LLAMA_FACTORY = (
+    "model_name_or_path: meta-llama/Meta-Llama-3-8B\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: q_proj,v_proj\n"
+    "dataset: alpaca_en_demo\n"
+    "template: llama3\n"
+    "cutoff_len: 65536\n"
+    "flash_attn: fa2\n"
+    "{offload}"
+    "enable_liger_kernel: true\n"
+    "per_device_train_batch_size: 1\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+)
+
+
+class ActivationOffloadAvailable(Rule):
+    code = "OOM114"
+    name = "activation-offload-available"
+    summary = "checkpoints of the layers fill the card and could wait in host RAM"
+    applicability = Applicability.SAFE
+    cost = 6
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(offload="")},
+            fixed={"axolotl.yaml": _AXOLOTL.format(offload="activation_offloading: true\n")},
+            hardware="1xA100-40GB",
+            host_memory="256GiB",
+        ),
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(offload="")},
+            fixed={"train.yaml": _LLAMA_FACTORY.format(offload="use_unsloth_gc: true\n")},
+            hardware="1xA100-40GB",
+            host_memory="256GiB",
+        ),
+    )
+    good = (
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(offload="activation_offloading: true\n")},
+            hardware="1xA100-40GB",
+            host_memory="256GiB",
+        ),
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(offload="")},
+            hardware="1xH100-80GB",
+            host_memory="256GiB",
+            why="fits as it is",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan = run.plan
+        if plan.checkpointing.mode != "full" or run.limits.gpu_bytes is None:
+            return
+        if "none" not in (plan.checkpointing.offload or "none", plan.offload.activations or "none"):
+            return
+        stage3 = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
+        if (stage3 and run.framework == "llama-factory") or sharding_is_open(run):
+            return
+        if states_exceed(run):
+            return
+        changes = {"checkpointing.offload": "cpu"}
+        found = relief(run, changes)
+        if found is None or found.severity is None or not found.suffices:
+            return
+        if found.before.predicted <= run.limits.gpu_bytes or not found.is_worthwhile:
+            return
+        if not _host_has_room(run, changes):
+            return
+        before = found.before
+        needed = found.severity is Severity.ERROR and leading_remedy(run) is None
+        yield self.finding(
+            run,
+            Severity.WARNING if needed else Severity.INFO,
+            f"the run {before.sentence}. With the checkpoints of the layers in host RAM "
+            f"{found.sentence}; each rank pins memory for its own there",
+            at=("checkpointing.offload", "checkpointing.mode"),
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[Proposal.set("keep the checkpoints of the layers in host RAM", changes)],
+        )
+
+
+def _host_has_room(run: Run, changes: dict[str, str]) -> bool:
+    """Whether the host is not known to be too small."""
+    try:
+        after = judge_host(run.what_if(changes))
+    except CannotEdit:
+        return False
+    return after is None or after.limit is None or after.predicted <= after.limit

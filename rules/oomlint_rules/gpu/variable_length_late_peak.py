@@ -1,0 +1,119 @@
+"""The batch that fills the card may come late: samples differ in length.
+
+## What it finds
+
+Batches padded to their own longest sample, without packing, on a run whose predicted peak is
+within the margin of the card and would be far below it at half the length. An information: the
+prediction is for the longest sample, and the first hours of a run may not have met it.
+
+## Why it runs out of memory
+
+Activations and logits follow the longest sample of each batch. Samples near the limit are rare, so
+memory looks fine until one comes; sizes that change from step to step also leave holes in the
+allocator, which grow over the run.
+
+## How to fix it
+
+Try the longest batch first (sort the data by length for one step), switch
+`expandable_segments` on, or pack samples so that every step has the same size (`sample_packing`
+with `pad_to_sequence_len` in Axolotl). None of these is a small edit of one value that leaves
+training as it is, so there is no fix.
+
+## When not to
+
+Where the run fits at its full length with room, or does not fit at all: other rules speak then.
+
+## Sources
+
+* Axolotl `utils/schemas/config.py:722` (`pad_to_sequence_len` "reduces memory fragmentation and
+  may prevent OOMs")
+* https://github.com/unslothai/unsloth/issues/1624, https://github.com/hiyouga/LLaMA-Factory/issues/3631,
+  https://github.com/hiyouga/LLaMA-Factory/issues/4616 (memory creeps up, then fails)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import judge_gpu, settled
+from oomlint.rule import Example, Finding, Rule, Severity, gib
+from oomlint.run import Run
+
+_LLAMA_FACTORY = (
+    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: all\n"
+    "dataset: alpaca_en_demo\n"
+    "template: llama3\n"
+    "cutoff_len: 8192\n"
+    "flash_attn: fa2\n"
+    "{packing}"
+    "per_device_train_batch_size: {micro}\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+)
+_AXOLOTL = (
+    "base_model: NousResearch/Meta-Llama-3-8B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_linear: true\n"
+    "sequence_len: 8192\n"
+    "micro_batch_size: {micro}\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "flash_attention: true\n"
+)
+_SHARE = 0.2
+
+
+class VariableLengthLatePeak(Rule):
+    code = "OOM115"
+    name = "variable-length-late-peak"
+    summary = "only the longest batch fills the card, and it may come late"
+
+    bad = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(micro=4, packing="")},
+            hardware="1xA100-80GB",
+        ),
+        Example(files={"axolotl.yaml": _AXOLOTL.format(micro=4)}, hardware="1xA100-80GB"),
+    )
+    good = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(micro=4, packing="packing: true\n")},
+            hardware="1xA100-80GB",
+            why="every batch is full",
+        ),
+        Example(files={"axolotl.yaml": _AXOLOTL.format(micro=1)}, hardware="1xA100-80GB"),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan, limit = run.plan, run.limits.gpu_bytes
+        length = plan.seq.max_len
+        if limit is None or length is None or plan.seq.packing != "none":
+            return
+        if plan.seq.pad == "max_len":
+            return
+        now = judge_gpu(run)
+        if now is None or now.severity is None or now.predicted > limit:
+            return
+        half = settled(run).assuming({"seq.max_len": length // 2}).estimate.gpu.peak_bytes
+        if half is None or now.predicted - half < _SHARE * limit:
+            return
+        yield self.finding(
+            run,
+            Severity.INFO,
+            f"the run {now.sentence}, for a batch with samples of {length} tokens. Batches are as "
+            f"long as their longest sample, and one of {length // 2} tokens needs {gib(half)}: the "
+            "peak comes whenever the longest sample does",
+            at=("seq.max_len", "batch.micro"),
+            confidence=now.confidence,
+            resource="gpu",
+            predicted=now.predicted,
+            limit=limit,
+        )

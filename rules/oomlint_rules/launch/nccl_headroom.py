@@ -1,0 +1,106 @@
+"""What NCCL and the CUDA context take outside torch's allocator may be more than is left.
+
+## What it finds
+
+A run over several cards whose predicted peak fits with so little left that NCCL's buffers, which
+differ between versions, topologies and algorithms, could take it. An information.
+
+## Why it runs out of memory
+
+The CUDA context (0.25 to 0.6 GiB) and NCCL's channels and buffers (0.3 to 1.6 GiB a communicator
+on eight GPUs and more) are not torch's, and NCCL's come with the first collective of each process
+group: data, tensor, pipeline and expert parallelism have groups of their own. The error names "GiB
+memory in use" of the process that torch has not allocated.
+
+## How to fix it
+
+Leave 1.5 to 2 GiB: a smaller micro batch, or a little less of what is cached. `NCCL_BUFFSIZE` above
+its default of 4 MiB makes the buffers larger; `NCCL_NVLS_ENABLE=0` switches some of them off.
+There is no fix of one value.
+
+## When not to
+
+Where the same run has been seen to work on these cards.
+
+## Sources
+
+* NCCL user guide, environment variables (`NCCL_BUFFSIZE`, `NCCL_NVLS_ENABLE`)
+* https://github.com/huggingface/trl/pull/2776, https://github.com/modelscope/ms-swift/issues/3456
+  ("including non-PyTorch memory")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.hardware import nccl_bytes
+from oomlint.judge import confidence, settled
+from oomlint.rule import Example, Finding, Rule, Severity, gib
+from oomlint.run import Run
+
+_AXOLOTL = (
+    "base_model: NousResearch/Meta-Llama-3-8B\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "adapter: lora\n"
+    "lora_r: 16\n"
+    "lora_target_linear: true\n"
+    "sequence_len: {length}\n"
+    "sample_packing: true\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "flash_attention: true\n"
+)
+_LLAMA_FACTORY = (
+    "model_name_or_path: NousResearch/Meta-Llama-3-8B\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: lora\n"
+    "lora_target: all\n"
+    "dataset: alpaca_en_demo\n"
+    "template: llama3\n"
+    "cutoff_len: {length}\n"
+    "flash_attn: fa2\n"
+    "per_device_train_batch_size: 1\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+)
+
+
+class NcclHeadroom(Rule):
+    code = "OOM711"
+    name = "nccl-headroom"
+    summary = "less is left on the cards than NCCL's buffers may take"
+
+    bad = (
+        Example(files={"axolotl.yaml": _AXOLOTL.format(length=13056)}, hardware="8xA100-40GB"),
+        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=13312)}, hardware="8xA100-40GB"),
+    )
+    good = (
+        Example(files={"axolotl.yaml": _AXOLOTL.format(length=4096)}, hardware="8xA100-40GB"),
+        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=4096)}, hardware="8xA100-40GB"),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        limit, hardware = run.limits.gpu_bytes, run.hardware
+        world = run.plan.parallel.world or 1
+        peak = settled(run).estimate.gpu.peak_bytes
+        if limit is None or hardware is None or peak is None or world < 2 or peak > limit:
+            return
+        buffers = nccl_bytes(hardware.gpu, world)
+        if peak + buffers.high - buffers.typical <= limit:
+            return
+        yield self.finding(
+            run,
+            Severity.INFO,
+            f"the run needs {gib(peak)} of {gib(limit)}, and {gib(limit - peak)} is left. NCCL's "
+            f"buffers, {gib(buffers.typical)} in that, are up to {gib(buffers.high)} a process "
+            f"group on {world} GPUs, and come with the first exchange of gradients",
+            at=("batch.micro", "model.id"),
+            confidence=confidence(run),
+            resource="gpu",
+            predicted=peak,
+            limit=limit,
+        )

@@ -1,0 +1,122 @@
+"""The optimizer step makes one more copy of everything that is trained.
+
+## What it finds
+
+AdamW in its `foreach` form on a run whose predicted peak is the optimizer step and does not fit
+(or is within the margin), where the fused form would lower it.
+
+## Why it runs out of memory
+
+`foreach` works through all parameters with list operations, each of which makes a temporary
+list: the square roots of the second moments alone are as large as the trained parameters. The
+fused kernel makes none. Forward and backward fit, and the first optimizer step runs out of
+memory (`torch._foreach_sqrt` in the traceback).
+
+## How to fix it
+
+`optim: adamw_torch_fused` (the default of transformers on torch 2.8 and later),
+`fused: true` for torch's own AdamW. The result is the same up to rounding.
+
+## When not to
+
+Optimizers that run on the host, and DeepSpeed's own, have no such copy.
+
+## Sources
+
+* Measured: foreach needs one copy of the trained parameters, fused none (torch 2.13)
+* pytorch `torch/optim/adamw.py` (`_multi_tensor_adamw`)
+* https://github.com/huggingface/trl/pull/2776 (out of memory in `torch._foreach_sqrt`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import relief, sharding_is_open
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.run import Run
+
+_LLAMA_FACTORY = (
+    "model_name_or_path: Qwen/Qwen2.5-3B-Instruct\n"
+    "stage: sft\n"
+    "do_train: true\n"
+    "finetuning_type: full\n"
+    "dataset: alpaca_en_demo\n"
+    "template: qwen\n"
+    "cutoff_len: 1024\n"
+    "optim: {optimizer}\n"
+    "per_device_train_batch_size: 1\n"
+    "output_dir: out\n"
+    "bf16: true\n"
+    "pure_bf16: true\n"
+)
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-3B-Instruct\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "sequence_len: 512\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "optimizer: {optimizer}\n"
+    "bf16: true\n"
+    "flash_attention: true\n"
+)
+
+
+class ForeachOptimizerTempPeak(Rule):
+    code = "OOM206"
+    name = "foreach-optimizer-temp-peak"
+    summary = "the foreach optimizer step makes a copy of all trained parameters"
+    applicability = Applicability.SAFE
+    cost = 0
+
+    bad = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch")},
+            fixed={"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch_fused")},
+            hardware="1xRTX-5090-32GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch")},
+            fixed={"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch_fused")},
+            hardware="1xRTX-5090-32GB",
+        ),
+    )
+    good = (
+        Example(
+            files={"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch_fused")},
+            hardware="1xRTX-5090-32GB",
+        ),
+        Example(
+            files={"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch")},
+            hardware="1xH100-80GB",
+            why="fits",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        if not run.plan.optimizer.foreach or run.plan.offload.optimizer in ("cpu", "nvme"):
+            return
+        if sharding_is_open(run):
+            return
+        found = relief(run, {"optimizer.fused": True})
+        if found is None or not found.is_worthwhile or found.before.phase != "optimizer_step":
+            return
+        if found.before.limit is None and not found.before.is_problem:
+            return
+        assert found.severity is not None
+        before = found.before
+        yield self.finding(
+            run,
+            found.severity,
+            f"the run {before.sentence}: foreach AdamW makes temporary copies there, "
+            f"{gib(found.saved)} above the next highest point. With the fused kernel "
+            f"{found.sentence}",
+            at="optimizer.name",
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[Proposal.set("use the fused AdamW", found.changes)],
+        )
