@@ -185,6 +185,17 @@ def test_reads_memory_as_kubernetes_does(
 
 
 @pytest.mark.parametrize(
+    "volume", ["hostPath: {path: /dev/shm}", "emptyDir: {sizeLimit: 8Gi}", "emptyDir: {}"]
+)
+def test_only_a_volume_in_memory_can_grow(volume: str) -> None:
+    text = _job(_COMMANDS["block"])
+    run = _run(text.replace("emptyDir: {medium: Memory, sizeLimit: 8Gi}", volume))
+    fix, _ = _fixed(run, {"host.shm_gib": 16})
+    assert not fix.edits
+    assert "medium: Memory" in (fix.reason or "")
+
+
+@pytest.mark.parametrize(
     ("label", "gpu", "ram"),
     [
         ("nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB", "A100-80GB", None),

@@ -346,7 +346,7 @@ def express_kubernetes(changes: MappingABC[str, Any], draft: Draft) -> dict[str,
     if "host.ram_gib" in own and (CONTAINER in tables or TRAINER in tables):
         own["k8s.memory"] = math.ceil(own.pop("host.ram_gib"))
     if "host.shm_gib" in own and CONTAINER in tables:
-        if SHARED_MEMORY not in tables:
+        if draft.get("k8s.shm_medium") != "Memory":
             raise CannotEdit(
                 "the pod needs a volume of its own: emptyDir with medium: Memory, mounted at /dev/shm"
             )
