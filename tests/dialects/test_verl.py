@@ -116,7 +116,8 @@ def test_reads_grpo() -> None:
     assert (rollout.engine, rollout.gpu_mem_util, rollout.tp) == ("vllm_colocate", 0.6, 2)
     assert (rollout.sleep, rollout.n) == (True, 5)
     assert (plan.save.every, plan.save.contents) == (20, ("model", "optimizer"))
-    assert (plan.eval.every, plan.eval.generate) == (5, True)
+    assert (plan.eval.every, plan.eval.generate, plan.batch.eval_micro) == (5, True, 1)
+    assert (plan.loss.upcast_fp32, plan.precision.autocast) == (False, False)
 
 
 def test_states_moved_between_phases_are_on_the_gpu_in_the_update() -> None:

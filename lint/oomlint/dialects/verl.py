@@ -726,12 +726,10 @@ def _finish_precision(draft: Draft) -> None:
     draft.derive("precision.optim_state", trained, "load.dtype", source=source)
     draft.derive("precision.compute", compute, "verl.compute", source=source)
     draft.derive("precision.comm", "fp32", "verl.compute", source=source)
-    draft.derive(
-        "precision.autocast",
-        True,
-        "verl.compute",
-        source=f"{_SOURCE} workers/actor/dp_actor.py:155",
-    )
+    # The workers' torch.autocast finds weights and inputs cast by FSDP already, and PPO's loss
+    # kernel is none that autocast widens; SFT's cross entropy is.
+    cast = _trainer(draft) == "sft"
+    draft.derive("precision.autocast", cast, "verl.compute", source=source)
     draft.derive("precision.logits", compute, "verl.compute")
     dims = draft.get("model.dims")
     if dims is not None and dims.tie_embeddings is not None:
@@ -816,7 +814,9 @@ def _finish_batch(draft: Draft, trainer: str) -> None:
         draft.derive("batch.grad_accum", -(-per_rank // micro), *inputs)
     if world:
         finish_batch(draft)
-    draft.derive("batch.eval_micro", micro, "batch.micro")
+    # PPO validates by generation alone; under a token budget a row is all of it.
+    alone = trainer == "ppo" or draft.get("verl.dynamic")
+    draft.derive("batch.eval_micro", 1 if alone else micro, "batch.micro", "verl.dynamic")
 
 
 def _finish_eval_and_save(draft: Draft, trainer: str) -> None:
