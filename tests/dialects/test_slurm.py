@@ -42,6 +42,7 @@ def _run(directives: str, launch: str = "torchrun --nproc_per_node 8", **options
         ("--gres=gpu:a100:8; --constraint=80gb", "8xA100-80GB"),
         ("--gres=gpu:8; -C a100&gpu80", "8xA100-80GB"),
         ("--gres=gpu:a100_80g:8", "8xA100-80GB"),
+        ("--gpus-per-node=A100:8 -C a100-80g", "8xA100-80GB"),
         ("--ntasks=2; --ntasks-per-node=1; --gpus-per-task=h100:8", "2x8xH100-80GB"),
     ],
 )

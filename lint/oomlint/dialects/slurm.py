@@ -190,7 +190,8 @@ def _provide_gpu(draft: Draft) -> None:
     for field in _GPU_FIELDS:
         gres: Gres | None = draft.get(field)
         if gres is not None and gres.name is not None:
-            tiers = (tuple(f"{gres.name}-{size}" for size in sizes), (gres.name,))
+            sized = tuple(f"{gres.name}-{size}" for size in sizes)
+            tiers = (sized, (gres.name,), tuple(features))
             draft.fact(GPU_NAMES, tiers, _SOURCE, field)
             return
     if features and _gpus_per_node(draft) is not None:
