@@ -289,8 +289,6 @@ def _unknown_names(source: Source, script: Script) -> Iterator[Fact]:
             continue
         if not script.sound(assignment):
             continue
-        if parent.type == "command" and prefix_is_cut(script.text, parent):
-            continue
         name = script.text.of(name_node)
         if (
             name in KNOWN_ENVIRONMENT | CUSTOMARY_NAMES

@@ -1,0 +1,75 @@
+"""A sum or list of losses keeps the graph of every step alive.
+
+## What it finds
+
+`total_loss += loss` or `losses.append(loss)` in a training loop whose `loss` is the tensor that
+`backward` ran on, and that is never detached.
+
+## Why it runs out of memory
+
+The tensor refers to its graph. After `backward` the saved activations are freed, but the
+nodes of the graph, the loss and all that hangs on them stay, a little more with each step;
+what was kept with `retain_graph` stays whole. Memory grows until it is gone, hours later.
+
+## How to fix it
+
+Add the number, not the tensor: `total_loss += loss.detach()`, or `loss.item()` where the wait
+for the GPU does not matter.
+
+## When not to
+
+Where several losses are added up and `backward` runs on the sum.
+
+## Sources
+
+* PyTorch FAQ, *My model reports "cuda runtime error(2): out of memory"*: *Don't accumulate
+  history across your training loop*
+* https://github.com/meta-llama/llama-cookbook/pull/41 (8 GB less without the outputs kept)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.run import Run
+
+_LOOP = (
+    "import torch\n\n"
+    "total_loss = 0\n"
+    "for batch in loader:\n"
+    "    loss = model(**batch).loss\n"
+    "    loss.backward()\n"
+    "    optimizer.step()\n"
+    "    {line}\n"
+)
+
+
+class GraphRetentionLeak(Rule):
+    code = "OOM116"
+    name = "graph-retention-leak"
+    summary = "a sum or list of losses keeps the graph of every step alive"
+
+    bad = (
+        Example(files={"train.py": _LOOP.format(line="total_loss += loss")}),
+        Example(files={"train.py": _LOOP.format(line="losses.append(loss)")}),
+    )
+    good = (
+        Example(files={"train.py": _LOOP.format(line="total_loss += loss.detach()")}),
+        Example(files={"train.py": _LOOP.format(line="total_loss += loss.item()")}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        for fact in run.facts:
+            if fact.kind != "loss-accumulated-with-graph":
+                continue
+            loss, into = fact.detail["loss"], fact.detail["into"]
+            yield self.finding(
+                run,
+                Severity.WARNING,
+                f"{into} keeps {loss} with its graph, step after step, and memory grows with it: "
+                f"use {loss}.detach() or {loss}.item()",
+                at=fact,
+                confidence="medium",
+                resource="gpu",
+            )

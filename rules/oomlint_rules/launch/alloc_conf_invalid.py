@@ -1,0 +1,157 @@
+"""Settings of torch's allocator that it refuses or ignores.
+
+## What it finds
+
+In `PYTORCH_CUDA_ALLOC_CONF`: an option whose name torch does not know,
+`max_split_size_mb` of 20 or less, `max_split_size_mb` beside `expandable_segments:True`, and
+options of the native allocator beside `backend:cudaMallocAsync`. In a script: the variable set
+after CUDA was used.
+
+## Why it runs out of memory
+
+torch stops at an unknown name and at a split size that is too small. Expandable segments
+split blocks whatever `max_split_size_mb` says, and the asynchronous backend knows neither:
+the fragmentation that the setting was to cure, often some GiB that are reserved and not
+allocated, stays. After the first use of CUDA the variable is not read again.
+
+## How to fix it
+
+Keep `expandable_segments:True` alone, and set it before the command, or before torch is imported.
+
+## When not to
+
+`max_split_size_mb` without expandable segments is fine.
+
+## Sources
+
+* torch 2.9 `c10/cuda/CUDAAllocatorConfig.cpp` (*Unrecognized CachingAllocator option*, *must be >
+  20*) and `CUDACachingAllocator.cpp` `should_split`
+* torch documentation, *CUDA semantics*, *Optimizing memory usage*
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import command
+
+_KNOWN = (
+    "backend",
+    "expandable_segments",
+    "garbage_collection_threshold",
+    "max_non_split_rounding_mb",
+    "max_split_size_mb",
+    "pinned_num_register_threads",
+    "pinned_use_background_threads",
+    "pinned_use_cuda_host_register",
+    "release_lock_on_cudamalloc",
+    "roundup_power2_divisions",
+)
+_SMALLEST_SPLIT = 20
+
+
+def _with(conf: str) -> str:
+    return f"export PYTORCH_CUDA_ALLOC_CONF={conf}\n{command('')}"
+
+
+class AllocConfInvalid(Rule):
+    code = "OOM713"
+    name = "alloc-conf-invalid"
+    summary = "settings of torch's allocator that it refuses or ignores"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.sh": _with("expandable_segments:True,max_split_size_mb:128")},
+            fixed={"train.sh": _with("expandable_segments:True")},
+        ),
+        Example(
+            files={"train.sh": _with("expandable_segment:True")},
+            fixed={"train.sh": _with("expandable_segments:True")},
+        ),
+        Example(files={"train.sh": _with("max_split_size_mb:16")}),
+        Example(files={"train.sh": _with("backend:cudaMallocAsync,expandable_segments:True")}),
+        Example(
+            files={
+                "train.py": (
+                    "import os\nimport torch\n\n"
+                    "torch.cuda.set_device(0)\nmodel = build()\n"
+                    'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"\n'
+                    "train(model)\n"
+                )
+            },
+        ),
+    )
+    good = (
+        Example(files={"train.sh": _with("expandable_segments:True")}),
+        Example(files={"train.sh": _with("max_split_size_mb:512")}),
+        Example(files={"train.sh": _with("garbage_collection_threshold:0.6")}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        conf = run.plan.env.alloc_conf
+        if conf and run.is_explicit("env.alloc_conf"):
+            yield from self._options(run, conf)
+        for fact in run.facts:
+            if fact.kind == "alloc-conf-after-import" and fact.detail["cuda_used"]:
+                yield self.finding(
+                    run,
+                    Severity.WARNING,
+                    "the allocator's settings come after CUDA was used: torch has read them by "
+                    "then, and does not read them again",
+                    at=fact,
+                )
+
+    def _options(self, run: Run, conf: str) -> Iterable[Finding]:
+        options = _parsed(conf)
+        for name in options:
+            near = get_close_matches(name, _KNOWN, n=1, cutoff=0.85)
+            if name not in _KNOWN and near:
+                right = conf.replace(name, near[0])
+                yield self._say(
+                    run,
+                    Severity.ERROR,
+                    f"torch knows no option {name} and stops with an error; did you mean {near[0]}?",
+                    right,
+                )
+        split = options.get("max_split_size_mb", "")
+        if split.isdigit() and int(split) <= _SMALLEST_SPLIT:
+            yield self._say(
+                run,
+                Severity.ERROR,
+                f"max_split_size_mb has to be more than {_SMALLEST_SPLIT}: torch stops with an error",
+            )
+        expands = options.get("expandable_segments", "").lower() == "true"
+        if options.get("backend") == "cudaMallocAsync" and len(options) > 1:
+            yield self._say(
+                run,
+                Severity.WARNING,
+                "backend:cudaMallocAsync is another allocator, which knows none of the other "
+                "options here",
+            )
+        elif expands and split.isdigit() and int(split) > _SMALLEST_SPLIT:
+            yield self._say(
+                run,
+                Severity.INFO,
+                "with expandable_segments:True max_split_size_mb has no effect",
+                ",".join(part for part in conf.split(",") if "max_split_size_mb" not in part),
+            )
+
+    def _say(self, run: Run, severity: Severity, message: str, right: str = "") -> Finding:
+        changes = {"env.alloc_conf": right}
+        return self.finding(
+            run,
+            severity,
+            message,
+            at="env.alloc_conf",
+            proposals=[Proposal.set(f"write {right}", changes)] if right else [],
+        )
+
+
+def _parsed(conf: str) -> dict[str, str]:
+    """Options and their values; lists in brackets stay with their option."""
+    parts = (part.partition(":") for part in conf.replace(" ", "").split(","))
+    return {name: value for name, colon, value in parts if colon and "[" not in name}

@@ -1,0 +1,81 @@
+"""An environment variable whose name misses a known one by a letter.
+
+## What it finds
+
+Variables that a shell script hands to a training command and that nobody reads, where one
+that torch, NCCL, Hugging Face or the framework does read differs by one or two letters:
+`IMAGAE_MAX_PIXELS`, `PYTORCH_CUDA_ALLOC_CONFIG`, `NPROC_PER_NODES`.
+
+## Why it runs out of memory
+
+A name that nobody reads has no effect and makes no sound. Without its limit of 262144 pixels
+an image of 2048 x 2048 is 5350 tokens of 28 x 28 pixels instead of 335, and the activations
+grow by the same factor of 16.
+
+## How to fix it
+
+Correct the name. The value then takes effect for the first time.
+
+## When not to
+
+Where a script of yours reads the name. Say so with `# oomlint: ignore[env-var-typo]`.
+
+## Sources
+
+* https://github.com/modelscope/ms-swift/issues/3504 (`IMAGAE_MAX_PIXELS=262144`)
+* ms-swift documentation, *Specific model arguments*; torch documentation, *CUDA semantics*
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import command
+
+_SWIFT = "swift sft --model Qwen/Qwen2.5-VL-7B-Instruct --dataset data.jsonl --output_dir out\n"
+
+
+class EnvVarTypo(Rule):
+    code = "OOM712"
+    name = "env-var-typo"
+    summary = "an environment variable whose name misses a known one by a letter"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.sh": f"NPROC_PER_NODE=4 IMAGAE_MAX_PIXELS=262144 {_SWIFT}"},
+            fixed={"train.sh": f"NPROC_PER_NODE=4 IMAGE_MAX_PIXELS=262144 {_SWIFT}"},
+        ),
+        Example(
+            files={
+                "train.sh": (
+                    "export PYTORCH_CUDA_ALOC_CONF=expandable_segments:True\n" + command("")
+                )
+            },
+            fixed={
+                "train.sh": (
+                    "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" + command("")
+                )
+            },
+        ),
+    )
+    good = (
+        Example(files={"train.sh": f"NPROC_PER_NODE=4 IMAGE_MAX_PIXELS=262144 {_SWIFT}"}),
+        Example(files={"train.sh": "export MY_OWN_SETTING=1\n" + command("")}),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        for fact in run.facts:
+            if fact.kind != "unknown-env":
+                continue
+            name, known = fact.detail["name"], fact.detail["known"]
+            yield self.finding(
+                run,
+                Severity.WARNING,
+                f"nothing reads {name}, so it has no effect; did you mean {known}?",
+                at=fact,
+                confidence="medium",
+                proposals=[Proposal(f"rename it to {known}", (ReadyEdits(fact.mend),))],
+            )

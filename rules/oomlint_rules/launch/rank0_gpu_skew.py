@@ -1,0 +1,77 @@
+"""Every rank loads a checkpoint onto the GPU that it was saved from.
+
+## What it finds
+
+`torch.load(path)` without `map_location` in a script that trains on several GPUs.
+
+## Why it runs out of memory
+
+Tensors come back on the device that they were saved from, most often `cuda:0`. Eight ranks
+then each put a copy of the checkpoint onto the first card, and a CUDA context of 0.3 to 0.6
+GiB beside it: for the states of a 1B model (12 bytes a parameter) 8 x 11 GiB on one card.
+
+## How to fix it
+
+`torch.load(path, map_location="cpu")`, with `mmap=True` where the file allows it, and let the
+model copy what it needs.
+
+## When not to
+
+For small files, and where each rank reads a file that it wrote itself.
+
+## Sources
+
+* torch documentation of `torch.load`, `map_location`
+* https://github.com/huggingface/accelerate/issues/296 (66 GB on the first GPU),
+  https://github.com/huggingface/transformers/pull/4403
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.run import Run
+
+_LOOP = (
+    "import torch\n"
+    "from torch.nn.parallel import DistributedDataParallel\n\n"
+    "model = DistributedDataParallel(build())\n"
+    "state = torch.load({arguments})\n"
+    "model.load_state_dict(state)\n"
+    "for batch in loader:\n"
+    "    model(**batch).loss.backward()\n"
+    "    optimizer.step()\n"
+)
+
+
+class Rank0GpuSkew(Rule):
+    code = "OOM714"
+    name = "rank0-gpu-skew"
+    summary = "every rank loads a checkpoint onto the same GPU"
+
+    bad = (Example(files={"train.py": _LOOP.format(arguments="'last.pt'")}),)
+    good = (
+        Example(files={"train.py": _LOOP.format(arguments="'last.pt', map_location='cpu'")}),
+        Example(
+            files={
+                "train.py": _LOOP.format(arguments="'last.pt'").replace(
+                    "DistributedDataParallel", "Parallel"
+                )
+            },
+            why="one GPU",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        for fact in run.facts:
+            if fact.kind == "torch-load-no-map-location":
+                yield self.finding(
+                    run,
+                    Severity.WARNING,
+                    "torch.load without map_location puts the tensors back on the GPU that they "
+                    'were saved from, on every rank the same one; give map_location="cpu"',
+                    at=fact,
+                    confidence="medium",
+                    resource="gpu",
+                )
