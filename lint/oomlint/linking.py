@@ -175,7 +175,10 @@ class Linker:
             claims += self._follow(reference, claim.path, missing, used)
         # A launch line overrides the file that it starts; a file it names comes below it.
         ordered = [*(c for c in claims if c is not claim), claim]
-        centre = [*(c for c in ordered if c.kind == "run"), *(c for c in ordered if c.kind == "aside")]
+        centre = [
+            *(c for c in ordered if c.kind == "run"),
+            *(c for c in ordered if c.kind == "aside"),
+        ]
         dialect = centre[0].dialect if centre else claim.dialect
         blocks = self._read_all(block for c in ordered for block in c.blocks)
         blocks = self._follow_fields(dialect, blocks, claims, missing, used)
