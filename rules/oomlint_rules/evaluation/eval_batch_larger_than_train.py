@@ -128,6 +128,8 @@ class EvalBatchLargerThanTrain(Rule):
             return
         if states_exceed(run) or sharding_is_open(run):
             return
+        if plan.model.attn_impl == "eager" and _fits_with_sdpa(run):
+            return
         changes = {"batch.eval_micro": micro}
         now = judge_gpu(run, phase="evaluation")
         said = "" if run.is_explicit("batch.eval_micro") else ", the default,"
@@ -162,6 +164,12 @@ class EvalBatchLargerThanTrain(Rule):
             limit=now.limit,
             proposals=proposals,
         )
+
+
+def _fits_with_sdpa(run: Run) -> bool:
+    """Whether eager attention, of which another rule speaks, is what makes evaluation large."""
+    now = judge_gpu(run.assuming({"model.attn_impl": "sdpa"}), phase="evaluation")
+    return now is not None and not now.is_problem
 
 
 def _severity(run: Run, now: Judgement) -> Severity | None:

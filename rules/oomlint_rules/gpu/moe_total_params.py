@@ -22,7 +22,7 @@ there is no fix.
 ## When not to
 
 Where the run fits, and under expert parallelism. The numbers of rules about sharding, offloading and batches count all experts
-already; this one only says why they are so large.
+already; this one only says why they are so large, and is an information for that reason.
 
 ## Sources
 
@@ -36,10 +36,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import judge_gpu, sharding_is_open
+from oomlint.judge import judge_gpu, settled, sharding_is_open
 from oomlint.rule import Example, Finding, Rule, Severity, count, gib
 from oomlint.run import Run
-from oomlint_rules.remedies import lowered, states_exceed
 
 _AXOLOTL = (
     "base_model: {model}\n"
@@ -120,16 +119,22 @@ class MoeTotalParams(Rule):
             return
         if not tight and not (offloads and large):
             return
-        # Rules about states, sharding and the host have the same bytes; this one says why.
-        severity = lowered(Severity.WARNING, run)
-        if not tight or now.predicted <= (now.limit or 0) or states_exceed(run):
-            severity = Severity.INFO
+        if tight:
+            what = (
+                f"weights, gradients and optimizer states take {gib(held)} a card, and the run "
+                f"{now.sentence}"
+            )
+        else:
+            need = settled(run).estimate.host.peak_bytes
+            what = (
+                f"so do the states that are offloaded, {gib(need)} of host RAM a node, which is "
+                "not known"
+            )
         yield self.finding(
             run,
-            severity,
+            Severity.INFO,
             f"memory follows all {count(total)} parameters of the {dims.moe.experts} experts, not "
-            f"the {count(active)} that are active for a token: weights, gradients and optimizer "
-            f"states take {gib(held)} a card, and the run {now.sentence}",
+            f"the {count(active)} that are active for a token: {what}",
             at=("model.id",),
             confidence=now.confidence,
             resource="gpu",
