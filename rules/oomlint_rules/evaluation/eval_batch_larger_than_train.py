@@ -136,7 +136,7 @@ class EvalBatchLargerThanTrain(Rule):
         batch = f"evaluation runs {evaluated} samples at once{said} and training {micro}"
         proposals = [Proposal.set(f"evaluate with a batch of {micro}", changes)]
         if now is None:
-            if said and micro <= 2 and run.hardware is None:
+            if said and micro <= 2:
                 yield self.finding(
                     run,
                     Severity.INFO,
