@@ -1,0 +1,97 @@
+"""Preparing a quantized model casts its embeddings to fp32.
+
+## What it finds
+
+A script that calls `prepare_model_for_kbit_training` on a model with a large vocabulary, where
+the run does not fit, or is within the margin.
+
+## Why it runs out of memory
+
+The function casts every parameter that is not quantized to fp32: the norms, for which it is
+good, and the embedding and the head, which grow from 2 to 4 bytes an element. Qwen2.5-7B has
+2 x 545M of them: 2.0 GiB more on a card that QLoRA had made enough.
+
+## How to fix it
+
+Do its parts by hand: freeze the parameters, cast the norms alone, and call
+`model.gradient_checkpointing_enable()` and `model.enable_input_require_grads()`.
+
+## When not to
+
+Where the run fits. GPTQ, AQLM, EETQ, HQQ and torchao models are left as they are by the function.
+
+## Sources
+
+* peft 0.21.2 `utils/other.py` (`prepare_model_for_kbit_training`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import judge_gpu
+from oomlint.rule import Example, Finding, Rule, Severity, gib
+from oomlint.run import Run
+
+_SCRIPT = (
+    "import torch\n"
+    "from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
+    "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n\n"
+    "args = TrainingArguments(\n    output_dir='out',\n    per_device_train_batch_size={micro},\n"
+    "    bf16=True,\n    gradient_checkpointing=True,\n)\n"
+    "model = AutoModelForCausalLM.from_pretrained(\n    'Qwen/Qwen2.5-14B',\n"
+    "    torch_dtype=torch.bfloat16,\n"
+    "    quantization_config=BitsAndBytesConfig(load_in_4bit=True),\n)\n"
+    "model = prepare_model_for_kbit_training(model)\n"
+    "model = get_peft_model(model, LoraConfig(r=16, target_modules='all-linear'))\n"
+    "trainer = Trainer(model=model, args=args, train_dataset=data)\n"
+    "trainer.train()\n"
+)
+# Below, the cast is small beside everything else: two such matrices of a 7B model are 0.9 GiB.
+_LARGE_VOCABULARY = 100_000
+_BITSANDBYTES = ("bnb4", "bnb8")
+
+
+class KbitPrepFp32Upcast(Rule):
+    code = "OOM208"
+    name = "kbit-prep-fp32-upcast"
+    summary = "preparing a quantized model casts its embeddings to fp32"
+
+    bad = (
+        Example(
+            files={"train.py": _SCRIPT.format(micro=8)},
+            hardware="1xRTX-3090-24GB",
+            values={"seq.max_len": 2048},
+        ),
+    )
+    good = (
+        Example(
+            files={"train.py": _SCRIPT.format(micro=1)},
+            hardware="1xH100-80GB",
+            values={"seq.max_len": 2048},
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        plan, dims = run.plan, run.plan.model.dims
+        if plan.quant.prepares_kbit is not True or plan.quant.method not in _BITSANDBYTES:
+            return
+        if dims is None or not dims.vocab or not dims.hidden or dims.vocab < _LARGE_VOCABULARY:
+            return
+        judged = judge_gpu(run)
+        if judged is None or judged.limit is None or not judged.is_problem:
+            return
+        matrices = 1 if dims.tie_embeddings else 2
+        extra = 2 * matrices * dims.vocab * dims.hidden
+        yield self.finding(
+            run,
+            Severity.INFO,
+            f"prepare_model_for_kbit_training casts the embedding and the head to fp32, "
+            f"{gib(extra)} more. The run {judged.sentence}: freeze the parameters and cast the norms "
+            "alone instead",
+            at=("quant.prepares_kbit", "quant.method"),
+            confidence="medium",
+            resource="gpu",
+            predicted=judged.predicted,
+            limit=judged.limit,
+        )

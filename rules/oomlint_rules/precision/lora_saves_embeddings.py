@@ -1,0 +1,96 @@
+"""An adapter that trains whole embedding matrices beside its low-rank ones.
+
+## What it finds
+
+LoRA or QLoRA whose `modules_to_save` (`lora_modules_to_save`, `additional_target`, a resized
+vocabulary) names the embedding or the output head, where the run would fit, or fit on a smaller
+card, without them.
+
+## Why it runs out of memory
+
+Each of these matrices gets a trainable copy in full: beside its 2 bytes an element in bf16, 4
+for the copy in fp32, 4 for its gradient and 8 for AdamW's states. Llama-3.1-8B's embedding has
+128256 x 4096 = 525M elements: 7.8 GiB more, and twice that with the head, which QLoRA was to save.
+
+## How to fix it
+
+Leave them out where no token is new. Where some are, PEFT's `trainable_token_indices` trains
+their rows alone. The fix removes them; it is unsafe, because they are trained no more.
+
+## When not to
+
+For many new tokens, or continued pre-training in another language, where they must learn.
+
+## Sources
+
+* peft 0.21.2 `utils/other.py` (`ModulesToSaveWrapper` copies the module)
+* https://github.com/unslothai/unsloth/issues/633 (Qwen2-7B: over 27 GB instead of under 12)
+* https://github.com/huggingface/peft/issues/349
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import relief
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+
+_WHOLE = ("embed_tokens", "lm_head", "wte", "word_embeddings", "embed_in", "embed_out")
+_ADAPTERS = ("lora", "qlora", "dora")
+_FIELD = "trainable.modules_to_save"
+
+_QLORA = f"{AXOLOTL}adapter: qlora\nload_in_4bit: true\nlora_r: 16\nlora_target_linear: true\n"
+_SAVED = "lora_modules_to_save:\n  - embed_tokens\n  - lm_head\n"
+_LORA = LLAMA_FACTORY.replace("type: full", "type: lora") + "quantization_bit: 4\n"
+
+
+class LoraSavesEmbeddings(Rule):
+    code = "OOM207"
+    name = "lora-saves-embeddings"
+    summary = "an adapter trains whole embedding matrices beside its low-rank ones"
+    applicability = Applicability.UNSAFE
+    cost = 7
+
+    bad = (
+        Example(files={"train.yaml": _QLORA + _SAVED}, hardware="1xRTX-3090-24GB"),
+        Example(
+            files={"train.yaml": f"{_LORA}additional_target: embed_tokens,lm_head\n"},
+            hardware="1xRTX-3090-24GB",
+        ),
+    )
+    good = (
+        Example(files={"train.yaml": _QLORA}, hardware="1xRTX-3090-24GB"),
+        Example(files={"train.yaml": _QLORA + _SAVED}, hardware="1xH100-80GB"),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        trainable = run.plan.trainable
+        saved = trainable.modules_to_save or ()
+        whole = tuple(name for name in saved if name.rpartition(".")[2] in _WHOLE)
+        if trainable.method not in _ADAPTERS or not whole:
+            return
+        changes = {_FIELD: tuple(name for name in saved if name not in whole)}
+        found = relief(run, changes)
+        if found is None or not found.is_worthwhile:
+            return
+        assert found.severity is not None
+        before = found.before
+        yield self.finding(
+            run,
+            found.severity,
+            f"{run.key(_FIELD)} trains {' and '.join(whole)} whole, with fp32 copy, gradient and "
+            f"optimizer states: {gib(found.saved)}. The run {before.sentence}; without them "
+            f"{found.sentence}",
+            at=_FIELD,
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[
+                Proposal.set("train the low-rank matrices alone", changes, Applicability.UNSAFE)
+            ]
+            if run.is_explicit(_FIELD)
+            else [],
+        )

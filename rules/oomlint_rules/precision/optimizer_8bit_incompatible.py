@@ -1,0 +1,111 @@
+"""An 8-bit or other special optimizer that this way of sharding refuses.
+
+## What it finds
+
+In Axolotl: an 8-bit optimizer with FSDP1 that offloads parameters, bitsandbytes' `adamw_8bit`
+with FSDP2 or with tensor parallelism, and `muon`, `flash_*` or Q-GaLore with DeepSpeed or
+FSDP1.
+
+## Why it runs out of memory
+
+Axolotl stops with an error, because bitsandbytes' kernels fail on offloaded or `DTensor`
+parameters at the first step. Who goes back to AdamW in fp32 then has 8 bytes of states a
+parameter instead of 2: 45 GiB more for 8B parameters, over all ranks.
+
+## How to fix it
+
+Under FSDP2 torchao's `adamw_torch_8bit` is as small; the numerics of the two differ a little,
+so that the fix is unsafe. Elsewhere leave out the offloading, or take `adamw_torch_fused`.
+
+## When not to
+
+Where another version of Axolotl, whose validators allow it, is pinned.
+
+## Sources
+
+* Axolotl 067b021c `src/axolotl/utils/schemas/validation.py:891` (muon), `:907` (Q-GaLore),
+  `:949` (flash), `:1127` and `:1140` (8 bit under FSDP), `:1776` (tensor parallelism)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL
+
+_FSDP2 = "fsdp_version: 2\nfsdp_config:\n  offload_params: false\n"
+_FSDP1 = "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n  offload_params: {offload}\n"
+_BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit")
+_NOT_TENSOR_PARALLEL = (*_BITSANDBYTES, "paged_adamw_8bit")
+
+
+class Optimizer8bitIncompatible(Rule):
+    code = "OOM210"
+    name = "optimizer-8bit-incompatible"
+    summary = "an optimizer that this way of sharding refuses"
+    applicability = Applicability.UNSAFE
+    cost = 7
+
+    bad = (
+        Example(
+            files={"train.yaml": f"{AXOLOTL}optimizer: adamw_8bit\n{_FSDP2}"},
+            fixed={"train.yaml": f"{AXOLOTL}optimizer: adamw_torch_8bit\n{_FSDP2}"},
+        ),
+        Example(
+            files={
+                "train.yaml": f"{AXOLOTL}optimizer: adamw_8bit\n{_FSDP1.format(offload='true')}"
+            },
+        ),
+        Example(
+            files={
+                "train.yaml": (
+                    f"{AXOLOTL}optimizer: muon\ndeepspeed: deepspeed_configs/zero2.json\n"
+                )
+            },
+        ),
+    )
+    good = (
+        Example(files={"train.yaml": f"{AXOLOTL}optimizer: adamw_torch_8bit\n{_FSDP2}"}),
+        Example(
+            files={
+                "train.yaml": f"{AXOLOTL}optimizer: adamw_8bit\n{_FSDP1.format(offload='false')}"
+            },
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        name = run.plan.optimizer.name
+        if run.dialect.name != "axolotl" or name is None:
+            return
+        reason = _refusal(run, name)
+        if reason is None:
+            return
+        proposals = []
+        if run.plan.parallel.backend == "fsdp2" and name in _BITSANDBYTES:
+            changes = {"optimizer.name": "adamw_torch_8bit"}
+            proposals.append(
+                Proposal.set("take torchao's 8-bit AdamW", changes, Applicability.UNSAFE)
+            )
+        yield self.finding(
+            run,
+            Severity.ERROR,
+            f"Axolotl refuses {name} with {reason}",
+            at="optimizer.name",
+            proposals=proposals,
+        )
+
+
+def _refusal(run: Run, name: str) -> str | None:
+    parallel = run.plan.parallel
+    backend = parallel.backend
+    if "8bit" in name and backend == "fsdp1" and parallel.fsdp.cpu_offload:
+        return "FSDP1 that offloads parameters"
+    if name in _BITSANDBYTES and backend == "fsdp2":
+        return "FSDP2; adamw_torch_8bit works there"
+    if name in _NOT_TENSOR_PARALLEL and (parallel.tp or 1) > 1:
+        return "tensor parallelism"
+    if name in ("muon", "q_galore_adamw8bit") or name.startswith("flash_"):
+        return {"zero": "DeepSpeed", "fsdp1": "FSDP1; fsdp_version: 2 works"}.get(str(backend))
+    return None
