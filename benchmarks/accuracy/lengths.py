@@ -86,8 +86,7 @@ def reached(row: Mapping[str, Any], limit: int) -> Reached:
             min(limit, known.mean), known.deviation, False,
         )  # fmt: skip
     if "metamathqa" in kind:
-        # At most 1300 characters; digits and LaTeX go down to two characters a token.
-        return Reached(650, 250, 80, False)
+        return Reached(500, 250, 80, False)  # the row's own "about <= 500 tokens"
     equal = any(w in kind for w in ("dummy", "random tokens", "stated seq", "different lengths"))
     return Reached(limit, limit, 0.0, equal)
 

@@ -329,12 +329,7 @@ def as_litgpt(plan: Plan, row: Mapping[str, Any]) -> Plan:
 def _torchacc(row: Mapping[str, Any]) -> dict[str, Any]:
     """swift/llm/sft.py (version 2) hands the model to TorchAcc, which checkpoints every layer and
     shards over ``fsdp_num`` ranks, whatever the script's own switch says."""
-    # Its XLA backend fuses the fp32 copies of logits into the reductions over them.
-    values: dict[str, Any] = {
-        "checkpointing.mode": "full",
-        "loss.upcast_fp32": False,
-        "precision.autocast": False,
-    }
+    values: dict[str, Any] = {"checkpointing.mode": "full"}
     if int(_args(row).get("fsdp_num") or 1) > 1 or "fsdp" in str(row["id"]):
         values |= {"parallel.backend": "fsdp1", "parallel.fsdp.wrap": "transformer"}
     return values
@@ -530,7 +525,7 @@ DISTRUSTED = {
     "hf-accds-blender-z2": "an encoder-decoder model, which the memory model does not know",
     "axolotl:llama-3/lora-8b.yml": "the 8-bit base with its half-precision ends takes 8.8 GiB and "
     "the trained fp32 copies of embedding and head 3.9 more, of 10.2 measured",
-    "minicpm-lora": "12,288 padded tokens of a 122,753-word vocabulary: the half-precision logits "
+    "minicpm-lora": "its finetune.py pads to the maximum: 12,288 tokens of a 122,753-word vocabulary: the half-precision logits "
     "and their fp32 copy alone take 8.4 GiB, their log-probabilities 5.6 more, of 10.4 measured",
 }
 

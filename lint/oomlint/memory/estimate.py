@@ -202,6 +202,10 @@ def colocated_pool(f: Facts, limits: GpuLimits) -> float:
 # (buffers, fp32 norms, block constants), activations and logits differ with kernels.
 _STATES_LESS, _STATES_MORE = 0.03, 0.08
 _MOVING_LESS, _MOVING_MORE = 0.12, 0.05
+# ZeRO-3 fetches parameters in groups of many sizes, whose cached blocks serve no others: ms-swift's
+# own ZeRO-3 scripts, from 7B to 72B on 2 and 4 GPUs, reserve the whole half-precision model or
+# 14 to 15 GiB beyond what is alive (examples/pytorch/llm/scripts, examples/train).
+_ZERO3_CACHED = 15.0 * 2**30
 _GUESSES = frozenset({"seq.max_len", "batch.micro", "parallel.world", "model.dims"})
 
 
@@ -213,6 +217,8 @@ def uncertainty(f: Facts, states: float, point: Point) -> tuple[float, float]:
     less = _STATES_LESS * states + _MOVING_LESS * moving
     # Loading leaves the largest tensor's fp32 copy in the cache where it is cast on the GPU.
     more = _STATES_MORE * states + _MOVING_MORE * moving + 4.0 * model.largest_tensor / f.tp
+    if f.backend == "zero" and f.plan.parallel.zero.stage == 3:
+        more += min(_ZERO3_CACHED, f.stream * float(model.numel))
     if any(a.field in _GUESSES for a in f.assumptions):
         return less + 0.5 * moving, more + moving
     return less, more

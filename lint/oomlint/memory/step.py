@@ -178,6 +178,8 @@ def _logits(f: Facts, tokens: float) -> Logits:
     e = regime.compute
     upcast = loss.upcast_fp32 is not False
     wide = 4.0 if upcast or regime.amp else float(e)
+    if f.plan.objective.kind in ("gkd", "distill") and mode == "full":
+        return _distilled(f, vocab, tokens)
     norm = (8 * model.hidden + 4) * tokens if f.stream == 2 else (10 * model.hidden + 4) * tokens
     if mode == "fused":
         # Liger's fused linear cross entropy works on chunks of the next power of two of
@@ -230,6 +232,21 @@ def _logits(f: Facts, tokens: float) -> Logits:
     local = 0.0 if f.head_trained else model.hidden * e * tokens
     kept = saved - norm
     return Logits(kept + outputs, kept + held + copy + local, 0.0, norm, late)
+
+
+def _distilled(f: Facts, vocab: float, tokens: float) -> Logits:
+    """Generalised Jensen-Shannon divergence from a teacher's logits (trl gkd_trainer.py).
+
+    In fp32: both models' scaled logits and log-probabilities, the stack of the two that
+    logsumexp keeps, their mixture, and the two divergences; half-precision logits beside them.
+    """
+    model = f.model
+    assert model is not None
+    norm = (8 * model.hidden + 4) * tokens
+    kept = (4 + 4 + 8 + 4) * vocab * tokens
+    return Logits(
+        kept, kept + (2 + 2 + 4 + 4) * vocab * tokens, kept + 2 * 4 * vocab * tokens, norm, []
+    )
 
 
 def training_points(f: Facts) -> dict[str, list[Point]]:
