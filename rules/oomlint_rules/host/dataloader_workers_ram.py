@@ -1,0 +1,89 @@
+"""So many processes load batches that their memory adds up.
+
+## What it finds
+
+`dataloader_num_workers` times the GPUs of a node above the number of its cores, where that is
+known, and of 128 and more where it is not.
+
+## Why it runs out of memory
+
+Every rank starts its own. Each process holds `prefetch_factor` batches, and copies the Python
+objects of the data set page by page as it counts references to them: with eight ranks and 32
+workers these are 256 processes, whose memory grows for hours until the kernel kills one.
+
+## How to fix it
+
+Two to four workers a rank. The batches are the same.
+
+## When not to
+
+For data that is heavy to decode, such as video, on machines with cores and RAM to match.
+
+## Sources
+
+* https://github.com/pytorch/pytorch/issues/13246 (copy on write of data sets in workers)
+* https://github.com/hiyouga/LLaMA-Factory/issues/9258 (16 workers)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import settled
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL, command
+
+_MANY = 128
+_ENOUGH = 4
+_FIELD = "data.workers"
+
+
+class DataloaderWorkersRam(Rule):
+    code = "OOM408"
+    name = "dataloader-workers-ram"
+    summary = "so many processes load batches that their memory adds up"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.sh": command("--dataloader_num_workers 32")},
+            fixed={"train.sh": command("--dataloader_num_workers 4")},
+        ),
+        Example(
+            files={"train.yaml": f"{AXOLOTL}dataloader_num_workers: 8\n"},
+            fixed={"train.yaml": f"{AXOLOTL}dataloader_num_workers: 4\n"},
+            hardware="8xA100-80GB",
+            values={"host.cpus": 48},
+        ),
+    )
+    good = (
+        Example(files={"train.sh": command("--dataloader_num_workers 8")}),
+        Example(
+            files={"train.yaml": f"{AXOLOTL}dataloader_num_workers: 8\n"},
+            hardware="8xA100-80GB",
+            values={"host.cpus": 96},
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        workers, cores = run.plan.data.workers, run.plan.host.cpus
+        ranks = settled(run).plan.parallel.gpus_per_node or 1
+        if workers is None or workers <= _ENOUGH or not run.is_explicit(_FIELD):
+            return
+        total = workers * ranks
+        if total <= cores if cores else total < _MANY:
+            return
+        have = (
+            f"the node has {cores} cores" if cores else "few machines have as many cores to spare"
+        )
+        yield self.finding(
+            run,
+            Severity.WARNING if cores or total >= 2 * _MANY else Severity.INFO,
+            f"{workers} workers for each of {ranks} {'rank' if ranks == 1 else 'ranks'} are {total} "
+            f"processes, and {have}: their batches and copies of the data set fill the node's RAM",
+            at=_FIELD,
+            confidence="medium",
+            resource="host",
+            proposals=[Proposal.set(f"use {_ENOUGH} workers a rank", {_FIELD: _ENOUGH})],
+        )

@@ -1,0 +1,124 @@
+"""Pinned host memory takes most of a node's RAM.
+
+## What it finds
+
+Offloading with pinned memory (DeepSpeed's default) where the prediction takes more than 60 % of
+the node's RAM. Where it comes near the limit or passes it, offload-host-ram-exceeded speaks.
+
+## Why it runs out of memory
+
+Pinned pages cannot be swapped or shared, and torch rounds each pinned block up to a power of
+two: of the 16 bytes a parameter that offloaded parameters and optimizer take, up to as much
+again is lost to rounding. What the page cache, the data loader and the checkpoint would use is
+then missing, and the kernel kills a rank.
+
+## How to fix it
+
+`pin_memory: false` in `offload_optimizer` and `offload_param`; under Axolotl with FSDP2
+`cpu_offload_pin_memory: false`. Copies between host and GPU become slower; the result is the
+same.
+
+## When not to
+
+Where the node has RAM to spare. FSDP1 always pins.
+
+## Sources
+
+* DeepSpeed edaa7221 `runtime/zero/offload_config.py:75` (`pin_memory`)
+* torch `aten/src/ATen/core/CachingHostAllocator.h` (blocks of a power of two)
+* https://github.com/deepspeedai/DeepSpeed/issues/3000 and /1131; Axolotl 067b021c
+  `utils/schemas/validation.py:1052`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.errors import CannotEdit
+from oomlint.judge import judge_host
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
+
+_TIGHT = 0.6
+_PIN = "offload.pin_memory"
+
+_ZERO = (
+    '"stage": 3, "offload_optimizer": {{"device": "cpu", "pin_memory": {pin}}}, '
+    '"stage3_gather_16bit_weights_on_model_save": true'
+)
+
+
+class OffloadPinnedMemoryTight(Rule):
+    code = "OOM406"
+    name = "offload-pinned-memory-tight"
+    summary = "pinned host memory takes most of a node's RAM"
+    applicability = Applicability.SAFE
+    cost = 5
+
+    bad = (
+        Example(
+            files={
+                "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
+                "ds.json": deepspeed(_ZERO.format(pin="true")),
+            },
+            hardware="4xRTX-3090-24GB",
+            host_memory="224GiB",
+        ),
+        Example(
+            files={
+                "train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n",
+                "ds.json": deepspeed(_ZERO.format(pin="true")),
+            },
+            hardware="4xRTX-3090-24GB",
+            host_memory="224GiB",
+        ),
+    )
+    good = (
+        Example(
+            files={
+                "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
+                "ds.json": deepspeed(_ZERO.format(pin="true")),
+            },
+            hardware="4xRTX-3090-24GB",
+            host_memory="1TiB",
+        ),
+        Example(
+            files={
+                "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
+                "ds.json": deepspeed(_ZERO.format(pin="false")),
+            },
+            hardware="4xRTX-3090-24GB",
+            host_memory="192GiB",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        offload = run.plan.offload
+        moves = "cpu" in (offload.params, offload.optimizer)
+        if not moves or offload.pin_memory is not True:
+            return
+        found = judge_host(run)
+        if found is None or found.limit is None:
+            return
+        share = found.predicted / found.limit
+        if not _TIGHT <= share <= run.margin:
+            return  # beyond the margin offload-host-ram-exceeded speaks
+        changes = {_PIN: False}
+        try:
+            run.what_if(changes)
+        except CannotEdit:
+            return
+        yield self.finding(
+            run,
+            Severity.INFO,
+            f"offloading takes {gib(found.predicted)} of the node's {gib(found.limit)} of RAM, most "
+            "of it pinned: such memory cannot be swapped, and its blocks are rounded up to a power "
+            "of two",
+            at=(_PIN, "offload.optimizer", "offload.params"),
+            confidence="medium",
+            resource="host",
+            predicted=found.predicted,
+            limit=found.limit,
+            proposals=[Proposal.set("do not pin offloaded memory", changes)],
+        )

@@ -1,0 +1,80 @@
+"""So many processes prepare the data that their memory adds up.
+
+## What it finds
+
+`preprocessing_num_workers`, `dataset_processes` or `dataset_num_proc` above 64, or above the
+number of the node's cores where that is known.
+
+## Why it runs out of memory
+
+Each process holds a batch of 1000 raw samples, what the tokenizer makes of it, and libraries
+with thread pools of their own: 512 of them at 0.5 GiB are 256 GiB, with images many times
+that. The kernel kills one: *One of the subprocesses has abruptly died during map operation*.
+
+## How to fix it
+
+As many processes as cores at most, 16 where that is not known. The data is the same.
+
+## When not to
+
+Where the machine has that many cores and RAM to match, and the samples are short text.
+
+## Sources
+
+* https://github.com/hiyouga/LLaMA-Factory/issues/5308 (256 and 512 processes, images) and /6762
+* https://github.com/huggingface/datasets/issues/6814
+* datasets `Dataset.map` (`batch_size=1000`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+
+_MANY = 64
+_USUAL = 16
+_FIELD = "data.preprocess_workers"
+
+
+class PreprocessWorkersRam(Rule):
+    code = "OOM407"
+    name = "preprocess-workers-ram"
+    summary = "so many processes prepare the data that their memory adds up"
+    applicability = Applicability.SAFE
+
+    bad = (
+        Example(
+            files={"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 512\n"},
+            fixed={"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 16\n"},
+        ),
+        Example(
+            files={"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"},
+            fixed={"train.yaml": f"{AXOLOTL}dataset_processes: 32\n"},
+            values={"host.cpus": 32},
+        ),
+    )
+    good = (
+        Example(files={"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 16\n"}),
+        Example(
+            files={"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"}, values={"host.cpus": 192}
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        workers, cores = run.plan.data.preprocess_workers, run.plan.host.cpus
+        if workers is None or workers <= (cores or _MANY) or not run.is_explicit(_FIELD):
+            return
+        have = f"the node has {cores} cores" if cores else "few machines have as many cores"
+        yield self.finding(
+            run,
+            Severity.WARNING,
+            f"{workers} processes prepare the data, and {have}: each holds a batch of samples and "
+            "its tokens, and the kernel kills one when the node's RAM is full",
+            at=_FIELD,
+            confidence="medium",
+            resource="host",
+            proposals=[Proposal.set(f"use {cores or _USUAL} processes", {_FIELD: cores or _USUAL})],
+        )

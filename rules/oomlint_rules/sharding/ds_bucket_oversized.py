@@ -1,0 +1,149 @@
+"""Communication buckets of DeepSpeed that take much of a small card.
+
+## What it finds
+
+`reduce_bucket_size` and `allgather_bucket_size` of 2e8 and more (the default is 5e8) in a run
+that does not fit, or is within the margin, and that smaller buckets bring down; and such
+buckets on a card of up to 32 GiB where the model is not known.
+
+## Why it runs out of memory
+
+A bucket of 5e8 elements is 1 GB in bf16. There are two of them, one to reduce gradients and
+one to gather parameters, and with `overlap_comm` a second set and temporary copies: 4.5 times
+2 x 1 GB are 9 GB of a 24 GB card.
+
+## How to fix it
+
+Buckets of 5e7 elements; for stage 3 `"auto"` is hidden size squared. They cost a little
+bandwidth, the result is the same.
+
+## When not to
+
+On large cards, where big buckets are what makes the network fast.
+
+## Sources
+
+* transformers documentation, DeepSpeed, ZeRO-2 (*overlap_comm uses 4.5x the allgather_bucket_size
+  and reduce_bucket_size values*, 9 GB)
+* https://github.com/deepspeedai/DeepSpeed/issues/1302 (21152 MB against 19284 with 1e7) and /2992
+* DeepSpeed edaa7221 `runtime/zero/config.py:113`, `:132` (defaults)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.judge import Relief, relief
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.run import Run
+from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed
+
+_SMALL = 50_000_000
+_LARGE = 200_000_000
+_SMALL_CARD = 32 * 2**30
+# Of a card whose other needs are not known, from this share on the buckets are worth a word.
+_NOTEWORTHY_SHARE = 0.1
+_HALF = 2  # bytes an element
+_REDUCE = "parallel.zero.reduce_bucket_elems"
+_GATHER = "parallel.zero.allgather_bucket_elems"
+
+_BUCKETS = (
+    '"stage": 2, "overlap_comm": true, "reduce_bucket_size": {size}, '
+    '"allgather_bucket_size": {size}'
+)
+_MODEL = AXOLOTL.replace("Llama-3.1-8B", "Llama-3.2-1B")
+
+
+class DsBucketOversized(Rule):
+    code = "OOM306"
+    name = "ds-bucket-oversized"
+    summary = "communication buckets of DeepSpeed that take much of a small card"
+    applicability = Applicability.SAFE
+    cost = 1
+
+    bad = (
+        Example(
+            files={"ds.json": deepspeed(_BUCKETS.format(size="5e8"))},
+            fixed={"ds.json": deepspeed(_BUCKETS.format(size="50000000"))},
+            hardware="4xT4-16GB",
+            why="the model is not known, and the buckets alone are much of the card",
+        ),
+        Example(
+            files={
+                "train.yaml": f"{_MODEL}sequence_len: 4096\ndeepspeed: ds.json\n",
+                "ds.json": deepspeed(_BUCKETS.format(size="5e8")),
+            },
+            fixed={"ds.json": deepspeed(_BUCKETS.format(size="50000000"))},
+            hardware="8xT4-16GB",
+        ),
+    )
+    good = (
+        Example(
+            files={
+                "train.yaml": f"{_MODEL}deepspeed: ds.json\n",
+                "ds.json": deepspeed(_BUCKETS.format(size="5e8")),
+            },
+            hardware="8xH100-80GB",
+        ),
+        Example(
+            files={"ds.json": deepspeed(_BUCKETS.format(size="50000000"))}, hardware="4xT4-16GB"
+        ),
+        Example(files={"ds.json": deepspeed(_BUCKETS.format(size="5e8"))}),
+        Example(
+            files={
+                "train.sh": command("", "accelerate launch --config_file acc.yaml"),
+                "acc.yaml": accelerate("DEEPSPEED", "deepspeed_config:\n  zero_stage: 2\n"),
+            },
+            hardware="8xH100-80GB",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        zero = run.plan.parallel.zero
+        limit = run.limits.gpu_bytes
+        if run.plan.parallel.backend != "zero" or zero.stage in (0, None) or limit is None:
+            return
+        sizes = {_REDUCE: zero.reduce_bucket_elems, _GATHER: zero.allgather_bucket_elems}
+        if zero.stage == 3:
+            del sizes[_GATHER]  # stage 3 gathers by its own prefetching
+        large = {name: size for name, size in sizes.items() if size is not None and size >= _LARGE}
+        if not large:
+            return
+        changes = dict.fromkeys(large, _SMALL)
+        taken = _HALF * sum(large.values())
+        found = relief(run, changes)
+        if found is not None and found.is_worthwhile:
+            yield self._relieved(run, found, taken)
+        elif found is None and limit <= _SMALL_CARD and taken >= _NOTEWORTHY_SHARE * limit:
+            yield self._unknown(run, taken, limit, changes)
+
+    def _relieved(self, run: Run, found: Relief, taken: int) -> Finding:
+        assert found.severity is not None
+        before = found.before
+        return self.finding(
+            run,
+            found.severity,
+            f"DeepSpeed's buckets hold {gib(taken)} in 16 bit, and more while they are in use: the "
+            f"run {before.sentence}. With buckets of 5e7 elements {found.sentence}",
+            at=tuple(found.changes),
+            confidence=before.confidence,
+            resource="gpu",
+            predicted=before.predicted,
+            limit=before.limit,
+            proposals=[Proposal.set("make the buckets smaller", found.changes)],
+        )
+
+    def _unknown(self, run: Run, taken: int, limit: int, changes: dict[str, int]) -> Finding:
+        overlap = run.plan.parallel.zero.overlap_comm
+        more = ", and up to 4.5 times as much with overlap_comm" if overlap else ""
+        return self.finding(
+            run,
+            Severity.WARNING,
+            f"DeepSpeed's buckets hold {gib(taken)} in 16 bit{more}, on a card that gives "
+            f"{gib(limit)}",
+            at=tuple(changes),
+            confidence="low",
+            resource="gpu",
+            limit=limit,
+            proposals=[Proposal.set("make the buckets smaller", changes)],
+        )
