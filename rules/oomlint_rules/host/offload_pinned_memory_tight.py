@@ -4,13 +4,15 @@
 
 Offloading with pinned memory (DeepSpeed's default) where the prediction takes more than 60 % of
 the node's RAM. Where it comes near the limit or passes it, offload-host-ram-exceeded speaks.
+And offloading to NVMe on a node whose RAM is not known.
 
 ## Why it runs out of memory
 
 Pinned pages cannot be swapped or shared, and torch rounds each pinned block up to a power of
 two: of the 16 bytes a parameter that offloaded parameters and optimizer take, up to as much
 again is lost to rounding. What the page cache, the data loader and the checkpoint would use is
-then missing, and the kernel kills a rank.
+then missing, and the kernel kills a rank. NVMe does not do without RAM either: what is read and
+written passes through pinned buffers of `buffer_count` x `buffer_size` elements on every rank.
 
 ## How to fix it
 
@@ -47,6 +49,7 @@ _ZERO = (
     '"stage": 3, "offload_optimizer": {{"device": "cpu", "pin_memory": {pin}}}, '
     '"stage3_gather_16bit_weights_on_model_save": true'
 )
+_NVME = '"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/scratch"}'
 
 
 class OffloadPinnedMemoryTight(Rule):
@@ -73,8 +76,14 @@ class OffloadPinnedMemoryTight(Rule):
             hardware="4xRTX-3090-24GB",
             host_memory="224GiB",
         ),
+        Example(files={"ds.json": deepspeed(_NVME)}, why="NVMe takes RAM too"),
     )
     good = (
+        Example(
+            files={"ds.json": deepspeed(_NVME)},
+            host_memory="1TiB",
+            why="the node's RAM is known",
+        ),
         Example(
             files={
                 "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
@@ -95,6 +104,9 @@ class OffloadPinnedMemoryTight(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         offload = run.plan.offload
+        if "nvme" in (offload.params, offload.optimizer) and run.limits.host_bytes is None:
+            yield self._through_buffers(run)
+            return
         moves = "cpu" in (offload.params, offload.optimizer)
         if not moves or offload.pin_memory is not True:
             return
@@ -121,4 +133,16 @@ class OffloadPinnedMemoryTight(Rule):
             predicted=found.predicted,
             limit=found.limit,
             proposals=[Proposal.set("do not pin offloaded memory", changes)],
+        )
+
+    def _through_buffers(self, run: Run) -> Finding:
+        return self.finding(
+            run,
+            Severity.INFO,
+            "offloading to NVMe passes through pinned buffers in host RAM (buffer_count × "
+            "buffer_size elements on each rank), and the node's RAM is not known; state it with "
+            "--host-memory",
+            at=("offload.optimizer", "offload.params"),
+            confidence="low",
+            resource="host",
         )
