@@ -27,7 +27,8 @@ Where the framework replaces the Trainer's own saving.
 
 * transformers 5.23 `trainer.py:889-912` (`save_only_model`) and `training_args.py:1748`
   (`load_best_model_at_end`)
-* ms-swift 3602360a `llm/argument` (`save_only_model` with a sharded state dict)
+* ms-swift 3602360a `swift/arguments/sft_args.py:341`
+  (`save_only_model` with a sharded state dict)
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ Where the run fits in fp32 and its numerics are wanted.
 
 ## Sources
 
-* LLaMA-Factory ff6d4d12 `src/llamafactory/hparams/parser.py` (warning *may significantly
-  increase GPU memory*) and `model/adapter.py:338`
-* transformers 5.23 `trainer_optimizer.py` (layer-wise GaLore and gradient accumulation, DDP)
+* LLaMA-Factory ff6d4d12 `src/llamafactory/hparams/parser.py:575` (warning *may significantly
+  increases GPU memory usage*) and `model/adapter.py:338`
+* transformers 5.23 `trainer_optimizer.py:117` (several processes) and `:166` (accumulation)
 * Zhao et al. 2024, arXiv 2403.03507; https://github.com/axolotl-ai-cloud/axolotl/issues/1448
 """
 
@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from oomlint.judge import relief
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
 
 _GALORE = LLAMA_FACTORY + "use_galore: true\n"
 _LAYERWISE = f"{AXOLOTL}optimizer: galore_adamw_layerwise\n"
@@ -58,6 +58,14 @@ class GaloreNoSaving(Rule):
             hardware="1xRTX-3090-24GB",
         ),
         Example(files={"train.yaml": f"{_LAYERWISE}gradient_accumulation_steps: 4\n"}),
+        Example(
+            files={
+                "train.sh": command("--optim galore_adamw_layerwise").replace(
+                    "gradient_accumulation_steps 8", "gradient_accumulation_steps 1"
+                )
+            },
+            why="eight processes",
+        ),
     )
     good = (
         Example(files={"train.yaml": f"{_GALORE}pure_bf16: true\n"}, hardware="1xRTX-3090-24GB"),
@@ -77,6 +85,15 @@ class GaloreNoSaving(Rule):
                 f"{accumulation} micro batches: transformers stops with an error",
                 at=("batch.grad_accum", "optimizer.name"),
                 notes=[self.note(run, "optimizer.name", "the optimizer is chosen here")],
+            )
+
+        if name.endswith("_layerwise") and _starts_several(run):
+            yield self.finding(
+                run,
+                Severity.ERROR,
+                f"{name} works in a single process only, and this run has "
+                f"{run.plan.parallel.world}: transformers stops with an error",
+                at="optimizer.name",
             )
 
     def _upcast(self, run: Run) -> Iterable[Finding]:
@@ -100,3 +117,10 @@ class GaloreNoSaving(Rule):
             limit=before.limit,
             proposals=[Proposal.set("train in bf16", {"lf.pure_bf16": True}, Applicability.UNSAFE)],
         )
+
+
+def _starts_several(run: Run) -> bool:
+    """Whether a file says that there are several processes, and not the hardware alone."""
+    setting = run.settings.get("parallel.gpus_per_node")
+    said = setting is not None and setting.origin.kind != "catalog"
+    return said and (run.plan.parallel.world or 1) > 1

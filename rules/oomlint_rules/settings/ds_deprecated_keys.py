@@ -19,7 +19,7 @@ Write `offload_optimizer: {"device": "cpu"}`, with `pin_memory` inside it, and
 
 ## When not to
 
-With a DeepSpeed older than 0.4, which knows only the old names.
+With a DeepSpeed so old that it knows only those names.
 
 ## Sources
 

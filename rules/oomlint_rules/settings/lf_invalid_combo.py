@@ -27,7 +27,7 @@ Where another version of LLaMA-Factory, whose parser allows it, is pinned.
 ## Sources
 
 * LLaMA-Factory ff6d4d12 `src/llamafactory/hparams/parser.py:232-255` and `:395-520`,
-  `hparams/data_args.py:176`
+  `hparams/data_args.py:179`
 """
 
 from __future__ import annotations
