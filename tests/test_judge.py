@@ -18,6 +18,7 @@ from oomlint.judge import (
     smallest_card,
 )
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan import Plan
 from oomlint.rule import Severity
 from oomlint.workspace import Workspace
 
@@ -47,6 +48,7 @@ def verdict(peak, low, *, known=True, margin=0.85):
         estimate=SimpleNamespace(assumptions=()),
         unreadable={},
         dialect=SimpleNamespace(launcher_may_shard=False),
+        plan=Plan(),
     )
     return _against(peak, low, 100, run)
 
@@ -171,3 +173,21 @@ def test_smallest_card():
 )  # fmt: skip
 def test_articles(name, article):
     assert _a(name) == f"{article} {name}"
+
+
+def test_quantized_experts_leave_the_prediction_open():
+    """bitsandbytes quantizes experts or not, by the version of transformers: never an error."""
+    text = (
+        b"base_model: mistralai/Mixtral-8x7B-v0.1\ndatasets: [x]\nload_in_4bit: true\n"
+        b"adapter: qlora\nlora_r: 8\nlora_target_linear: true\n"
+    )
+    options = LinkOptions(parse_hardware("1xA100-80GB"))
+    (run,) = (
+        Linker(Workspace(Path("/x"), {"a.yaml": text}), registry(), options).link(["a.yaml"]).runs
+    )
+    assert confidence(run) == "low"
+    packed = text + b"quantize_moe_experts: true\n"
+    (run,) = (
+        Linker(Workspace(Path("/x"), {"a.yaml": packed}), registry(), options).link(["a.yaml"]).runs
+    )
+    assert confidence(run) != "low"

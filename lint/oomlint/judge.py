@@ -178,9 +178,28 @@ def confidence(run: Run) -> Confidence:
     model = run.model
     if model is None or model.confidence == "guessed" or sharding_is_open(run):
         return "low"
+    if _experts_are_open(run):
+        return "low"
     if run.estimate.assumptions or model.confidence != "verified" or run.unreadable:
         return "medium"
     return "high"
+
+
+def _experts_are_open(run: Run) -> bool:
+    """Whether bitsandbytes may or may not have quantized a model's experts.
+
+    It replaces ``nn.Linear`` modules: transformers 5 stacks most models' experts in one
+    parameter, which stays in 16 bit, while transformers 4 and many models with code of their own
+    have a linear layer for each expert. The difference is a factor of three to four.
+    """
+    dims, quant = run.plan.model.dims, run.plan.quant
+    return (
+        quant.method in ("bnb4", "bnb8")
+        and dims is not None
+        and dims.moe is not None
+        and not quant.quantises_moe_experts
+        and "transformers" not in run.plan.versions
+    )
 
 
 def smallest_card(peak: int) -> str | None:

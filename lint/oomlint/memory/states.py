@@ -47,6 +47,13 @@ _STATE_BYTES = {
 _FACTORED = frozenset({"adafactor", "adalomo", "came"})
 
 
+def expert_split(f: Facts) -> int:
+    """Ranks that share each expert's matrices: Megatron-LM's expert-tensor-parallel-size, which is
+    the tensor-parallel size where nobody sets it (megatron/training/arguments.py); torchtune's
+    Llama 4 plan splits experts over the tensor-parallel ranks too."""
+    return max(1, f.plan.parallel.etp or f.tp)
+
+
 def quantised_bytes(quant: Quant) -> float | None:
     """Bytes an element of a quantised linear weight; ``None`` if nothing is quantised."""
     method = quant.method
@@ -75,7 +82,7 @@ def frozen_weight_bytes(f: Facts) -> float:
         ends = max(m.embed_numel + m.position_numel, m.head_numel + m.final_norm_numel) / f.tp
     other = (m.vision_numel + m.other_numel) / f.pp
     linear = m.linear_numel / split
-    experts = m.expert_numel / (f.pp * f.ep * max(1, f.plan.parallel.etp or 1))
+    experts = m.expert_numel / (f.pp * f.ep * expert_split(f))
     rest = (m.block_numel - m.linear_numel - m.expert_numel) / f.pp
     if packed is None:
         return (ends + other + linear + experts + rest) * stored
@@ -178,7 +185,7 @@ def frozen_weight_bytes_of(f: Facts, width: float) -> float:
     ends = m.embed_numel + m.head_numel + m.position_numel + m.final_norm_numel
     if f.pp > 1:
         ends = max(m.embed_numel + m.position_numel, m.head_numel + m.final_norm_numel)
-    experts = m.expert_numel / (f.pp * f.ep * max(1, f.plan.parallel.etp or 1))
+    experts = m.expert_numel / (f.pp * f.ep * expert_split(f))
     rest = (m.block_numel - m.linear_numel - m.expert_numel) / f.pp
     other = (m.vision_numel + m.other_numel) / f.pp
     return (ends / f.tp + m.linear_numel / (f.tp * f.pp) + experts + rest + other) * width
