@@ -27,6 +27,7 @@ LAYERS = (
     ("ways_out",),
     ("suppress", "fix", "engine"),
     ("testing", "forecast", "records", "settings", "schema"),
+    ("compare",),
     ("report",),
     ("api",),
     ("cli", "lsp", "review", "diagnose", "__main__", "__init__"),

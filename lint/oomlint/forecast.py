@@ -34,19 +34,24 @@ class Forecast:
     """RAM of a node in bytes, ``None`` if nobody says."""
 
 
-def of_run(run: Run) -> Forecast:
-    """The forecast of a run as its files stand; where the number of GPUs matters and nobody
-    says it, one node of eight is assumed and listed."""
+def with_gpus(run: Run) -> tuple[Run, tuple[Assumption, ...]]:
+    """The run to compute with: where the number of GPUs matters and nobody says it, one node
+    of eight is assumed; and that assumption, if it was made."""
     from oomlint.judge import USUAL_NODE
     from oomlint.memory import Assumption
 
-    probe = run
-    assumed: tuple[Assumption, ...] = ()
     parallel = run.plan.parallel
-    if parallel.world is None and parallel.backend not in (None, "none"):
-        probe = run.assuming({"parallel.nodes": 1, "parallel.gpus_per_node": USUAL_NODE})
-        why = "no file says how many GPUs there are; --gpus or --hardware does"
-        assumed = (Assumption("parallel.gpus_per_node", USUAL_NODE, why),)
+    if parallel.world is not None or parallel.backend in (None, "none"):
+        return run, ()
+    why = "no file says how many GPUs there are; --gpus or --hardware does"
+    assumed = Assumption("parallel.gpus_per_node", USUAL_NODE, why)
+    return run.assuming({"parallel.nodes": 1, "parallel.gpus_per_node": USUAL_NODE}), (assumed,)
+
+
+def of_run(run: Run) -> Forecast:
+    """The forecast of a run as its files stand; where the number of GPUs matters and nobody
+    says it, one node of eight is assumed and listed."""
+    probe, assumed = with_gpus(run)
     return Forecast(
         name=run.name,
         framework=run.framework,

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-NAMES = ("oomlint", "plan", "findings", "estimate")
+NAMES = ("oomlint", "plan", "findings", "estimate", "compare")
 
 
 def load(name: str) -> dict[str, Any]:
-    """The schema of that name, one of ``NAMES``: settings, plan, and the JSON of two commands."""
+    """The schema of that name, one of ``NAMES``: settings, plan, and the JSON of commands."""
     schema: dict[str, Any] = json.loads(path_of(name).read_text("utf-8"))
     return schema
 

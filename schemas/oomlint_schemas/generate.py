@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from oomlint.plan import Plan
-from oomlint.report.shapes import CheckShape, EstimateShape
+from oomlint.report.shapes import CheckShape, CompareShape, EstimateShape
 from oomlint.schema import schema_of
 from oomlint.settings import Settings
 
@@ -20,6 +20,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "plan": schema_of(Plan, "Canonical plan of a training run"),
         "findings": schema_of(CheckShape, "Output of oomlint check --output-format json"),
         "estimate": schema_of(EstimateShape, "Output of oomlint estimate --output-format json"),
+        "compare": schema_of(CompareShape, "Output of oomlint compare --output-format json"),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
     default="text",
     help="How the prediction is printed.",
 )
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the prediction there as a web page, too.",
+)
 @output_file_option
 @run_options
 @settings_options
@@ -46,6 +53,7 @@ def estimate(
     plan_file: str | None,
     jsonl: bool,
     output_format: str,
+    html: Path | None,
     output_file: Path | None,
     color: ColorChoice,
     **given_options: Any,
@@ -54,22 +62,29 @@ def estimate(
     given = Given(**given_options)
     if jsonl and plan_file is None:
         raise UsageError("--jsonl needs --plan FILE")
+    if jsonl and html is not None:
+        raise UsageError("--html and --jsonl exclude one another")
+    output = _Output(output_format, html, output_file, color)
     if plan_file is not None:
         if paths:
             raise UsageError("--plan takes the place of PATHS")
-        return _plans(given, plan_file, jsonl, output_format, output_file, color)
+        return _plans(given, plan_file, jsonl, output)
     if not paths:
         raise UsageError("name the files or folders that describe the run, or a plan with --plan")
-    return _runs(given, paths, output_format, output_file, color)
+    return _runs(given, paths, output)
 
 
-def _runs(
-    given: Given,
-    paths: tuple[str, ...],
-    output_format: str,
-    output_file: Path | None,
-    color: ColorChoice,
-) -> int:
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """How and where the forecasts go."""
+
+    format: str
+    html: Path | None
+    file: Path | None
+    color: ColorChoice
+
+
+def _runs(given: Given, paths: tuple[str, ...], output: _Output) -> int:
     from oomlint.cli.jobs import make_jobs, merge
     from oomlint.engine import lint
     from oomlint.forecast import of_run
@@ -78,28 +93,31 @@ def _runs(
         lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=())
         for job in make_jobs(given, paths)
     )
-    _print([of_run(run) for run in report.runs], output_format, output_file, color)
-    _complain(report.errors)
+    _print([of_run(run) for run in report.runs], output)
+    complain(report.errors)
     if not report.runs and not report.errors:
         raise UsageError(f"no training run found in {', '.join(paths)}")
     return 3 if report.errors else 0
 
 
-def _print(
-    forecasts: list[Forecast], output_format: str, output_file: Path | None, color: ColorChoice
-) -> None:
-    if output_format == "json":
+def _print(forecasts: list[Forecast], output: _Output) -> None:
+    if output.html is not None and forecasts:
+        from oomlint.report import html
+
+        emit(html.render(forecasts), output.html)
+    if output.format == "json":
         from oomlint.report.runs import as_json, run_object
 
         text = as_json({"version": 1, "runs": [run_object(f) for f in forecasts]})
     else:
         from oomlint.report.estimates import render
 
-        text = render(forecasts, painter(color, output_file))
-    emit(text, output_file)
+        text = render(forecasts, painter(output.color, output.file))
+    emit(text, output.file)
 
 
-def _complain(errors: tuple[FileError, ...]) -> None:
+def complain(errors: tuple[FileError, ...]) -> None:
+    """Say on standard error which files could not be used."""
     from oomlint.report.paint import Paint
     from oomlint.report.text import error_line
 
@@ -110,14 +128,7 @@ def _complain(errors: tuple[FileError, ...]) -> None:
         )
 
 
-def _plans(
-    given: Given,
-    plan_file: str,
-    jsonl: bool,
-    output_format: str,
-    output_file: Path | None,
-    color: ColorChoice,
-) -> int:
+def _plans(given: Given, plan_file: str, jsonl: bool, output: _Output) -> int:
     text = _read(plan_file)
     forecast = _Forecaster(given)
     if not jsonl:
@@ -125,7 +136,7 @@ def _plans(
             found = forecast(text)
         except UsageError as error:
             raise ParseError(plan_file, str(error)) from None
-        _print([found], output_format, output_file, color)
+        _print([found], output)
         return 0
     from oomlint.report.runs import as_json, run_object
 
@@ -140,7 +151,7 @@ def _plans(
             failed = True
             message = f"internal error: {type(error).__name__}: {error}"
             lines.append(as_json({"error": message}, indent=None))
-    emit("".join(lines), output_file)
+    emit("".join(lines), output.file)
     return 3 if failed else 0
 
 

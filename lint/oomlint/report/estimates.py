@@ -52,7 +52,7 @@ def _run(forecast: Forecast, paint: Paint) -> Iterator[str]:
     yield ""
     style = {"fits": "good", "tight": "tight", "does_not_fit": "bad"}.get(forecast.verdict, "bold")
     yield paint(f"verdict: {conclusion(forecast)}", style)
-    yield f"fits on: {_fits_on(gpu.peak_bytes)}"
+    yield f"fits on: {fits_on(gpu.peak_bytes)}"
     if forecast.assumptions:
         yield "assumed:"
         for assumption in forecast.assumptions:
@@ -96,7 +96,7 @@ def _components(components: Mapping[str, int | None], phase: str | None) -> Iter
             yield f"    {name.replace('_', ' '):<{_LABEL - 2}}{gib(size):>10}"
 
 
-def _fits_on(peak: int) -> str:
+def fits_on(peak: int) -> str:
     """The common cards by size, each with what would stay free."""
     sizes: dict[int, list[str]] = {}
     for card in common_cards():

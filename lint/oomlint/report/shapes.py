@@ -165,3 +165,58 @@ class EstimateShape(TypedDict):
 
     version: Literal[1]
     runs: list[RunShape]
+
+
+class ValueShape(TypedDict):
+    """An effective value and where it comes from: a place in a file, or what is known beside."""
+
+    value: Any
+    origin: Literal[
+        "explicit", "default", "derived", "catalog", "assumed", "option", "unreadable", "unset"
+    ]
+    path: str | None
+    line: int | None
+    key: str | None
+    source: str | None
+
+
+class DifferenceShape(TypedDict):
+    field: str
+    a: ValueShape
+    b: ValueShape
+
+
+class ChangeShape(TypedDict):
+    """``change_bytes`` in the order of the steps, ``change_bytes_alone`` on A as it is."""
+
+    change_bytes: int | None
+    change_bytes_alone: int | None
+    peak_bytes: int | None
+    peak_phase: str | None
+
+
+class StepShape(TypedDict):
+    group: str
+    title: str
+    gpu: ChangeShape
+    host: ChangeShape
+    settings: list[DifferenceShape]
+
+
+class TotalShape(TypedDict):
+    """The steps add up to ``change_bytes``; ``interaction_bytes`` of it none brings alone."""
+
+    change_bytes: int | None
+    interaction_bytes: int | None
+
+
+class CompareShape(TypedDict):
+    """What ``oomlint compare --output-format json`` prints."""
+
+    version: Literal[1]
+    a: RunShape
+    b: RunShape
+    gpu: TotalShape
+    host: TotalShape
+    steps: list[StepShape]
+    without_effect: list[DifferenceShape]
