@@ -101,6 +101,9 @@ _HF_ATTENTION = choice(
     }
 )
 
+# That the object is there; what it says has rows of its own.
+_IS_MAPPING = Kind(lambda raw: isinstance(raw, dict) or None, schema={"type": "object"})
+
 LLM_FOUNDRY = Table(
     name="LLM Foundry config",
     rows=(
@@ -157,7 +160,7 @@ LLM_FOUNDRY = Table(
         Row("device_train_microbatch_size", "batch.micro", _MICRO),
         Row("device_eval_batch_size", "batch.eval_micro", POSITIVE),
         Row("precision", "foundry.precision", _PRECISION, default="amp_bf16", source=_TRAIN_CONFIG),
-        Row("fsdp_config", "foundry.fsdp", ANYTHING),
+        Row("fsdp_config", "foundry.fsdp", _IS_MAPPING),
         Row("fsdp_config.sharding_strategy", "parallel.fsdp.strategy", _STRATEGY),
         Row("fsdp_config.mixed_precision", "foundry.policy", _POLICY),
         Row("fsdp_config.activation_checkpointing", "foundry.checkpointing", BOOLEAN),
@@ -378,7 +381,7 @@ def _finish_ranks(draft: Draft) -> None:
 
 
 def _has_fsdp(draft: Draft) -> bool:
-    return isinstance(draft.get("foundry.fsdp"), dict)
+    return draft.get("foundry.fsdp") is True
 
 
 def _finish_backend(draft: Draft) -> None:

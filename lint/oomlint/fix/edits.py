@@ -11,6 +11,7 @@ from oomlint.dialects.table import Block
 from oomlint.documents.text import Edit
 from oomlint.errors import CannotEdit
 from oomlint.judge import settled
+from oomlint.plan import leaf_paths
 from oomlint.rule import (
     Applicability,
     Proposal,
@@ -110,12 +111,31 @@ def _edits_for(run: Run, wish: Wish, expected: dict[str, Any]) -> list[Edit]:
 def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[str, Any]) -> list[Edit]:
     by_block: dict[int, tuple[Block, dict[str, Any]]] = {}
     changed = run.what_if(values)
+    _check_effect(run, changed, values)
     for name, value in changed.wished.items():
         setting = changed.settings.get(name)
         expected[name] = None if setting is None else setting.value
         block = _home(run, name)
         by_block.setdefault(id(block), (block, {}))[1][name] = value
     return [edit for block, wanted in by_block.values() for edit in block.write(wanted)]
+
+
+def _check_effect(run: Run, changed: Run, values: MappingABC[str, Any]) -> None:
+    """A key that can be written is not enough: the run must then do something else.
+
+    A framework may have its own word for what a fix wants (torchtune's chunked loss for a fused
+    one); what stays as it was is no fix. Limits of the machine are not the run's to change.
+
+    Raises:
+        CannotEdit: another key of the run would keep the field as it is.
+    """
+    for name, value in values.items():
+        if name not in leaf_paths() or name.startswith("host.") or value is None:
+            continue
+        was, now = run.plan.get(name), changed.plan.get(name)
+        wanted = tuple(value) if isinstance(value, list) else value
+        if now == was != wanted:
+            raise CannotEdit(f"another setting of this run keeps it at {now}")
 
 
 def _together(edits: list[Edit]) -> tuple[Edit, ...]:

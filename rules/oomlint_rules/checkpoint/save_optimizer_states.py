@@ -100,14 +100,21 @@ class SaveOptimizerStates(Rule):
             confidence=confidence(run),
             resource="disk",
             predicted=disk,
-            proposals=[
-                Proposal.set(
-                    "save the model without optimizer states (such a checkpoint cannot resume)",
-                    {"save.save_only_model": True},
-                    Applicability.UNSAFE,
-                )
-            ],
+            proposals=_proposals(run),
         )
+
+
+def _proposals(run: Run) -> Iterable[Proposal]:
+    # transformers 5.23 trainer.py:889-912 refuses the two together.
+    if run.plan.parallel.backend in ("fsdp1", "fsdp2") and (
+        run.plan.parallel.fsdp.state_dict == "sharded"
+    ):
+        return
+    yield Proposal.set(
+        "save the model without optimizer states (such a checkpoint cannot resume)",
+        {"save.save_only_model": True},
+        Applicability.UNSAFE,
+    )
 
 
 def _save_problem(run: Run) -> str:
