@@ -22,15 +22,15 @@ def project(tmp_path):
     [
         ("./configs/../ds.json", "ds.json"),
         ("configs//run.yaml", "configs/run.yaml"),
-        ("../elsewhere.yaml", "/work/elsewhere.yaml"),
-        ("/work/project2/a.yaml", "/work/project2/a.yaml"),
-        ("/work/project/a.yaml", "a.yaml"),
+        ("../elsewhere.yaml", "/home/me/elsewhere.yaml"),
+        ("/home/me/project2/a.yaml", "/home/me/project2/a.yaml"),
+        ("/home/me/project/a.yaml", "a.yaml"),
     ],
 )
 def test_display_paths(tmp_path, path, shown):
     from pathlib import Path
 
-    assert Workspace(Path("/work/project")).name(path) == shown
+    assert Workspace(Path("/home/me/project")).name(path) == shown
 
 
 def test_display_path_below_the_root_folder():
