@@ -57,7 +57,7 @@ def test_70b_zero2_says_what_stage_3_leaves_and_what_is_enough(project):
     assert stage["severity"] == "error"
     # Two bytes for each of 70.6e9 parameters stay whole on every card.
     assert "131 GiB of parameters whole" in stage["message"]
-    assert "still" in stage["message"]
+    assert "131 GiB a card (16 bytes x 70.6B parameters / 8 GPUs)" in stage["message"]
     assert "host RAM" in stage["message"]
     assert "LoRA" in stage["message"]
     assert stage["fix"]["applicability"] == "safe"

@@ -42,7 +42,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.judge import Relief, relief, settled
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.memory import state_bytes
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count, gib
 from oomlint.run import Run
 from oomlint.ways_out import ways_out
 from oomlint_rules.sharding._sharding import higher_sharding
@@ -130,8 +131,6 @@ def _goal(run: Run) -> str:
 
 
 def _what_is_whole(run: Run) -> str:
-    from oomlint.memory import state_bytes
-
     states = state_bytes(settled(run).plan)
     if states is None:
         return "Weights stay whole on every card."
@@ -146,5 +145,23 @@ def _what_is_whole(run: Run) -> str:
 def _what_else(run: Run, found: Relief, changes: dict[str, Any]) -> str:
     if found.before.limit is None or found.after.predicted <= found.before.limit:
         return ""
-    also = ways_out(run.what_if(changes))
-    return f". What is enough: {also}" if also else ""
+    changed = run.what_if(changes)
+    also = ways_out(changed)
+    return _states_alone(changed) + (f". What is enough: {also}" if also else "")
+
+
+def _states_alone(run: Run) -> str:
+    """``; its states alone are 131 GiB a card (16 bytes x 70.6B parameters / 8 GPUs)``, where
+    they pass the limit by themselves."""
+    base = settled(run)
+    states, dims = state_bytes(base.plan), base.plan.model.dims
+    world, limit = base.plan.parallel.world, run.limits.gpu_bytes
+    if states is None or dims is None or not dims.params_total or not world or limit is None:
+        return ""
+    if states.total <= limit:
+        return ""
+    each = states.total * world / dims.params_total
+    return (
+        f": its states alone are {gib(states.total)} a card ({each:.0f} bytes x "
+        f"{count(dims.params_total)} parameters / {world} GPUs)"
+    )
