@@ -221,3 +221,14 @@ def test_other_files_are_not_claimed():
     assert linked.recognised == {}
     assert linked.runs == []
     assert linked.errors == []
+
+
+def test_habits_of_a_library_module_are_its_callers_business():
+    text = (
+        b"import torch\nfrom torch.nn.parallel import DistributedDataParallel\n\n"
+        b"model = DistributedDataParallel(build())\nmodel.load_state_dict(torch.load('last.pt'))\n"
+    )
+    files = {"pkg/__init__.py": b"", "pkg/io.py": text, "tool.py": text}
+    linker = Linker(Workspace(Path("/x"), files), registry(), LinkOptions())
+    linked = linker.link(list(files), explicit=frozenset(files))
+    assert [run.name for run in linked.asides] == ["tool.py"]

@@ -105,9 +105,22 @@ class Linker:
                 continue
             document = self.workspace.document(name)
             facts = getattr(document, "facts", ())
-            if document is not None and facts and _may_train(document):
+            if document is None or not facts or self._is_library(document):
+                continue
+            if _may_train(document):
                 claim = Claim(_UNREAD, "aside", document, ())
                 yield build_run(name, Parts(dialect=_UNREAD, blocks=(), claims=(claim,)))
+
+    def _is_library(self, document: Document) -> bool:
+        """Whether a Python file is a module of a package, which others call as they see fit."""
+        source = document.source
+        folder = source.path.rpartition("/")[0]
+        package = f"{folder}/__init__.py" if folder else "__init__.py"
+        return (
+            source.path.endswith(".py")
+            and self.workspace.exists(package)
+            and "__main__" not in source.text
+        )
 
     # -- recognising -----------------------------------------------------------------
 

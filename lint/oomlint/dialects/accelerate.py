@@ -213,8 +213,10 @@ ACCELERATE = Table(
     known_prefixes=(
         "fp8_config", "dynamo_config", "mpirun_config", "tp_config", "megatron_lm_config.",
         "parallelism_config.",
+        # ACC/commands/launch.py _validate_launch_command: what it does not know there it passes by.
+        "deepspeed_config.", "fsdp_config.",
     ),
-    # ACC/commands/config/config_args.py:118: unknown keys raise a ValueError.
+    # ACC/commands/config/config_args.py:118: unknown keys at the top raise a ValueError.
     ignores_unknown=False,
     loader="pyyaml",
     section="accelerate",

@@ -306,7 +306,8 @@ class Block:
         """Keys of this block that newer versions of the framework call otherwise."""
         for renaming in self.table.renamed:
             entry = self.find(renaming.old)
-            if entry is not None and self.value(entry.value) not in (None, False):
+            raw = None if entry is None else self.value(entry.value)
+            if entry is not None and not _is_unknown(raw) and raw not in (None, False):
                 holder = self.holder(entry)
                 yield StrayKey(self, holder, entry, renaming.old), renaming
 
