@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping as MappingABC, Sequence
+from collections.abc import Callable, Iterable, Mapping as MappingABC, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Fact
 from oomlint.documents.text import Location, Span
 from oomlint.errors import CannotEdit
+
+Way: TypeAlias = Callable[[Any, Draft, MappingABC[str, Any]], dict[str, Any]]
+"""How a framework says one canonical field: see :func:`expressed`."""
 
 ClaimKind = Literal["run", "part", "launch", "aside"]
 
@@ -111,6 +114,31 @@ class Dialect:
             if draft.block_with(name) is None:
                 raise CannotEdit(f"{self.name} has no key for {name}")
         return dict(changes)
+
+
+def expressed(
+    changes: MappingABC[str, Any],
+    draft: Draft,
+    ways: MappingABC[str, Way],
+    no_way: MappingABC[str, str],
+) -> dict[str, Any]:
+    """Canonical changes with those in ``ways`` put into a framework's own fields.
+
+    A way gets the value wanted, the draft and all changes, and returns own fields. ``no_way``
+    says of fields why the framework cannot say them.
+
+    Raises:
+        CannotEdit: with that reason, or a way's own.
+    """
+    own = dict(changes)
+    for name, wanted in changes.items():
+        if name in no_way:
+            raise CannotEdit(no_way[name])
+        way = ways.get(name)
+        if way is not None:
+            own.pop(name)
+            own.update(way(wanted, draft, changes))
+    return own
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ keys together (the dtype law, the world size, what ``"auto"`` means).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping as MappingABC
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,6 +157,3 @@ class Draft:
                     and loser.value != setting.value
                 ):
                     yield Conflict(field, setting, loser)
-
-    def provenance(self) -> MappingABC[str, Setting]:
-        return dict(self.settings)

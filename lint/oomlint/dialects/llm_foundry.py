@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping as MappingABC
 from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.base import Claim, Dialect, Reference, expressed
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import (
     ANYTHING,
@@ -315,15 +315,7 @@ class LlmFoundry(Dialect):
         _finish_save(draft)
 
     def express(self, changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
-        own = dict(changes)
-        for name, wanted in changes.items():
-            if name in _NO_WAY:
-                raise CannotEdit(_NO_WAY[name])
-            express = _EXPRESS.get(name)
-            if express is not None:
-                own.pop(name)
-                own.update(express(wanted, draft, changes))
-        return super().express(own, draft)
+        return super().express(expressed(changes, draft, _EXPRESS, _NO_WAY), draft)
 
 
 # -- recognising ------------------------------------------------------------------------------

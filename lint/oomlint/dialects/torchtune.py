@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping as MappingABC
 from dataclasses import replace
 from typing import Any
 
-from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
+from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference, expressed
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import (
     BOOLEAN,
@@ -329,15 +329,7 @@ class Torchtune(Dialect):
         _finish_eval_and_save(draft)
 
     def express(self, changes: MappingABC[str, Any], draft: Draft) -> dict[str, Any]:
-        own = dict(changes)
-        for name, wanted in changes.items():
-            if name in _NO_WAY:
-                raise CannotEdit(_NO_WAY[name])
-            express = _EXPRESS.get(name)
-            if express is not None:
-                own.pop(name)
-                own.update(express(wanted, draft))
-        return super().express(own, draft)
+        return super().express(expressed(changes, draft, _EXPRESS, _NO_WAY), draft)
 
 
 # -- recognising ------------------------------------------------------------------------------
@@ -826,7 +818,9 @@ _NO_WAY = {
 }
 
 
-def _express_checkpointing(mode: Any, draft: Draft) -> dict[str, Any]:
+def _express_checkpointing(
+    mode: Any, draft: Draft, _changes: MappingABC[str, Any]
+) -> dict[str, Any]:
     if mode not in ("full", "none"):
         raise CannotEdit("only full activation checkpointing has a key of its own in torchtune")
     changes: dict[str, Any] = {"tt.checkpointing": mode == "full"}
@@ -838,7 +832,9 @@ def _express_checkpointing(mode: Any, draft: Draft) -> dict[str, Any]:
     return changes
 
 
-def _express_offload_activations(device: Any, draft: Draft) -> dict[str, Any]:
+def _express_offload_activations(
+    device: Any, draft: Draft, _changes: MappingABC[str, Any]
+) -> dict[str, Any]:
     if device not in ("cpu", "none"):
         raise CannotEdit("torchtune offloads activations to the CPU only")
     dims = draft.get("model.dims")
@@ -850,7 +846,9 @@ def _express_offload_activations(device: Any, draft: Draft) -> dict[str, Any]:
     return changes
 
 
-def _express_cpu_offload(device: Any, draft: Draft) -> dict[str, Any]:
+def _express_cpu_offload(
+    device: Any, draft: Draft, _changes: MappingABC[str, Any]
+) -> dict[str, Any]:
     if device not in ("cpu", "none"):
         raise CannotEdit("torchtune offloads to the CPU or not at all")
     if draft.get("parallel.backend") != "fsdp2":
@@ -858,7 +856,7 @@ def _express_cpu_offload(device: Any, draft: Draft) -> dict[str, Any]:
     return {"parallel.fsdp.cpu_offload": device == "cpu"}
 
 
-def _express_loss(kind: Any, draft: Draft) -> dict[str, Any]:
+def _express_loss(kind: Any, draft: Draft, _changes: MappingABC[str, Any]) -> dict[str, Any]:
     if kind not in ("fused", "chunked"):
         raise CannotEdit("torchtune's losses work in chunks or on all logits")
     if draft.get("objective.kind") != "sft":
@@ -881,7 +879,7 @@ _COMPONENT_OF = {
 }
 
 
-def _express_optimizer(kind: Any, draft: Draft) -> dict[str, Any]:
+def _express_optimizer(kind: Any, draft: Draft, _changes: MappingABC[str, Any]) -> dict[str, Any]:
     component = _COMPONENT_OF.get(kind)
     if component is None:
         raise CannotEdit(f"no optimizer that torchtune is used with is {kind}")
@@ -896,7 +894,7 @@ def _express_optimizer(kind: Any, draft: Draft) -> dict[str, Any]:
     return changes
 
 
-def _express_fused(fused: Any, draft: Draft) -> dict[str, Any]:
+def _express_fused(fused: Any, draft: Draft, _changes: MappingABC[str, Any]) -> dict[str, Any]:
     if draft.get("optimizer.name") not in (
         "torch.optim.AdamW",
         "torch.optim.SGD",
@@ -906,7 +904,9 @@ def _express_fused(fused: Any, draft: Draft) -> dict[str, Any]:
     return {"tt.fused": bool(fused)}
 
 
-def _express_in_backward(wanted: Any, draft: Draft) -> dict[str, Any]:
+def _express_in_backward(
+    wanted: Any, draft: Draft, _changes: MappingABC[str, Any]
+) -> dict[str, Any]:
     """recipes/full_finetune_*.py raise on accumulation and on clipping."""
     if wanted and (draft.get("batch.grad_accum") or 1) > 1:
         raise CannotEdit("optimizer_in_bwd needs gradient_accumulation_steps: 1")
@@ -917,13 +917,15 @@ def _express_in_backward(wanted: Any, draft: Draft) -> dict[str, Any]:
     return {"optimizer.in_backward": bool(wanted)}
 
 
-def _express_accumulation(steps: Any, draft: Draft) -> dict[str, Any]:
+def _express_accumulation(
+    steps: Any, draft: Draft, _changes: MappingABC[str, Any]
+) -> dict[str, Any]:
     if steps > 1 and draft.get("optimizer.in_backward"):
         raise CannotEdit("gradient accumulation is refused with optimizer_in_bwd: True")
     return {"batch.grad_accum": steps}
 
 
-def _express_quant(method: Any, draft: Draft) -> dict[str, Any]:
+def _express_quant(method: Any, draft: Draft, _changes: MappingABC[str, Any]) -> dict[str, Any]:
     if method not in ("bnb4", "nf4_torchao"):
         raise CannotEdit("torchtune quantizes frozen weights to NF4 only")
     if not is_adapter_run(draft):
@@ -931,23 +933,29 @@ def _express_quant(method: Any, draft: Draft) -> dict[str, Any]:
     return {"tt.quantize_base": True}
 
 
-def _express_dtype(dtype: Any, _draft: Draft) -> dict[str, Any]:
+def _express_dtype(dtype: Any, _draft: Draft, _changes: MappingABC[str, Any]) -> dict[str, Any]:
     if dtype not in ("bf16", "fp32"):
         raise CannotEdit("torchtune trains in bf16 or fp32 only")
     return {"tt.dtype": dtype}
 
 
-def _express_attention(_implementation: Any, _draft: Draft) -> dict[str, Any]:
+def _express_attention(
+    _implementation: Any, _draft: Draft, _changes: MappingABC[str, Any]
+) -> dict[str, Any]:
     raise CannotEdit("torchtune computes attention with PyTorch's own kernels; there is no key")
 
 
-def _express_only_model(wanted: Any, draft: Draft) -> dict[str, Any]:
+def _express_only_model(
+    wanted: Any, draft: Draft, _changes: MappingABC[str, Any]
+) -> dict[str, Any]:
     if wanted and draft.get("save.every") is None and is_adapter_run(draft):
         return {"tt.adapter_only": True}
     raise CannotEdit("torchtune saves the optimizer with every checkpoint but the last")
 
 
-def _express_state_dtype(_dtype: Any, _draft: Draft) -> dict[str, Any]:
+def _express_state_dtype(
+    _dtype: Any, _draft: Draft, _changes: MappingABC[str, Any]
+) -> dict[str, Any]:
     return {}
 
 

@@ -137,12 +137,6 @@ class Tape:
             self._nodes.append(_Node(out, takers, tuple(saves), temp, passes, weight, cast_grad))
         return out
 
-    def view(self, x: Tensor, width: float | None = None) -> Tensor:
-        """The same memory under another shape, whole (its gradient passes through)."""
-        width = x.width if width is None else width
-        out = Tensor(width, x.bytes, Size(token=width * x.bytes), False, x.root)
-        return self.op(out, (x,), passes=True)
-
     def parts(self, x: Tensor, widths: Sequence[float]) -> list[Tensor]:
         """Views of slices of ``x``; backward puts their gradients together in a new tensor."""
         outs = [Tensor(w, x.bytes, Size(token=w * x.bytes), x.needs_grad, x.root) for w in widths]
