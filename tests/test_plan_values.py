@@ -2,7 +2,8 @@
 
 import pytest
 
-from oomlint.plan import ModelDims, Plan, leaf_paths, plan_to_dict
+from oomlint.plan import Plan, leaf_paths, plan_to_dict
+from oomlint.plan.model import ModelDims
 
 
 def test_values_at_any_depth_leave_the_original_alone():

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oomlint.plan import (
+from oomlint.plan import Plan
+from oomlint.plan.model import Model, ModelDims, Precision, Trainable
+from oomlint.plan.training import (
     Batch,
     Checkpointing,
     Eval,
-    Model,
-    ModelDims,
     Offload,
     Optimizer,
     Parallel,
-    Plan,
-    Precision,
     Save,
     Seq,
-    Trainable,
     Zero,
 )
 

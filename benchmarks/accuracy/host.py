@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from benchmarks.accuracy.published import dims_of, plan_of_fields
 
 from oomlint.memory import estimate
-from oomlint.plan import ModelDims, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims
 
 # What DeepSpeed's estimator multiplies out is no measurement.
 _FORMULAS = "deepspeed estimator"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oomlint.plan import Mla, ModelDims, Moe
+from oomlint.plan.model import Mla, ModelDims, Moe
 
 # transformers config class -> (architecture, activation, norm, biases in attention, in MLP,
 # norm on queries and keys)

@@ -15,26 +15,21 @@ from oomlint.hardware import Gpu, Hardware, find_gpu
 from oomlint.memory import GpuLimits
 from oomlint.memory.limits import gpu_limits
 from oomlint.models import guess, lookup
-from oomlint.plan import (
+from oomlint.plan import Plan
+from oomlint.plan.model import Model, ModelDims, Moe, Precision, Quant, Trainable
+from oomlint.plan.training import (
     Batch,
     Checkpointing,
     Compile,
     Eval,
     Fsdp,
     Loss,
-    Model,
-    ModelDims,
-    Moe,
     Objective,
     Offload,
     Optimizer,
     Parallel,
-    Plan,
-    Precision,
-    Quant,
     Save,
     Seq,
-    Trainable,
     Zero,
 )
 

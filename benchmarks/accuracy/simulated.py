@@ -7,23 +7,20 @@ from typing import Any
 
 from benchmarks.accuracy.models import dims_of
 
-from oomlint.plan import (
+from oomlint.plan import Plan
+from oomlint.plan.model import Model, ModelDims, Precision, Trainable
+from oomlint.plan.training import (
     Batch,
     Checkpointing,
     Ddp,
     Eval,
     Fsdp,
     Loss,
-    Model,
-    ModelDims,
     Offload,
     Optimizer,
     Parallel,
-    Plan,
-    Precision,
     Save,
     Seq,
-    Trainable,
 )
 
 _OPTIMIZERS: dict[str, dict[str, Any]] = {

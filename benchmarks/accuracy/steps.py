@@ -10,7 +10,8 @@ from benchmarks.accuracy.simulated import single_plan
 from oomlint.frozen import replace
 from oomlint.memory.build import without_head
 from oomlint.models import from_config_json
-from oomlint.plan import Model, ModelDims, Plan, Vision
+from oomlint.plan import Plan
+from oomlint.plan.model import Model, ModelDims, Vision
 
 # Architectures whose experts peft's "all-linear" adapts too: transformers converts the names of
 # their checkpoints' separate experts (peft 0.21 utils/transformers_weight_conversion.py).

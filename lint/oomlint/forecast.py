@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.errors import UsageError
 from oomlint.frozen import frozen, parameters, replace
-from oomlint.plan import MODELS_BESIDE, Plan
+from oomlint.plan import Plan
+from oomlint.plan.training import MODELS_BESIDE
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware

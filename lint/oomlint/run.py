@@ -22,7 +22,8 @@ from oomlint.documents.base import UNKNOWN, Fact
 from oomlint.documents.text import Location, Span
 from oomlint.frozen import field, frozen, replace
 from oomlint.models.given import with_members
-from oomlint.plan import MODELS_BESIDE, Plan
+from oomlint.plan import Plan
+from oomlint.plan.training import MODELS_BESIDE
 from oomlint.surroundings import add_surroundings, inferred_hardware
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import pytest
 
 from oomlint.dialects import law
 from oomlint.dialects.draft import Draft
-from oomlint.plan import ModelDims
+from oomlint.plan.model import ModelDims
 
 
 def draft_of(**settings):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from oomlint.memory import GpuLimits, estimate
-from oomlint.plan import ModelDims, Moe, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims, Moe
 
 DIMS = ModelDims(
     arch="llama", layers=16, hidden=2048, heads=16, kv_heads=4, head_dim=128, ffn=8192,

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from oomlint.memory import GpuLimits, estimate
-from oomlint.plan import ModelDims, Moe, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims, Moe
 
 LLAMA = ModelDims(
     arch="llama", layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from oomlint.memory import Estimate, GpuLimits, estimate, skeleton, state_bytes, verdict
-from oomlint.plan import Model, ModelDims, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import Model, ModelDims
 
 LLAMA_8B = ModelDims(
     arch="llama", layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336,

@@ -9,7 +9,9 @@ import pytest
 
 from oomlint.memory import Estimate, estimate, facts
 from oomlint.memory.facts import Facts
-from oomlint.plan import Fsdp, ModelDims, Moe, Parallel, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims, Moe
+from oomlint.plan.training import Fsdp, Parallel
 
 DIMS = ModelDims(
     arch="llama", layers=16, hidden=2048, heads=16, kv_heads=4, head_dim=128, ffn=8192,

@@ -8,7 +8,8 @@ import pytest
 
 from oomlint.memory import estimate, host_load_bytes, save_peaks
 from oomlint.memory.host import power_of_two
-from oomlint.plan import ModelDims, Moe, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims, Moe
 
 NUMEL = 8_030_261_248
 LLAMA_8B = ModelDims(

@@ -9,7 +9,7 @@ from oomlint.memory import Skeleton
 from oomlint.memory.build import skeleton
 from oomlint.memory.layers import LayerProfile, Regime, layer_profile
 from oomlint.models import lookup
-from oomlint.plan import Mla, ModelDims, Moe
+from oomlint.plan.model import Mla, ModelDims, Moe
 
 HIDDEN, FFN, HEADS, KV_HEADS, HEAD_DIM = 4096, 14336, 32, 8, 128
 WIDTH, KV = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM

@@ -10,18 +10,9 @@ import pytest
 
 from oomlint.memory.facts import Facts
 from oomlint.memory.logits import logits_of
-from oomlint.plan import (
-    Batch,
-    Loss,
-    Model,
-    ModelDims,
-    Objective,
-    Parallel,
-    Plan,
-    Precision,
-    Seq,
-    Trainable,
-)
+from oomlint.plan import Plan
+from oomlint.plan.model import Model, ModelDims, Precision, Trainable
+from oomlint.plan.training import Batch, Loss, Objective, Parallel, Seq
 
 MEASURED = [
     json.loads(line)

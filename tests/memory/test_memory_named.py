@@ -7,7 +7,8 @@ import pytest
 from oomlint.memory import estimate
 from oomlint.memory.build import skeleton
 from oomlint.memory.named import Named, named, readable
-from oomlint.plan import ModelDims, Moe, Plan, VisionTower
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims, Moe, VisionTower
 
 DENSE = ModelDims(
     arch="llama", layers=4, hidden=64, heads=4, kv_heads=2, head_dim=16, ffn=128, vocab=1000,

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from oomlint.memory.facts import Facts
-from oomlint.plan import ModelDims, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims
 
 ROOT = Path(__file__).parents[2]
 NUMEL = 8_030_261_248

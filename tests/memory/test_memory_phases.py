@@ -8,22 +8,9 @@ import pytest
 
 from oomlint.memory import GpuLimits, estimate
 from oomlint.memory.onset import first_seen
-from oomlint.plan import (
-    Batch,
-    Checkpointing,
-    Fsdp,
-    Mla,
-    Model,
-    ModelDims,
-    Moe,
-    Optimizer,
-    Parallel,
-    Plan,
-    Precision,
-    Seq,
-    Trainable,
-    Zero,
-)
+from oomlint.plan import Plan
+from oomlint.plan.model import Mla, Model, ModelDims, Moe, Precision, Trainable
+from oomlint.plan.training import Batch, Checkpointing, Fsdp, Optimizer, Parallel, Seq, Zero
 
 DIMS = ModelDims(
     arch="llama", layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336,

@@ -6,7 +6,8 @@ import pytest
 
 from oomlint.memory import estimate, skeleton, state_bytes
 from oomlint.models import all_ids, lookup
-from oomlint.plan import ModelDims, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims
 
 LLAMA_70B = ModelDims(
     arch="llama", layers=80, hidden=8192, heads=64, kv_heads=8, head_dim=128, ffn=28672,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from oomlint.memory import estimate
-from oomlint.plan import ModelDims, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims
 
 VOCABULARY, TOKENS = 128256, 2048
 BASE: dict[str, Any] = {

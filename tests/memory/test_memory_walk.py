@@ -9,7 +9,7 @@ import pytest
 from oomlint.memory import skeleton
 from oomlint.memory.layers import Regime, layer_profile
 from oomlint.memory.walk import Group, walk
-from oomlint.plan import ModelDims
+from oomlint.plan.model import ModelDims
 
 PATTERNS = {
     "one kind": "a" * 32,

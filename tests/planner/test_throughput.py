@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from oomlint.hardware import parse_hardware
-from oomlint.plan import ModelDims, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims
 from oomlint.planner.throughput import Sizes, rates, seconds_per_token
 
 SEVEN_B = Sizes(active=7 * 10**9, total=7 * 10**9, trained=7 * 10**9)

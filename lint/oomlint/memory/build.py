@@ -13,7 +13,7 @@ from oomlint.frozen import parameters, replace
 from oomlint.memory.parameters import Block, Linear, Mixer, Skeleton
 from oomlint.memory.traits import traits_of
 from oomlint.models.count import count_parameters
-from oomlint.plan import ModelDims
+from oomlint.plan.model import ModelDims
 
 # Models seen so far, so that a model's counts and profiles are worked out once; cleared when a
 # long-lived process has met very many.

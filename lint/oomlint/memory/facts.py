@@ -24,7 +24,8 @@ from oomlint.memory.trained import (
     trained_ends,
 )
 from oomlint.memory.vision import TYPICAL_PIXELS, Tower, tower_of
-from oomlint.plan import BYTES_PER_ELEMENT, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import BYTES_PER_ELEMENT
 
 _PAIRED = frozenset({"dpo", "orpo", "simpo", "cpo", "rm"})
 _HEADLESS = frozenset({"rm", "embedding"})

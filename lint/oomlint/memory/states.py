@@ -5,7 +5,8 @@ from __future__ import annotations
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.parameters import padded, padded_adapter, padded_block
 from oomlint.memory.result import StateBytes
-from oomlint.plan import Plan, Quant
+from oomlint.plan import Plan
+from oomlint.plan.model import Quant
 
 # Bytes an element of a quantised linear weight, block constants included:
 # bitsandbytes 4-bit keeps an fp32 absmax for 64 elements, with double quantisation an int8

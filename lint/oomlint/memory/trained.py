@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomlint.memory.parameters import Block, Skeleton
 from oomlint.memory.traits import ROLE_NAMES
-from oomlint.plan import Trainable
+from oomlint.plan.model import Trainable
 
 # Methods that train small matrices beside a frozen model.
 ADAPTED = frozenset({"lora", "qlora", "dora", "oft", "adapter", "logits"})

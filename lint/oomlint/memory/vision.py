@@ -7,7 +7,7 @@ from functools import lru_cache
 from oomlint.frozen import frozen
 from oomlint.memory.parameters import Block, Linear, Skeleton
 from oomlint.memory.traits import Traits
-from oomlint.plan import ModelDims
+from oomlint.plan.model import ModelDims
 
 
 @frozen(eq=False)

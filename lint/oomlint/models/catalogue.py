@@ -16,7 +16,7 @@ from typing import Any, Final
 from oomlint.frozen import frozen
 from oomlint.models.architectures import block_classes
 from oomlint.models.facts import ModelFacts
-from oomlint.plan import Mla, ModelDims, Moe, VisionTower
+from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
 
 _LAYER_TYPES: Final = {
     "s": "sliding_attention",

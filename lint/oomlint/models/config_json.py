@@ -15,7 +15,7 @@ from oomlint.models.config_text import text_dims
 from oomlint.models.count import as_dims_fields, count_parameters
 from oomlint.models.facts import ModelFacts
 from oomlint.models.towers import count_tower
-from oomlint.plan import ModelDims, VisionTower
+from oomlint.plan.model import ModelDims, VisionTower
 
 # Where a multimodal config keeps its text model: transformers; InternVL's and DeepSeek-VL's
 # own code; Qwen-Omni.

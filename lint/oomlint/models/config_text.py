@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from oomlint.models.config_fields import SYNONYMS, Fields, nested_in, size_in, text_in
-from oomlint.plan import Mla, ModelDims, Moe
+from oomlint.plan.model import Mla, ModelDims, Moe
 
 # More layers than any model has, in a hand-edited or hostile file, are not layers.
 _MAX_LAYERS: Final = 10**5

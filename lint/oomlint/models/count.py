@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from oomlint.frozen import frozen, mutable
-from oomlint.plan import Mla, ModelDims, Moe
+from oomlint.plan.model import Mla, ModelDims, Moe
 
 
 @frozen(kw_only=True)
@@ -437,7 +437,7 @@ def _add_experts(block: _Sum, arch: str, layout: _Layout, dims: ModelDims, moe: 
 
 
 def as_dims_fields(counts: ParameterCounts) -> dict[str, Any]:
-    """The counts under the names that :class:`~oomlint.plan.ModelDims` has for them."""
+    """The counts under the names that :class:`~oomlint.plan.model.ModelDims` has for them."""
     return {
         "params_total": counts.total,
         "params_active": counts.active,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from oomlint.frozen import frozen
-from oomlint.plan import ModelDims
+from oomlint.plan.model import ModelDims
 
 Confidence = Literal["verified", "derived", "guessed"]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from oomlint.frozen import parameters, replace
-from oomlint.plan import ModelDims, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import ModelDims
 
 _SHAPE = frozenset(
     "layers hidden heads kv_heads head_dim ffn vocab tie_embeddings attn_bias mlp_bias qk_norm "

@@ -11,7 +11,7 @@ from oomlint.frozen import replace
 from oomlint.models import catalogue
 from oomlint.models.facts import GUESS_SPREAD, ModelFacts
 from oomlint.models.names import guess_size, quant_of, size_spans, spellings
-from oomlint.plan import ModelDims
+from oomlint.plan.model import ModelDims
 
 Reader = Callable[[str], bytes | None]
 

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from oomlint.frozen import frozen
 from oomlint.hardware import Hardware
-from oomlint.plan import BYTES_PER_ELEMENT, Plan
+from oomlint.plan import Plan
+from oomlint.plan.model import BYTES_PER_ELEMENT
 
 # Share of the peak FLOPs that training reaches: 38 to 43 % for Llama 3 (arXiv 2407.21783,
 # table 4).

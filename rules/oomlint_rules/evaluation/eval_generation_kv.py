@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import confidence, settled, sharding_is_open
-from oomlint.plan import ModelDims
+from oomlint.plan.model import ModelDims
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules.remedies import states_exceed

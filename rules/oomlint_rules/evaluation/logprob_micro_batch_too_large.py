@@ -37,7 +37,7 @@ from collections.abc import Iterable
 
 from oomlint.frozen import frozen
 from oomlint.judge import Relief, judge_gpu, relief, settled
-from oomlint.plan import BYTES_PER_ELEMENT
+from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules.remedies import card_bytes

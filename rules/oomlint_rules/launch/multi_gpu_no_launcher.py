@@ -36,7 +36,7 @@ import re
 from collections.abc import Iterable
 
 from oomlint.documents.text import Edit
-from oomlint.plan import BYTES_PER_ELEMENT
+from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import command, script

@@ -12,7 +12,7 @@ from oomlint.dialects.litgpt.keys import LITGPT, LORA_PARTS, SOURCE
 from oomlint.dialects.machine.ranks import settle
 from oomlint.dialects.machine.scene import visible_gpus
 from oomlint.frozen import replace
-from oomlint.plan import ModelDims
+from oomlint.plan.model import ModelDims
 
 
 def finish_command(draft: Draft) -> str:

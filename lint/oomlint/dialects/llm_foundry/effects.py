@@ -13,7 +13,7 @@ from oomlint.dialects.draft import Draft
 from oomlint.dialects.law import finish_batch, finish_world, is_adapter_run
 from oomlint.dialects.llm_foundry.keys import FSDP_CONFIG, SOURCE, TRAIN_CONFIG
 from oomlint.dialects.machine.ranks import finish_launch, settle
-from oomlint.plan import ModelDims, Moe
+from oomlint.plan.model import ModelDims, Moe
 
 
 def finish_ranks(draft: Draft) -> None:

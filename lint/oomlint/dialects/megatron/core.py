@@ -13,7 +13,7 @@ from typing import Any
 from oomlint.dialects.draft import Draft
 from oomlint.errors import CannotEdit
 from oomlint.models import lookup
-from oomlint.plan import Mla, ModelDims, Moe
+from oomlint.plan.model import Mla, ModelDims, Moe
 
 ARGUMENTS = "Megatron-LM d98e8a64 training/arguments.py"
 _BLOCK = "Megatron-core transformer/transformer_block.py _checkpointed_forward"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from oomlint.frozen import replace
 from oomlint.models import lookup
-from oomlint.plan import Mla, ModelDims, Moe
+from oomlint.plan.model import Mla, ModelDims, Moe
 
 # Family (as ``model.name`` or the registry's module begins) and flavor, in lower case.
 _CATALOGUED = {

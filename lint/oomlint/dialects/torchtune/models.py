@@ -11,7 +11,7 @@ from typing import Any
 
 from oomlint.dialects.kinds import BadValue, Kind
 from oomlint.errors import CannotEdit
-from oomlint.plan import ModelDims
+from oomlint.plan.model import ModelDims
 
 _QWEN25_SIZES = {"1_5b": "1.5B", "7b": "7B", "14b": "14B", "32b": "32B", "72b": "72B"}
 _QWEN3_SIZES = {"0_6b": "0.6B", "1_7b": "1.7B", "4b": "4B", "8b": "8B", "14b": "14B"}

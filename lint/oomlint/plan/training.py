@@ -1,0 +1,373 @@
+"""The training of a run: what it computes in a step, over which ranks and devices, what it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from oomlint.frozen import frozen
+from oomlint.plan.model import DType
+
+
+@frozen(kw_only=True)
+class Rollout:
+    """The generation engine of an RL run.
+
+    ``max_model_len`` is the longest sequence that the engine makes room for, in tokens;
+    ``generation_batch`` counts the completions of one round over all ranks.
+    """
+
+    engine: Literal["none", "hf", "vllm_colocate", "vllm_server", "sglang"] | None = None
+    gpu_mem_util: float | None = None
+    tp: int | None = None
+    sleep: bool | None = None
+    n: int | None = None
+    max_prompt_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    rollout_micro_batch: int | None = None
+    max_model_len: int | None = None
+    generation_batch: int | None = None
+
+
+@frozen(kw_only=True)
+class Objective:
+    """``reward_params``, ``critic_params`` and ``teacher_params`` count the parameters of the
+    models beside the trained one where they are known."""
+
+    kind: (
+        Literal[
+            "pretrain", "sft", "dpo", "orpo", "simpo", "kto", "cpo", "rm", "ppo", "grpo",
+            "rloo", "gkd", "distill", "embedding",
+        ]
+        | None
+    ) = None  # fmt: skip
+    loss: str | None = None
+    pairs_per_sample: int | None = None
+    ref_model: Literal["none", "copy", "shared_adapter_off", "precomputed"] | None = None
+    ref_dtype: DType | None = None
+    reward_model: str | None = None
+    critic: str | None = None
+    teacher: str | None = None
+    reward_params: int | None = None
+    critic_params: int | None = None
+    teacher_params: int | None = None
+    rollout: Rollout = Rollout()
+
+
+MODELS_BESIDE: Mapping[str, str] = {
+    "reward_params": "reward_model",
+    "critic_params": "critic",
+    "teacher_params": "teacher",
+}
+"""Leaves of :class:`Objective` that count parameters, and those that name the model."""
+
+
+@frozen(kw_only=True)
+class Optimizer:
+    """``kind`` is the family, ``name`` the framework's own spelling."""
+
+    kind: (
+        Literal[
+            "adamw", "adamw8bit", "adamw4bit", "paged_adamw", "paged_adamw8bit", "adafactor",
+            "lion", "lion8bit", "paged_lion", "paged_lion8bit", "sgd", "momentum_sgd", "rmsprop",
+            "adagrad", "muon", "adam_mini", "galore", "apollo", "lomo", "adalomo", "badam", "came",
+            "shampoo", "schedule_free", "dion", "ademamix", "anyprecision_adamw", "lamb", "other",
+        ]
+        | None
+    ) = None  # fmt: skip
+    name: str | None = None
+    state_elems_per_param: float | None = None
+    fused: bool | None = None
+    foreach: bool | None = None
+    in_backward: bool | None = None
+    paged: bool | None = None
+    rank: int | None = None
+    embed_fp32_states: bool | None = None
+    clip_norm: float | None = None
+
+
+@frozen(kw_only=True)
+class Zero:
+    """DeepSpeed ZeRO; buckets and limits in elements. ``serial_load``: a node's ranks read a
+    checkpoint one after the other."""
+
+    stage: Literal[0, 1, 2, 3] | None = None
+    hpz: int | None = None
+    mics: int | None = None
+    zeropp_weights: bool | None = None
+    zeropp_grads: bool | None = None
+    reduce_bucket_elems: int | None = None
+    allgather_bucket_elems: int | None = None
+    overlap_comm: bool | None = None
+    prefetch_elems: int | None = None
+    max_live_params: int | None = None
+    max_reuse_distance: int | None = None
+    persistence_threshold: int | None = None
+    sub_group_elems: int | None = None
+    contiguous_grads: bool | None = None
+    gather16_on_save: bool | None = None
+    round_robin: bool | None = None
+    serial_load: bool | None = None
+
+
+@frozen(kw_only=True)
+class Fsdp:
+    """``isolates_trainable``: what is trained has units of its own beside frozen weights, as
+    under PEFT's wrapping policy."""
+
+    version: Literal[1, 2] | None = None
+    strategy: Literal["full", "grad_op", "hybrid", "hybrid_grad_op", "no_shard"] | None = None
+    reshard_after_forward: bool | None = None
+    wrap: Literal["transformer", "ends", "size", "none"] | None = None
+    wrap_classes: tuple[str, ...] | None = None
+    min_params: int | None = None
+    backward_prefetch: Literal["pre", "post", "none"] | None = None
+    forward_prefetch: bool | None = None
+    limit_all_gathers: bool | None = None
+    use_orig_params: bool | None = None
+    cpu_offload: bool | None = None
+    state_dict: Literal["full", "sharded", "local"] | None = None
+    sync_module_states: bool | None = None
+    activation_checkpointing: bool | None = None
+    sync_every_micro: bool | None = None
+    isolates_trainable: bool | None = None
+
+
+@frozen(kw_only=True)
+class Ddp:
+    bucket_mb: float | None = None
+    bucket_view: bool | None = None
+    static_graph: bool | None = None
+    find_unused: bool | None = None
+
+
+@frozen(kw_only=True)
+class Megatron:
+    dist_optimizer: bool | None = None
+    overlap_param_gather: bool | None = None
+    precision_aware_optim: bool | None = None
+
+
+@frozen(kw_only=True)
+class Parallel:
+    """``world`` = nodes x gpus_per_node ranks; the degrees divide it.
+
+    ``unapplied`` is what the files set up and the run leaves unused: a config of DeepSpeed or
+    FSDP that the launcher passes over, processes that nothing joins, or DeepSpeed's own launcher
+    in a run that has no DeepSpeed config. ``expert_shard`` ranks share the experts of one rank where
+    expert parallelism has an axis of its own; else it takes its ranks from data parallelism.
+    """
+
+    world: int | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    dp: int | None = None
+    dp_replicate: int | None = None
+    dp_shard: int | None = None
+    tp: int | None = None
+    sp: bool | None = None
+    cp: int | None = None
+    ulysses: int | None = None
+    pp: int | None = None
+    vpp: int | None = None
+    pp_schedule: str | None = None
+    ep: int | None = None
+    etp: int | None = None
+    expert_shard: int | None = None
+    backend: (
+        Literal[
+            "none", "ddp", "dp", "fsdp1", "fsdp2", "zero", "megatron", "device_map_pp",
+            "fabric_fsdp", "mics",
+        ]
+        | None
+    ) = None  # fmt: skip
+    unapplied: Literal["zero", "fsdp", "processes", "launcher"] | None = None
+    zero: Zero = Zero()
+    fsdp: Fsdp = Fsdp()
+    ddp: Ddp = Ddp()
+    megatron: Megatron = Megatron()
+
+
+@frozen(kw_only=True)
+class Offload:
+    """``idle``: where the states of the trained model wait while an RL step generates.
+
+    ``optimizer_buffers``, ``param_buffers`` × ``param_buffer_elems``: pinned buffers of one rank
+    on the way to NVMe; ``params_in_cpu_elems``: parameters that stay in RAM beside them.
+    """
+
+    params: Literal["none", "cpu", "nvme"] | None = None
+    optimizer: Literal["none", "cpu", "nvme"] | None = None
+    optimizer_ratio: float | None = None
+    grads: Literal["none", "cpu"] | None = None
+    activations: Literal["none", "cpu", "disk"] | None = None
+    pin_memory: bool | None = None
+    nvme_path: str | None = None
+    optimizer_buffers: int | None = None
+    param_buffers: int | None = None
+    param_buffer_elems: int | None = None
+    params_in_cpu_elems: int | None = None
+    layers: Literal["none", "cpu"] | None = None
+    idle: Literal["none", "cpu"] | None = None
+
+
+@frozen(kw_only=True)
+class Batch:
+    """``global_`` (``batch.global`` outside Python) is in samples over all ranks."""
+
+    micro: int | None = None
+    grad_accum: int | None = None
+    global_: int | None = None
+    eval_micro: int | None = None
+    auto_micro: bool | None = None
+    max_tokens_per_gpu: int | None = None
+    micro_unit: Literal["samples", "tokens", "completions"] | None = None
+
+
+@frozen(kw_only=True)
+class Seq:
+    max_len: int | None = None
+    packing: Literal["none", "concat", "bfd", "multipack", "neat", "varlen"] | None = None
+    pad: str | None = None
+    truncation: Literal["drop", "cut", "error", "split", "none"] | None = None
+    unbounded: bool | None = None
+
+
+@frozen(kw_only=True)
+class Checkpointing:
+    """Activation (gradient) checkpointing."""
+
+    mode: (
+        Literal[
+            "none", "full", "selective_op", "selective_layers", "every_n", "block_partial", "budget"
+        ]
+        | None
+    ) = None
+    every_n: int | None = None
+    reentrant: bool | None = None
+    skips_frozen_layers: bool | None = None
+    offload: Literal["none", "cpu", "disk"] | None = None
+    recompute_modules: tuple[str, ...] | None = None
+    source: Literal["framework", "fsdp", "deepspeed", "megatron"] | None = None
+
+
+@frozen(kw_only=True)
+class Liger:
+    rope: bool | None = None
+    rms: bool | None = None
+    swiglu: bool | None = None
+    flce: bool | None = None
+
+
+@frozen(kw_only=True)
+class Loss:
+    """``algorithm``: how log-probabilities come from logits, where not by one log-softmax of all.
+    By ``rows``: sample after sample, the logits kept; by a ``kernel`` that keeps the logits and
+    writes their gradient beside them, or over them (``in_place``); with chunks, the projection is
+    made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``);
+    ``dropped``: logits are computed that no loss needs."""
+
+    logits_materialised: (
+        Literal["full", "fused", "chunked", "completion_only", "loss_parallel"] | None
+    ) = None
+    algorithm: (
+        Literal["rows", "kernel", "in_place", "head_chunks", "recomputed_chunks", "dropped"] | None
+    ) = None
+    chunks: int | None = None
+    upcast_fp32: bool | None = None
+    label_smoothing: bool | None = None
+    outputs_kept: bool | None = None
+    liger: Liger = Liger()
+    cut_ce: bool | None = None
+    logits_to_keep: bool | None = None
+
+
+@frozen(kw_only=True)
+class Compile:
+    """``deepcompile`` is DeepSpeed's own compiler, on top of torch's."""
+
+    enabled: bool | None = None
+    mode: str | None = None
+    cudagraphs: bool | None = None
+    deepcompile: bool | None = None
+
+
+@frozen(kw_only=True)
+class Eval:
+    enabled: bool | None = None
+    strategy: Literal["no", "steps", "epoch"] | None = None
+    every: float | None = None
+    keeps_logits: bool | None = None
+    accumulation_steps: int | None = None
+    generate: bool | None = None
+    max_new_tokens: int | None = None
+    full_eval_dtype: DType | None = None
+    on_start: bool | None = None
+
+
+@frozen(kw_only=True)
+class Save:
+    """``merge``: a job that adds an adapter to its base and writes the model, holding all of it
+    or one file after the other; ``merge_device`` is where."""
+
+    strategy: Literal["no", "steps", "epoch", "best", "end"] | None = None
+    every: float | None = None
+    unit: Literal["steps", "epochs", "batches", "tokens"] | None = None
+    keep: int | Literal["all"] | None = None
+    contents: tuple[str, ...] | None = None
+    format: Literal["safetensors", "bin", "dcp", "ds_zero", "distcp"] | None = None
+    full_gather: bool | None = None
+    save_only_model: bool | None = None
+    load_best_at_end: bool | None = None
+    dir: str | None = None
+    async_: Literal["none", "thread", "pinned"] | None = None
+    dtype: DType | None = None
+    merge: Literal["none", "whole", "shards"] | None = None
+    merge_device: Literal["cpu", "auto"] | None = None
+
+
+@frozen(kw_only=True)
+class Data:
+    """``shuffle_buffer``: samples that a reader of a stream keeps to draw from at random."""
+
+    workers: int | None = None
+    prefetch: int | None = None
+    pin_memory: bool | None = None
+    persistent: bool | None = None
+    streaming: bool | None = None
+    preprocess_workers: int | None = None
+    in_memory: bool | None = None
+    max_samples: int | None = None
+    shuffle_buffer: int | None = None
+
+
+@frozen(kw_only=True)
+class Host:
+    """``memlock``: what the limit on locked pages (``ulimit -l``) is."""
+
+    ram_gib: float | None = None
+    shm_gib: float | None = None
+    disk_free_gib: float | None = None
+    cpus: int | None = None
+    memlock: Literal["unlimited", "limited"] | None = None
+
+
+@frozen(kw_only=True)
+class Device:
+    """``type`` as the hardware catalogue lists it; ``mem_bytes`` alone is enough."""
+
+    type: str | None = None
+    mem_bytes: int | None = None
+
+
+@frozen(kw_only=True)
+class Env:
+    """``empty_cache_steps``: the allocator's cache is emptied every so many steps."""
+
+    alloc_conf: str | None = None
+    expandable_segments: bool | None = None
+    cuda_visible_devices: str | None = None
+    empty_cache_steps: int | None = None
+    launch_blocking: bool | None = None
+    no_caching: bool | None = None
+    distributed_debug: str | None = None
