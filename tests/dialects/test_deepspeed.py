@@ -150,6 +150,7 @@ def test_gradients_are_accumulated_in_the_dtype_that_is_asked_for():
         ({"stage": 0, "offload_optimizer": {"device": "cpu"}}, "none", "none"),
         ({"stage": 3, "offload_optimizer": {}}, "none", "none"),
         ({"stage": 3, "offload_optimizer": {"device": None}}, "none", "none"),
+        ({"stage": 3, "offload_optimizer": {"device": "auto"}}, "none", "none"),
         ({"stage": 2, "cpu_offload": True}, "cpu", "none"),
         ({"stage": 2, "cpu_offload": False}, "none", "none"),
         ({"stage": 3, "cpu_offload": True, "cpu_offload_params": True}, "cpu", "cpu"),

@@ -138,3 +138,10 @@ def test_additions_go_to_their_owner() -> None:
     assert _apply(script, launch, ranks) == "torchrun --nproc_per_node 8 a.py\n"
     own = launch.program_block(_OPTIONS).write({"x.seed": "3"})
     assert _apply(script, launch, own) == "torchrun a.py --seed 3\n"
+
+
+@pytest.mark.parametrize("asks", ["-h", "--help"])
+def test_who_asks_for_help_starts_nothing(asks: str) -> None:
+    script = f"llamafactory-cli train {asks}\ntorchrun train.py {asks}\npython t.py -h 8\n"
+    document = parse_shell(Source("run.sh", script))
+    assert [launch.name for launch in launches(document)] == ["t.py"]

@@ -122,6 +122,22 @@ def test_stray_keys_and_what_they_may_mean(text, stray):
     assert [(s.path, s.nearest) for s in block_of(text).read().stray] == stray
 
 
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("num_epochs", ("num_train_epochs", "num_ppo_epochs")),
+        ("batch_size", ("train_batch_size",)),
+        ("num_ppo_epoch", ("num_ppo_epochs",)),
+        ("train_num_epochs", ()),
+    ],
+)
+def test_a_key_without_its_word_is_most_likely_the_one_for_training(key, nearest):
+    known = frozenset({"num_ppo_epochs", "num_train_epochs", "train_batch_size"})
+    table = Table(name="t", rows=(), known=known, ignores_unknown=True)
+    (stray,) = block_of(f"{key}: 1\n", table).read().stray
+    assert stray.nearest == nearest
+
+
 def test_what_a_framework_refuses():
     strict = Table("t", (), ignores_unknown=True, strict_under=("zero.",))
     assert strict.refuses("zero.a")

@@ -526,6 +526,7 @@ def test_a_default_that_no_call_uses_means_nothing() -> None:
         ("tokenizer(x, max_length=64)", None, "longest"),
         ("tokenizer(x, truncation=True)", None, "longest"),
         ("tokenizer(x, truncation=True, max_length=n)", None, "longest"),
+        ("tokenizer(x, truncation=n > 0, max_length=64)", None, "longest"),
     ],
 )  # fmt: skip
 def test_the_tokenizer_says_how_long_samples_are(calls: str, length: int | None, pad: str) -> None:

@@ -157,6 +157,28 @@ def test_kernel_settings_in_comments_are_nobodys() -> None:
 
 
 @LINE_ENDS
+@pytest.mark.parametrize(
+    ("script", "cuts", "expected"),
+    [
+        ("torchrun t.py\n  --a 1\n  --b 2 \\\n  --c 3\n  --d 4\n", 3,
+         "torchrun t.py \\\n  --a 1 \\\n  --b 2 \\\n  --c 3 \\\n  --d 4\n"),
+        ("torchrun t.py \\ \n  --a 1 \\  # one\n  --b 2 \\\n\n  --c 3 \\\n\n  --d 4\n", 4,
+         "  # one\ntorchrun t.py \\\n  --a 1 \\\n  --b 2 \\\n  --c 3 \\\n  --d 4\n"),
+        ("torchrun t.py\n  --a 1 \\\n  # two\n  --b 2\n", 2,
+         "  # two\ntorchrun t.py \\\n  --a 1 \\\n  --b 2\n"),
+    ],
+    ids=["no-backslash", "blanks", "mixed"],
+)  # fmt: skip
+def test_a_command_that_is_cut_again_and_again_is_one_fact(
+    script: str, cuts: int, expected: str, newline: str
+) -> None:
+    document = read(script, newline)
+    assert the_fact(document).detail["cuts"] == cuts
+    assert mended(document).replace("    # one", "  # one") == expected
+    assert not parse_shell(document.source.edited(the_fact(document).mend)).facts
+
+
+@LINE_ENDS
 def test_comments_that_cut_one_command_again_and_again_are_one_fact(newline: str) -> None:
     script = (
         "torchrun t.py \\\n  # one\n  --a 1 \\\n  # two\n  # too\n  --b 2 \\\n  # three\n  --c 3\n"

@@ -393,7 +393,11 @@ class Block:
             for name in (*table.names, *table.known, *table.parents)
             if name.rpartition(".")[0] == level
         }
-        return tuple(names[near] for near in get_close_matches(key, names, n=3, cutoff=0.8))
+        # num_epochs is nearer to num_ppo_epochs than to num_train_epochs, by its letters.
+        words = key.split("_")
+        trained = ["_".join((*words[:n], "train", *words[n:])) for n in range(len(words))]
+        close = [*trained, *get_close_matches(key, names, n=3, cutoff=0.8)]
+        return tuple(names[near] for near in dict.fromkeys(close) if near in names)
 
     # -- writing ---------------------------------------------------------------------
 

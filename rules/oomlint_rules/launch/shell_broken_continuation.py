@@ -122,5 +122,9 @@ class ShellBrokenContinuation(Rule):
 
     def _broken(self, run: Run, fact: Fact) -> Finding:
         fault, cure = _FAULTS[fact.detail["reason"]]
+        more = fact.detail["cuts"] - 1
+        if more:
+            fault += f"; {more} more line{'s' * (more > 1)} below cut the same command again"
+            cure = "join the lines of the command"
         proposals = [Proposal(cure, (ReadyEdits(fact.mend),))] if fact.mend else []
         return self.finding(run, Severity.ERROR, fault, at=fact, proposals=proposals)

@@ -36,13 +36,15 @@ def _read_device(raw: Any) -> str:
     if raw is True:
         return "cpu"
     device = str(raw or "none").lower()
+    if device == "auto":
+        return "none"  # DS/config_utils.py:56 drops the word, of objects inside objects too
     if device not in ("none", "cpu", "nvme"):
         raise BadValue("expected one of none, cpu, nvme")
     return device
 
 
 STAGE = Kind(_read_stage, schema={"enum": [0, 1, 2, 3]})
-DEVICE = Kind(_read_device, schema={"enum": ["none", "cpu", "nvme"]})
+DEVICE = Kind(_read_device, schema={"enum": ["none", "cpu", "nvme", "auto"]})
 _ELEMS = COUNT.or_auto()
 # DS/config_utils.py:55 drops "auto" from the zero_optimization object, so it is legal anywhere.
 _FLAG = BOOLEAN.or_auto()

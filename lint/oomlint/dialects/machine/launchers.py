@@ -54,8 +54,19 @@ def launch_lines(document: Document) -> Iterator[Launch]:
     for command in getattr(document, "commands", ()):
         for started in inner_commands(document, command) or (command,):
             launch = read_launch(document, started)
-            if launch is not None:
+            if launch is not None and not _asks_for_help(launch):
                 yield launch
+
+
+def _asks_for_help(launch: Launch) -> bool:
+    """``--help`` prints a program's options and starts nothing."""
+    asked = (launch.flags.entries.get(key) for key in ("h", "help"))
+    return any(entry is not None and _is_bare(entry) for entry in asked)
+
+
+def _is_bare(entry: Entry) -> bool:
+    """Whether an option has no value."""
+    return isinstance(entry.value, Scalar) and entry.value.value is True
 
 
 def submitted(document: Document) -> Iterator[tuple[str, Block]]:

@@ -34,6 +34,7 @@ from oomlint.dialects.trainer.arguments import (
 )
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, TRAINER
 from oomlint.documents.base import (
+    UNKNOWN,
     Call,
     Document,
     Mapping,
@@ -305,7 +306,12 @@ def _cutting(calls: Sequence[Call]) -> Iterator[Call]:
     lengths: dict[Call, int] = {}
     for call in calls:
         given = call.arguments.entries
-        if call.callee.rpartition(".")[2] != "tokenizer" or not _value(call, "truncation"):
+        if call.callee.rpartition(".")[2] != "tokenizer":
+            continue
+        cuts = _value(call, "truncation")
+        if cuts is UNKNOWN:
+            return
+        if not cuts:
             continue
         if "return_tensors" in given and _value(call, "padding") != "max_length":
             continue

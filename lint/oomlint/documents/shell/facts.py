@@ -109,20 +109,46 @@ def _broken_continuations(source: Source, script: Script) -> Iterator[Fact]:
 
 
 def _joined(facts: Iterable[Fact]) -> Iterator[Fact]:
-    """The same faults, with comments that cut one command again and again as one of them."""
+    """The same faults, with those that cut one command again and again as one of them."""
     open_fact: Fact | None = None
     for fact in facts:
         if open_fact is None:
             open_fact = fact
-        elif "top" in fact.detail and fact.detail["top"] == open_fact.detail.get("lost_line"):
-            (head, *cuts), (more, *others) = open_fact.mend, fact.mend
-            head = replace(head, replacement=head.replacement + more.replacement)
-            open_fact = replace(open_fact, detail=fact.detail, mend=(head, *cuts, *others))
+        elif fact.detail["top"] == open_fact.detail["lost_line"] and fact.mend and open_fact.mend:
+            lost = fact.detail["lost_line"]
+            open_fact = replace(
+                open_fact,
+                detail={
+                    **open_fact.detail,
+                    "lost_line": lost,
+                    "cuts": open_fact.detail["cuts"] + 1,
+                },
+                mend=_mended_together(open_fact, fact),
+            )
         else:
             yield open_fact
             open_fact = fact
     if open_fact is not None:
         yield open_fact
+
+
+def _mended_together(first: Fact, second: Fact) -> tuple[Edit, ...]:
+    """The edits of two faults of one command; comments go above all of it."""
+    moved = "".join(edit.replacement for edit in second.mend if _moves_up(edit))
+    edits = [*first.mend, *(edit for edit in second.mend if not _moves_up(edit))]
+    if not moved:
+        return tuple(edits)
+    for number, edit in enumerate(edits):
+        if _moves_up(edit):
+            edits[number] = replace(edit, replacement=edit.replacement + moved)
+            return tuple(edits)
+    head = first.detail["head"]
+    return (Edit(first.location.path, head, head, moved), *edits)
+
+
+def _moves_up(edit: Edit) -> bool:
+    """Whether an edit puts comment lines above a command, and not a backslash behind a line."""
+    return edit.start == edit.end and edit.replacement.lstrip().startswith("#")
 
 
 def _above_option(source: Source, line: int, span: Span) -> Fact | None:
@@ -151,45 +177,52 @@ def _above_option(source: Source, line: int, span: Span) -> Fact | None:
             return None
         start, stop = source.line_starts[above], source.line_starts[line - 1]
         mend = [Edit(source.path, start, stop, "")]
-        return _fact(source, kind, span, {"reason": "blank-line"}, mend)
+        return _fact(source, kind, span, _cut(source, "blank-line", above, line), mend)
     if trailing := _COMMENT_AFTER_BACKSLASH.search(text):
-        return _trailing_comment_fact(source, above, trailing)
+        return _trailing_comment_fact(source, above, line, trailing)
     bare = text.rstrip()
     if bare.endswith("\\"):
         lost = Span(source.line_starts[above - 1] + len(bare), end)
         mend = [Edit(source.path, lost.start, lost.end, "")] if not blank else []
-        return _fact(source, kind, lost, {"reason": "blank-after-backslash"}, mend)
+        detail = _cut(source, "blank-after-backslash", above, line)
+        return _fact(source, kind, lost, detail, mend)
     if blank or bare.endswith((";", "&", "|", "{", "(", "then", "do", "else")) or "<<" in text:
         return None
     place = source.line_starts[above - 1] + len(bare)
     mend = [Edit(source.path, place, end, " \\")]
-    return _fact(source, kind, span, {"reason": "no-backslash"}, mend)
+    return _fact(source, kind, span, _cut(source, "no-backslash", above, line), mend)
+
+
+def _cut(source: Source, reason: str, above: int, lost_line: int) -> dict[str, Any]:
+    """What a fault knows of its command, which line ``above`` ends too early: where that begins,
+    as a line and as an offset, and on which line the lost part does."""
+    top = _first_line(source, above)
+    head = source.line_starts[top - 1]
+    return {"reason": reason, "top": top, "head": head, "lost_line": lost_line, "cuts": 1}
 
 
 def _comment_fact(source: Source, first: int, last: int, span: Span) -> Fact:
     """Comment lines ``first`` to ``last`` cut a command in two: they go above it."""
-    top = _first_line(source, first - 1)
-    start, stop = source.line_starts[first - 1], source.line_starts[last]
-    head = source.line_starts[top - 1]
+    detail = _cut(source, "comment", first - 1, source.position(span.start)[0])
+    start, stop, head = source.line_starts[first - 1], source.line_starts[last], detail["head"]
     moved = source.text[start:stop]
     mend = (Edit(source.path, head, head, moved), Edit(source.path, start, stop, ""))
     place = Span(start, source.line_span(last).end)
-    detail = {"reason": "comment", "top": top, "lost_line": source.position(span.start)[0]}
     return _fact(source, "broken-continuation", place, detail, mend)
 
 
-def _trailing_comment_fact(source: Source, line: int, match: re.Match[str]) -> Fact:
+def _trailing_comment_fact(source: Source, line: int, lost_line: int, match: re.Match[str]) -> Fact:
     """``--a 1 \\  # why``: the backslash escapes a blank. The comment goes above the command."""
-    top = _first_line(source, line)
-    head, start = source.line_starts[top - 1], source.line_starts[line - 1]
-    indent = re.match(r"[ \t]*", _text(source, top))
+    detail = _cut(source, "blank-after-backslash", line, lost_line)
+    head, start = detail["head"], source.line_starts[line - 1]
+    indent = re.match(r"[ \t]*", _text(source, detail["top"]))
     moved = (indent.group() if indent else "") + match.group(2) + source.newline
     lost = Span(start + match.start(1), start + match.end())
     mend = (
         Edit(source.path, head, head, moved),
         Edit(source.path, lost.start, lost.end, ""),
     )
-    return _fact(source, "broken-continuation", lost, {"reason": "blank-after-backslash"}, mend)
+    return _fact(source, "broken-continuation", lost, detail, mend)
 
 
 def _first_line(source: Source, line: int) -> int:
