@@ -33,7 +33,7 @@ Oomlint = Callable[..., Result]
 
 def command(*arguments: str, before: str = "") -> list[str]:
     """``oomlint ARGUMENTS`` as an argument list; ``before`` is Python that runs first."""
-    program = f"import sys\n{before}\nfrom oomlint.cli import main\nsys.exit(main())"
+    program = f"import sys\n{before}\nfrom oomlint.cli import command\ncommand()"
     return [sys.executable, "-c", program, *arguments]
 
 

@@ -6,17 +6,16 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 
 def command() -> NoReturn:
     """``oomlint`` as installed: :func:`main`, and the end of the process."""
     status = main()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        sys.exit(status)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # of which the status tells already
+            stream.flush()
     # To take down all objects one by one, as Python does, is a tenth of a lint of one file.
     os._exit(status)
 
@@ -45,6 +44,12 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - stays open
 
 
+def forget_output() -> None:
+    """Drop what standard output does not take: at its end Python would try again, and exit with 120."""
+    with suppress(OSError, ValueError):  # no file of the system's is behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _anew(words: Sequence[str]) -> int:
     from oomlint.cli.app import run
 
@@ -57,11 +62,12 @@ def _from_cache(words: Sequence[str]) -> int:
     try:
         status = replay(words)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_output()
         return 0
     except OSError as error:
         from oomlint.cli.app import say
 
+        forget_output()
         say(f"output cannot be written: {error.strerror or error}")
         return 3
     if status is not None:

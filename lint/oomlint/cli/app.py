@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from oomlint.cli import plain
+from oomlint.cli import forget_output, plain
 from oomlint.cli.output import emit_bytes
 from oomlint.errors import CannotEdit, FileError, UsageError
 
@@ -30,8 +30,7 @@ def run(words: Sequence[str]) -> int:
         say("interrupted")
         return 130
     except BrokenPipeError:
-        # The reader (head, less) has gone: keep the interpreter from flushing into the void.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_output()  # the reader (head, less) has gone
         return 0
     except Exception as error:
         if isinstance(error, FileNotFoundError) and not _has_working_directory():

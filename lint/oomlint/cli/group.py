@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -63,9 +64,14 @@ def app() -> None:
 
 
 def call(words: Sequence[str]) -> int:
-    """Do what ``words`` ask for; the exit status."""
+    """Do what ``words`` ask for; the exit status.
+
+    Raises:
+        BrokenPipeError: whoever read the output has gone.
+        ReadError: what click itself says, as for ``--help``, cannot be written.
+    """
     try:
-        status = app.main(args=list(words), prog_name="oomlint", standalone_mode=False)
+        return _done(words)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.Abort:  # click ended the line of the terminal's ^C
@@ -75,4 +81,33 @@ def call(words: Sequence[str]) -> int:
         with suppress(OSError):  # the status has to do where nothing can be written
             error.show()
         return 2
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if not _is_of_click(error):
+            raise
+        from oomlint.cli.output import output_refused
+
+        raise output_refused(error) from None
+
+
+def _done(words: Sequence[str]) -> int:
+    from oomlint.cli.completion import VARIABLE
+
+    asked = os.environ.get(VARIABLE)
+    if asked:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(app, {}, "oomlint", VARIABLE, asked)
+    # Not click's own main, which exits with 1, our "findings", when the reader of a pipe has gone.
+    with app.make_context("oomlint", list(words)) as context:
+        status = app.invoke(context)
     return status if isinstance(status, int) else 0
+
+
+def _is_of_click(error: BaseException) -> bool:
+    """Whether click's own code met the error: the only files that it uses are standard streams."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("click.")

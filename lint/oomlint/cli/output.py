@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+from oomlint.cli import forget_output
 from oomlint.cli.cache import note_output
 from oomlint.documents.write import write_atomically
 from oomlint.errors import ReadError
@@ -42,13 +43,23 @@ def emit_bytes(data: bytes, *, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
     try:
         stream.flush()
-        stream.buffer.write(data)
-        stream.buffer.flush()
+        if data:  # a full disk refuses even nothing
+            stream.buffer.write(data)
+            stream.buffer.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        name = "standard error" if err else "standard output"
-        raise ReadError(name, f"cannot be written: {error.strerror or error}") from None
+        raise _refused("standard error", error) if err else output_refused(error) from None
+
+
+def output_refused(error: OSError) -> ReadError:
+    """What to raise where standard output took nothing; what waits for it is dropped."""
+    forget_output()
+    return _refused("standard output", error)
+
+
+def _refused(name: str, error: OSError) -> ReadError:
+    return ReadError(name, f"cannot be written: {error.strerror or error}")
 
 
 # All that a terminal obeys but tabs, line ends and colours.
@@ -65,7 +76,7 @@ def _append(file: Path, data: bytes) -> None:
         with file.open("ab") as stream:
             stream.write(data)
     except OSError as error:
-        raise ReadError(str(file), f"cannot be written: {error.strerror or error}") from None
+        raise _refused(str(file), error) from None
 
 
 def _present(file: Path) -> bytes | None:
