@@ -213,9 +213,14 @@ class _Standard:
 def replace(instance: T, /, **changes: Any) -> T:
     """What ``dataclasses.replace`` does, for a class of ours and without asking its fields."""
     make: Any = type(instance)
-    names = [p.name for p in parameters(make) if p.is_parameter]
-    made: T = make(**{**{name: getattr(instance, name) for name in names}, **changes})
+    known = _arguments.get(make)
+    if known is None:
+        known = _arguments[make] = tuple(p.name for p in parameters(make) if p.is_parameter)
+    made: T = make(**{**{name: getattr(instance, name) for name in known}, **changes})
     return made
+
+
+_arguments: dict[type, tuple[str, ...]] = {}
 
 
 # -- methods -------------------------------------------------------------------------------

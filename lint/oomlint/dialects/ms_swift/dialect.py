@@ -29,7 +29,7 @@ from oomlint.dialects.ms_swift.effects import (
 from oomlint.dialects.ms_swift.fixes import NO_WAY, WAYS, name_preset
 from oomlint.dialects.ms_swift.keys import FSDP_WORDS, OTHER_COMMANDS, SWIFT, is_old
 from oomlint.dialects.ms_swift.launch import (
-    COMMAND_OPTIONS,
+    command_options,
     config_block,
     finish_device_map,
     finish_ranks,
@@ -78,7 +78,7 @@ class MsSwift(Dialect):
         for launch in launches(document):
             found = swift_command(launch)
             if found is not None:
-                yield from launch_claims(self, launch, found, COMMAND_OPTIONS)
+                yield from launch_claims(self, launch, found, command_options)
 
     def finish(self, draft: Draft) -> None:
         finish_ranks(draft)

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
 from oomlint.dialects.draft import Draft
@@ -23,8 +24,7 @@ from oomlint.documents.text import Location
 # Commands that train, and the objective that names them (SW/cli/main.py ROUTE_MAPPING, and
 # that of release/2.6, where preference training had commands of its own).
 _COMMANDS = ("sft", "pt", "rlhf", "dpo", "orpo", "simpo")
-COMMAND_OPTIONS = {name: command_line(SWIFT, f"swift {name}") for name in _COMMANDS}
-_COMMAND_OF = {table.name: name for name, table in COMMAND_OPTIONS.items()}
+_PROGRAM = "swift"
 _OTHER_COMMANDS = frozenset(
     {
         "infer", "export", "eval", "deploy", "app", "app-ui", "web-ui", "merge-lora", "rollout",
@@ -34,6 +34,12 @@ _OTHER_COMMANDS = frozenset(
 # Scripts of 1.x: examples/pytorch/llm/llm_sft.py and its siblings.
 _OLD_SCRIPTS = {"llm_sft": "sft", "llm_dpo": "dpo", "llm_pt": "pt", "llm_orpo": "orpo"}
 _OLD_OTHERS = frozenset({"llm_infer", "llm_export", "llm_deploy", "llm_eval", "llm_web_ui"})
+
+
+@cache
+def command_options(command: str) -> Table | None:
+    """The keys that ``swift`` takes with a command, ``None`` if it trains nothing."""
+    return command_line(SWIFT, f"{_PROGRAM} {command}") if command in _COMMANDS else None
 
 
 def command_of(launch: Launch, program: str, package: str) -> tuple[str, int] | None:
@@ -123,17 +129,20 @@ def config_block(document: Document, root: Mapping, table: Table) -> Block:
 
 
 def launch_claims(
-    dialect: Dialect, launch: Launch, found: tuple[str, int], options: MappingABC[str, Table]
+    dialect: Dialect,
+    launch: Launch,
+    found: tuple[str, int],
+    options: Callable[[str], Table | None],
 ) -> Iterator[Claim]:
     """The claim on a command line of ms-swift.
 
     Args:
         found: the command and how many positional words name it.
-        options: the keys that each training command takes.
+        options: the keys that a command takes, ``None`` if it trains nothing.
     """
     command, taken = found
     document = launch.document
-    table = options.get(command)
+    table = options(command)
     if table is None:
         if command in _OTHER_COMMANDS:
             yield Claim(dialect, "aside", document, ())
@@ -165,8 +174,11 @@ def _config_word(words: Iterable[Scalar]) -> Scalar | None:
 
 
 def command_of_draft(draft: Draft) -> str:
-    names = (_COMMAND_OF.get(block.table.name) for block in reversed(draft.blocks))
-    return next((name for name in names if name), "sft")
+    for block in reversed(draft.blocks):
+        program, _, command = block.table.name.partition(" ")
+        if program == _PROGRAM:
+            return command
+    return "sft"
 
 
 # -- ranks ------------------------------------------------------------------------------------

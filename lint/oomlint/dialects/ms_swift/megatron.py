@@ -7,6 +7,7 @@ release/3.2. Megatron-core trains the model; keys are Megatron's own where it ha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from oomlint.dialects.base import Claim, Dialect, Wishes
@@ -152,13 +153,13 @@ MEGATRON_SWIFT = Table(
 )
 
 _COMMANDS = ("sft", "pt", "rlhf")
-_OPTIONS = {
-    name: replace(
-        command_line(MEGATRON_SWIFT, f"megatron {name}"),
-        rows=command_line(replace(MEGATRON_SWIFT, rows=_RUN_ROWS), "").rows,
-    )
-    for name in _COMMANDS
-}
+
+
+@cache
+def _options(command: str) -> Table | None:
+    """The keys that ``megatron`` takes with a command, ``None`` if it trains nothing."""
+    keys = replace(MEGATRON_SWIFT, rows=_RUN_ROWS)
+    return command_line(keys, f"megatron {command}") if command in _COMMANDS else None
 
 
 class MegatronSwift(Dialect):
@@ -181,7 +182,7 @@ class MegatronSwift(Dialect):
         for launch in launches(document):
             found = _command(launch)
             if found is not None:
-                for claim in launch_claims(self, launch, found, _OPTIONS):
+                for claim in launch_claims(self, launch, found, _options):
                     yield replace(claim, framework="ms-swift")
 
     def finish(self, draft: Draft) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any
 
 from oomlint.documents.base import Document
@@ -19,7 +18,7 @@ from oomlint.documents.shell.words import Container, Field, field_text
 from oomlint.documents.text import Edit, Source
 from oomlint.documents.yaml.document import YamlDocument, parse_yaml
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen
+from oomlint.frozen import frozen, parameters
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
@@ -150,7 +149,7 @@ class _WrittenYaml(YamlDocument):
 
 
 def _attributes(document: JsonDocument | YamlDocument) -> dict[str, Any]:
-    return {f.name: getattr(document, f.name) for f in dataclass_fields(document)}
+    return {p.name: getattr(document, p.name) for p in parameters(type(document))}
 
 
 def _pieces(content: Field) -> Iterator[tuple[int, int, str | None]]:
