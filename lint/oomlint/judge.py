@@ -112,7 +112,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Judgement | None:
     conditions: list[str] = []
     if limit is not None:
         severity = _against(peak, low, limit, run)
-        if severity is Severity.ERROR and _needs_long_samples(probe, phase, limit):
+        if peak > limit and _needs_long_samples(probe, phase, limit):
             severity = Severity.WARNING
             conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
         if severity is Severity.ERROR and _may_fit(probe, "gpu", phase, limit):
@@ -228,13 +228,21 @@ _SHORT_SAMPLE = 1024
 def _needs_long_samples(run: Run, phase: str | None, limit: int) -> bool:
     """Whether it fits if no sample has more than a quarter of the tokens that it may have, or
     1,024."""
-    seq = run.plan.seq
-    # Samples that are joined without padding make a batch as long as they are together.
-    joined = seq.packing == "varlen" and not run.plan.batch.max_tokens_per_gpu
-    if seq.max_len is None or not (joined or lengths_vary(run.plan)):
+    seq, batch = run.plan.seq, run.plan.batch
+    if seq.max_len is None:
         return False
     short = min(seq.max_len // _SHORT_SAMPLES, _SHORT_SAMPLE)
-    device = run.assuming({"seq.max_len": short}).estimate.gpu
+    shorter = {"seq.max_len": short}
+    if batch.max_tokens_per_gpu:
+        # All samples of a step together may be fewer tokens than one micro batch may have.
+        tokens = (batch.micro or 0) * (batch.grad_accum or 0) * short
+        if not 0 < tokens < batch.max_tokens_per_gpu:
+            return False
+        shorter = {"batch.max_tokens_per_gpu": tokens, "batch.grad_accum": 1}
+    # Samples that are joined without padding make a batch as long as they are together.
+    elif seq.packing != "varlen" and not lengths_vary(run.plan):
+        return False
+    device = run.assuming(shorter).estimate.gpu
     peak = device.peak_bytes if phase is None else device.phases.get(phase)
     return peak is not None and peak <= limit
 

@@ -12,7 +12,10 @@ from tests.fixing import fixed
 from oomlint.dialects import registry
 from oomlint.dialects.verl.dialect import Verl
 from oomlint.errors import CannotEdit
+from oomlint.hardware import parse_hardware
+from oomlint.judge import judge_gpu
 from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.rule import Severity
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -132,6 +135,43 @@ def test_a_token_budget_is_the_micro_batch() -> None:
     )
     spread = _DYNAMIC.replace("use_kl_loss", "ulysses_sequence_parallel_size=2 a.use_kl_loss")
     assert _run(spread).plan.batch.max_tokens_per_gpu == 49152
+
+
+@pytest.mark.parametrize(
+    ("budget", "tokens", "micro", "steps"),
+    [
+        (122_880, 122_880, 80, 1),
+        (200_000, 122_880, 80, 1),  # a rank has no more
+        (100_000, 61_440, 40, 2),  # what does not fit in one makes two of a size
+        (60_000, 60_000, 27, 3),
+    ],
+)
+def test_a_token_budget_is_filled_by_what_a_rank_has(
+    budget: int, tokens: int, micro: int, steps: int
+) -> None:
+    batch = _run(_DYNAMIC.replace("24576", str(budget))).plan.batch
+    assert (batch.max_tokens_per_gpu, batch.micro, batch.grad_accum) == (tokens, micro, steps)
+
+
+_72B = """\
+python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=x \\
+    data.max_prompt_length=512 data.max_response_length=512 trainer.nnodes=4 \\
+    actor_rollout_ref.model.path=Qwen/Qwen2-72B-Instruct \\
+    actor_rollout_ref.actor.use_dynamic_bsz=True \\
+    actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24000 \\
+    actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=5
+"""
+
+
+def test_samples_that_leave_a_budget_empty_are_what_a_warning_rests_on() -> None:
+    """verl's examples/tuning/70b runs so on 32 cards of 80 GB: its questions are short."""
+    (run,) = _link({"run.sh": _72B}, hardware=parse_hardware("4x8xA100-80GB")).runs
+    judged = judge_gpu(run)
+    assert judged is not None
+    assert judged.limit is not None
+    assert judged.predicted < 1.03 * judged.limit
+    assert judged.severity is Severity.WARNING
+    assert "(with samples of 1,024 tokens)" in judged.sentence
 
 
 def test_rollouts_on_gpus_of_their_own_take_nothing_of_the_trainers() -> None:

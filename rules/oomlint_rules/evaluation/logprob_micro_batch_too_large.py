@@ -188,7 +188,7 @@ def _fewer_at_a_time(run: Run, micro: int) -> Relief | None:
     """What the largest of the halves of the micro batch brings that fits, else the smallest."""
     found = None
     while micro > 1:
-        micro //= 2
+        micro = (micro + 1) // 2
         changes = {"batch.micro": micro}
         found = relief(run, changes)
         if found is None or run.what_if(changes).verdict == "fits":

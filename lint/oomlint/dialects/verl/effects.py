@@ -301,19 +301,7 @@ def finish_mini_batch(draft: Draft, trainer: str) -> None:
     if total and dp:
         per_rank = max(1, total // dp)
     if draft.get("verl.dynamic"):
-        # A budget for each rank of a sequence-parallel group (workers/actor/dp_actor.py:552).
-        budget = draft.get("verl.max_tokens")
-        if budget:
-            spread = draft.get("parallel.ulysses") or 1
-            draft.derive(
-                "batch.max_tokens_per_gpu", budget * spread, "verl.max_tokens", "verl.dynamic"
-            )
-        length = draft.get("seq.max_len")
-        if budget and length:
-            fits = max(1, budget // length)
-            draft.override(
-                "batch.micro", min(fits, per_rank or fits), "verl.max_tokens", "seq.max_len"
-            )
+        _fill_by_tokens(draft, per_rank)
     micro = draft.get("batch.micro")
     if per_rank and micro:
         inputs = ("verl.mini", "verl.train_batch", "batch.micro", "parallel.dp")
@@ -323,6 +311,31 @@ def finish_mini_batch(draft: Draft, trainer: str) -> None:
     # PPO validates by generation alone; under a token budget a row is all of it.
     alone = trainer == "ppo" or draft.get("verl.dynamic")
     draft.derive("batch.eval_micro", 1 if alone else micro, "batch.micro", "verl.dynamic")
+
+
+def _fill_by_tokens(draft: Draft, per_rank: int | None) -> None:
+    """Micro batches under a budget of tokens: as many as the samples need, and all alike
+    (utils/seqlen_balancing.py:348 rearrange_micro_batches).
+
+    Samples that fill one and a half budgets make two micro batches of three quarters. A full one
+    beside the gradients of another takes two budgets of tokens, and no rank has more than the
+    ``per_rank`` samples of its mini batch.
+    """
+    budget, length = draft.get("verl.max_tokens"), draft.get("seq.max_len")
+    if not budget:
+        return
+    # A budget for each rank of a sequence-parallel group (workers/actor/dp_actor.py:552).
+    budget *= draft.get("parallel.ulysses") or 1
+    tokens, inputs = budget, ("verl.max_tokens", "verl.dynamic", "verl.mini", "seq.max_len")
+    if length:
+        rows = max(1, budget // length)
+        if per_rank:
+            count = min(per_rank, -(-per_rank * length // budget))
+            rows = -(-per_rank // count)
+            if count <= 2:
+                tokens = min(budget, rows * length)
+        draft.override("batch.micro", rows, *inputs)
+    draft.derive("batch.max_tokens_per_gpu", tokens, *inputs)
 
 
 def finish_eval_and_save(draft: Draft, trainer: str) -> None:

@@ -29,7 +29,7 @@ def _express_micro(micro: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]
         length = draft.get("seq.max_len")
         if length is None:
             raise CannotEdit("the token budget depends on a length that is not known here")
-        return {"verl.max_tokens": micro * length}
+        return {"verl.max_tokens": -(-micro * length // (draft.get("parallel.ulysses") or 1))}
     if draft.says("verl.micro_of_all"):
         dp = draft.get("parallel.dp")
         if dp is None:
