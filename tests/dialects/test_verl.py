@@ -12,10 +12,11 @@ from tests.fixing import fixed
 from oomlint.dialects import registry
 from oomlint.dialects.verl.dialect import Verl
 from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.judge import judge_gpu
 from oomlint.linking import Linked, Linker, LinkOptions
-from oomlint.rule import Severity
+from oomlint.rule import Proposal, Severity
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -151,6 +152,57 @@ def test_a_token_budget_is_filled_by_what_a_rank_has(
 ) -> None:
     batch = _run(_DYNAMIC.replace("24576", str(budget))).plan.batch
     assert (batch.max_tokens_per_gpu, batch.micro, batch.grad_accum) == (tokens, micro, steps)
+
+
+_BASE = """\
+actor_rollout_ref:
+  model:
+    path: ~/models/deepseek-llm-7b-chat
+    enable_gradient_checkpointing: False
+    use_remove_padding: False
+  actor:
+    ppo_micro_batch_size_per_gpu: 2
+data:
+  max_prompt_length: 256
+"""
+_PLAIN = """\
+python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=x \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct trainer.n_gpus_per_node=8
+"""
+
+
+def test_a_copy_of_verl_begins_its_runs_with_a_config_of_its_own() -> None:
+    base = "rl/verl/trainer/config/ppo_trainer.yaml"
+    linked = _link({"rl/examples/run.sh": _PLAIN, base: _BASE})
+    (run,) = linked.runs
+    plan = run.plan
+    assert plan.model.id == "Qwen/Qwen2.5-7B-Instruct"
+    assert (plan.checkpointing.mode, plan.seq.packing, plan.batch.micro) == ("none", "none", 2)
+    assert plan.objective.rollout.max_prompt_tokens == 256
+    origin = run.origin("checkpointing.mode")
+    assert origin is not None
+    assert origin.location is not None
+    assert origin.location.path == base
+    # Every launch line begins with it: what is to be otherwise is said on the line.
+    said = [
+        edit
+        for changes in ({"checkpointing.mode": "full"}, {"offload.activations": "cpu"})
+        for edit in make_fix(run, Proposal.set("t", changes), None).edits  # type: ignore[union-attr]
+    ]
+    assert {edit.path for edit in said} == {"rl/examples/run.sh"}
+    assert "enable_gradient_checkpointing=true" in said[0].replacement
+    assert "enable_activation_offload=true" in said[1].replacement
+
+
+def test_a_recipe_lays_its_config_over_that_of_verl() -> None:
+    recipe = "actor_rollout_ref:\n  model:\n    use_remove_padding: True\n"
+    files = {
+        "run.sh": _PLAIN.replace("verl.trainer.main_ppo", "recipe.dapo.main_dapo"),
+        "verl/trainer/config/ppo_trainer.yaml": _BASE,
+        "recipe/dapo/config/dapo_trainer.yaml": recipe,
+    }
+    run = next(run for run in _link(files).runs if run.claims[0].path == "run.sh")
+    assert (run.plan.checkpointing.mode, run.plan.seq.packing) == ("none", "varlen")
 
 
 _72B = """\

@@ -62,3 +62,11 @@ class OmegaConfBlock(RemovingBlock):
 
 class OmegaConfOverrides(OverrideBlock, OmegaConfBlock):
     """The ``key=value`` words of a launch line whose YAML is at hand."""
+
+
+class HydraOverrides(OmegaConfOverrides):
+    """The words of a launch line over a config that other runs begin with as well: what is new is
+    said on the line, too."""
+
+    def can_write(self, field: str) -> bool:
+        return field in self.table.by_field

@@ -2,7 +2,7 @@
 
 Read from verl 0.8.0.dev (b178a3cd, 2026-01-29); ``VL`` below is its ``verl`` package. Hydra
 merges ``key=value`` words into the configs that verl ships under VL/trainer/config, so that
-a command says all there is to say. Ray starts the ranks of PPO, torchrun those of SFT.
+a command says all there is to say, but in a project with a copy of its own. Ray starts the ranks of PPO, torchrun those of SFT.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from oomlint.dialects.draft import Draft
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launchers import read_launch
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
-from oomlint.dialects.table import Block
+from oomlint.dialects.omegaconf import HydraOverrides, OmegaConfBlock, OmegaConfOverrides
+from oomlint.dialects.table import Block, Table
 from oomlint.dialects.verl.effects import (
     finish_activations,
     finish_backend,
@@ -76,7 +76,7 @@ class Verl(Dialect):
             entry = model
             table = VERL_SFT if "partial_pretrain" in model.value.entries else VERL_SFT_ENGINE  # type: ignore[union-attr]
         if _is_shipped(document, root):
-            yield Claim(self, "aside", document, ())
+            yield Claim(self, "aside", document, tuple(_base_blocks(document, root, table, entry)))
         elif table is not None and entry is not None:
             block = OmegaConfBlock(document, root, table, entry.key_span)
             yield Claim(self, "run", document, (block,))
@@ -101,17 +101,16 @@ class Verl(Dialect):
         words = _readable(document, launch.command.assignments)
         launched = _launched_block(launch, module, words)
         own = _own_config(launch)
-        cls = OmegaConfBlock if own is None else OmegaConfOverrides
+        cls = HydraOverrides if own is None else OmegaConfOverrides
         block = cls(document, words, _TABLES[kind], launch.anchor)
         starts = (Block(document, words, RAY, launch.anchor),) if kind == "ray" else ()
         # What launches a trainer under Ray launches one process that asks Ray for the others.
         scene = launch.blocks[:-1] if kind in ("ray", "ppo") else launch.blocks
         blocks = (*scene, launched, *starts, block)
-        if own is None:
-            return Claim(self, "run", document, blocks)
+        files = dict.fromkeys((*_bases(launch, module, kind), *([own] if own else ())))
         where = Location(document.source.path, launch.anchor)
-        reference = Reference(own, where, self.name, optional=True)
-        return Claim(self, "launch", document, blocks, (reference,))
+        references = tuple(Reference(file, where, self.name, optional=True) for file in files)
+        return Claim(self, "run" if own is None else "launch", document, blocks, references)
 
     def _hidden(self, document: Document) -> Iterable[Claim]:
         """A command whose program is a variable, in a script that names a trainer elsewhere."""
@@ -182,6 +181,15 @@ def _is_shipped(document: Document, root: Mapping) -> bool:
     return is_part or (ours and "trainer/config/" in path)
 
 
+def _base_blocks(
+    document: Document, root: Mapping, table: Table | None, entry: Entry | None
+) -> Iterable[Block]:
+    """What a config that launch lines begin with says; they say otherwise themselves."""
+    if table is not None and entry is not None:
+        why = f"other runs begin with {document.source.path} too"
+        yield OmegaConfBlock(document, root, table, entry.key_span, locked=why)
+
+
 def _module_of(launch: Launch) -> str | None:
     """The module that a command starts, inside a container that we do not know too."""
     if launch.is_module or launch.script is not None:
@@ -233,6 +241,32 @@ def _launched_block(launch: Launch, module: str, words: Mapping) -> Block:
     if engine is not None:
         entries["model_engine"] = engine
     return Block(launch.document, Mapping(at, entries), LAUNCHED, at, locked="it names the trainer")
+
+
+# The config that a trainer's @hydra.main names.
+_NAMED_BY_TRAINER = {
+    "main_ppo": "ppo_trainer",
+    "main_dapo": "dapo_trainer",
+    "fsdp_sft_trainer": "sft_trainer",
+    "sft_trainer": "sft_trainer_engine",
+    "sft_trainer_ray": "sft_trainer_engine",
+}
+
+
+def _bases(launch: Launch, module: str, kind: str) -> Iterable[str]:
+    """The configs that a project with a copy of verl, often changed or old, begins a run with:
+    verl's own, and one beside a trainer of the project's, which Hydra lays over it."""
+    package, _, stem = (
+        module.replace("\\", "/").removesuffix(".py").replace("/", ".").rpartition(".")
+    )
+    folder = package.replace(".", "/")
+    name = _flag_text(launch, "config_name").removesuffix(".yaml")
+    if launch.flag("config_name") is None:
+        name = _NAMED_BY_TRAINER.get(stem, "")
+    if kind == "ppo" and not name.startswith("ppo_"):
+        yield "verl/trainer/config/ppo_trainer.yaml"
+    if name:
+        yield f"{folder}/config/{name}.yaml"
 
 
 def _flag_text(launch: Launch, key: str) -> str:
