@@ -33,7 +33,7 @@ from oomlint.plan import Plan
 # The measured sets, where they lie beside the checkout.
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "truth"
 # The simulated rows hold no cuBLAS workspace, no NCCL and no CUDA context.
-_BARE = GpuLimits(cublas_workspace=0, nccl=0, nccl_low=0, nccl_high=0)
+_BARE = GpuLimits(cublas_workspace=0, nccl=0, nccl_high=0)
 
 
 def rows(truth: Path, name: str) -> Iterator[dict[str, Any]]:

@@ -540,7 +540,7 @@ def limits_of(row: Mapping[str, Any], plan: Plan) -> GpuLimits | None:
     if row.get("family") == "hf-doc":
         # The document itself reads 1343 MB after the first kernel, before any tensor.
         context = 1343 << 20
-        return GpuLimits(context=context, context_low=context, context_high=context)
+        return GpuLimits(context=context, context_high=context)
     card, memory = card_of(row), usable_memory(row)
     if card is None:
         return GpuLimits(usable=memory) if memory else None

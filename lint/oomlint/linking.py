@@ -392,7 +392,7 @@ class Linker:
                 location = setting.origin.value_location
                 if location is None:
                     continue
-                reference = Reference(str(setting.value), location, dialect.references[name], name)
+                reference = Reference(str(setting.value), location, dialect.references[name])
                 found = self._follow(reference, location.path, missing, used)
                 claims += found
                 more = self._read_all(block for c in found for block in c.blocks)

@@ -154,7 +154,7 @@ class Example:
 
     ``files`` are texts by file name. Where the rule's fix applies, ``fixed`` are the texts
     after it (only files that change). ``hardware`` and ``host_memory`` are options as on
-    the command line.
+    the command line. ``why`` tells the reader what decides: why it is silent, or has no fix.
     """
 
     files: MappingABC[str, str]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.changes import Change, Release, release_of
 from oomlint.dialects.base import Claim, Dialect
-from oomlint.dialects.draft import Conflict, Draft
+from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import AUTO, BadValue
 from oomlint.dialects.machine.environments import express_scene
 from oomlint.dialects.machine.scene import MACHINE_GPUS, MACHINE_NODES
@@ -47,8 +47,6 @@ class Limits:
 
     gpu_bytes: int | None = None
     host_bytes: int | None = None
-    margin: float = 0.85
-    """From this share of a limit on, a run is called tight."""
 
 
 # How many GPUs a node is taken to have that nobody describes.
@@ -71,7 +69,6 @@ class Parts:
     hardware: Hardware | None = None
     find_model: Callable[[str], ModelFacts | None] = lambda _name: None
     missing: tuple[MissingFile, ...] = ()
-    presets: tuple[str, ...] = ()
     versions: MappingABC[str, tuple[str, str]] = field(default_factory=dict)
     """Package → version and the file that pins it."""
     floors: MappingABC[str, str] = field(default_factory=dict)
@@ -197,12 +194,12 @@ class Run:
     plan: Plan
     stray: tuple[StrayKey, ...] = ()
     wrong: tuple[WrongValue, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
     unreadable: MappingABC[str, Origin] = field(default_factory=dict)
     """Fields whose key is there but whose value only running the user's code would tell."""
     model: ModelFacts | None = None
     hardware: Hardware | None = None
     margin: float = 0.85
+    """From this share of a limit on, a run is called tight."""
     wished: MappingABC[str, Any] = field(default_factory=dict)
     """Of a run made by ``what_if``: what its files would have to say, in the dialect's fields."""
     changes: MappingABC[str, Any] = field(default_factory=dict)
@@ -340,7 +337,6 @@ class Run:
         return Limits(
             gpu_bytes=_usable_gpu_bytes(self.hardware),
             host_bytes=None if ram is None else int(ram * 2**30),
-            margin=self.margin,
         )
 
     @property
@@ -433,7 +429,6 @@ def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
         plan=draft.plan(name, near=draft),
         stray=tuple(draft.stray),
         wrong=tuple(draft.wrong),
-        conflicts=tuple(draft.conflicts()),
         unreadable=dict(draft.unknown),
         open=draft.open,
         model=parts.find_model(str(model_id)) if model_id else None,

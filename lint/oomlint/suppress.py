@@ -37,8 +37,6 @@ class Suppression:
     covered: Span
     erased: Span
     names: tuple[str, ...]
-    alone: bool
-    """Whether the comment has its line for itself."""
 
     def covers(self, rule: type[Rule]) -> bool:
         return not self.names or rule.name in self.names or rule.code in self.names
@@ -100,7 +98,7 @@ def _suppression(source: Source, match: re.Match[str], comment: int, lone: set[i
         # A blank behind a backslash is a character of the word; without it the line would go on.
         erased = Span(own.start + len(before) + before.endswith("\\"), match.end())
     names = tuple(name.strip() for name in (match["names"] or "").split(",") if name.strip())
-    return Suppression(source.path, Span(start, match.end()), covered, erased, names, alone)
+    return Suppression(source.path, Span(start, match.end()), covered, erased, names)
 
 
 def _last_covered(source: Source, line: int, lone: set[int]) -> int:

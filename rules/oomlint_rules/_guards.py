@@ -22,7 +22,7 @@ _NEVER = ast.Constant(False)
 _CHEAP = frozenset(
     {
         "plan", "settings", "framework", "dialect", "limits", "hardware", "is_fragment", "stray",
-        "wrong", "missing", "conflicts", "unreadable", "model", "is_explicit", "fact_kinds",
+        "wrong", "missing", "unreadable", "model", "is_explicit", "fact_kinds",
     }
 )  # fmt: skip
 _METHODS = frozenset({"is_explicit", "get", "startswith", "endswith"})

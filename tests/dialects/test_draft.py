@@ -26,11 +26,10 @@ def draft_of(*texts):
     return Draft(blocks)
 
 
-def test_later_blocks_win_and_conflicts_are_kept():
+def test_later_blocks_win_and_what_they_hide_is_kept():
     draft = draft_of("micro: 1\nlen: 5\n", "micro: 2\nlen: 5\n")
     assert draft.get("batch.micro") == 2
-    [conflict] = draft.conflicts()
-    assert (conflict.field, conflict.winner.value, conflict.loser.value) == ("batch.micro", 2, 1)
+    assert [setting.value for setting in draft.settings["batch.micro"].shadowed] == [1]
 
 
 def test_unknown_beats_what_was_said_before_and_yields_to_what_is_said_after():

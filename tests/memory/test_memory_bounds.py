@@ -43,7 +43,7 @@ def spread(gpu: GpuLimits | None = None, **changes: Any) -> tuple[int, int]:
 
 
 def test_packed_runs_of_a_known_class_on_a_known_card_are_narrow() -> None:
-    card = GpuLimits(context=450 << 20, context_low=400 << 20, context_high=600 << 20)
+    card = GpuLimits(context=450 << 20, context_high=600 << 20)
     less, more = spread(card)
     plan = Plan().with_values(PACKED)
     assert less + more < 0.3 * (estimate(plan, card).gpu.peak_bytes or 0)

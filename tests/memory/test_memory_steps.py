@@ -17,7 +17,7 @@ STEPS = [
     for line in (Path(__file__).parent / "data/steps.jsonl").read_text("utf-8").splitlines()
 ]
 # Nothing of the driver or of cuBLAS is in these rows.
-BARE = GpuLimits(cublas_workspace=0, nccl=0, nccl_low=0, nccl_high=0)
+BARE = GpuLimits(cublas_workspace=0, nccl=0, nccl_high=0)
 
 
 def plan_of(row: dict[str, Any]) -> Any:

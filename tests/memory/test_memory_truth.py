@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 TRUTH = ROOT / "../shared/truth"
 pytestmark = pytest.mark.skipif(not TRUTH.is_dir(), reason="the measured sets are not here")
 # Nothing of the driver or of cuBLAS is in these rows.
-BARE = GpuLimits(cublas_workspace=0, nccl=0, nccl_low=0, nccl_high=0)
+BARE = GpuLimits(cublas_workspace=0, nccl=0, nccl_high=0)
 
 
 def rows(name: str) -> list[dict[str, Any]]:

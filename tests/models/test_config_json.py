@@ -77,8 +77,7 @@ def test_llama_as_the_hub_has_it() -> None:
     assert facts.dims.head_dim == 128
     assert facts.dims.act == "swiglu"
     assert facts.ckpt_dtype == "bf16"
-    assert facts.no_split_modules == ("LlamaDecoderLayer",)
-    assert facts.ctx == 131072
+    assert facts.dims.ctx == 131072
 
 
 def test_nested_configs_leave_their_class_defaults_out() -> None:

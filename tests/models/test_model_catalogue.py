@@ -17,7 +17,7 @@ LINES = range(catalogue.size())
 
 
 def facts_of(line: int) -> ModelFacts:
-    return catalogue.facts(catalogue.Match(line, None), "")
+    return catalogue.facts(catalogue.Match(line, None))
 
 
 def test_data_is_compact() -> None:
@@ -77,7 +77,6 @@ def test_counting_agrees_with_every_verified_row_that_it_knows() -> None:
         assert counts.embed == dims.params_embed, facts.id
         assert counts.lm_head == dims.params_lm_head, facts.id
         assert counts.layer_max == dims.params_layer_max, facts.id
-        assert counts.experts == (facts.params_experts or 0), facts.id
         if dims.vision is None:
             assert counts.linear == dims.params_linear, facts.id
             assert counts.nonlinear == dims.params_nonlinear, facts.id

@@ -176,9 +176,9 @@ def models(name: str | None, output_format: str) -> None:
 
 
 def _all_models() -> Iterable[ModelFacts]:
-    from oomlint.models.catalogue import Match, facts, ids_of, size
+    from oomlint.models.catalogue import Match, facts, size
 
-    return (facts(Match(line, None), ids_of(line)[0]) for line in range(size()))
+    return (facts(Match(line, None)) for line in range(size()))
 
 
 def _one_model(name: str) -> ModelFacts:

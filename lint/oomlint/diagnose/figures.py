@@ -74,12 +74,6 @@ class OutOfMemory:
         return self.allocated + self.tried
 
     @property
-    def reserved(self) -> int | None:
-        if self.allocated is None or self.unallocated is None:
-            return None
-        return self.allocated + self.unallocated
-
-    @property
     def foreign(self) -> int:
         """What others hold of the GPU: processes that the message names, or cannot see."""
         named = sum(size for _, size in self.others)

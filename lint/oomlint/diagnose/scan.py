@@ -57,7 +57,6 @@ class Log:
     """What was found in one log."""
 
     name: str
-    lines: int = 0
     signs: list[Sign] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     peaks: tuple[Peak, ...] = ()

@@ -25,8 +25,7 @@ ClaimKind = Literal["run", "part", "launch", "aside"]
 class Reference:
     """A file that a block names.
 
-    ``field`` is the private field that holds the path (``ref.deepspeed``). ``dialect`` is
-    the name of the dialect that reads it. ``optional``: nothing is lost where the file is
+    ``dialect`` is the name of the dialect that reads it. ``optional``: nothing is lost where the file is
     not here or holds nothing of ours (the script that a launch line starts). ``claim`` is the
     name of the one claim wanted of a file that holds several runs; the others stay on their own.
     """
@@ -34,7 +33,6 @@ class Reference:
     path: str
     location: Location
     dialect: str
-    field: str = ""
     optional: bool = False
     claim: str = ""
 

@@ -19,20 +19,11 @@ from oomlint.dialects.table import (
     StrayKey,
     WrongValue,
 )
-from oomlint.frozen import frozen, replace
+from oomlint.frozen import replace
 from oomlint.plan import Plan, leaf_paths
 
 # No bounds on the releases of a library.
 _ANY: tuple[Release, Release] = ((), (1 << 62,))
-
-
-@frozen
-class Conflict:
-    """Two blocks that both say ``field`` and do not agree; the framework takes ``winner``."""
-
-    field: str
-    winner: Setting
-    loser: Setting
 
 
 class Draft:
@@ -243,13 +234,3 @@ class Draft:
         changes = {f: v for f, v in values.items() if known.get(f) is not v}
         changes |= {f: Plan().get(f) for f in known.keys() - values.keys()}
         return plan.with_values(changes), values
-
-    def conflicts(self) -> Iterable[Conflict]:
-        """Fields that two files set to different values."""
-        for field, setting in self.settings.items():
-            for loser in setting.shadowed:
-                if (
-                    setting.origin.kind == loser.origin.kind == "explicit"
-                    and loser.value != setting.value
-                ):
-                    yield Conflict(field, setting, loser)

@@ -24,7 +24,7 @@ class Range(NamedTuple):
 
 @frozen(kw_only=True)
 class Gpu:
-    """One kind of GPU (or NPU), by the name that the contract uses.
+    """One kind of GPU (or NPU), by the name that reports use; ``variants`` are its form factors.
 
     ``total_bytes`` is what torch reports as ``total_memory`` (``total capacity`` in an
     out-of-memory message) and hence what allocator, context and NCCL share; ``total_low``

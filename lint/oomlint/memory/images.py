@@ -13,14 +13,13 @@ class Images(NamedTuple):
 
     ``kept`` is alive while the text model runs forward and backward; ``forward`` is the highest
     instant of the tower's forward pass, ``backward`` the one of its backward pass, when the
-    tower has made ``grads`` elements of its gradients; ``trained`` are all of them.
+    tower has made ``grads`` elements of its gradients.
     """
 
     kept: float = 0.0
     forward: float = 0.0
     backward: float = 0.0
     grads: float = 0.0
-    trained: float = 0.0
 
 
 _NONE = Images()
@@ -67,5 +66,4 @@ def images_of(f: Facts) -> Images:
             done = own + index * profile.trained
             if here + done * f.grad > best:
                 best, alive, grads = here + done * f.grad, here, done
-    trained = vision.numel if regime.train_base else block.count * profile.trained
-    return Images(kept, pixels + saved + max(inner, row), pixels + alive, grads, float(trained))
+    return Images(kept, pixels + saved + max(inner, row), pixels + alive, grads)

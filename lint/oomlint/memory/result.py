@@ -35,23 +35,17 @@ class Assumption:
 class GpuLimits:
     """What the estimate needs to know of a GPU, in bytes; see ``oomlint.hardware``.
 
-    ``usable_*`` is torch's total memory, ``context_*`` what the CUDA context takes of it and
-    ``nccl_*`` what one communicator takes. ``cublas_workspace`` is torch's workspace for a
-    handle and stream. The upper context of an unknown card is the largest that was read: 1343 MiB
+    ``usable`` is torch's total memory, ``context`` what the CUDA context takes of it and ``nccl``
+    what the communicators take; ``*_high`` are the most that was read of them. ``cublas_workspace``
+    is torch's workspace for a handle and stream. The upper context of an unknown card is the largest that was read: 1343 MiB
     with CUDA 11 on a V100 (transformers docs, model_memory_anatomy).
     """
 
-    name: str = "unknown"
     usable: int | None = None
-    usable_low: int | None = None
-    usable_high: int | None = None
     context: int = 450 << 20
-    context_low: int = 250 << 20
     context_high: int = 1343 << 20
     nccl: int = 700 << 20
-    nccl_low: int = 300 << 20
     nccl_high: int = 1600 << 20
-    compute_capability: tuple[int, int] | None = None
     cublas_workspace: int = 8_519_680
 
 

@@ -29,10 +29,6 @@ class Point(NamedTuple):
     communication: float = 0.0
     temporary: float = 0.0
 
-    @property
-    def total(self) -> float:
-        return sum(self)
-
 
 def highest(points: list[Point]) -> Point:
     """The instant with the most bytes."""

@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, Final
 
 from oomlint.frozen import frozen
-from oomlint.models.architectures import block_classes
 from oomlint.models.facts import ModelFacts
 from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
 
@@ -143,22 +142,17 @@ def all_ids() -> tuple[str, ...]:
     return tuple(n.partition("=")[0] for n in text.replace("\n", "\t").split("\t") if n)
 
 
-def facts(match: Match, matched: str) -> ModelFacts:
+def facts(match: Match) -> ModelFacts:
     """The facts of a match."""
     row = record(match.line)
     return ModelFacts(
         id=row["id"],
-        matched=matched,
         dims=_dims(row),
         ckpt_dtype=row["ckpt"],
         native_quant=match.quant or row.get("quant", "none"),
-        ctx=row.get("ctx"),
-        no_split_modules=block_classes(row["arch"]),
         confidence=row["conf"],
         source="; ".join(row["src"]),
         note=row.get("note"),
-        params_experts=row["params"].get("experts"),
-        params_audio=row["params"].get("audio"),
     )
 
 

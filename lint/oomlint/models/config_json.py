@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from oomlint.frozen import replace
-from oomlint.models.architectures import block_classes
 from oomlint.models.config_fields import Config, Fields, class_defaults, text_in
 from oomlint.models.config_text import text_dims
 from oomlint.models.count import as_dims_fields, count_parameters
@@ -77,12 +76,9 @@ def from_config_json(config: dict[str, Any]) -> ModelFacts:
             dims = replace(dims, **as_dims_fields(counts))
     return ModelFacts(
         id=text_in(config.get("_name_or_path")),
-        matched="config.json",
         dims=dims,
         ckpt_dtype=_dtype(config) or _dtype(inner),
         native_quant=_quantisation(config) or _quantisation(inner) or "none",
-        ctx=dims.ctx,
-        no_split_modules=block_classes(arch),
         confidence="verified" if dims.params_total is not None else "derived",
         source="config.json",
     )

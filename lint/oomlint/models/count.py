@@ -23,8 +23,8 @@ class ParameterCounts:
     projection (0 when tied). ``linear`` are the weights of ``nn.Linear`` in the blocks of
     the text model, those that LoRA's "all-linear" and bitsandbytes touch; ``nonlinear`` is
     all the rest of the text model (embeddings, head, norms, biases, fused experts).
-    ``experts`` are routed experts, ``layer_max`` the largest block of the text model, and
-    ``vision`` the vision tower with its projector (0 without one).
+    ``layer_max`` is the largest block of the text model, ``vision`` the vision tower with its
+    projector (0 without one).
     """
 
     total: int
@@ -33,7 +33,6 @@ class ParameterCounts:
     lm_head: int
     linear: int
     nonlinear: int
-    experts: int
     layer_max: int
     vision: int
 
@@ -267,7 +266,6 @@ def count_parameters(dims: ModelDims) -> ParameterCounts | None:
         lm_head=lm_head,
         linear=linear,
         nonlinear=text - linear,
-        experts=experts,
         layer_max=max(b.total for b in blocks),
         vision=vision,
     )

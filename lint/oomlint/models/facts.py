@@ -18,7 +18,7 @@ GUESS_SPREAD: Final = 0.15
 class ModelFacts:
     """Dimensions and parameter counts of a model, with their provenance.
 
-    ``id`` is the canonical Hub id, ``matched`` the text that was asked for. ``dims`` holds
+    ``id`` is the canonical Hub id, or the name as given. ``dims`` holds
     element counts in ``params_*``; when ``confidence`` is ``"guessed"`` only
     ``params_total`` (and ``params_active``) are set, good to ``GUESS_SPREAD``.
     ``"verified"`` means that the dimensions rebuild the published parameter count,
@@ -26,19 +26,13 @@ class ModelFacts:
     the storage of the checkpoint that was *asked for* (``none``, ``bnb4``,
     ``bnb4_dynamic``, ``bnb8``, ``gptq``, ``gptq8``, ``awq``, ``aqlm``, ``fp8``,
     ``fp8_block``, ``nvfp4``, ``mxfp4``, ``gguf`` ...); ``dims`` and ``ckpt_dtype`` are
-    those of the model before quantisation. ``params_experts`` are the weights of routed
-    experts, ``params_audio`` those of an audio tower, both part of ``params_total``.
+    those of the model before quantisation.
     """
 
     id: str
-    matched: str
     dims: ModelDims
     ckpt_dtype: Literal["bf16", "fp16", "fp32"] | None = None
     native_quant: str = "none"
-    ctx: int | None = None
-    no_split_modules: tuple[str, ...] = ()
     confidence: Confidence = "derived"
     source: str = ""
     note: str | None = None
-    params_experts: int | None = None
-    params_audio: int | None = None

@@ -36,17 +36,17 @@ def lookup(model_id: str) -> ModelFacts | None:
         return None
     match = catalogue.find_id(name)
     if match is not None:
-        return catalogue.facts(match, model_id)
+        return catalogue.facts(match)
     parts = name.split("/")
     if len(parts) > 2:
         # litgpt's checkpoints/<org>/<name> and any other folder that keeps the Hub id.
         match = catalogue.find_id("/".join(parts[-2:]))
         if match is not None:
-            return catalogue.facts(match, model_id)
+            return catalogue.facts(match)
     for spelling in spellings(name):
         match = catalogue.find_basename(spelling.basename)
         if match is not None:
-            facts = catalogue.facts(match, model_id)
+            facts = catalogue.facts(match)
             if facts.confidence == "verified":
                 facts = replace(facts, confidence="derived")
             if spelling.quant and match.quant in (None, "none"):
@@ -69,12 +69,11 @@ def guess(model: str) -> ModelFacts | None:
         match = catalogue.find_basename(span)
         if match is None:
             continue
-        base = catalogue.facts(match, model)
+        base = catalogue.facts(match)
         total = base.dims.params_total or 0
         if abs(total - size.total) <= GUESS_SPREAD * total:
             return ModelFacts(
                 id=name,
-                matched=model,
                 dims=ModelDims(params_total=total, params_active=base.dims.params_active),
                 native_quant=quant_of(name) or "none",
                 confidence="guessed",
@@ -83,7 +82,6 @@ def guess(model: str) -> ModelFacts | None:
             )
     return ModelFacts(
         id=name,
-        matched=model,
         dims=ModelDims(params_total=size.total, params_active=size.active),
         native_quant=quant_of(name) or "none",
         confidence="guessed",
@@ -124,7 +122,6 @@ def _resolve(
             if facts is not None:
                 return replace(
                     facts,
-                    matched=model,
                     source=f"base model of the adapter {folder}: {facts.source}",
                 )
     return lookup(model) or guess(model)
@@ -181,9 +178,7 @@ def _from_folder(
         known = lookup(model) or guess(model)
         if known is not None:
             dims = replace(dims, params_total=known.dims.params_total)
-    return replace(
-        facts, id=model, matched=model, dims=dims, source=f"{posixpath.join(folder, 'config.json')}"
-    )
+    return replace(facts, id=model, dims=dims, source=f"{posixpath.join(folder, 'config.json')}")
 
 
 def _params_of_index(index: dict[str, Any] | None, facts: ModelFacts) -> int | None:

@@ -38,7 +38,6 @@ class Change:
     """A pull or merge request. ``before`` is the commit that it starts from (the merge base),
     ``head`` its newest."""
 
-    number: int
     before: str
     head: str
     is_fork: bool

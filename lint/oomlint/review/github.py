@@ -122,7 +122,6 @@ class GitHub:
             head_repo = pull["head"].get("repo") or {}
             self._url = str(pull.get("html_url") or "")
             return Change(
-                number=self._number,
                 before=found["merge_base_commit"]["sha"],
                 head=head,
                 is_fork=head_repo.get("full_name") != pull["base"]["repo"]["full_name"],

@@ -85,7 +85,6 @@ class GitLab:
             files = tuple(_file(item) for page in pages for item in page)
             count = str(merge.get("changes_count") or "0")
             return Change(
-                number=self._number,
                 before=self._refs["base_sha"],
                 head=self._refs["head_sha"],
                 is_fork=self._source != merge["target_project_id"],

@@ -29,17 +29,17 @@ def given_bindings(source: Source) -> dict[str, Binding]:
     that nobody knows, from which its paths lead on all the same. Slurm gives a job its size."""
     nowhere = Span(0, 0)
 
-    def held(name: str, text: str | None, asks: str = "") -> tuple[Chunk, ...]:
-        box = Container("value", nowhere, name, shared=True)
+    def held(text: str | None, asks: str = "") -> tuple[Chunk, ...]:
+        box = Container("value", nowhere, shared=True)
         return (Chunk(text, (Step(box, nowhere, nowhere),), asks=asks),)
 
     texts = {"PWD": ".", "HOME": "~", "0": source.path, "#": "0"}
-    bindings = {name: Binding(name, nowhere, nowhere, held(name, t)) for name, t in texts.items()}
-    itself = held("BASH_SOURCE", source.path)
+    bindings = {name: Binding(name, nowhere, nowhere, held(t)) for name, t in texts.items()}
+    itself = held(source.path)
     bindings["BASH_SOURCE"] = Binding("BASH_SOURCE", nowhere, nowhere, fields=(itself,))
     if "#SBATCH" in source.text:
         for name, asks in SCHEDULER_VARIABLES.items():
-            bindings[name] = Binding(name, nowhere, nowhere, held(name, None, asks))
+            bindings[name] = Binding(name, nowhere, nowhere, held(None, asks))
     return bindings
 
 

@@ -419,7 +419,7 @@ class Reader:
         self.sourced.append(other.path)
         reader = Reader(other, lambda _name: None)
         reader.run()
-        self.variables.take_in(reader.variables, script.text.span(node), name)
+        self.variables.take_in(reader.variables, script.text.span(node))
 
     def _written(
         self, script: Script, node: Syntax, fields: list[Field], redirects: tuple[Syntax, ...]

@@ -61,7 +61,7 @@ class Variables:
         quoted = span.end - span.start >= 2 and text[span.start] in "\"'"
         inside = Span(span.start + 1, span.end - 1) if quoted else span
         shared = self.uses.get(name, 0) > 1 or name in self.exports
-        return Container("value", inside, name, shared, script.text.forbidden, quoted)
+        return Container("value", inside, shared, script.text.forbidden, quoted)
 
     def assign(self, script: Script, node: Syntax, *, exported: bool) -> Binding | None:
         name_node = node.child_by_field_name("name")
@@ -85,7 +85,7 @@ class Variables:
         expander = Expander(text, self.held)
         if value is not None and value.type == "array":
             box = Container(
-                "array", _inside(text.span(value)), name, self.uses.get(name, 0) > 1, text.forbidden
+                "array", _inside(text.span(value)), self.uses.get(name, 0) > 1, text.forbidden
             )
             fields = tuple(
                 word
@@ -130,9 +130,9 @@ class Variables:
         shared = self.uses.get(name, 0) > 1
         if body is None:
             span = script.text.span(redirect)
-            box = Container("heredoc", span, name, shared, script.text.forbidden)
+            box = Container("heredoc", span, shared, script.text.forbidden)
             return (Chunk(None, (Step(box, span, span),)),)
-        box = Container("heredoc", script.text.span(body), name, shared, script.text.forbidden)
+        box = Container("heredoc", script.text.span(body), shared, script.text.forbidden)
         expander = self.expander(script)
         return expander.heredoc(body, box, expands=heredoc_expands(script, redirect))
 
@@ -173,16 +173,16 @@ class Variables:
             if child.type == "variable_assignment" and value is not None:
                 separators = expander.known(value) or separators
         if text is not None and here is not None:
-            box = Container("array", script.text.span(here), name, shared=True)
+            box = Container("array", script.text.span(here), shared=True)
             step = Step(box, box.span, box.span)
             words = [w for w in re.split("[" + re.escape(separators) + "]", text) if w]
             fields = tuple((Chunk(word, (step,)),) for word in words)
             self.held[name] = Binding(name, box.span, box.span, fields=fields)
 
-    def take_in(self, others: Variables, place: Span, name: str) -> None:
-        """Those of another script that this one sources by ``name``; edits of them belong to
+    def take_in(self, others: Variables, place: Span) -> None:
+        """Those of another script that this one sources at ``place``; edits of them belong to
         whoever reads that."""
-        box = Container("value", place, name, shared=True)
+        box = Container("value", place, shared=True)
         step = Step(box, place, place)
         for key, binding in others.held.items():
             if key in GIVEN_NAMES:

@@ -24,7 +24,6 @@ class Container:
 
     kind: Literal["command", "array", "value", "heredoc"]
     span: Span
-    variable: str | None = None
     shared: bool = False
     """Defines a variable that is read in more than one place, or that is exported."""
     forbidden: str = ""
@@ -108,7 +107,6 @@ class Binding:
     span: Span
     chunks: tuple[Chunk, ...] | None = None
     fields: tuple[Field, ...] | None = None
-    exported: bool = False
 
 
 def held_text(binding: Binding) -> str | None:
