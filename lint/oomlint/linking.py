@@ -18,7 +18,7 @@ from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.table import Block, Copy, Reading
 from oomlint.documents import (
-    HOSTS,
+    HELD_LANGUAGES,
     JSON_SUFFIXES,
     SHELL_SUFFIXES,
     TOML_SUFFIXES,
@@ -250,7 +250,7 @@ class Linker:
         """Whether some dialect that reads such files may find something in this one, or with
         ``proof``, whether one would take it for its own unparsed."""
         key = (kind_of(name), proof)
-        if proof and key[0] in HOSTS:
+        if proof and key[0] in HELD_LANGUAGES:
             return False  # a word in a notebook or a Makefile proves nothing of the rest
         if key not in self._markers:
             readers = self.registry.readers(languages_of(name))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from oomlint.documents.base import Document
 from oomlint.documents.suffixes import (
-    HOSTS,
+    HELD_LANGUAGES,
     JSON_SUFFIXES,
     PYTHON_SUFFIXES,
     SHELL_SUFFIXES,
@@ -20,7 +20,7 @@ from oomlint.documents.suffixes import (
 from oomlint.documents.text import Source
 
 __all__ = (
-    "HOSTS",
+    "HELD_LANGUAGES",
     "JSON_SUFFIXES",
     "PYTHON_SUFFIXES",
     "SHELL_SUFFIXES",

@@ -9,10 +9,10 @@ SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 PYTHON_SUFFIXES = (".py",)
 # How the names end of new texts that wait beside the files whose place they are to take.
 STAGED = ".oomlint.tmp"
-HOSTS = {".ipynb": (".py", ".sh"), ".mk": (".sh",), ".dockerfile": (".sh",)}
+HELD_LANGUAGES = {".ipynb": (".py", ".sh"), ".mk": (".sh",), ".dockerfile": (".sh",)}
 """Files that hold code of other languages, and the endings of those."""
 SUFFIXES = (
-    *YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES, *SHELL_SUFFIXES, *PYTHON_SUFFIXES, *HOSTS,
+    *YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES, *SHELL_SUFFIXES, *PYTHON_SUFFIXES, *HELD_LANGUAGES,
 )  # fmt: skip
 
 _NAMES = {
@@ -32,4 +32,4 @@ def kind_of(path: str) -> str:
 def languages_of(path: str) -> tuple[str, ...]:
     """The endings of the languages that a file holds."""
     kind = kind_of(path)
-    return HOSTS.get(kind, (kind,))
+    return HELD_LANGUAGES.get(kind, (kind,))

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oomlint.addresses import DOCUMENTATION
-from oomlint.documents import HOSTS, kind_of
+from oomlint.documents import HELD_LANGUAGES, kind_of
 from oomlint.documents.text import Edit, Location, Source, Span
 from oomlint.engine import Diagnosis, Report
 from oomlint.errors import FileError
@@ -82,7 +82,7 @@ class Places:
 
     def also(self, location: Location) -> str:
         """`` (cell 4, line 7)`` in a notebook, whose readers see no lines of the file."""
-        if kind_of(location.path) not in HOSTS:
+        if kind_of(location.path) not in HELD_LANGUAGES:
             return ""
         try:
             document = self._workspace.document(location.path)

@@ -11,7 +11,7 @@ from oomlint.dialects.machine.environments import finish_scene
 from oomlint.dialects.machine.launcher_keys import (
     ACCELERATE_LAUNCHER,
     DEEPSPEED_LAUNCHER,
-    HOSTS,
+    LISTED_HOSTS,
     MPIRUN,
     PLAIN,
     SRUN,
@@ -88,7 +88,7 @@ def _finish_deepspeed_launcher(draft: Draft, seen: int | None) -> None:
         draft.derive("parallel.unapplied", "launcher", "launch.include")
     include = draft.get("launch.include")
     hosts = _included(str(include)) if include is not None else {}
-    listed = draft.get(HOSTS)
+    listed = draft.get(LISTED_HOSTS)
     if listed is not None:
         _settle_hosts(draft, _chosen(draft, dict(listed), hosts), source)
     elif hosts:
@@ -127,12 +127,12 @@ def _settle_hosts(draft: Draft, hosts: dict[str, int | None], source: str) -> No
     """One rank for each slot of the hosts."""
     slots = set(hosts.values())
     counts = [number for number in hosts.values() if number]
-    settle(draft, "parallel.nodes", len(hosts) or None, source, HOSTS)
+    settle(draft, "parallel.nodes", len(hosts) or None, source, LISTED_HOSTS)
     if len(slots) == 1:
-        settle(draft, "parallel.gpus_per_node", slots.pop(), source, HOSTS)
+        settle(draft, "parallel.gpus_per_node", slots.pop(), source, LISTED_HOSTS)
     elif counts and None not in slots and not draft.says("parallel.gpus_per_node"):
-        draft.derive("launch.total_processes", sum(counts), HOSTS, source=source)
-        draft.derive("launch.most_per_node", max(counts), HOSTS, source=source)
+        draft.derive("launch.total_processes", sum(counts), LISTED_HOSTS, source=source)
+        draft.derive("launch.most_per_node", max(counts), LISTED_HOSTS, source=source)
 
 
 _HOSTS_ELSEWHERE = "the hosts stand in a file of the cluster: one is counted"
@@ -146,12 +146,12 @@ def _finish_mpirun(draft: Draft) -> None:
         settle(draft, "parallel.nodes", len(slots), source, "launch.hosts")
         if len(set(slots)) == 1 and slots[0].isdigit():
             settle(draft, "parallel.gpus_per_node", int(slots[0]), source, "launch.hosts")
-    if draft.get(HOSTS) is not None:
-        each = {slots for _, slots in draft.get(HOSTS)}
+    if draft.get(LISTED_HOSTS) is not None:
+        each = {slots for _, slots in draft.get(LISTED_HOSTS)}
         if draft.get("launch.total_processes") is None or len(each) > 1:
-            _settle_hosts(draft, dict(draft.get(HOSTS)), source)
+            _settle_hosts(draft, dict(draft.get(LISTED_HOSTS)), source)
         else:  # as many of the hosts as the processes need
-            settle(draft, "parallel.gpus_per_node", each.pop(), source, HOSTS)
+            settle(draft, "parallel.gpus_per_node", each.pop(), source, LISTED_HOSTS)
     if per_node:
         settle(draft, "parallel.gpus_per_node", int(per_node[1]), source, "launch.map_by")
     total, each = draft.get("launch.total_processes"), draft.get("parallel.gpus_per_node")
