@@ -102,6 +102,17 @@ def test_adapters_without_dropout_are_fused(
     assert _run(_SFT.replace(old, new) if old else _SFT).plan.trainable.fused == fused
 
 
+def test_a_gate_has_a_kernel_in_an_adapters_function_alone() -> None:
+    """With dropout, or no adapter on all of a feed-forward part, it is what transformers has."""
+    fused, dropout = _run(_SFT), _run(_SFT.replace("lora_dropout = 0,", "lora_dropout = 0.1,"))
+    attention = _run(_SFT.replace("r = 32,", "r = 32, target_modules = ['q_proj', 'v_proj'],"))
+    compiled = _run(_SFT.replace("FastLanguageModel", "FastModel"))
+    kernels = [run.plan.loss.liger.swiglu for run in (fused, dropout, attention, compiled)]
+    assert kernels == [False, False, False, True]
+    rest = [run.plan.loss.liger.rms for run in (fused, dropout, attention, compiled)]
+    assert rest == [True, True, True, True]
+
+
 def test_activations_go_to_the_cpu_and_logits_nowhere() -> None:
     run = _run(_SFT)
     assert _facts(run, "checkpointing.mode", "checkpointing.offload") == ("full", "cpu")

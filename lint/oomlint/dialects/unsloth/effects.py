@@ -143,9 +143,7 @@ def finish_memory(draft: Draft, kind: str) -> None:
         # Z fused_losses: cross entropy, preference log-probabilities and GRPO's in chunks.
         source = "unsloth_zoo fused_losses: logits are computed chunk by chunk"
         draft.override("loss.logits_materialised", "fused", "objective.kind", source=source)
-    for part in ("rope", "rms", "swiglu"):
-        draft.override(f"loss.liger.{part}", True, "model.id", source="unsloth kernels/")
-    _finish_lora_kernels(draft)
+    _finish_kernels(draft)
     if not draft.says("model.attn_impl"):
         # U models/llama.py: FlashAttention 2 where it is installed, else xformers, else sdpa.
         draft.forget("model.attn_impl")
@@ -159,19 +157,27 @@ def finish_memory(draft: Draft, kind: str) -> None:
 _WITH_KERNELS = frozenset({"llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3"})
 
 
-def _finish_lora_kernels(draft: Draft) -> None:
-    """U models/llama.py patch_peft_model: a part of a block whose layers all carry an adapter, and
-    no bias, becomes one function, where there is no dropout."""
+def _finish_kernels(draft: Draft) -> None:
+    """Norms, rotations and gates of one kernel each, written by hand or compiled.
+
+    The classes for language have a kernel for the gate in the function alone that
+    U models/llama.py patch_peft_model makes of a part of a block whose layers all carry an
+    adapter, and no bias, where there is no dropout.
+    """
+    for part in ("rope", "rms", "swiglu"):
+        draft.override(f"loss.liger.{part}", True, "model.id", source="unsloth kernels/")
     dims = draft.get("model.dims")
     if (
         dims is None
         or dims.arch not in _WITH_KERNELS
         or not is_adapter_run(draft)
         or not _is_for_language(draft)
-        or draft.get("trainable.method") == "dora"
-        or draft.get("trainable.dropout")
         or draft.get("quant.method") == "bnb8"
     ):
+        return
+    source = "unsloth models/llama.py:3719: other feed-forward parts run as transformers has them"
+    draft.override("loss.liger.swiglu", False, "model.dims", source=source)
+    if draft.get("trainable.method") == "dora" or draft.get("trainable.dropout"):
         return
     parts = [] if dims.mlp_bias else ["mlp"]
     if not dims.attn_bias:
