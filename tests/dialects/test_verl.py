@@ -226,6 +226,15 @@ def test_samples_that_leave_a_budget_empty_are_what_a_warning_rests_on() -> None
     assert "(with samples of 1,024 tokens)" in judged.sentence
 
 
+def test_megatron_offloads_the_share_of_adam_that_it_is_told() -> None:
+    override = " actor_rollout_ref.actor.optim.override_optimizer_config."
+    asked = _MEGATRON.replace(" $@", f" +{override.strip()}optimizer_cpu_offload=True")
+    offload = _run(asked).plan.offload
+    assert (offload.optimizer, offload.optimizer_ratio) == ("cpu", 0)
+    told = asked.rstrip() + f" +{override.strip()}optimizer_offload_fraction=1\n"
+    assert _run(told).plan.offload.optimizer_ratio == 1
+
+
 def test_rollouts_on_gpus_of_their_own_take_nothing_of_the_trainers() -> None:
     script = _GRPO.replace(
         "verl.trainer.main_ppo", "verl.experimental.fully_async_policy.fully_async_main"

@@ -76,6 +76,21 @@ def test_a_checkpoint_holds_weights_master_and_adam() -> None:
     assert with_optimizer.disk == (2 + 12) * NUMEL
 
 
+def test_megatrons_offloaded_adam_keeps_sixteen_bytes_a_parameter_on_the_node() -> None:
+    offloaded: dict[str, Any] = {
+        "parallel__backend": "megatron",
+        "parallel__tp": 2,
+        "parallel__dp": 4,
+        "offload__optimizer": "cpu",
+        "offload__pin_memory": False,
+    }
+    whole = estimate(zero3(**offloaded)).host.components
+    # What tensor parallelism does not split (norms) is there twice.
+    assert whole["offloaded_states"] == pytest.approx(16 * NUMEL, rel=1e-3)
+    half = estimate(zero3(**offloaded, offload__optimizer_ratio=0.5)).host.components
+    assert half["offloaded_states"] == pytest.approx(8 * NUMEL, rel=1e-3)
+
+
 def test_nvme_offload_keeps_swap_buffers_in_ram() -> None:
     host = estimate(zero3(offload__optimizer="nvme", parallel__zero__sub_group_elems=10_000)).host
     assert host.components is not None

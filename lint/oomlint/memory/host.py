@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.states import (
+    data_ranks,
     frozen_weight_bytes,
     local_trained,
     optimizer_bytes,
@@ -135,6 +136,15 @@ def offloaded_of(f: Facts) -> tuple[float, float]:
             # Every parameter and gradient shard is a pinned block of its own: on average a
             # third more than asked for.
             rounding += (stored + grads) / f.shard * ranks / 3
+    if f.backend == "megatron" and offload.optimizer == "cpu":
+        # Per rank: fp32 weights 4, their gradients 4, Adam 8; each weight and gradient is a pinned
+        # block of its own (megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py).
+        ratio = 1.0 if offload.optimizer_ratio is None else offload.optimizer_ratio
+        sharing = f.dp * f.cp if plan.parallel.megatron.dist_optimizer is not False else 1
+        part = ratio / data_ranks(f, sharing) * ranks
+        states += part * (8 * trained + optimizer_bytes(f, trained))
+        if pin:
+            rounding += part * 8 * trained / 3
     o = plan.optimizer
     kind = o.kind or ""
     if o.paged or kind.startswith("paged_"):

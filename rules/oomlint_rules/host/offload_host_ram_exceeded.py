@@ -166,6 +166,8 @@ class OffloadHostRamExceeded(Rule):
         if not offloaded:
             return
         training = run.assuming(_TRAINING_ONLY)
+        if not settled(training).estimate.host.components.get("offloaded_states"):
+            return  # a share of nothing
         verdict = judge_ram(training)
         if verdict is None or verdict.severity is None:
             return

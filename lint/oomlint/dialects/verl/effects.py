@@ -51,6 +51,8 @@ def finish_backend(draft: Draft) -> None:
         )
         optimizer = "cpu" if draft.get("verl.optimizer_cpu") else "none"
         draft.derive("offload.optimizer", optimizer, "verl.optimizer_cpu")
+        source = "Megatron-LM megatron/core/optimizer/optimizer_config.py:350: nothing is offloaded"
+        draft.default("offload.optimizer_ratio", 0.0, source)
         draft.derive("offload.params", "none", "verl.param_offload")
         return
     version = 2 if draft.get("verl.strategy") == "fsdp2" else 1

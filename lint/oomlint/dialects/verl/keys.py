@@ -111,6 +111,7 @@ VERL_PPO = Table(
         Row(_A + "optim.optimizer", "optimizer.name", TEXT),
         Row(_A + "optim.optimizer_impl", "verl.optimizer_impl", TEXT),
         Row(_A + "optim.override_optimizer_config.optimizer_cpu_offload", "verl.optimizer_cpu", BOOLEAN),
+        Row(_A + "optim.override_optimizer_config.optimizer_offload_fraction", "offload.optimizer_ratio", NUMBER),
         Row(_A + "fsdp_config.param_offload", "verl.param_offload", BOOLEAN, aliases=(_MEGATRON + "param_offload",)),
         Row(_A + "fsdp_config.optimizer_offload", "verl.optimizer_offload", BOOLEAN, aliases=(_MEGATRON + "optimizer_offload",)),
         Row(_A + "fsdp_config.offload_policy", "parallel.fsdp.cpu_offload", BOOLEAN),
