@@ -44,12 +44,6 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - stays open
 
 
-def forget_output() -> None:
-    """Drop what standard output does not take: at its end Python would try again, and exit with 120."""
-    with suppress(OSError, ValueError):  # no file of the system's is behind it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _anew(words: Sequence[str]) -> int:
     from oomlint.cli.app import run
 
@@ -62,10 +56,13 @@ def _from_cache(words: Sequence[str]) -> int:
     try:
         status = replay(words)
     except BrokenPipeError:
+        from oomlint.cli.output import forget_output
+
         forget_output()
         return 0
     except OSError as error:
         from oomlint.cli.app import say
+        from oomlint.cli.output import forget_output
 
         forget_output()
         say(f"output cannot be written: {error.strerror or error}")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from oomlint.cli import forget_output, plain
-from oomlint.cli.output import emit_bytes
+from oomlint.cli import plain
+from oomlint.cli.output import emit_bytes, forget_output
 from oomlint.errors import CannotEdit, FileError, UsageError
 
 

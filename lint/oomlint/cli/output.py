@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-from oomlint.cli import forget_output
 from oomlint.cli.cache import note_output
 from oomlint.documents.write import write_atomically
 from oomlint.errors import ReadError
@@ -56,6 +57,12 @@ def output_refused(error: OSError) -> ReadError:
     """What to raise where standard output took nothing; what waits for it is dropped."""
     forget_output()
     return _refused("standard output", error)
+
+
+def forget_output() -> None:
+    """Drop what standard output does not take: at its end Python would try again, and exit with 120."""
+    with suppress(OSError, ValueError):  # no file of the system's is behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refused(name: str, error: OSError) -> ReadError:
