@@ -101,6 +101,10 @@ def test_a_run_that_only_long_samples_overflow_is_no_error_and_says_so():
     # Nobody says that samples come near a limit that is set far above what most data sets have.
     loose = judge_gpu(run_of(micro=16, more=f"{more}sequence_len: 32768\n", hardware="1xA100-80GB"))
     assert loose.severity is Severity.WARNING
+    anywhere = judge_gpu(run_of(micro=16, more=more))
+    assert anywhere.limit is None
+    assert "(with samples of 4,096 tokens) on " in anywhere.sentence
+    assert "samples of" not in judge_gpu(run_of(micro=256, more=more)).sentence
 
 
 def test_unknown_hardware_is_at_most_a_warning_and_names_a_card():

@@ -110,16 +110,17 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Judgement | None:
     limit = run.limits.gpu_bytes
     card = smallest_card(peak)
     conditions: list[str] = []
+    most = _usable(USUAL_LARGEST_CARD) if limit is None else limit
+    rests_on_length = peak > most and _needs_long_samples(probe, phase, most)
+    if rests_on_length:
+        conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
     if limit is not None:
-        severity = _against(peak, low, limit, run)
-        if peak > limit and _needs_long_samples(probe, phase, limit):
-            severity = Severity.WARNING
-            conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
+        severity = Severity.WARNING if rests_on_length else _against(peak, low, limit, run)
         if severity is Severity.ERROR and _may_fit(probe, "gpu", phase, limit):
             severity = Severity.WARNING
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
     else:
-        severity = Severity.INFO if card_holds(USUAL_LARGEST_CARD, peak) else Severity.WARNING
+        severity = Severity.INFO if peak <= most else Severity.WARNING
         assumed = run.plan.parallel.world is None and probe.plan.parallel.world is not None
         where = "one node of 8 GPUs" if assumed else "unknown hardware"
     return Judgement(

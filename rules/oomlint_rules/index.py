@@ -15,7 +15,7 @@ from typing import Any
 ROWS: tuple[tuple[str, str, str, str, bool, Callable[[Any], Any]], ...] = (
     ('OOM101', 'no-gradient-checkpointing', 'gpu.no_gradient_checkpointing', 'NoGradientCheckpointing', False, lambda run: run.plan.checkpointing.mode == 'none'),
     ('OOM102', 'micro-batch-too-large', 'gpu.micro_batch_too_large', 'MicroBatchTooLarge', False, lambda run: run.plan.batch.micro is not None and (not run.plan.batch.micro < 2) and (not run.plan.batch.auto_micro)),
-    ('OOM103', 'logits-materialized-large-vocab', 'gpu.logits_materialized_large_vocab', 'LogitsMaterializedLargeVocab', False, lambda run: run.plan.loss.logits_materialised == 'full' and (not run.plan.loss.label_smoothing)),
+    ('OOM103', 'logits-materialized-large-vocab', 'gpu.logits_materialized_large_vocab', 'LogitsMaterializedLargeVocab', False, lambda run: run.plan.loss.logits_materialised == 'full' and (not run.plan.loss.label_smoothing) and (run.plan.model.dims is not None) and (run.plan.model.dims.vocab is not None)),
     ('OOM104', 'attention-quadratic-fallback', 'gpu.attention_quadratic_fallback', 'AttentionQuadraticFallback', False, lambda run: run.plan.model.attn_impl == 'eager'),
     ('OOM105', 'gpu-states-over-budget', 'gpu.gpu_states_over_budget', 'GpuStatesOverBudget', False, lambda run: run.limits.gpu_bytes is not None),
     ('OOM106', 'long-context-over-budget', 'gpu.long_context_over_budget', 'LongContextOverBudget', False, lambda run: True),

@@ -94,12 +94,23 @@ class LogitsMaterializedLargeVocab(Rule):
         Example(files={"dpo.yaml": _DPO}, hardware="1xV100-16GB"),
     )
     good = (
+        Example(
+            files={
+                "axolotl.yaml": _YAML.format(liger="").replace(
+                    "NousResearch/Meta-Llama-3-8B", "our/finetuned-13b"
+                )
+            },
+            hardware="1xA100-80GB",
+            why="nobody says how large the vocabulary is",
+        ),
         Example(files={"axolotl.yaml": _YAML.format(liger=_LIGER)}, hardware="1xA100-80GB"),
         Example(files={"axolotl.yaml": _YAML.format(liger="")}, hardware="1xB200-180GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
         if run.plan.loss.logits_materialised != "full" or run.plan.loss.label_smoothing:
+            return
+        if run.plan.model.dims is None or run.plan.model.dims.vocab is None:
             return
         before = judge_gpu(run)
         if before is None or before.severity is None:
@@ -132,12 +143,12 @@ class LogitsMaterializedLargeVocab(Rule):
         cure: str,
         *proposals: Proposal,
     ) -> Finding:
-        vocab = run.plan.model.dims.vocab if run.plan.model.dims else None
+        assert run.plan.model.dims is not None
         return self.finding(
             run,
             severity,
-            f"the run {before.sentence}; logits take {gib(logits)} of it"
-            f"{f' (a vocabulary of {vocab})' if vocab else ''}. {cure}",
+            f"the run {before.sentence}; logits take {gib(logits)} of it (a vocabulary of "
+            f"{run.plan.model.dims.vocab}). {cure}",
             at=("loss.logits_materialised", "seq.max_len", "model.id"),
             judged=before,
             proposals=proposals,

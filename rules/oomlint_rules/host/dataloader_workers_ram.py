@@ -75,7 +75,9 @@ class DataloaderWorkersRam(Rule):
         if total <= cores if cores else total < _MANY:
             return
         have = (
-            f"the node has {cores} cores" if cores else "few machines have as many cores to spare"
+            f"the run has {cores} core{'s' * (cores > 1)}"
+            if cores
+            else "few machines have as many cores to spare"
         )
         is_certain = bool(cores) or total >= 2 * _MANY
         yield self.finding(

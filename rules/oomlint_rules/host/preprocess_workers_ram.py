@@ -67,7 +67,9 @@ class PreprocessWorkersRam(Rule):
         workers, cores = run.plan.data.preprocess_workers, run.plan.host.cpus
         if workers is None or workers <= (cores or _MANY) or not run.is_explicit(_FIELD):
             return
-        have = f"the node has {cores} cores" if cores else "few machines have as many cores"
+        fewer = cores or _USUAL
+        has = f"the run has {fewer} core{'s' * (fewer > 1)}"
+        have = has if cores else "few machines have as many cores"
         yield self.finding(
             run,
             Severity.WARNING,
@@ -76,5 +78,5 @@ class PreprocessWorkersRam(Rule):
             at=_FIELD,
             confidence="medium",
             resource="host",
-            proposals=[Proposal.set(f"use {cores or _USUAL} processes", {_FIELD: cores or _USUAL})],
+            proposals=[Proposal.set(f"use {fewer} process{'es' * (fewer > 1)}", {_FIELD: fewer})],
         )
