@@ -21,6 +21,7 @@ LAYERS = (
     ("hardware", "models"),
     ("dialects", "memory"),
     ("workspace", "surroundings"),
+    ("copies", "kin"),
     ("run",),
     ("linking",),
     ("rule",),

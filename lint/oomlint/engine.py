@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.diagnosis import Diagnosis as Diagnosis
 from oomlint.errors import FileError, InternalError, UsageError
+from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
 from oomlint.frozen import field, frozen, replace
 from oomlint.linking import Linked, Linker, LinkOptions
@@ -152,17 +153,20 @@ def lint(
     options: Options,
     *,
     explicit: frozenset[str] = frozenset(),
+    elsewhere: MappingABC[str, str] | None = None,
     rules: Sequence[type[Rule]] | None = None,
     progress: Callable[[int, int], None] | None = None,
     timings: MutableMapping[str, float] | None = None,
 ) -> Report:
     """Lint the files ``names`` (display paths).
 
-    No exception leaves: what goes wrong with a file becomes an error of the report. Seconds
-    spent in each rule, its fixes included, are added to ``timings`` by name.
+    No exception leaves: what goes wrong with a file becomes an error of the report. ``elsewhere``
+    are files that runs use which are not linted → one of these runs. Seconds spent in each rule,
+    its fixes included, are added to ``timings`` by name.
     """
     dialects = dialects_in_force(options.plugins)
-    linked = Linker(workspace, dialects.items, options.link).link(names, explicit=explicit)
+    linker = Linker(workspace, dialects.items, options.link)
+    linked = linker.link(names, explicit=explicit, elsewhere=elsewhere)
     errors = [*_named(workspace, dialects.errors), *linked.errors]
     listed = tuple(map(ListedRule.of, rules or ()))
     if rules is None and (linked.runs or linked.asides or linked.merges):
@@ -182,7 +186,8 @@ def lint(
     for job in linked.merges:
         found += _check(job, about_merges, options, errors, failed, timings)
     sound = [rule for rule in chosen if rule not in failed]
-    kept = sorted(_suppressed(workspace, linked, _distinct(found), sound, options), key=_order)
+    kept = with_agreement(_suppressed(workspace, linked, found, sound, options))
+    kept = sorted(_distinct(kept), key=_order)
     known: list[Diagnosis] = []
     if options.baseline is not None:
         kept, known = options.baseline.split(kept, workspace)
@@ -260,9 +265,11 @@ def fix_for(run: Run, finding: Finding) -> Fix | None:
     for proposal in finding.proposals:
         fix = make_fix(run, proposal, finding.resource)
         needless = finding.severity < Severity.WARNING and finding.rule.cost > 0
-        if fix is not None and needless and fix.applicability is Applicability.SAFE:
+        if fix is not None and needless and fix.applicability is not Applicability.UNSAFE:
             reason = "it costs something, and nothing here says that the run does not fit"
-            fix = replace(fix, applicability=Applicability.DISPLAY, reason=fix.reason or reason)
+            fix = replace(
+                fix, applicability=Applicability.DISPLAY, reason=fix.reason or reason, made=None
+            )
         if fix is not None and fix.applicability > Applicability.DISPLAY:
             return fix
         shown = shown or fix

@@ -11,12 +11,12 @@ import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC, Sequence
 from contextlib import suppress
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.draft import Draft
-from oomlint.dialects.table import Block, Copy, Reading
+from oomlint.dialects.table import Block, Reading
 from oomlint.documents import (
     HELD_LANGUAGES,
     JSON_SUFFIXES,
@@ -90,13 +90,20 @@ class Linker:
         self._markers: dict[tuple[str, bool], tuple[bytes, ...]] = {}
         self._failures: dict[str, list[InternalError]] = {}
 
-    def link(self, names: Iterable[str], *, explicit: frozenset[str] = frozenset()) -> Linked:
+    def link(
+        self,
+        names: Iterable[str],
+        *,
+        explicit: frozenset[str] = frozenset(),
+        elsewhere: MappingABC[str, str] | None = None,
+    ) -> Linked:
         """The runs that the files ``names`` describe.
 
         Args:
             names: display paths.
             explicit: those that the user named one by one; a problem reading one of them
                 is an error whatever it holds.
+            elsewhere: files that runs use which ``names`` do not describe → one of these runs.
         """
         linked = Linked()
         claims: list[Claim] = []
@@ -110,6 +117,7 @@ class Linker:
             alone = [c for c in claims if c.kind == kind and c.path not in used]
             runs += self._built(alone, used, linked, self._as_suggested)
         linked.runs = _distinctly_named(list(_without_repeats(runs)))
+        _note_shared(linked.runs, elsewhere or {})
         linked.asides = list(self._asides(names, linked.runs))
         taken = {claim.path for run in runs for claim in run.claims}
         jobs = [c for c in claims if c.kind == "aside" and c.merges and c.path not in taken]
@@ -330,6 +338,7 @@ class Linker:
             missing=tuple(missing),
             versions=self._versions(claims),
             floors=self._floors(claims),
+            copier=Copier(self.workspace, claims),
         )
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
         return self._without_declared(run, claims)
@@ -415,7 +424,7 @@ class Linker:
         if found is None:
             preset = self._preset(reference)
             if preset is not None:
-                return [self._to_be_copied(preset, reference, from_file)]
+                return [self._reached(preset, reference, from_file)]
         if reference.optional and not self._may_be_ours(found, reference.dialect):
             return []
         if found is None:
@@ -440,23 +449,16 @@ class Linker:
         if not wanted:
             return []
         self._opened.add(found)
-        wanted = [self._to_be_copied(c, reference, from_file) for c in wanted]
+        wanted = [self._reached(c, reference, from_file) for c in wanted]
         return self._with_inner(wanted, missing, used, (*trail, from_file, found))
 
-    def _to_be_copied(self, claim: Claim, reference: Reference, from_file: str) -> Claim:
-        """A claim on a file that a framework ships, with where a run's own copy would go: beside
-        the file that names it."""
+    def _reached(self, claim: Claim, reference: Reference, from_file: str) -> Claim:
+        """A claim on a file with what it was reached by, and of one that a framework ships, with
+        where a run's own copy would go."""
+        claim = replace(claim, named=reference)
         if not claim.is_shipped:
             return claim
-        folder, slash, name = from_file.rpartition("/")
-        shipped = reference.path.rpartition("/")[2]
-        stem, suffix = os.path.splitext(shipped)
-        start = f"{folder}{slash}{os.path.splitext(name)[0]}.{stem}"
-        suffix = suffix or (".json" if claim.document.source.text.startswith("{") else ".yaml")
-        names = (f"{start}{'' if n == 1 else f'-{n}'}{suffix}" for n in count(1))
-        path = next(name for name in names if not self.workspace.exists(name))
-        reference_to = self.workspace.reference_to(path, reference.path, from_file)
-        copy = Copy(reference.location, path, reference_to)
+        copy = shipped_copy(self.workspace, claim, reference, from_file)
         return replace(claim, blocks=tuple(replace(b, copy=copy) for b in claim.blocks))
 
     def _written(
@@ -610,6 +612,19 @@ def _without_repeats(runs: list[Run]) -> Iterator[Run]:
         if plan not in known:
             known.append(plan)
             yield run
+
+
+def _note_shared(runs: Iterable[Run], elsewhere: MappingABC[str, str]) -> None:
+    """Tell every run which of the files that it names are not its alone."""
+    users: dict[str, list[str]] = {path: [name] for path, name in elsewhere.items()}
+    runs = list(runs)
+    for run in runs:
+        for path in run.sources:
+            users.setdefault(path, []).append(run.name)
+    shared = {path: tuple(names) for path, names in users.items() if len(names) > 1}
+    for run in runs:
+        named = (claim.path for claim in run.claims if claim.named is not None)
+        run.parts.shared.update((path, shared[path]) for path in named if path in shared)
 
 
 def _distinctly_named(runs: list[Run]) -> list[Run]:

@@ -27,6 +27,7 @@ from oomlint.plan.training import MODELS_BESIDE
 from oomlint.surroundings import add_surroundings, inferred_hardware
 
 if TYPE_CHECKING:
+    from oomlint.copies import Copier
     from oomlint.hardware import Hardware
     from oomlint.memory import Estimate, Verdict
     from oomlint.models import ModelFacts
@@ -73,6 +74,10 @@ class Parts:
     """Package → version and the file that pins it."""
     floors: MappingABC[str, str] = field(default_factory=dict)
     """Package → the oldest release that the project allows."""
+    copier: Copier | None = field(default=None, repr=False)
+    shared: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    """File that the run names, and other runs use too → the names of all its runs; filled in once
+    all are known."""
     homes: dict[str, Block | None] = field(default_factory=dict, repr=False)
     """Of fields that were asked for, the block that they are written to: one search for all
     drafts of the same blocks."""
@@ -237,6 +242,11 @@ class Run:
         paths = [c.path for c in self.claims if not any(b.locked for b in c.blocks)]
         paths += [block.path for block, _ in self.parts.blocks if not block.locked]
         return tuple(dict.fromkeys(paths))
+
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """Display paths of all that was read for this run, its ``files`` included."""
+        return frozenset((*self.files, *(claim.path for claim in self.claims)))
 
     @cached_property
     def facts(self) -> tuple[Fact, ...]:

@@ -241,6 +241,24 @@ class Workspace:
         start = next((f for f in folders if self.exists(self.name(f / like))), folders[0])
         return file.relative_to(start).as_posix()
 
+    def beside(self, name: str) -> list[str]:
+        """The files of its kind in the folder of a file, itself included, by display path."""
+        folder, kind = self._folder_of(name), kind_of(name)
+        try:
+            entries = os.listdir(folder)
+            footprint.saw_names(folder, entries)
+        except OSError:
+            entries = []
+        found = {self.name(os.path.join(folder, entry)) for entry in entries}
+        found |= {other for other in self.overlay if self._folder_of(other) == folder}
+        return sorted(other for other in found if kind_of(other) == kind)
+
+    def can_add_to(self, folder: str) -> bool:
+        """Whether a file may be added to a folder (as a display path); to one that is not there
+        yet, too."""
+        path = os.path.join(self._cwd, folder)
+        return not os.path.isdir(path) or os.access(path, os.W_OK | os.X_OK)
+
     def _elsewhere(self, path: str, from_file: str) -> str | None:
         """The file here that has the longest end of an absolute path."""
         parts = path.strip("/").split("/")
@@ -313,6 +331,11 @@ class Workspace:
             self._pins[key] = above | self._pinned_in(folder, read)
         return self._pins[key]
 
+    def project_around(self, name: str) -> Path:
+        """The folder of the project that a file belongs to, else the file's own."""
+        folder = self._folder_of(name)
+        return Path(self._project_of(folder) or folder)
+
     def _project_of(self, folder: str) -> str | None:
         """The folder of the project that an absolute folder belongs to."""
         root = self._git_root(folder)
@@ -345,6 +368,11 @@ class Workspace:
             environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
         )
         return environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+
+
+def is_tools_own(name: str) -> bool:
+    """Whether a file stands in a folder that some tool keeps for itself, such as ``.venv``."""
+    return not _SKIPPED_FOLDERS.isdisjoint(name.split("/")[:-1])
 
 
 def walk(

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.fixing import speaks, wants
 
 from oomlint import engine
 from oomlint.documents.text import Edit
@@ -25,29 +26,6 @@ from oomlint.workspace import Workspace
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 4\ndatasets:\n  - path: a/b\n"
 ZERO2 = '{\n  "zero_optimization": {"stage": 2}\n}\n'
-
-
-def speaks(proposals, *, code="OOM101", name="wants", cost=0, at="model.id"):
-    """A rule that proposes what ``proposals(run)`` gives, where it gives anything."""
-
-    def check(self, run):
-        found = proposals(run)
-        if found is not None:
-            yield self.finding(run, Severity.WARNING, f"{name} it", at=at, proposals=[found])
-
-    members = {"code": code, "name": name, "cost": cost, "check": check}
-    return type(name, (Rule,), members)
-
-
-def wants(field, value, when=lambda run: True, **more):
-    """A rule that wants a field to have a value."""
-
-    def proposals(run):
-        if run.plan.get(field) == value or not when(run):
-            return None
-        return Proposal.set(f"set {field}", {field: value})
-
-    return speaks(proposals, **more)
 
 
 def removes(key):
@@ -328,30 +306,6 @@ def test_fix_without_an_end_is_reported():
 
 SMALL = f"{RUN}deepspeed: ds.json\n"
 LARGE = SMALL.replace("Llama-3.2-1B", "Llama-3.1-8B")
-ZERO3 = ZERO2.replace("2", "3")
-
-
-def for_the_small(field, value):
-    return wants(field, value, lambda run: "1B" in run.plan.model.id)
-
-
-def test_shared_file_is_changed_where_the_other_run_does_not_suffer():
-    files = {"small.yaml": SMALL, "large.yaml": LARGE, "ds.json": ZERO2}
-    result = fix(files, for_the_small("parallel.zero.stage", 3), hardware="8xA100-80GB")
-    assert result.texts == {"ds.json": ZERO3.encode()}
-    assert [run.plan.parallel.zero.stage for run in result.report.runs] == [3, 3]
-    assert result.report.errors == ()
-
-
-@pytest.mark.parametrize("hardware", ["8xA100-40GB", None])
-def test_shared_file_is_left_where_the_other_run_would_no_longer_fit(hardware):
-    files = {"small.yaml": SMALL, "large.yaml": LARGE, "ds.json": ZERO3}
-    result = fix(files, for_the_small("parallel.zero.stage", 0), hardware=hardware)
-    assert result.texts == {}
-    assert result.report.errors == ()
-    [left] = result.report.diagnoses
-    assert left.fix.applicability is Applicability.DISPLAY
-    assert left.fix.reason == "the file also serves large.yaml, which would then need more memory"
 
 
 def test_what_one_run_was_promised_does_not_bind_another():

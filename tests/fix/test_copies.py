@@ -11,8 +11,7 @@ from oomlint.dialects.deepspeed.presets import is_shipped, neighbour, shipped_pr
 from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit
 from oomlint.fix.apply import apply_change
-from oomlint.fix.edits import make_fix
-from oomlint.fix.planned import Planned
+from oomlint.fix.edits import Planned, make_fix
 from oomlint.rule import Proposal
 from oomlint.workspace import Workspace
 

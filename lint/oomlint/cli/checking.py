@@ -196,11 +196,19 @@ def _report(
     if not (mode.fix or mode.diff):
         return _linted(replace(job, workspace=workspace), mode, timings, tick)
     from oomlint.fix.apply import fix_all
+    from oomlint.fix.bystanders import naming_in
 
     before = None
     if mode.diff or timings is not None:  # what rules cost is told of the files as they are
         before = lint(workspace, job.names, job.options, explicit=job.explicit, timings=timings)
-    result = fix_all(workspace, job.names, job.options, explicit=job.explicit, unsafe=mode.unsafe)
+    result = fix_all(
+        workspace,
+        job.names,
+        job.options,
+        explicit=job.explicit,
+        unsafe=mode.unsafe,
+        naming=naming_in(workspace),
+    )
     for path, text in result.texts.items():
         fixed.originals.setdefault(path, result.originals[path])
         fixed.texts[path] = text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -24,7 +24,7 @@ from oomlint.report.paint import ColorChoice
 
 if TYPE_CHECKING:
     from oomlint.cli.jobs import Job
-    from oomlint.planner import Way
+    from oomlint.engine import Report
     from oomlint.report.fits import Fitting
     from oomlint.run import Run
 
@@ -73,13 +73,12 @@ def fit(
         raise UsageError("--hardware-options changes nothing: it goes without --maximize, --apply")
     from oomlint.cli.estimate import complain
     from oomlint.cli.jobs import make_jobs
-    from oomlint.engine import lint
 
     errors: list[FileError] = []
     runs: list[tuple[Job, Run]] = []
     with progress.shown("looking for ways") as tick:
         for job in make_jobs(Given(**given_options), paths):
-            report = lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=())
+            report = _linked(job, applies=number is not None)
             errors += report.errors
             runs += [(job, run) for run in report.runs]
         fittings = [
@@ -96,6 +95,26 @@ def fit(
     if errors:
         return 3
     return 0 if all(fitting.is_settled for fitting in found) else 1
+
+
+def _linked(job: Job, *, applies: bool) -> Report:
+    """The runs of a job; where a way will be written, with what others use of their files."""
+    from oomlint.engine import lint
+    from oomlint.fix.bystanders import naming_in, used_elsewhere
+
+    report = lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=())
+    if not applies:
+        return report
+    naming = naming_in(job.workspace)
+    others = used_elsewhere(report, job.names, job.options, naming)
+    return lint(
+        job.workspace,
+        job.names,
+        job.options,
+        explicit=job.explicit,
+        elsewhere=others,
+        rules=(),
+    )
 
 
 def _fitting(run: Run, aim: Aim | None, only_hardware: bool, plugins: Sequence[str]) -> Fitting:
@@ -133,10 +152,7 @@ def _apply(fittings: Sequence[tuple[Job, Fitting]], number: int) -> None:
     """
     texts: dict[str, bytes] = {}
     originals: dict[str, bytes | None] = {}
-    for job, fitting in fittings:
-        if len(fitting.ways) < number:
-            continue
-        changed = _changed(job, fitting.run, fitting.ways[number - 1])
+    for job, changed in _changed(fittings, number):
         for path, text in changed.items():
             if texts.setdefault(path, text) != text:
                 raise UsageError(f"{path} serves several runs; fit one of them at a time")
@@ -154,17 +170,26 @@ def _apply(fittings: Sequence[tuple[Job, Fitting]], number: int) -> None:
     emit(f"wrote way {number} to {', '.join(sorted(texts)) if count < 4 else f'{count} files'}\n")
 
 
-def _changed(job: Job, run: Run, way: Way) -> dict[str, bytes]:
+def _changed(
+    fittings: Sequence[tuple[Job, Fitting]], number: int
+) -> Iterator[tuple[Job, dict[str, bytes]]]:
+    """The new bytes of the files of each run that has a way of this number."""
+    from oomlint.fix.agreement import with_agreement
     from oomlint.fix.apply import apply_change
-    from oomlint.fix.planned import Planned, fix_of
+    from oomlint.fix.edits import Planned
+    from oomlint.fix.planned import fix_of
 
-    fix = fix_of(way)
-    if fix is None or not fix.edits:
-        reason = f": {fix.reason}" if fix is not None and fix.reason else ""
-        raise UsageError(f"{run.name}: the files cannot take it{reason}")
-    try:
-        return apply_change(
-            job.workspace, job.names, job.options, Planned(run, fix), explicit=job.explicit
-        )
-    except CannotEdit as error:
-        raise UsageError(f"{run.name}: not applied: {error}") from None
+    chosen = [(job, fitting) for job, fitting in fittings if len(fitting.ways) >= number]
+    taken = with_agreement([Planned(f.run, fix_of(f.ways[number - 1])) for _, f in chosen])
+    for (job, fitting), planned in zip(chosen, taken, strict=True):
+        name, fix = fitting.run.name, planned.fix
+        if fix is None or not fix.edits:
+            reason = f": {fix.reason}" if fix is not None and fix.reason else ""
+            raise UsageError(f"{name}: the files cannot take it{reason}")
+        try:
+            yield (
+                job,
+                apply_change(job.workspace, job.names, job.options, planned, explicit=job.explicit),
+            )
+        except CannotEdit as error:
+            raise UsageError(f"{name}: not applied: {error}") from None

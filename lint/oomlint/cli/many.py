@@ -152,7 +152,7 @@ def _condensed(
         return Diagnosis(
             replace(finding, proposals=()),
             _as_run(forecasts.get(id(run)) or foresee(run)) if run is not None else None,
-            None if fix is None else replace(fix, expected={}, freed=frozenset()),
+            None if fix is None else replace(fix, expected={}, freed=frozenset(), made=None),
         )
 
     condensed = replace(

@@ -48,7 +48,7 @@ class Claim:
     aside that adds an adapter to its base and writes the whole model, which takes memory too.
     ``is_shipped``: the file is one that a framework ships, unchanged and whole, or stands in a
     folder of such, so that other runs name it too: a run gets a copy of its own before anything in
-    it is changed.
+    it is changed. ``named`` is what the file was reached by, ``None`` of what the run begins with.
     """
 
     dialect: Dialect
@@ -61,6 +61,7 @@ class Claim:
     framework: str = ""
     merges: bool = False
     is_shipped: bool = False
+    named: Reference | None = None
 
     @property
     def path(self) -> str:

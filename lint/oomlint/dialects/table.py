@@ -202,13 +202,16 @@ class Setting:
 class Copy:
     """Where a file that others use too goes before it is changed for one run.
 
-    ``named``: the value that names the file now; ``path``: of the copy, a display path;
-    ``reference``: the value that will name the copy.
+    ``named``: where the file is named now, and ``written`` how; ``path``: of the copy, a display
+    path; ``reference``: how it will be named. ``others``: the names of the files beside a shipped
+    one, ``None`` where it is not at hand or not shipped.
     """
 
     named: Location
+    written: str
     path: str
     reference: str
+    others: frozenset[str] | None = None
 
 
 @frozen(eq=False)
@@ -273,7 +276,7 @@ class Block:
     referred: Location | None = None
     """Where a file that is not at hand is named: what is said of it is said there."""
     copy: Copy | None = None
-    """Where the file is copied to before it is changed, since it is not this run's alone."""
+    """Where the file is copied to before it is changed, since a framework ships it."""
 
     @property
     def path(self) -> str:
@@ -528,7 +531,7 @@ def _holder(mapping: Mapping, entry: Entry) -> Mapping:
 
 def _value_at(mapping: Mapping, span: Span) -> Node | None:
     for entry in mapping.entries.values():
-        if entry.value.span == span:
+        if span in (entry.value.span, getattr(entry.value, "via", None)):
             return entry.value
         if isinstance(entry.value, Mapping):
             found = _value_at(entry.value, span)

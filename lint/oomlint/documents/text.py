@@ -10,8 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 
-from oomlint.errors import EncodingError
+from oomlint.errors import CannotEdit, EncodingError
 from oomlint.expressions import expression
 from oomlint.frozen import frozen
 
@@ -135,6 +136,28 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
         cursor = edit.end
     pieces.append(text[cursor:])
     return "".join(pieces)
+
+
+def together(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """Edits in order, each once; insertions at one offset as one, in the order they were made.
+
+    Raises:
+        CannotEdit: two of them change the same text.
+    """
+    insertions: dict[tuple[str, int], str] = {}
+    replacements: set[Edit] = set()
+    for edit in edits:
+        if edit.start == edit.end and not edit.creates:
+            at = (edit.path, edit.start)
+            insertions[at] = insertions.get(at, "") + edit.replacement
+        else:
+            replacements.add(edit)
+    inserted = (Edit(path, offset, offset, text) for (path, offset), text in insertions.items())
+    ordered = tuple(sorted((*replacements, *inserted)))
+    for first, second in pairwise(ordered):
+        if first.path == second.path and second.start < first.end:
+            raise CannotEdit("its parts change the same text")
+    return ordered
 
 
 def by_path(edits: Sequence[Edit]) -> dict[str, list[Edit]]:

@@ -3,8 +3,8 @@
 Fixes are applied to texts in memory; files are written once, at the end. Runs that share
 files are fixed together and apart from all others, so that a fix which has to be dropped
 stops nothing elsewhere. A fix that changes more than it said is dropped and reported as a
-bug of ours, and so is one that would undo an earlier fix. A fix for one run that another
-run would suffer from, because they share the file, is only shown.
+bug of ours, and so is one that would undo an earlier fix. A fix for one run that would change
+another one, because they share the file, is only shown.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from oomlint.documents.proof import Rooted, prove_edits
 from oomlint.documents.text import Edit, Source, by_path, overlapping
 from oomlint.engine import Diagnosis, Options, Report, lint
 from oomlint.errors import CannotEdit, FileError, InternalError
+from oomlint.fix.bystanders import Naming, used_elsewhere
 from oomlint.fix.edits import Fix, is_higher
 from oomlint.fix.planned import with_plans
 from oomlint.frozen import field, frozen, mutable, replace
@@ -53,9 +54,17 @@ class _Job:
     options: Options
     explicit: frozenset[str]
     rules: Sequence[type[Rule]] | None
+    elsewhere: MappingABC[str, str] = field(default_factory=dict)
 
     def lint(self, workspace: Workspace) -> Report:
-        return lint(workspace, self.names, self.options, explicit=self.explicit, rules=self.rules)
+        return lint(
+            workspace,
+            self.names,
+            self.options,
+            explicit=self.explicit,
+            elsewhere=self.elsewhere,
+            rules=self.rules,
+        )
 
     def only(self, paths: frozenset[str]) -> _Job:
         return replace(self, names=[name for name in self.names if name in paths])
@@ -97,21 +106,31 @@ def fix_all(
     explicit: frozenset[str] = frozenset(),
     unsafe: bool = False,
     rules: Sequence[type[Rule]] | None = None,
+    naming: Naming | None = None,
 ) -> FixResult:
-    """Lint and fix until a fixpoint. Nothing is written to disk here."""
+    """Lint and fix until a fixpoint. Nothing is written to disk here.
+
+    ``naming`` finds the files around that use the same files; their runs stay as they are.
+    """
     level = Applicability.UNSAFE if unsafe else Applicability.SAFE
     job = _Job(names, options, explicit, rules)
     report = job.lint(workspace)
     outcome = _Outcome()
-    for paths in _groups(report):
-        concerned = [d for d in report.diagnoses if d.finding.location.path in paths]
-        # For a run that does not fit there may be a plan where no rule has a fix.
-        if any(_fails(d) for d in concerned) or any(choose(concerned, level, outcome.refused)):
-            _settle(job.only(paths), workspace, level, outcome)
+    groups = [paths for paths in _groups(report) if _is_to_do(report, paths, level)]
+    if groups and naming is not None:
+        job = replace(job, elsewhere=used_elsewhere(report, names, options, naming))
+    for paths in groups:
+        _settle(job.only(paths), workspace, level, outcome)
     originals = {path: workspace.read_or_none(path) for path in outcome.texts}
-    if outcome.texts:
+    if outcome.texts or job.elsewhere:
         report = job.lint(workspace.with_overlay(outcome.texts))
     return FixResult(_final(report, outcome), outcome.texts, originals)
+
+
+def _is_to_do(report: Report, paths: frozenset[str], level: Applicability) -> bool:
+    concerned = [d for d in report.diagnoses if d.finding.location.path in paths]
+    # For a run that does not fit there may be a plan where no rule has a fix.
+    return any(_fails(d) for d in concerned) or any(choose(concerned, level, {}))
 
 
 def _fails(diagnosis: Diagnosis) -> bool:
@@ -122,7 +141,7 @@ def _groups(report: Report) -> list[frozenset[str]]:
     """The files of the report in groups: two runs that share a file are in one."""
     groups: list[set[str]] = []
     for run in report.runs:
-        files = {*run.files, *(claim.path for claim in run.claims)}
+        files = set(run.sources)
         for group in [g for g in groups if g & files]:
             groups.remove(group)
             files |= group
@@ -188,7 +207,8 @@ def choose(
     diagnoses: Iterable[Diagnosis], level: Applicability, refused: MappingABC[Identity, str]
 ) -> Iterable[Diagnosis]:
     """The fixes to apply in one pass: none overlap, and each run's memory is changed by one
-    fix at a time, the cheapest first, since the next may then be needless."""
+    fix at a time, the cheapest first, since the next may then be needless. Of the runs of a file
+    one keeps it."""
     ready = [
         d
         for d in diagnoses
@@ -200,18 +220,38 @@ def choose(
     ready.sort(key=lambda d: (d.rule.cost, -d.severity, d.rule.code))
     taken: list[Edit] = []
     moved: set[str] = set()
+    named_anew: set[str] = set()
+    left: dict[str, int] = {}
     for diagnosis in ready:
         fix, run = diagnosis.fix, diagnosis.run
         assert fix is not None
-        moves = run is not None and bool(fix.expected)
-        if moves and run is not None and run.name in moved:
+        moving = {run.name, *fix.also} if run is not None and fix.expected else set[str]()
+        if moving & moved:
             continue
-        if any(overlapping(edit, other) for edit in fix.edits for other in taken):
+        if any(_exclude(edit, other) for edit in fix.edits for other in taken):
             continue
-        if moves and run is not None:
-            moved.add(run.name)
+        edited, joined = {edit.path for edit in fix.edits}, fix.joins
+        if joined & {edit.path for edit in taken} or edited & named_anew:
+            continue
+        if run is not None and any(_is_last(run, path, left) for path in fix.leaves):
+            continue  # alone with the file by then, it needs no copy
+        for path in fix.leaves:
+            left[path] = left.get(path, 0) + 1
+        moved |= moving
+        named_anew |= joined
         taken += fix.edits
         yield diagnosis
+
+
+def _exclude(one: Edit, other: Edit) -> bool:
+    """Whether two edits cannot be made in one pass; of two copies that say the same, one is enough."""
+    alike = one.creates and other.creates and one.replacement == other.replacement
+    return alike or overlapping(one, other)
+
+
+def _is_last(run: Run, path: str, left: MappingABC[str, int]) -> bool:
+    """Whether all other runs of a file are given copies in this pass."""
+    return left.get(path, 0) == len(run.parts.shared.get(path, ())) - 1 > 0
 
 
 def apply_change(
@@ -268,7 +308,8 @@ def prove(before: Report, after: Report, batch: Sequence[Change]) -> None:
 
     No new error may appear, every run must still be there, each wished setting must have its
     wished value, and every other setting that a file says must say the same. A run that only
-    shares a file with the fixed ones may change in the same fields, but not for the worse.
+    shares a file with the fixed ones must stay as it is, unless it has the same fix, and then
+    it must not fare worse.
 
     Raises:
         _Refused: with the reason.
@@ -276,13 +317,19 @@ def prove(before: Report, after: Report, batch: Sequence[Change]) -> None:
     if len(after.errors) > len(before.errors):
         raise _Refused(f"the file could not be read any more: {after.errors[-1].message}")
     _prove_texts(before.workspace, after.workspace, batch)
-    if len(after.runs) != len(before.runs):
-        if len(after.runs) > len(before.runs) and all(_frees_all(d) for d in batch):
+    now = _still_runs(before, after, batch)
+    if len(now) != len(before.runs):
+        if len(now) > len(before.runs) and all(_frees_all(d) for d in batch):
             return  # a mended script may show a run that could not be read before
         raise _Refused("it changes which training runs the files describe")
-    for old, new in zip(before.runs, after.runs, strict=True):
+    for old, new in zip(before.runs, now, strict=True):
         own = [d for d in batch if d.run is not None and d.run.name == old.name]
         near = [d for d in batch if d not in own and _reaches(d, old)]
+        meant = [d for d in near if _is_for(d, old)]
+        if near and not own and not meant and not _is_alike(old, new):
+            raise _Refused(
+                f"it would also change {old.name}, which does not ask for it", is_bug=False
+            )
         _prove_run(old, new, own, near)
         if own:
             _prove_peak(old, new, own)
@@ -291,6 +338,23 @@ def prove(before: Report, after: Report, batch: Sequence[Change]) -> None:
                 f"the file also serves {old.name}, which would then need more memory",
                 is_bug=False,
             )
+
+
+def _still_runs(before: Report, after: Report, batch: Sequence[Change]) -> list[Run]:
+    """The runs afterwards, less the files that runs have left for copies and nobody names now."""
+    left = {path for d in batch if d.fix is not None for path in d.fix.leaves}
+    known = {run.name for run in before.runs}
+    return [r for r in after.runs if r.name in known or not (r.is_fragment and r.sources <= left)]
+
+
+def _is_for(change: Change, run: Run) -> bool:
+    """Whether a change of another run's is for this one, too, as what mends a script is."""
+    return _frees_all(change) or (change.fix is not None and run.name in change.fix.also)
+
+
+def _is_alike(old: Run, new: Run) -> bool:
+    names = {name for run in (old, new) for name in run.settings if run.is_explicit(name)}
+    return old.plan == new.plan and all(_said(old, name) == _said(new, name) for name in names)
 
 
 def _prove_texts(before: Workspace, after: Workspace, batch: Sequence[Change]) -> None:
@@ -393,5 +457,5 @@ def _shown(diagnosis: Diagnosis, refused: MappingABC[Identity, str]) -> Diagnosi
     fix, reason = diagnosis.fix, refused.get(_identity(diagnosis))
     if fix is None or reason is None:
         return diagnosis
-    shown = replace(fix, applicability=Applicability.DISPLAY, edits=(), reason=reason)
+    shown = replace(fix, applicability=Applicability.DISPLAY, edits=(), reason=reason, made=None)
     return replace(diagnosis, fix=shown)

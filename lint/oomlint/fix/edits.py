@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as MappingABC
-from itertools import pairwise
+from collections.abc import Mapping as MappingABC, Set
 from typing import Any
 
-from oomlint.dialects.table import Block, Copy, OverrideBlock, Setting
-from oomlint.documents.text import Edit, Source
+from oomlint.dialects.table import Block, OverrideBlock, Setting
+from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
+from oomlint.fix.sharing import Apart, set_apart
 from oomlint.frozen import field, frozen, replace
 from oomlint.judge import settled
 from oomlint.memory import Estimate
@@ -35,6 +35,10 @@ class Fix:
     removed, ``None`` if any may (a mended script). Everything else must read as before.
     ``reason`` says why a fix is only shown. ``rise`` is what the predicted GPU peak grows by, in
     bytes; the title says it.
+
+    Of files that other runs use too: ``leaves`` are those that the run no longer names, having a
+    copy of its own, ``joins`` those that it names in their place and that were there before, and
+    ``also`` are the names of the other runs for which the same change was found.
     """
 
     title: str
@@ -45,43 +49,83 @@ class Fix:
     freed: frozenset[str] | None = frozenset()
     reason: str | None = None
     rise: int = 0
+    leaves: frozenset[str] = frozenset()
+    joins: frozenset[str] = frozenset()
+    also: frozenset[str] = frozenset()
+    made: Made | None = None
 
 
-def make_fix(run: Run, proposal: Proposal, resource: str | None) -> Fix | None:
+@frozen
+class Planned:
+    """A fix of a run that no finding asked for."""
+
+    run: Run | None
+    fix: Fix | None
+
+
+@frozen(eq=False)
+class Made:
+    """What a fix was made of, and ``edits`` as they are where every file is the run's alone."""
+
+    run: Run
+    proposal: Proposal
+    resource: str | None
+    edits: tuple[Edit, ...]
+
+
+def make_fix(
+    run: Run, proposal: Proposal, resource: str | None, *, agreed: Set[str] = frozenset()
+) -> Fix | None:
     """The fix for a proposal, or ``None`` where it can neither be written nor usefully shown.
 
-    Edits that some file cannot take safely turn the fix into one that is only displayed,
-    with the reason.
+    A file that other runs use too is copied first, but for those in ``agreed``. Edits that some
+    file cannot take safely turn the fix into one that is only displayed, with the reason.
     """
     edits: list[Edit] = []
     expected: dict[str, Any] = {}
     try:
         for wish in proposal.wishes:
             edits += _edits_for(run, wish, expected)
-        together = _together(edits)
+        plain = together(edits)
         after = _after(run, proposal)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
+    made = Made(run, proposal, resource, plain)
+    try:
+        apart = set_apart(run, plain, expected, agreed)
+    except CannotEdit as error:
+        return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error), made=made)
     rise = 0 if after is None else _rise(run, after)
     device = None if after is None else after.host if resource == "host" else after.gpu
     return Fix(
-        _title(proposal, together, rise),
-        proposal.applicability if together else Applicability.DISPLAY,
-        together,
+        _title(proposal, apart, rise),
+        proposal.applicability if apart.edits else Applicability.DISPLAY,
+        apart.edits,
         None if device is None else device.peak_bytes,
         expected,
         _freed(run, proposal),
         rise=rise,
+        leaves=frozenset(apart.left),
+        joins=apart.joined,
+        made=made,
     )
 
 
-def _title(proposal: Proposal, edits: tuple[Edit, ...], rise: int) -> str:
+def _title(proposal: Proposal, apart: Apart, rise: int) -> str:
     """The proposal's title, the files that it adds, and what it costs in memory: settings that
     a card can run at all may need more than those that it cannot."""
-    asides = [f"in a copy, {edit.path.rpartition('/')[2]}" for edit in edits if edit.creates]
+    asides = [
+        f"{'by naming' if copy.path in apart.joined else 'in a copy,'} {_name(copy.path)}"
+        + (f", since {whose} uses {_name(path)} too" if whose else "")
+        for path, (copy, whose) in apart.left.items()
+    ]
     if rise:
         asides.append(f"it raises the predicted GPU peak by {gib(rise)}")
     return f"{proposal.title} ({'; '.join(asides)})" if asides else proposal.title
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _freed(run: Run, proposal: Proposal) -> frozenset[str] | None:
@@ -139,18 +183,10 @@ def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[str, Any]
             setting = changed.settings.get(name)
             expected.setdefault(name, None if setting is None else setting.value)
     edits: list[Edit] = []
-    copied: dict[Copy, tuple[Source, list[Edit]]] = {}
     for block, wanted in by_block.values():
-        if block.copy is None:
-            edits += block.write(wanted)
-        else:
-            source = block.document.source
-            inside = replace(block, locked=None).write(wanted)
-            copied.setdefault(block.copy, (source, []))[1].extend(inside)
-    for copy, (source, inside) in copied.items():
-        text = source.edited(_together(inside)).text
-        edits.append(Edit(copy.path, 0, 0, text, creates=True))
-        edits += _name_copy(run, copy, expected)
+        # What a framework ships is changed in a copy.
+        writable = block if block.copy is None else replace(block, locked=None)
+        edits += writable.write(wanted)
     return edits
 
 
@@ -159,23 +195,6 @@ def _explicitly(run: Run, name: str) -> tuple[bool, Any]:
     setting = run.settings.get(name)
     is_said = run.is_explicit(name)
     return is_said, setting.value if is_said and setting is not None else None
-
-
-def _name_copy(run: Run, copy: Copy, expected: dict[str, Any]) -> list[Edit]:
-    """Edits that make the run name its own copy of a file instead of the one it names now.
-
-    Raises:
-        CannotEdit: the value that names the file cannot be written.
-    """
-    for block, _ in run.parts.blocks:
-        node = block.value_at(copy.named)
-        if node is not None:
-            for name, setting in run.settings.items():
-                entry = setting.origin.entry
-                if entry is not None and entry.value is node:
-                    expected[name] = copy.reference
-            return block.document.set_value(node, copy.reference)
-    raise CannotEdit("the file is named where nothing can be changed")
 
 
 def _check_effect(run: Run, changed: Run, values: MappingABC[str, Any]) -> None:
@@ -194,28 +213,6 @@ def _check_effect(run: Run, changed: Run, values: MappingABC[str, Any]) -> None:
         wanted = tuple(value) if isinstance(value, list) else value
         if now == was != wanted:
             raise CannotEdit(f"another setting of this run keeps it at {now}")
-
-
-def _together(edits: list[Edit]) -> tuple[Edit, ...]:
-    """Edits in order, each once; insertions at one offset as one, in the order they were made.
-
-    Raises:
-        CannotEdit: two of them change the same text.
-    """
-    insertions: dict[tuple[str, int], str] = {}
-    replacements: set[Edit] = set()
-    for edit in edits:
-        if edit.start == edit.end and not edit.creates:
-            at = (edit.path, edit.start)
-            insertions[at] = insertions.get(at, "") + edit.replacement
-        else:
-            replacements.add(edit)
-    inserted = (Edit(path, offset, offset, text) for (path, offset), text in insertions.items())
-    ordered = tuple(sorted((*replacements, *inserted)))
-    for first, second in pairwise(ordered):
-        if first.path == second.path and second.start < first.end:
-            raise CannotEdit("its parts change the same text")
-    return ordered
 
 
 def _home(run: Run, field: str, *, removes: bool) -> Block:

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from oomlint.engine import Diagnosis, Options, Report, refusals
+from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
 from oomlint.frozen import frozen, replace
 from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plugins import rules_in_force
 from oomlint.rule import Applicability, Proposal, Severity
 from oomlint.run import Run
-
-
-@frozen
-class Planned:
-    """A plan that no finding asked for."""
-
-    run: Run | None
-    fix: Fix | None
 
 
 @frozen(eq=False)
@@ -42,7 +35,8 @@ def with_plans(report: Report, options: Options, level: Applicability) -> list[D
             if plan is not None:
                 plans[run.name] = plan
     carriers = {_carrier(report, name, plan) for name, plan in plans.items()}
-    return [_planned(diagnosis, plans, carriers, level) for diagnosis in report.diagnoses]
+    planned = [_planned(diagnosis, plans, carriers, level) for diagnosis in report.diagnoses]
+    return with_agreement(planned) if plans else planned
 
 
 def _carrier(report: Report, name: str, plan: _Plan) -> Diagnosis | None:
@@ -69,7 +63,7 @@ def _planned(
     if fix is None or fix.applicability < level:
         return diagnosis
     reason = "--fix takes the cheapest way instead"
-    shown = replace(fix, applicability=Applicability.DISPLAY, edits=(), reason=reason)
+    shown = replace(fix, applicability=Applicability.DISPLAY, edits=(), reason=reason, made=None)
     return replace(diagnosis, fix=shown)
 
 

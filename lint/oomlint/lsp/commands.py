@@ -10,7 +10,8 @@ from oomlint.documents.text import Edit
 from oomlint.engine import all_rules
 from oomlint.errors import CannotEdit, UsageError
 from oomlint.fix.apply import apply_change
-from oomlint.fix.planned import Planned, fix_of, no_more_refused
+from oomlint.fix.edits import Planned
+from oomlint.fix.planned import fix_of, no_more_refused
 from oomlint.lsp.hints import forecast_of
 from oomlint.lsp.project import Analysis
 from oomlint.planner import Way, hardware_options, ways_to_fit

@@ -18,9 +18,10 @@ from oomlint.documents.text import Edit, Source, by_path
 from oomlint.engine import Diagnosis, Report, lint
 from oomlint.errors import CannotEdit, FileError, UsageError
 from oomlint.fix.apply import apply_change, fix_all
+from oomlint.fix.bystanders import used_elsewhere
 from oomlint.fix.edits import Fix
 from oomlint.frozen import replace
-from oomlint.lsp.kin import Kin, Stamp, stamp
+from oomlint.kin import Kin, Stamp, stamp
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -94,6 +95,7 @@ class Project:
         self._analyses: dict[str, Analysis] = {}
         self._blocks: dict[str, tuple[Block, ...]] = {}
         self._related: dict[str, tuple[str, ...]] = {}
+        self._elsewhere: dict[str, Mapping[str, str]] = {}
         self._epoch = 0
 
     # -- what changes ----------------------------------------------------------------
@@ -110,7 +112,7 @@ class Project:
             self.look_around()
         elif self._kin is not None and self._kin.read(name, data):
             self._epoch += 1
-            self._related.clear()
+            self._forget_others()
 
     def drop(self, name: str) -> None:
         """The editor has closed a file: what is on disk counts again."""
@@ -118,11 +120,16 @@ class Project:
         self._analyses.pop(name, None)
         self.look_around()
 
+    def _forget_others(self) -> None:
+        """Which files belong together, and which others use, may have changed."""
+        self._related.clear()
+        self._elsewhere.clear()
+
     def look_around(self) -> None:
         """Files may have come, gone or changed on disk, settings among them."""
         self._epoch += 1
         self._jobs.clear()
-        self._related.clear()
+        self._forget_others()
         if self._kin is not None:
             self._kin.refresh(self._texts)
 
@@ -131,7 +138,7 @@ class Project:
         self._given = given
         self._epoch += 1
         self._jobs.clear()
-        self._related.clear()
+        self._forget_others()
 
     # -- what is known ---------------------------------------------------------------
 
@@ -157,7 +164,7 @@ class Project:
             if is_outdated():
                 raise Outdated
 
-        report = lint(workspace, names, job.options, progress=go_on)
+        report = self._linted(name, replace(job, workspace=workspace, names=names), go_on)
         self._remember(workspace)
         read = {*names, *report.files, *(e.path for e in report.errors), *report.recognised}
         read |= {path for run in report.runs for path in files_of(run)}
@@ -170,6 +177,17 @@ class Project:
         if analysis.runs:  # what else names the document has turned out to be none of its business
             self._related[name] = tuple(n for n in names if n in analysis.files)
         return analysis
+
+    def _linted(self, name: str, job: Job, go_on: Callable[[int, int], None]) -> Report:
+        """The lint of a document's files, in which fixes leave alone what others use too."""
+        known = self._elsewhere.get(name)
+        report = lint(job.workspace, job.names, job.options, elsewhere=known, progress=go_on)
+        if known is None and any(d.fix is not None and d.fix.made for d in report.diagnoses):
+            known = used_elsewhere(report, job.names, job.options, self._above_all().naming)
+            self._elsewhere[name] = known
+            if known:
+                return lint(job.workspace, job.names, job.options, elsewhere=known, progress=go_on)
+        return report
 
     def dependants(self, name: str) -> list[str]:
         """The other documents whose last lint read a file, or may have missed one."""
@@ -199,11 +217,8 @@ class Project:
         job = replace(
             analysis.job, names=tuple(n for n in analysis.job.names if n in analysis.files)
         )
-        texts = fix_all(job.workspace, job.names, job.options).texts
-        wider = self._widened(job, texts)
-        if len(wider.names) > len(job.names):  # what others use must not harm them
-            return fix_all(wider.workspace, wider.names, wider.options).texts
-        return texts
+        naming = self._above_all().naming
+        return fix_all(job.workspace, job.names, job.options, naming=naming).texts
 
     @staticmethod
     def tried(analysis: Analysis, edits: Sequence[Edit]) -> Report:
@@ -236,11 +251,14 @@ class Project:
 
     def _above(self, name: str, job: Job) -> list[str]:
         """The files that lead to one and share its settings."""
+        others = ((other, self._job(other)) for other in self._above_all().above(name))
+        return [n for n, other in others if other is not None and other.found == job.found]
+
+    def _above_all(self) -> Kin:
         if self._kin is None:
             self._kin = Kin(self.root)
             self._kin.refresh(self._texts)
-        others = ((other, self._job(other)) for other in self._kin.above(name))
-        return [n for n, other in others if other is not None and other.found == job.found]
+        return self._kin
 
     def _space(self, base: Workspace) -> Workspace:
         """The workspace with the present texts, in which all that has not changed is parsed."""

@@ -42,10 +42,11 @@ def stamp(path: Path | str) -> Stamp:
 
 
 class Kin:
-    """The files below a root, by what they name."""
+    """The files below a root, by what they name; called as ``workspace`` calls them."""
 
-    def __init__(self, root: Path) -> None:
-        self._workspace = Workspace(root)
+    def __init__(self, root: Path, workspace: Workspace | None = None) -> None:
+        self._root = root
+        self._workspace = workspace or Workspace(root)
         self._stamps: dict[str, Stamp] = {}
         self._named: dict[str, frozenset[str]] = {}
 
@@ -74,17 +75,21 @@ class Kin:
         found: dict[str, None] = {}
         todo = [name]
         while todo and len(found) < _MOST_KIN:
-            wanted = _calls_of(todo.pop(0))
-            near = [n for n, named in self._named.items() if not named.isdisjoint(wanted)]
-            for other in sorted(near, key=lambda n: _distance(n, name)):
+            for other in self.naming(todo.pop(0)):
                 if other != name and other not in found and len(found) < _MOST_KIN:
                     found[other] = None
                     todo.append(other)
         return list(found)
 
+    def naming(self, name: str) -> list[str]:
+        """The files that name a file, the nearest first."""
+        wanted = _calls_of(name)
+        near = (n for n, named in self._named.items() if not named.isdisjoint(wanted))
+        return sorted(near, key=lambda n: _distance(n, name))
+
     def _files(self) -> Iterator[Path]:
         end = monotonic() + _MOST_SECONDS
-        for number, path in enumerate(walk(self._workspace.cwd, SUFFIXES)):
+        for number, path in enumerate(walk(self._root, SUFFIXES)):
             if number >= _MOST_FILES or monotonic() > end:
                 return
             yield path

@@ -1,0 +1,63 @@
+"""Runs that nobody asked about and that use the same files: fixes must leave them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from oomlint.engine import Options, Report, lint
+from oomlint.frozen import replace
+from oomlint.kin import Kin
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+Naming: TypeAlias = Callable[[str], Iterable[str]]
+"""Display path → files that seem to name it, the nearest first."""
+
+# The first of them that really uses the file is enough.
+_MOST_TRIED = 24
+
+
+def naming_in(workspace: Workspace) -> Naming:
+    """The files of the project around each file, looked through when first asked."""
+    known: dict[Path, Kin] = {}
+
+    def naming(path: str) -> Iterable[str]:
+        root = workspace.project_around(path)
+        if root not in known:
+            known[root] = Kin(root, workspace)
+            known[root].refresh(workspace.overlay)
+        return known[root].naming(path)
+
+    return naming
+
+
+def used_elsewhere(
+    report: Report, names: Iterable[str], options: Options, naming: Naming
+) -> dict[str, str]:
+    """Files that the runs of a report name and that runs of other files than ``names`` use too,
+    and of each one of these runs."""
+    ours = {path for run in report.runs for path in run.sources}.union(names)
+    roots = {run.parts.root.path for run in report.runs if run.parts.root is not None}
+    found: dict[str, str] = {}
+    for path in dict.fromkeys(path for run in report.runs for path in _named(run)):
+        others = [name for name in naming(path) if name not in ours][:_MOST_TRIED]
+        users = (run for name in others for run in _runs(report.workspace, name, options))
+        # What starts one of our runs is no other run.
+        user = next((u for u in users if path in u.sources and not roots & u.sources), None)
+        if user is not None:
+            found[path] = user.name
+    return found
+
+
+def _named(run: Run) -> Iterator[str]:
+    """The files that a run names and that its fixes would edit."""
+    shipped = {block.path for block, _ in run.parts.blocks if block.copy is not None}
+    for claim in run.claims:
+        if claim.named is not None and claim.path not in shipped:
+            yield claim.path
+
+
+def _runs(workspace: Workspace, name: str, options: Options) -> tuple[Run, ...]:
+    return lint(workspace, [name], replace(options, baseline=None), rules=()).runs

@@ -1,0 +1,357 @@
+"""Files that several runs use: the run with a problem gets a copy, the others stay as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fixing import speaks, wants
+
+from oomlint.dialects.deepspeed.presets import shipped_preset
+from oomlint.engine import Options, Report, lint
+from oomlint.fix.apply import FixResult, fix_all
+from oomlint.fix.bystanders import naming_in
+from oomlint.hardware import parse_hardware
+from oomlint.judge import settled
+from oomlint.rule import Applicability, Proposal, RemoveKey, Rule
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+SMALL = """\
+base_model: meta-llama/Llama-3.2-1B
+datasets:
+  - path: tatsu-lab/alpaca
+    type: alpaca
+sequence_len: 4096
+sample_packing: true
+micro_batch_size: 1
+gradient_accumulation_steps: 8
+gradient_checkpointing: true
+flash_attention: true
+bf16: true
+optimizer: adamw_torch
+deepspeed: zero2.json  # shared
+"""
+BIG = SMALL.replace("Llama-3.2-1B", "Meta-Llama-3-70B")
+ZERO2 = (
+    '{\n\t"zero_optimization": {"stage": 2, "overlap_comm": true},\n  "bf16": {"enabled":true}}\n'
+)
+PROJECT = {"big.yaml": BIG, "small.yaml": SMALL, "zero2.json": ZERO2}
+
+
+def is_big(run: Run) -> bool:
+    return "70B" in str(run.plan.model.id)
+
+
+stage_3 = wants("parallel.zero.stage", 3)
+stage_3_for_big = wants("parallel.zero.stage", 3, is_big)
+
+
+def fix(files: dict[str, Any], *rules: type[Rule], hardware: str | None = None) -> FixResult:
+    data = {n: t if isinstance(t, bytes) else t.encode() for n, t in files.items()}
+    options = Options(hardware=parse_hardware(hardware) if hardware else None)
+    return fix_all(Workspace(Path("/p"), data), list(files), options, rules=rules or None)
+
+
+def texts(result: FixResult) -> dict[str, str]:
+    assert result.report.errors == ()
+    return {name: data.decode() for name, data in result.texts.items()}
+
+
+def as_it_runs(report: Report, name: str) -> tuple[Any, Any]:
+    """What a run's files say, and what it needs."""
+    (run,) = (run for run in report.runs if run.name == name)
+    said = {field: run.settings[field].value for field in run.settings if run.is_explicit(field)}
+    return said, settled(run).estimate
+
+
+# -- a run with a problem beside one without ------------------------------------------------
+
+
+def test_run_that_breaks_gets_a_copy_and_the_healthy_one_stays() -> None:
+    result = fix(PROJECT, hardware="8xH100-80GB")
+    changed = texts(result)
+    assert changed.keys() == {"big.yaml", "zero2.big.json"}
+    assert changed["big.yaml"] == BIG.replace("zero2.json", "zero2.big.json")
+    assert json.loads(changed["zero2.big.json"])["zero_optimization"]["stage"] == 3
+    before = lint(Workspace(Path("/p"), {n: t.encode() for n, t in PROJECT.items()}),
+                  list(PROJECT), Options(hardware=parse_hardware("8xH100-80GB")), rules=())  # fmt: skip
+    assert as_it_runs(result.report, "small.yaml") == as_it_runs(before, "small.yaml")
+    assert as_it_runs(result.report, "big.yaml") != as_it_runs(before, "big.yaml")
+    assert {run.verdict for run in result.report.runs} == {"fits"}
+
+
+def test_second_fix_changes_nothing() -> None:
+    first = fix(PROJECT, hardware="8xH100-80GB")
+    again = fix({**PROJECT, **first.texts}, hardware="8xH100-80GB")
+    assert again.texts == {}
+
+
+def test_title_names_the_copy_and_why() -> None:
+    (applied,) = fix(PROJECT, stage_3_for_big).report.applied
+    assert applied.fix is not None
+    reason = "(in a copy, zero2.big.json, since small.yaml uses zero2.json too)"
+    assert applied.fix.title == f"set parallel.zero.stage {reason}"
+
+
+@pytest.mark.parametrize(
+    "dress",
+    [
+        lambda data: data,
+        lambda data: b"\xef\xbb\xbf" + data,
+        lambda data: data.replace(b"\n", b"\r\n"),
+        lambda data: data.rstrip(b"\n"),
+    ],
+)
+def test_copy_has_every_byte_that_the_fix_does_not_change(dress: Callable[[bytes], bytes]) -> None:
+    original = dress(ZERO2.encode())
+    result = fix({**PROJECT, "zero2.json": original}, stage_3_for_big)
+    expected = original.replace(b'"stage": 2', b'"stage": 3')
+    assert result.texts["zero2.big.json"] == expected
+
+
+def test_comments_of_an_accelerate_config_are_copied() -> None:
+    shared = """\
+# for all of us
+distributed_type: DEEPSPEED   # not FSDP
+deepspeed_config:
+    zero_stage: 2
+
+mixed_precision: bf16
+"""
+    line = "accelerate launch --config_file acc.yaml sft.py --model_name_or_path {} --dataset_name x --output_dir o\n"
+    files = {
+        "a/big.sh": line.format("meta-llama/Meta-Llama-3-70B"),
+        "a/small.sh": line.format("meta-llama/Llama-3.2-1B"),
+        "acc.yaml": shared,
+    }
+    changed = texts(fix(files, stage_3_for_big))
+    assert changed == {
+        "a/big.sh": files["a/big.sh"].replace("acc.yaml", "acc.big.yaml"),
+        "acc.big.yaml": shared.replace("zero_stage: 2", "zero_stage: 3"),
+    }
+
+
+def test_fixes_of_later_passes_go_into_the_same_copy() -> None:
+    bucket = wants(
+        "parallel.zero.max_live_params", 10**7, is_big, name="then", code="OOM102", cost=5
+    )
+    changed = texts(fix(PROJECT, stage_3_for_big, bucket))
+    assert changed.keys() == {"big.yaml", "zero2.big.json"}
+    zero = json.loads(changed["zero2.big.json"])["zero_optimization"]
+    assert (zero["stage"], zero["stage3_max_live_parameters"]) == (3, 10**7)
+
+
+def test_name_that_is_taken_is_left() -> None:
+    taken = ZERO2.replace("true", "false")
+    changed = texts(fix({**PROJECT, "zero2.big.json": taken}, stage_3_for_big))
+    assert changed.keys() == {"big.yaml", "zero2.big-2.json"}
+
+
+def test_file_that_says_just_that_is_named_instead_of_a_copy() -> None:
+    other = json.dumps(json.loads(ZERO2.replace("2", "3")), indent=8, sort_keys=True)
+    result = fix({**PROJECT, "zero3.json": other}, stage_3_for_big)
+    assert texts(result) == {"big.yaml": BIG.replace("zero2.json", "zero3.json")}
+    (applied,) = result.report.applied
+    assert applied.fix is not None
+    assert "by naming zero3.json, since small.yaml uses zero2.json too" in applied.fix.title
+
+
+def test_file_of_a_tool_is_copied_beside_the_config() -> None:
+    inside = "venv/lib/zero2.json"
+    files = {name: text.replace("zero2.json", inside) for name, text in PROJECT.items()}
+    files["conf/big.yaml"] = files.pop("big.yaml")
+    files[inside] = files.pop("zero2.json")
+    changed = texts(fix(files, stage_3_for_big))
+    assert changed.keys() == {"conf/big.yaml", "conf/big.zero2.json"}
+    assert "deepspeed: conf/big.zero2.json  # shared" in changed["conf/big.yaml"]
+
+
+def test_folder_that_nobody_may_write_to_gets_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Workspace, "can_add_to", lambda self, folder: folder != "ds")
+    files = {n: t.replace("zero2.json", "ds/zero2.json") for n, t in PROJECT.items()}
+    files["ds/zero2.json"] = files.pop("zero2.json")
+    assert texts(fix(files, stage_3_for_big)).keys() == {"big.yaml", "big.zero2.json"}
+
+
+# -- several runs with a problem ------------------------------------------------------------
+
+
+def test_change_that_all_runs_want_is_made_in_place() -> None:
+    result = fix(PROJECT, stage_3)
+    assert texts(result) == {"zero2.json": ZERO2.replace('"stage": 2', '"stage": 3')}
+    assert [run.plan.parallel.zero.stage for run in result.report.runs] == [3, 3]
+
+
+def test_plan_that_all_runs_want_is_made_in_place() -> None:
+    files = {**PROJECT, "small.yaml": BIG}
+    changed = texts(fix(files, hardware="8xH100-80GB"))
+    assert changed.keys() == {"zero2.json"}
+
+
+def test_runs_that_want_the_same_share_a_copy() -> None:
+    files = {**PROJECT, "big2.yaml": BIG, "big3.yaml": BIG}
+    result = fix(files, stage_3_for_big)
+    changed = texts(result)
+    assert changed.keys() == {"big.yaml", "big2.yaml", "big3.yaml", "zero2.big.json"}
+    assert {run.plan.parallel.zero.stage for run in result.report.runs if is_big(run)} == {3}
+
+
+def test_last_of_runs_that_want_different_things_keeps_the_file() -> None:
+    stage_1 = wants(
+        "parallel.zero.stage", 1, lambda run: not is_big(run), name="one", code="OOM102"
+    )
+    result = fix(PROJECT, stage_3_for_big, stage_1)
+    changed = texts(result)
+    assert len(changed) == 3
+    assert "zero2.json" in changed
+    assert [run.plan.parallel.zero.stage for run in result.report.runs] == [3, 1]
+    assert not any(run.is_fragment for run in result.report.runs)
+
+
+def test_key_that_no_run_wants_goes_from_the_file_itself() -> None:
+    def proposals(run: Run) -> Proposal | None:
+        for block, _ in run.parts.blocks:
+            entry = block.mapping.entries.get("stray")
+            if entry is not None:
+                return Proposal("remove stray", (RemoveKey(block, entry),))
+        return None
+
+    files = {**PROJECT, "zero2.json": ZERO2.replace("{\n", '{\n  "stray": 1,\n', 1)}
+    assert texts(fix(files, speaks(proposals))) == {"zero2.json": ZERO2}
+
+
+# -- what is named in other ways ------------------------------------------------------------
+
+LAUNCH = "#!/bin/bash\naxolotl train shared.yaml --{option}\n"
+
+
+def test_config_that_two_launch_lines_share_is_copied_for_one() -> None:
+    files = {
+        "one.sh": LAUNCH.format(option="micro-batch-size 4"),
+        "two.sh": LAUNCH.format(option="micro-batch-size 2"),
+        "shared.yaml": SMALL,
+        "zero2.json": ZERO2,
+    }
+    rule = wants("checkpointing.mode", "none", lambda run: run.plan.batch.micro == 4)
+    changed = texts(fix(files, rule))
+    assert changed.keys() == {"one.sh", "shared.one.yaml"}
+    assert changed["one.sh"] == files["one.sh"].replace("shared.yaml", "shared.one.yaml")
+
+
+def test_files_on_the_way_to_the_shared_one_are_copied_too() -> None:
+    line = "accelerate launch --config_file acc.yaml sft.py --model_name_or_path {} --dataset_name x --output_dir o\n"
+    files = {
+        "big.sh": line.format("meta-llama/Meta-Llama-3-70B"),
+        "small.sh": line.format("meta-llama/Llama-3.2-1B"),
+        "acc.yaml": "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  deepspeed_config_file: zero2.json\n",
+        "zero2.json": ZERO2,
+    }
+    changed = texts(fix(files, stage_3_for_big))
+    assert changed == {
+        "big.sh": files["big.sh"].replace("acc.yaml", "acc.big.yaml"),
+        "acc.big.yaml": files["acc.yaml"].replace("zero2.json", "zero2.acc.json"),
+        "zero2.acc.json": ZERO2.replace('"stage": 2', '"stage": 3'),
+    }
+
+
+def test_variable_that_names_the_file_of_one_run_is_changed() -> None:
+    line = "DS=zero2.json\ndeepspeed train.py --deepspeed $DS --model_name_or_path {} --output_dir o --per_device_train_batch_size 1\n"
+    files = {
+        "big.sh": line.format("meta-llama/Meta-Llama-3-70B"),
+        "small.sh": line.format("meta-llama/Llama-3.2-1B"),
+        "zero2.json": ZERO2,
+    }
+    changed = texts(fix(files, stage_3_for_big))
+    assert changed.keys() == {"big.sh", "zero2.big.json"}
+    assert changed["big.sh"].startswith("DS=zero2.big.json\n")
+
+
+def test_variable_that_serves_two_lines_stays() -> None:
+    line = "torchrun --nproc_per_node 8 train.py --model_name_or_path {} --output_dir o --learning_rate 1e-5 --num_train_epochs 1 --per_device_train_batch_size $BS\n"
+    big, small = line.format("meta-llama/Meta-Llama-3-70B"), line.format("meta-llama/Llama-3.2-1B")
+    result = fix({"run.sh": f"BS=8\n{big}{small}"}, wants("batch.micro", 1, is_big))
+    assert texts(result) == {"run.sh": f"BS=8\n{big.replace('$BS', '1')}{small}"}
+
+
+def test_line_that_starts_several_runs_is_left() -> None:
+    line = "torchrun --nproc_per_node 8 train.py --model_name_or_path $m --output_dir o --learning_rate 1e-5 --num_train_epochs 1 --per_device_train_batch_size 8"
+    models = "meta-llama/Meta-Llama-3-70B meta-llama/Llama-3.2-1B"
+    files = {"run.sh": f"for m in {models}; do\n  {line}\ndone\n"}
+    result = fix(files, wants("batch.micro", 1, is_big))
+    assert texts(result) == {}
+    (left,) = result.report.diagnoses
+    assert left.fix is not None
+    assert left.fix.applicability is Applicability.DISPLAY
+    assert "it would also change" in str(left.fix.reason)
+
+
+def test_code_is_not_copied() -> None:
+    code = "from transformers import TrainingArguments\nTrainingArguments('o', per_device_train_batch_size=8)\n"
+    files = {
+        "one.sh": "torchrun --nproc_per_node 4 train.py\n",
+        "two.sh": "torchrun --nproc_per_node 8 train.py\n",
+        "train.py": code,
+    }
+    rule = wants(
+        "batch.micro", 1, lambda run: run.plan.parallel.gpus_per_node == 4, at="batch.micro"
+    )
+    result = fix(files, rule)
+    assert texts(result) == {}
+    (left,) = result.report.diagnoses
+    assert left.fix is not None
+    assert left.fix.reason == "train.py also serves train.py (two.sh:1), which does not ask for it"
+    assert texts(fix(files, wants("batch.micro", 1, at="batch.micro"))).keys() == {"train.py"}
+
+
+def test_shipped_file_whose_neighbour_the_project_lacks_is_copied() -> None:
+    path = "deepspeed_configs/zero3_bf16.json"
+    files = {"big.yaml": BIG.replace("zero2.json", path), path: shipped_preset(path) or ""}
+    offloads = wants("offload.optimizer", "cpu", lambda run: run.plan.offload.params == "cpu")
+    both = wants("offload.params", "cpu", name="params", code="OOM102", cost=1)
+    changed = texts(fix(files, both, offloads))
+    assert changed.keys() == {"big.yaml", "big.zero3_bf16.json"}
+
+
+# -- runs that nobody asked about ------------------------------------------------------------
+
+
+def on_disk(folder: Path, files: dict[str, str]) -> Workspace:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return Workspace(folder)
+
+
+def test_config_that_was_not_given_keeps_its_file(tmp_path: Path) -> None:
+    workspace = on_disk(tmp_path, {**PROJECT, "deep/er/small.yaml": SMALL})
+    (tmp_path / "small.yaml").unlink()
+    result = fix_all(
+        workspace, ["big.yaml"], Options(), rules=[stage_3], naming=naming_in(workspace)
+    )
+    assert texts(result).keys() == {"big.yaml", "zero2.big.json"}
+    assert [run.name for run in result.report.runs] == ["big.yaml"]
+
+
+def test_what_starts_the_run_is_no_other_run(tmp_path: Path) -> None:
+    files = {"big.yaml": BIG, "zero2.json": ZERO2, "run.sh": "axolotl train big.yaml\n"}
+    workspace = on_disk(tmp_path, files)
+    result = fix_all(
+        workspace, ["big.yaml"], Options(), rules=[stage_3], naming=naming_in(workspace)
+    )
+    assert texts(result).keys() == {"zero2.json"}
+
+
+def test_file_of_that_name_elsewhere_is_another_one(tmp_path: Path) -> None:
+    mine = {f"mine/{name}": text for name, text in PROJECT.items() if name != "small.yaml"}
+    theirs = {f"theirs/{name}": text for name, text in PROJECT.items() if name != "big.yaml"}
+    workspace = on_disk(tmp_path, {**mine, **theirs})
+    result = fix_all(
+        workspace, ["mine/big.yaml"], Options(), rules=[stage_3], naming=naming_in(workspace)
+    )
+    assert texts(result).keys() == {"mine/zero2.json"}
