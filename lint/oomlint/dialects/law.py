@@ -89,6 +89,16 @@ def finish_batch(draft: Draft) -> None:
         )
 
 
+def check_precomputed_reference(reference: str, draft: Draft) -> None:
+    """Whether TRL's trainers, and what is built on them, can have the reference model as wanted.
+
+    Raises:
+        CannotEdit: they compute its log-probabilities beforehand under DPO and KTO alone.
+    """
+    if reference != "precomputed" or draft.get("objective.kind") not in ("dpo", "kto"):
+        raise CannotEdit("only DPO and KTO can compute their reference beforehand")
+
+
 def express_global_batch(own: dict[str, Any], draft: Draft, field: str, unknown: str) -> None:
     """A wish for accumulation as the batch size of all ranks, micro batch x accumulation x ranks.
 

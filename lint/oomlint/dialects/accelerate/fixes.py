@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.dialects.base import Wishes
+from oomlint.dialects.base import Way, Wishes, expressed
 from oomlint.dialects.draft import Draft
 from oomlint.errors import CannotEdit
 
@@ -15,51 +15,85 @@ def express_sharding(changes: Wishes, draft: Draft) -> dict[str, Any]:
     Raises:
         CannotEdit: nothing shards this run, or not in a way that can do it.
     """
-    own = dict(changes)
-    wanted = own.pop("parallel.backend", None)
-    if wanted is not None:
-        if draft.get("parallel.unapplied") not in ("zero", "fsdp"):
-            raise CannotEdit("what shards this run is not set up in an Accelerate config")
-        own["accelerate.distributed_type"] = "deepspeed" if wanted == "zero" else "fsdp"
     backend = draft.get("parallel.backend")
-    fsdp = backend in ("fsdp1", "fsdp2")
-    if backend != "zero" and any(name.startswith("parallel.zero.") for name in own):
-        raise CannotEdit("this run does not use DeepSpeed")
-    only_fsdp = ("parallel.fsdp.", "load.cpu_ram_efficient")
-    if not fsdp and any(name.startswith(only_fsdp) for name in own):
-        raise CannotEdit("this run does not use FSDP")
-    if fsdp:
-        devices = {own.pop(name) for name in ("offload.params", "offload.optimizer") if name in own}
-        if "nvme" in devices:
-            raise CannotEdit("FSDP can offload to the CPU only")
-        if devices:
-            own["parallel.fsdp.cpu_offload"] = "cpu" in devices
-        if own.get("checkpointing.mode") == "full" and not _trains_here(draft):
-            del own["checkpointing.mode"]
-            own["parallel.fsdp.activation_checkpointing"] = True
-    elif backend == "zero":
-        if _SAID_BY_DEEPSPEED & own.keys() and _lacks_deepspeed_file(draft):
-            raise CannotEdit("the DeepSpeed file that says this cannot be read")
-        stage = own.get("parallel.zero.stage", draft.get("parallel.zero.stage"))
-        if own.get("offload.params", "none") != "none" and stage != 3:
-            raise CannotEdit("DeepSpeed offloads parameters with ZeRO stage 3 only")
-        if own.get("offload.optimizer", "none") != "none" and stage == 0:
-            raise CannotEdit("DeepSpeed offloads the optimizer from ZeRO stage 1 on")
-    elif any(name.startswith("offload.") for name in own):
-        raise CannotEdit("nothing in this run offloads: it uses neither DeepSpeed nor FSDP")
-    return own
+    is_fsdp, is_zero = backend in ("fsdp1", "fsdp2"), backend == "zero"
+    for name in changes:
+        if name.startswith("parallel.zero.") and not is_zero:
+            raise CannotEdit("this run does not use DeepSpeed")
+        if name.startswith(("parallel.fsdp.", "load.cpu_ram_efficient")) and not is_fsdp:
+            raise CannotEdit("this run does not use FSDP")
+        if name.startswith("offload.") and not (is_fsdp or is_zero):
+            raise CannotEdit("nothing in this run offloads: it uses neither DeepSpeed nor FSDP")
+    ways = _FSDP_WAYS if is_fsdp else _DEEPSPEED_WAYS if is_zero else {}
+    return expressed(changes, draft, {"parallel.backend": _express_backend, **ways}, {})
 
 
-# Accelerate 1.15 utils/dataclasses.py:1509 refuses these beside a ``deepspeed_config_file``.
-_SAID_BY_DEEPSPEED = {"parallel.zero.stage", "offload.optimizer", "offload.params"}
+def _express_backend(backend: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]:
+    if draft.get("parallel.unapplied") not in ("zero", "fsdp"):
+        raise CannotEdit("what shards this run is not set up in an Accelerate config")
+    return {"accelerate.distributed_type": "deepspeed" if backend == "zero" else "fsdp"}
 
 
-def _lacks_deepspeed_file(draft: Draft) -> bool:
-    """Whether the run names a file of DeepSpeed that is not here, or is broken."""
+def _express_fsdp_offload(_device: Any, _draft: Draft, changes: Wishes) -> dict[str, Any]:
+    """FSDP keeps parameters and optimizer states in one place."""
+    devices = {changes.get(name) for name in ("offload.params", "offload.optimizer")}
+    if "nvme" in devices:
+        raise CannotEdit("FSDP can offload to the CPU only")
+    return {"parallel.fsdp.cpu_offload": "cpu" in devices}
+
+
+def _express_fsdp_checkpointing(mode: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]:
+    """FSDP's own switch where no trainer takes part: the Accelerate config stands alone."""
+    trains = any(block.table.section == "training" for block in draft.blocks)
+    if mode != "full" or trains:
+        return {"checkpointing.mode": mode}
+    return {"parallel.fsdp.activation_checkpointing": True}
+
+
+_FSDP_WAYS: dict[str, Way] = {
+    "offload.params": _express_fsdp_offload,
+    "offload.optimizer": _express_fsdp_offload,
+    "checkpointing.mode": _express_fsdp_checkpointing,
+}
+
+
+def _express_stage(stage: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]:
+    _check_deepspeed_file(draft)
+    return {"parallel.zero.stage": stage}
+
+
+def _express_offloaded_parameters(device: Any, draft: Draft, changes: Wishes) -> dict[str, Any]:
+    _check_deepspeed_file(draft)
+    if device != "none" and _stage_of(draft, changes) != 3:
+        raise CannotEdit("DeepSpeed offloads parameters with ZeRO stage 3 only")
+    return {"offload.params": device}
+
+
+def _express_offloaded_optimizer(device: Any, draft: Draft, changes: Wishes) -> dict[str, Any]:
+    _check_deepspeed_file(draft)
+    if device != "none" and _stage_of(draft, changes) == 0:
+        raise CannotEdit("DeepSpeed offloads the optimizer from ZeRO stage 1 on")
+    return {"offload.optimizer": device}
+
+
+def _stage_of(draft: Draft, changes: Wishes) -> Any:
+    return changes.get("parallel.zero.stage", draft.get("parallel.zero.stage"))
+
+
+def _check_deepspeed_file(draft: Draft) -> None:
+    """Accelerate 1.15 utils/dataclasses.py:1509 refuses the keys for stage and offloading beside a
+    ``deepspeed_config_file``, so they can stand in that file alone.
+
+    Raises:
+        CannotEdit: the run names such a file that is not here, or is broken.
+    """
     is_named = draft.get("ref.deepspeed") is not None
-    return is_named and all(block.table.section != "deepspeed" for block in draft.blocks)
+    if is_named and all(block.table.section != "deepspeed" for block in draft.blocks):
+        raise CannotEdit("the DeepSpeed file that says this cannot be read")
 
 
-def _trains_here(draft: Draft) -> bool:
-    """Whether a trainer takes part, or the Accelerate config stands alone."""
-    return any(block.table.section == "training" for block in draft.blocks)
+_DEEPSPEED_WAYS: dict[str, Way] = {
+    "parallel.zero.stage": _express_stage,
+    "offload.params": _express_offloaded_parameters,
+    "offload.optimizer": _express_offloaded_optimizer,
+}

@@ -10,7 +10,7 @@ from typing import Any
 from oomlint.dialects.axolotl.keys import ATTENTION_SWITCHES
 from oomlint.dialects.base import Way, Wishes, follows
 from oomlint.dialects.draft import Draft
-from oomlint.dialects.law import is_adapter_run
+from oomlint.dialects.law import check_precomputed_reference, is_adapter_run
 from oomlint.errors import CannotEdit
 
 NO_WAY = {
@@ -98,8 +98,7 @@ def _express_compute(half: Any, draft: Draft, _changes: Wishes) -> dict[str, Any
 
 
 def _express_reference(reference: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]:
-    if reference != "precomputed" or draft.get("objective.kind") not in ("dpo", "kto"):
-        raise CannotEdit("only DPO and KTO can compute their reference beforehand")
+    check_precomputed_reference(reference, draft)
     return {"axolotl.precompute_ref": True}
 
 

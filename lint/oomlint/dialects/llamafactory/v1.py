@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Wishes
+from oomlint.dialects.base import Claim, Dialect, Wishes, expressed
 from oomlint.dialects.deepspeed.dialect import upgrade_old_offload
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import (
@@ -34,12 +34,12 @@ from oomlint.dialects.law import (
 )
 from oomlint.dialects.llamafactory.dialect import launch_claims, uses_v1
 from oomlint.dialects.llamafactory.effects import finish_load, finish_ranks
+from oomlint.dialects.llamafactory.v1_fixes import WAYS
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block, Row, Table, known_keys
 from oomlint.dialects.trainer.arguments import LIMIT
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping
-from oomlint.errors import CannotEdit
 
 _ARGUMENTS = "V1/config/training_args.py"
 
@@ -152,39 +152,7 @@ class LlamaFactoryV1(Dialect):
         _finish_save(draft)
 
     def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = dict(changes)
-        mode = own.pop("checkpointing.mode", None)
-        if mode is not None:
-            if mode not in ("full", "none"):
-                raise CannotEdit("LLaMA-Factory checkpoints every layer or none")
-            own["v1.checkpointing"] = mode == "full"
-        accumulates = own.pop("batch.grad_accum", None)
-        if accumulates is not None:
-            # The global batch is what the file says; where it says none, nothing accumulates.
-            ranks = draft.get("parallel.dp")
-            if ranks is None:
-                raise CannotEdit("global_batch_size depends on the number of ranks: use --gpus")
-            micro = own.get("batch.micro") or draft.get("batch.micro") or 1
-            own["batch.global"] = micro * accumulates * ranks
-        if draft.get("fsdp.enabled"):
-            wanted = {own.pop(name, None) for name in ("offload.params", "offload.optimizer")}
-            if "cpu" in wanted:
-                own["v1.offload"] = True
-            for wish, key in (
-                ("parallel.fsdp.reshard_after_forward", "v1.reshard"),
-                ("offload.pin_memory", "v1.pin_memory"),
-            ):
-                if wish in own:
-                    own[key] = own.pop(wish)
-            if own.pop("parallel.fsdp.strategy", None) == "full":
-                own["v1.reshard"] = True
-        quant = own.pop("quant.method", None)
-        if quant is not None:
-            if quant not in ("bnb4", "bnb8") or draft.get("v1.peft") != "lora":
-                raise CannotEdit("LLaMA-Factory quantizes for LoRA only, to 4 or 8 bit")
-            own["v1.quant"] = "bnb"
-            own["v1.quant_bits"] = 4 if quant == "bnb4" else 8
-        return super().express(own, draft)
+        return super().express(expressed(changes, draft, WAYS, {}), draft)
 
 
 def _finish_trainable(draft: Draft) -> None:

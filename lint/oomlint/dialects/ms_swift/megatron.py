@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Wishes
+from oomlint.dialects.base import Claim, Dialect, Wishes, expressed
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import (
     BOOLEAN,
@@ -44,6 +44,7 @@ from oomlint.dialects.ms_swift.launch import (
     kind_of,
     launch_claims,
 )
+from oomlint.dialects.ms_swift.megatron_fixes import NO_WAY, WAYS
 from oomlint.dialects.ms_swift.weights import (
     finish_full,
     finish_load,
@@ -197,38 +198,11 @@ class MegatronSwift(Dialect):
         _finish_rest(draft)
 
     def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = dict(changes)
-        if own.get("checkpointing.mode") == "full":
-            # SM arguments: a method and a number of layers belong to full recomputation.
-            own["mswift.recompute_method"] = "uniform"
-            own["mswift.recompute_layers"] = 1
-        elif "checkpointing.mode" in own and own["checkpointing.mode"] != "none":
-            raise CannotEdit("Megatron-SWIFT recomputes all layers, core attention or nothing")
-        express_global_batch(
-            own,
-            draft,
-            "mswift.global_batch",
-            "global_batch_size follows from the number of GPUs, which is not known",
-        )
-        if own.pop("offload.params", "none") != "none":
-            raise CannotEdit("Megatron-SWIFT offloads the optimizer only (optimizer_cpu_offload)")
-        if own.get("offload.optimizer") == "cpu" and draft.get("optimizer.name") != "adam":
-            raise CannotEdit("only Adam can be offloaded here")
-        if any(name.startswith(("parallel.zero.", "parallel.fsdp.")) for name in own):
+        if any(name.startswith(("parallel.zero.", "parallel.fsdp.")) for name in changes):
             raise CannotEdit("Megatron shards by its own degrees")
-        if own.pop("loss.logits_materialised", None) is not None:
-            raise CannotEdit("Megatron-SWIFT computes its loss from logits that stand in full")
-        kind = own.pop("optimizer.kind", None)
-        own.pop("precision.optim_state", None)
-        if kind is not None:
-            if kind not in ("adamw", "sgd"):
-                raise CannotEdit(f"Megatron-SWIFT has no optimizer for {kind}")
-            own["optimizer.name"] = "adam" if kind == "adamw" else "sgd"
-        method = own.pop("trainable.method", None)
-        if method is not None:
-            own["swift.tuner"] = "full" if method == "full" else "lora"
-        if own.pop("quant.method", None) is not None:
-            raise CannotEdit("Megatron-SWIFT trains no quantized weights")
+        own = expressed(changes, draft, WAYS, NO_WAY)
+        unknown = "global_batch_size follows from the number of GPUs, which is not known"
+        express_global_batch(own, draft, "mswift.global_batch", unknown)
         return super().express(own, draft)
 
 

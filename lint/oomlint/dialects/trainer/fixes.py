@@ -170,28 +170,45 @@ def _optimizer_settings(own: dict[str, Any], draft: Draft) -> dict[str, Any]:
 
 
 def express_model(changes: Wishes, draft: Draft) -> dict[str, Any]:
-    """Wishes about the weights in the terms of :data:`MODEL_ROWS` and tables like it."""
-    own = dict(changes)
-    method, wanted = own.pop("quant.method", None), own.pop("trainable.method", None)
-    if method is not None:
-        field = {"bnb4": "hf.load_4bit", "bnb8": "hf.load_8bit"}.get(method)
-        if field is None:
-            raise CannotEdit(f"there is no switch here for {method} quantization")
-        if draft.block_with(field) is None:
-            raise CannotEdit("the script itself has to load the model with a BitsAndBytesConfig")
-        own[field] = True
-        if not is_adapter_run(draft):
-            wanted = "lora"
-    if wanted is not None:
-        if wanted not in ADAPTER_METHODS:
-            raise CannotEdit(f"there is no switch here for {wanted}")
-        if draft.block_with("hf.use_peft") is None:
-            raise CannotEdit("the script itself has to wrap the model with a LoraConfig")
-        own["hf.use_peft"] = True
-    if "load.dtype" in own:
-        own["hf.load_dtype"] = own.pop("load.dtype")
-    attention = own.get("model.attn_impl")
+    """Wishes about the weights in the terms of :data:`MODEL_ROWS` and tables like it.
+
+    Raises:
+        CannotEdit: the script has no option for it.
+    """
+    return expressed(changes, draft, _MODEL_WAYS, {})
+
+
+def _express_quant(method: Any, draft: Draft, changes: Wishes) -> dict[str, Any]:
+    field = {"bnb4": "hf.load_4bit", "bnb8": "hf.load_8bit"}.get(method)
+    if field is None:
+        raise CannotEdit(f"there is no switch here for {method} quantization")
+    if draft.block_with(field) is None:
+        raise CannotEdit("the script itself has to load the model with a BitsAndBytesConfig")
+    adapter = {} if is_adapter_run(draft) else _express_method("lora", draft, changes)
+    return {field: True, **adapter}
+
+
+def _express_method(method: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]:
+    if method not in ADAPTER_METHODS:
+        raise CannotEdit(f"there is no switch here for {method}")
+    if draft.block_with("hf.use_peft") is None:
+        raise CannotEdit("the script itself has to wrap the model with a LoraConfig")
+    return {"hf.use_peft": True}
+
+
+def _express_load_dtype(dtype: Any, _draft: Draft, _changes: Wishes) -> dict[str, Any]:
+    return {"hf.load_dtype": dtype}
+
+
+def _express_attention(attention: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]:
     if attention == "flash2" and draft.says("hf.use_flash"):
-        del own["model.attn_impl"]
-        own["hf.use_flash"] = True
-    return own
+        return {"hf.use_flash": True}
+    return {"model.attn_impl": attention}
+
+
+_MODEL_WAYS: dict[str, Way] = {
+    "quant.method": _express_quant,
+    "trainable.method": _express_method,
+    "load.dtype": _express_load_dtype,
+    "model.attn_impl": _express_attention,
+}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Reference, Wishes
+from oomlint.dialects.base import Claim, Dialect, Reference, Wishes, expressed
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONMENT
@@ -19,13 +19,14 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.machine.ranks import finish_launch
 from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
+from oomlint.dialects.trainer.fixes import express_model, express_training_arguments
 from oomlint.dialects.trainer.idle_flags import finish_idle_flags
 from oomlint.dialects.trainer.model_effects import finish_load_dtype
 from oomlint.dialects.trainer.script import script_claim, script_runs
 from oomlint.dialects.trainer.script_effects import finish_early_load, finish_script
 from oomlint.dialects.trl.changes import LOADS_FP32
 from oomlint.dialects.trl.effects import finish_peft, finish_trl, narrow_versions
-from oomlint.dialects.trl.fixes import express_trl
+from oomlint.dialects.trl.fixes import WAYS
 from oomlint.dialects.trl.keys import MODEL_SOURCE, TRL
 from oomlint.dialects.trl.objectives import (
     CALLS,
@@ -129,7 +130,8 @@ class Trl(Dialect):
         finish_early_load(draft)
 
     def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        return super().express(express_trl(changes, draft), draft)
+        own = expressed(express_model(changes, draft), draft, WAYS, {})
+        return super().express(express_training_arguments(own, draft), draft)
 
 
 def _is_trl(keys: set[str]) -> bool:
