@@ -186,6 +186,39 @@ def test_files_without_any_name_that_matters_are_not_parsed() -> None:
     assert parse_python(Source("t.py", "def broken(:\n")) is None
 
 
+TRAINS = "    trainer = Trainer(model, args=TrainingArguments('out'))\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("train.py", f"import pytest\ndef run():\n{TRAINS}"),
+        ("train.py", f"if True:\n  from unittest import TestCase\ndef run():\n{TRAINS}"),
+        ("tests/test_train.py", f"def test_it_trains():\n{TRAINS}"),
+        ("tests/train_test.py", f"class TestIt:\n  def test_it_trains(self):\n{TRAINS}"),
+    ],
+)
+def test_tests_of_a_library_are_not_read(path: str, text: str) -> None:
+    assert parse_python(Source(path, text)) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("train.py", f"from unittest.mock import patch\ndef run():\n{TRAINS}"),
+        ("train.py", f"from unittest import mock\ndef run():\n{TRAINS}"),
+        ("train.py", f"import unittest.mock\ndef test_it():\n{TRAINS}"),
+        ("train.py", f"# import pytest\ndef run():\n{TRAINS}"),
+        ("test_train.py", f"def run():\n{TRAINS}"),
+        ("contest.py", f"def test_it_trains():\n{TRAINS}"),
+    ],
+)
+def test_what_only_resembles_tests_is_read(path: str, text: str) -> None:
+    document = parse_python(Source(path, text))
+    assert document is not None
+    assert [c.callee for c in document.calls] == ["TrainingArguments", "Trainer"]
+
+
 def test_order_follows_the_run_into_functions() -> None:
     document = read(
         "def load():\n    return AutoModel.from_pretrained('x')\n"

@@ -211,12 +211,6 @@ _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value|draft", re.IGNORECAS
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 
 
-# Tests of a library train nothing that anybody waits for.
-LIBRARY_TESTS = frozenset({"pytest", "unittest"})
-# Unsloth patches the Trainer from within: a dialect of its own.
-_NOT_OURS = LIBRARY_TESTS | {"unsloth"}
-
-
 @frozen
 class ScriptRun:
     """The calls of one run. ``config`` is ``None`` where its arguments come from outside."""
@@ -237,15 +231,12 @@ class ScriptRun:
         return any(_TRL_TRAINER.search(name) or name.endswith("Config") for name in named)
 
 
-def script_runs(
-    document: Document, *, passed_by: frozenset[str] = _NOT_OURS
-) -> Iterator[ScriptRun]:
-    """The runs that a Python script starts through a Trainer, unless it imports one of the
-    packages ``passed_by``."""
-    calls: Sequence[Call] = getattr(document, "calls", ())
-    packages = {name.split(".")[0] for name in getattr(document, "imports", ())}
-    if packages & passed_by:
+def script_runs(document: Document, *, patched: bool = False) -> Iterator[ScriptRun]:
+    """The runs that a Python script starts through a Trainer: through one that Unsloth, which has
+    a dialect of its own, has ``patched`` from within, or through one as it comes."""
+    if _imports_unsloth(document) is not patched:
         return
+    calls: Sequence[Call] = getattr(document, "calls", ())
     defaults = getattr(document, "option_defaults", None)
     configs = [call for call in calls if _CONFIG.search(call.callee)]
     trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c)]
@@ -263,9 +254,13 @@ def script_runs(
         ]
     if not found and any(f.kind == "merges-adapter" for f in getattr(document, "facts", ())):
         found.append(_run_of(calls, None, None, defaults))
-    own = frozenset(_CLASS.findall(document.source.text))
+    own = frozenset(_CLASS.findall(document.source.text)) if found else frozenset()
     for run in found:
         yield replace(run, among=len(found), own=own)
+
+
+def _imports_unsloth(document: Document) -> bool:
+    return any(name.partition(".")[0] == "unsloth" for name in getattr(document, "imports", ()))
 
 
 def _is_trainer(call: Call) -> bool:

@@ -19,7 +19,6 @@ from oomlint.dialects.trainer.fixes import express_training_arguments
 from oomlint.dialects.trainer.model_effects import finish_adapter
 from oomlint.dialects.trainer.script import (
     ARGUMENTS,
-    LIBRARY_TESTS,
     ScriptRun,
     script_claim,
     script_runs,
@@ -53,10 +52,7 @@ class Unsloth(Dialect):
                 block = launch.program_block(CLI)
                 blocks = (*launch.blocks, block)
                 yield Claim(self, "launch", document, blocks, launch.scene_references)
-        packages = {name.partition(".")[0] for name in getattr(document, "imports", ())}
-        if "unsloth" not in packages:
-            return
-        for run in script_runs(document, passed_by=LIBRARY_TESTS):
+        for run in script_runs(document, patched=True):
             if run.model is not None and _is_fast(run.model):
                 yield self._claim(document, run)
 

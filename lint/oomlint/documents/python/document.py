@@ -36,6 +36,14 @@ _NAMES_THAT_MATTER: Final = re.compile(
     r"(?:[Tt]rainer|(?:SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PPO|RLOO|GKD|Model)Config|Accelerator|\bFSDP"
     r"|DataLoader|from [\w.]+ import train|\.errno)\b"
 )
+# Tests of a library train nothing that anybody waits for. What only borrows mocks may train,
+# unless its own name and those of its functions are what pytest looks for.
+_TESTS: Final = re.compile(
+    r"^[ \t]*(?:import|from)[ \t]+(?:pytest|unittest)\b(?!\.mock\b|[ \t]+import[ \t]+mock\b)",
+    re.MULTILINE,
+)
+_TEST_FILE: Final = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test)\.py$")
+_TEST_FUNCTION: Final = re.compile(r"^[ \t]*(?:async )?def test_", re.MULTILINE)
 # As for scripts of the shell. A tree of ast takes up to 350 bytes a character (measured).
 _MOST_CHARACTERS: Final = 1_000_000
 _STRING_START: Final = re.compile(r"([rRbBuUfF]*)('''|\"\"\"|'|\")")
@@ -225,13 +233,13 @@ def _quoted(text: str, quote: str) -> str:
 
 
 def parse_python(source: Source, find: FindSource = lambda _path: None) -> PythonDocument | None:
-    """Read a script; ``None`` where none of the names that matter occurs in it. ``find`` gives
-    the files that it imports.
+    """Read a script; ``None`` where none of the names that matter occurs in it, or it holds the
+    tests of a library. ``find`` gives the files that it imports.
 
     Raises:
         ParseError: it is too large, or no Python of this interpreter's version or an older one.
     """
-    if not _matters(source.text):
+    if not _matters(source.text) or _is_of_tests(source):
         return None
     if len(source.text) > _MOST_CHARACTERS:
         raise ParseError(source.path, "too large for a script (over a million characters)")
@@ -247,6 +255,13 @@ def _matters(text: str) -> bool:
     if any(word in text for word in _WORDS_THAT_MATTER):
         return True
     return any(part in text for part in _PARTS) and bool(_NAMES_THAT_MATTER.search(text))
+
+
+def _is_of_tests(source: Source) -> bool:
+    text = source.text
+    if ("pytest" in text or "unittest" in text) and _TESTS.search(text):
+        return True
+    return bool(_TEST_FILE.search(source.path) and _TEST_FUNCTION.search(text))
 
 
 def _tree(source: Source) -> ast.Module:

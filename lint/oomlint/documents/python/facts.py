@@ -240,7 +240,13 @@ class _Look:
         empties = "empty_cache" in self.tree.calls and not _ENGINES.search(self.source.text)
         if not empties and "backward" not in self.tree.calls:
             return
-        for body in (self.tree.root.body, *(function.body for function in self.tree.functions)):
+        lines = [call.lineno for call in self.tree.calls_to("backward", "empty_cache")]
+        functions = (
+            function
+            for function in self.tree.functions
+            if any(function.lineno <= n <= (function.end_lineno or n) for n in lines)
+        )
+        for body in (self.tree.root.body, *(function.body for function in functions)):
             nodes = [n for statement in body for n in _inside(statement)]
             yield from self._accumulated(nodes)
             if empties:

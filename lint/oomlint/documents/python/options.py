@@ -11,6 +11,7 @@ import posixpath
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
@@ -34,6 +35,8 @@ _LIBRARIES = frozenset({"transformers", "trl"})
 _NO_FIELDS = frozenset({"object", "abc.ABC", "ABC", "typing.Generic"})
 _DEEPEST_IMPORT = 3
 _MOST_FILES = 12
+# A tree takes up to 350 bytes a character (measured).
+_MOST_KEPT = 50_000
 
 
 @frozen(eq=False)
@@ -190,7 +193,7 @@ class _Reader:
             found = self.find(path) if len(self.sourced) < _MOST_FILES else None
             if found is not None:
                 if found.path not in self.sourced:
-                    self.sourced[found.path] = _parsed(found)
+                    self.sourced[found.path] = _read_file(found)
                 return self.sourced[found.path]
         return None
 
@@ -218,6 +221,10 @@ class _Reader:
         return Mapping(whole, self.entries, locked=_NO_CALL) if self.entries else None
 
 
+def _read_file(source: Source) -> _File | None:
+    return (_parsed_once if len(source.text) < _MOST_KEPT else _parsed)(source)
+
+
 def _parsed(source: Source) -> _File | None:
     try:
         with warnings.catch_warnings():
@@ -225,6 +232,10 @@ def _parsed(source: Source) -> _File | None:
             return _File(source, read_tree(ast.parse(source.text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+# Scripts that lie side by side take their options from the same few modules.
+_parsed_once = lru_cache(maxsize=16)(_parsed)
 
 
 def _fields(cls: ast.ClassDef) -> Iterator[tuple[str, ast.Name, ast.expr | None]]:

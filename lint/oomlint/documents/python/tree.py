@@ -58,8 +58,13 @@ def read_tree(root: ast.Module) -> Tree:
     calls_of = tree.calls_of
     # Nodes with the scope they stand in, and the statement that evaluates them where it stands.
     found: list[tuple[Any, Scope, ast.AST | None]] = [(node, module, None) for node in root.body]
+    reads = tree.scopes.reads
     for node, scope, statement in found:  # which grows as it is gone through
         kind = type(node)
+        if kind is ast.Name:
+            if type(node.ctx) is ast.Load:
+                reads[node.id] += 1
+            continue
         shape = _SHAPES.get(kind) or _shape_of(kind)
         inner = scope
         if shape.opens:
@@ -76,8 +81,10 @@ def read_tree(root: ast.Module) -> Tree:
             value = getattr(node, name)
             place = inner if is_inside else scope
             if value.__class__ is list:
-                found += [(item, place, statement) for item in value if isinstance(item, ast.AST)]
-            elif isinstance(value, ast.AST):
+                found += [
+                    (item, place, statement) for item in value if item.__class__ not in _BARREN
+                ]
+            elif value.__class__ not in _BARREN:
                 found.append((value, place, statement))
     return tree
 
@@ -103,6 +110,8 @@ class _Shape:
     """Of a statement: whether it evaluates the expressions in its head where it stands."""
 
 
+# What no reader asks for, half of what there is: constants, text and nothing.
+_BARREN = frozenset({ast.Constant, str, type(None)})
 # Fields of text, of numbers, or of nodes that nobody asks for: to look at them only takes time.
 _PLAIN = frozenset(
     {
@@ -119,12 +128,11 @@ _APART = (
 
 
 def _shape_of(kind: type[ast.AST]) -> _Shape:
-    names = () if kind is ast.Constant else kind._fields
     # Decorators, defaults and bases are evaluated outside of what they belong to.
     shape = _Shape(
         tuple(
             (name, name == "body" or not issubclass(kind, _WITH_BODY))
-            for name in names
+            for name in getattr(kind, "_fields", ())
             if name not in _PLAIN
         ),
         issubclass(kind, (*_WITH_BODY, *_COMPREHENSIONS)),
@@ -242,11 +250,6 @@ def _try(node: ast.Try, scope: Scope, _: Scope, tree: Tree) -> None:
     tree.tries.append(node)
 
 
-def _name(node: ast.Name, scope: Scope, _: Scope, tree: Tree) -> None:
-    if isinstance(node.ctx, ast.Load):
-        tree.scopes.reads[node.id] += 1
-
-
 def _attribute(node: ast.Attribute, scope: Scope, _: Scope, tree: Tree) -> None:
     name = dotted(node)
     if name is not None:
@@ -332,7 +335,6 @@ _VISITS: dict[type[ast.AST], _Visit] = {
     ast.ClassDef: _class,
     ast.Lambda: _lambda,
     ast.Try: _try,
-    ast.Name: _name,
     ast.Attribute: _attribute,
     ast.Subscript: _subscript,
     ast.Call: _call,
