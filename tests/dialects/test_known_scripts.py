@@ -263,6 +263,27 @@ def test_llava_trains_all_but_the_tower_or_the_projector_alone() -> None:
     assert _facts(lora, "trainable.method", "trainable.r") == ("lora", 128)
 
 
+@pytest.mark.parametrize(
+    ("parts", "method", "frozen", "params"),
+    [
+        ("mm_mlp_adapter", "freeze", None, 1024 * 4096 + 4096 * 4096),
+        ("mm_mlp_adapter,mm_language_model", "full", ("vision",), None),
+        ("mm_vision_tower,mm_mlp_adapter,mm_language_model", "full", None, None),
+        ("mm_vision_resampler", None, None, None),
+        ("$PARTS", None, None, None),
+    ],
+)
+def test_llava_next_trains_the_parts_that_it_is_told(
+    parts: str, method: str | None, frozen: tuple[str, ...] | None, params: int | None
+) -> None:
+    """Also in a project that begins with a copy of it and renames the package."""
+    options = f'--mm_projector_type mlp2x_gelu --mm_tunable_parts="{parts}"'
+    for package in ("llava", "longva"):
+        run = _run(f"{_LLAVA.replace('llava/', package + '/')} {options}\n")
+        fields = ("trainable.method", "trainable.frozen", "trainable.params")
+        assert _facts(run, *fields) == (method, frozen, params)
+
+
 def test_internvl() -> None:
     fields = ("trainable.method", "checkpointing.mode", "model.attn_impl", "load.dtype")
     run = _run(f"{_INTERN} --freeze_backbone True\n")

@@ -1,6 +1,6 @@
 """Known scripts that train models of images and text: which of their parts is trained.
 
-Read from LLaVA c121f04, InternVL 2410d1d ``internvl_chat``, Qwen3-VL ``qwen-vl-finetune`` and
+Read from LLaVA c121f04, LLaVA-NeXT df17966, InternVL 2410d1d ``internvl_chat``, Qwen3-VL ``qwen-vl-finetune`` and
 MiniCPM-V ``finetune``.
 """
 
@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping as MappingABC
 
 from oomlint.dialects.draft import Draft
-from oomlint.dialects.kinds import BOOLEAN, COUNT, TEXT
+from oomlint.dialects.kinds import BOOLEAN, COUNT, LIST, TEXT
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.table import Row
 from oomlint.dialects.trainer.known_script import KnownScript, script_table
 
 _LLAVA = "LLaVA llava/train/train.py"
+_LLAVA_NEXT = "LLaVA-NeXT df17966 llava/train/train.py:1658"
 _INTERNVL = "InternVL internvl/train/internvl_chat_finetune.py"
 _QWEN = "Qwen-VL qwenvl/train/train_qwen.py"
 _MINICPM = "MiniCPM-V finetune/finetune.py"
@@ -60,7 +61,8 @@ def _tower_width(draft: Draft) -> int | None:
 
 
 def _finish_llava(draft: Draft) -> None:
-    """The vision tower is frozen; ``--tune_mm_mlp_adapter`` trains the projector alone."""
+    """The vision tower is frozen, and ``--tune_mm_mlp_adapter`` trains the projector alone, unless
+    ``--mm_tunable_parts`` of LLaVA-NeXT names what is trained."""
     half = "bf16" if draft.get("hf.bf16") else None
     draft.derive("hf.load_dtype", half, "hf.bf16", source=f"{_LLAVA}:831")
     hidden = _hidden(draft)
@@ -68,10 +70,23 @@ def _finish_llava(draft: Draft) -> None:
     params = None
     if hidden:
         params = _CLIP_WIDTH * hidden + (int(deep[1]) - 1 if deep else 0) * hidden * hidden
-    alone = bool(draft.get("script.tune_projector"))
+    if draft.is_unknown("script.tuned_parts"):
+        draft.unknown["trainable.method"] = draft.unknown["script.tuned_parts"]
+        return
+    parts = draft.get("script.tuned_parts")
+    if parts is None:
+        alone = bool(draft.get("script.tune_projector"))
+        parts = ("mm_mlp_adapter",) if alone else ("mm_mlp_adapter", "mm_language_model")
+        by, source = "script.tune_projector", _LLAVA
+    else:
+        by, source = "script.tuned_parts", _LLAVA_NEXT
+    if "mm_vision_resampler" in parts:
+        params = None  # its size is not in any dimension of ours
+    elif "mm_mlp_adapter" not in parts:
+        params = 0
     _trains_parts(
-        draft, _LLAVA, llm=not alone, vision=False, projector_params=params,
-        by="script.tune_projector",
+        draft, source, llm="mm_language_model" in parts, vision="mm_vision_tower" in parts,
+        projector_params=params, by=by,
     )  # fmt: skip
 
 
@@ -83,6 +98,7 @@ def _llava(name: str, attention: str = "") -> KnownScript:
     table = script_table(
         f"LLaVA's {name}.py", _LLAVA, defaults,
         Row("tune_mm_mlp_adapter", "script.tune_projector", BOOLEAN, default=False, source=_LLAVA),
+        Row("mm_tunable_parts", "script.tuned_parts", LIST, source=_LLAVA_NEXT),
         Row("mm_projector_type", "script.projector", TEXT, default="linear", source=_LLAVA),
     )  # fmt: skip
     facts = {"hf.lora_targets": ("all-linear",), "seq.pad": "longest"}
@@ -207,10 +223,20 @@ _BY_PATH: MappingABC[str, KnownScript] = {
 _OF_MINICPM = frozenset({"tune_vision", "tune_llm", "llm_type", "max_slice_nums"})
 
 
+# What only the options of LLaVA's scripts are called; projects that begin with a copy of it rename
+# the folder.
+_OF_LLAVA = frozenset(
+    {"mm_projector_type", "mm_vision_select_layer", "mm_use_im_start_end", "mm_tunable_parts", "tune_mm_mlp_adapter"}
+)  # fmt: skip
+_LLAVA_STEMS = frozenset({"train", "train_mem", "train_xformers"})
+
+
 def vision_script(launch: Launch) -> KnownScript | None:
     """The script that a command starts, if it is one of these."""
     if launch.stem == "finetune" and len(_OF_MINICPM & set(launch.flags.entries)) > 1:
         return _MINICPM_SCRIPT
+    if launch.stem in _LLAVA_STEMS and len(_OF_LLAVA & set(launch.flags.entries)) > 1:
+        return _BY_PATH[f"llava/train/{launch.stem}"]
     path = launch.name.replace("\\", "/").removesuffix(".py")
     if launch.is_module:
         path = launch.name.replace(".", "/")
