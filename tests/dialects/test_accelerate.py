@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.documents.text import Source, by_path
@@ -52,13 +53,6 @@ output_dir: out
 """
 
 
-def link(files: dict[str, str], *names: str) -> list[Run]:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(names or tuple(files))
-    assert not linked.errors
-    return linked.runs
-
-
 def written(run: Run, files: dict[str, str], changes: dict[str, Any]) -> dict[str, str]:
     """The files once the run says ``changes``."""
     edits = []
@@ -72,7 +66,7 @@ def written(run: Run, files: dict[str, str], changes: dict[str, Any]) -> dict[st
 
 
 def test_fsdp_alone_is_a_fragment_with_its_own_ranks() -> None:
-    (run,) = link({"a.yaml": FSDP})
+    run = run_of({"a.yaml": FSDP})
     parallel = run.plan.parallel
     assert run.is_fragment
     assert run.framework == "accelerate"
@@ -88,7 +82,7 @@ def test_fsdp_alone_is_a_fragment_with_its_own_ranks() -> None:
 
 def test_without_a_policy_the_model_is_one_unit() -> None:
     text = FSDP.replace("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n", "")
-    assert link({"a.yaml": text})[0].plan.parallel.fsdp.wrap == "none"
+    assert run_of({"a.yaml": text}).plan.parallel.fsdp.wrap == "none"
 
 
 def test_fsdp2_reshards_by_its_boolean() -> None:
@@ -96,19 +90,19 @@ def test_fsdp2_reshards_by_its_boolean() -> None:
         "fsdp_sharding_strategy: SHARD_GRAD_OP",
         "fsdp_version: 2\n  fsdp_reshard_after_forward: false",
     )
-    fsdp = link({"a.yaml": text})[0].plan.parallel.fsdp
+    fsdp = run_of({"a.yaml": text}).plan.parallel.fsdp
     assert (fsdp.version, fsdp.strategy, fsdp.wrap) == (2, "grad_op", "ends")
 
 
 def test_keys_may_leave_their_prefix_away() -> None:
     text = FSDP.replace("fsdp_sharding_strategy: SHARD_GRAD_OP", "offload_params: true")
-    (run,) = link({"a.yaml": text})
+    run = run_of({"a.yaml": text})
     assert run.plan.offload.params == "cpu"
     assert run.stray == ()
 
 
 def test_deepspeed_made_from_the_yaml() -> None:
-    (run,) = link({"a.yaml": DEEPSPEED})
+    run = run_of({"a.yaml": DEEPSPEED})
     plan = run.plan
     assert (plan.parallel.backend, plan.parallel.zero.stage) == ("zero", 3)
     assert (plan.offload.optimizer, plan.offload.params) == ("cpu", "none")
@@ -121,7 +115,7 @@ def test_deepspeed_made_from_the_yaml() -> None:
 
 def test_stage_two_is_the_default_of_deepspeed() -> None:
     text = DEEPSPEED.replace("  zero_stage: 3\n", "").replace("  zero3_init_flag: false\n", "")
-    plan = link({"a.yaml": text})[0].plan
+    plan = run_of({"a.yaml": text}).plan
     assert plan.parallel.zero.stage == 2
     assert plan.load.zero3_init is False
 
@@ -132,7 +126,7 @@ def test_a_config_file_of_deepspeed_is_followed() -> None:
         "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
     )
     config = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
-    (run,) = link({"a.yaml": text, "ds.json": config}, "a.yaml")
+    run = run_of({"a.yaml": text, "ds.json": config}, "a.yaml")
     assert run.plan.parallel.zero.stage == 3
     assert run.plan.load.zero3_init is True
     assert run.files == ("a.yaml", "ds.json")
@@ -145,7 +139,7 @@ def test_settings_of_a_backend_that_is_not_started_are_dropped(
     kind: str, backend: str, world: int
 ) -> None:
     text = DEEPSPEED.replace("DEEPSPEED", kind)
-    plan = link({"a.yaml": text})[0].plan
+    plan = run_of({"a.yaml": text}).plan
     assert (plan.parallel.backend, plan.parallel.world) == (backend, world)
     assert plan.parallel.zero.stage is None
     assert plan.offload.optimizer is None
@@ -153,7 +147,7 @@ def test_settings_of_a_backend_that_is_not_started_are_dropped(
 
 def test_a_trainer_takes_ranks_sharding_and_precision_from_it() -> None:
     line = "accelerate launch --config_file acc.yaml src/train.py a.yaml\n"
-    (run,) = link({"a.yaml": TRAINER, "acc.yaml": FSDP, "run.sh": line})
+    run = run_of({"a.yaml": TRAINER, "acc.yaml": FSDP, "run.sh": line})
     plan = run.plan
     assert run.framework == "llama-factory"
     assert (plan.parallel.world, plan.parallel.backend) == (16, "fsdp1")
@@ -164,7 +158,7 @@ def test_a_trainer_takes_ranks_sharding_and_precision_from_it() -> None:
 def test_the_trainers_own_precision_wins() -> None:
     line = "accelerate launch --config_file acc.yaml src/train.py a.yaml\n"
     files = {"a.yaml": TRAINER + "fp16: true\n", "acc.yaml": FSDP, "run.sh": line}
-    assert link(files)[0].plan.precision.compute == "fp16"
+    assert run_of(files).plan.precision.compute == "fp16"
 
 
 def test_flags_of_the_launcher_win() -> None:
@@ -172,7 +166,7 @@ def test_flags_of_the_launcher_win() -> None:
         "accelerate launch --config_file acc.yaml --num_processes 4 --num_machines 1"
         " src/train.py a.yaml\n"
     )
-    (run,) = link({"a.yaml": TRAINER, "acc.yaml": FSDP, "run.sh": line})
+    run = run_of({"a.yaml": TRAINER, "acc.yaml": FSDP, "run.sh": line})
     assert (run.plan.parallel.nodes, run.plan.parallel.world) == (1, 4)
 
 
@@ -180,7 +174,7 @@ def test_flags_alone_choose_deepspeed() -> None:
     line = (
         "accelerate launch --use_deepspeed --zero_stage 3 --num_processes 2 src/train.py a.yaml\n"
     )
-    (run,) = link({"a.yaml": TRAINER + "bf16: true\n", "run.sh": line})
+    run = run_of({"a.yaml": TRAINER + "bf16: true\n", "run.sh": line})
     assert (run.plan.parallel.backend, run.plan.parallel.zero.stage) == ("zero", 3)
     assert run.plan.precision.master == "fp32"
 
@@ -188,7 +182,7 @@ def test_flags_alone_choose_deepspeed() -> None:
 def test_fixes_go_into_its_own_sections() -> None:
     line = "accelerate launch --config_file acc.yaml src/train.py a.yaml\n"
     files = {"a.yaml": TRAINER, "acc.yaml": FSDP, "run.sh": line}
-    (run,) = link(files)
+    run = run_of(files)
     after = written(run, files, {"parallel.fsdp.state_dict": "sharded", "offload.params": "cpu"})
     assert "fsdp_state_dict_type: SHARDED_STATE_DICT\n" in after["acc.yaml"]
     assert "  fsdp_offload_params: true\n" in after["acc.yaml"]
@@ -201,18 +195,18 @@ def test_the_accumulation_that_it_repeats_stays_equal() -> None:
     line = "accelerate launch --config_file acc.yaml src/train.py a.yaml\n"
     trainer = TRAINER + "gradient_accumulation_steps: 4\n"
     files = {"a.yaml": trainer, "acc.yaml": DEEPSPEED, "run.sh": line}
-    (run,) = link(files)
+    run = run_of(files)
     after = written(run, files, {"batch.micro": 1, "batch.grad_accum": 32})
     assert "gradient_accumulation_steps: 32\n" in after["acc.yaml"]
     assert "gradient_accumulation_steps: 32\n" in after["a.yaml"]
 
 
 def test_alone_it_can_raise_the_stage_and_checkpoint() -> None:
-    (run,) = link({"a.yaml": DEEPSPEED.replace("zero_stage: 3", "zero_stage: 2")})
+    run = run_of({"a.yaml": DEEPSPEED.replace("zero_stage: 3", "zero_stage: 2")})
     files = {"a.yaml": DEEPSPEED.replace("zero_stage: 3", "zero_stage: 2")}
     after = written(run, files, {"parallel.zero.stage": 3})
     assert after["a.yaml"] == DEEPSPEED
-    (run,) = link({"a.yaml": FSDP})
+    run = run_of({"a.yaml": FSDP})
     after = written(run, {"a.yaml": FSDP}, {"checkpointing.mode": "full"})
     assert "  fsdp_activation_checkpointing: true\n" in after["a.yaml"]
 
@@ -239,7 +233,7 @@ def test_recognises_by_keys(text: str, kind: str | None) -> None:
 
 
 def test_unknown_keys_are_refused_by_the_framework() -> None:
-    (run,) = link({"a.yaml": FSDP + "num_process: 3\n"})
+    run = run_of({"a.yaml": FSDP + "num_process: 3\n"})
     assert [stray.path for stray in run.stray] == ["num_process"]
     assert run.stray[0].block.table.ignores_unknown is False
 
@@ -286,6 +280,6 @@ def test_fsdp2_kept_no_whole_gradients_before_accelerate_1_11(
         "acc.yaml": FSDP.replace("  fsdp_sharding_strategy: SHARD_GRAD_OP", "  fsdp_version: 2"),
         "requirements.txt": f"accelerate=={pinned}\n",
     }  # fmt: skip
-    (run,) = link(files, "run.sh")
+    run = run_of(files, "run.sh")
     assert run.plan.parallel.fsdp.version == 2
     assert run.plan.parallel.fsdp.sync_every_micro is synced

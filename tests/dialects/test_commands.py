@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.linking import Linker, LinkOptions
@@ -37,10 +38,7 @@ def test_finds_what_is_mounted(text: str, mounts: str, path: str) -> None:
         "conf/a.yaml": _CONFIG,
         "job.yaml": text.replace("PATH", path).replace("MOUNTS", mounts),
     }
-    workspace = Workspace(Path("/x"), {name: body.encode() for name, body in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(list(files))
-    assert not linked.errors
-    (run,) = linked.runs
+    run = run_of(files)
     assert run.files == ("conf/a.yaml", "job.yaml")
     assert not run.missing
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import link, run_of
 
-from oomlint.dialects import registry
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Proposal
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 _WORDS = (
     "--output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5"
@@ -22,10 +19,7 @@ _TRAIN = f"torchrun --nproc_per_node 4 train.py {_WORDS}"
 
 
 def _runs(name: str, text: str) -> list[Run]:
-    workspace = Workspace(Path("/x"), {name: text.encode()})
-    linked = Linker(workspace, registry(), LinkOptions()).link([name])
-    assert not linked.errors
-    return linked.runs
+    return link({name: text}).runs
 
 
 def _run(name: str, text: str) -> Run:
@@ -164,11 +158,7 @@ def test_services_that_do_not_train_are_left_alone(text: str) -> None:
 
 
 def _linked(files: dict[str, str], name: str) -> Run:
-    texts = {path: text.encode() for path, text in files.items()}
-    linked = Linker(Workspace(Path("/x"), texts), registry(), LinkOptions()).link([name])
-    assert not linked.errors
-    (run,) = linked.runs
-    return run
+    return run_of(files, name)
 
 
 _ENV = "# devices\nCUDA_VISIBLE_DEVICES='0,1,2'\nexport A=1\nTOKEN\n"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.linked import link
 
-from oomlint.dialects import registry
-from oomlint.linking import Linker, LinkOptions
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 CONFIG = (
     '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,'
@@ -19,10 +15,7 @@ SCRIPT = "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, {argu
 
 
 def _runs(**files: str) -> list[Run]:
-    texts = {name.replace("_", "."): text.encode() for name, text in files.items()}
-    linked = Linker(Workspace(Path("/x"), texts), registry(), LinkOptions()).link(list(texts))
-    assert not linked.errors
-    return linked.runs
+    return link({name.replace("_", "."): text for name, text in files.items()}).runs
 
 
 def test_a_command_brings_its_ranks_to_the_config():

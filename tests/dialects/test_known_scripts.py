@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -17,11 +18,7 @@ _MODEL = "--model_name_or_path meta-llama/Llama-2-7b-hf --output_dir out"
 
 
 def _run(text: str, name: str = "train.sh") -> Run:
-    workspace = Workspace(Path("/x"), {name: text.encode()})
-    linked = Linker(workspace, registry(), LinkOptions()).link([name])
-    assert not linked.errors
-    (run,) = linked.runs
-    return run
+    return run_of({name: text})
 
 
 def _facts(run: Run, *fields: str) -> tuple[Any, ...]:

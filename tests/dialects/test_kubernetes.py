@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -69,10 +70,7 @@ def _job(command: str) -> str:
 
 
 def _runs(text: str) -> list[Run]:
-    workspace = Workspace(Path("/x"), {"job.yaml": text.encode()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(["job.yaml"])
-    assert not linked.errors
-    return linked.runs
+    return link({"job.yaml": text}).runs
 
 
 def _run(text: str) -> Run:

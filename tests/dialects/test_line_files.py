@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.linked import run_of
 
-from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.linking import Linker, LinkOptions
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 _TRAIN = (
     " train.py --deepspeed ds.json --output_dir out --per_device_train_batch_size 1"
@@ -23,11 +19,7 @@ _HOSTS = "# the rack\nw1 slots=8\nw2 slots=8\n\nw3 slots=8\n"
 
 def _run(launch: str, hosts: str = _HOSTS) -> Run:
     files = {"run.sh": launch + _TRAIN, "ds.json": _DS, "hosts": hosts}
-    texts = {name: text.encode() for name, text in files.items()}
-    linked = Linker(Workspace(Path("/x"), texts), registry(), LinkOptions()).link(["run.sh"])
-    assert not linked.errors
-    (run,) = linked.runs
-    return run
+    return run_of(files, "run.sh")
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.frozen import replace
-from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.linking import Linker, LinkOptions
 from oomlint.models import lookup
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -50,22 +51,15 @@ train:
 """
 
 
-def _link(files: dict[str, str]) -> Linked:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(list(files))
-    assert not linked.errors
-    return linked
-
-
 def _run(text: str, name: str = "a.yaml") -> Run:
-    (run,) = _link({name: text}).runs
+    (run,) = link({name: text}).runs
     assert run.framework == "litgpt"
     return run
 
 
 def _launched(line: str, **files: str) -> Run:
     named = {f"{name}.yaml": text for name, text in files.items()}
-    (run,) = _link({"run.sh": line + "\n", **named}).runs
+    (run,) = link({"run.sh": line + "\n", **named}).runs
     assert run.framework == "litgpt"
     return run
 
@@ -234,12 +228,12 @@ def test_a_sub_command_beats_the_keys() -> None:
     "line", ["litgpt download x/y", "litgpt generate checkpoints/x/y", "litgpt"]
 )
 def test_other_commands_train_nothing(line: str) -> None:
-    assert not _link({"run.sh": line + "\n"}).runs
+    assert not link({"run.sh": line + "\n"}).runs
 
 
 def test_other_files_are_not_ours() -> None:
     other = "train:\n  micro_batch_size: 2\n  epochs: 3\nmodel: x\n"
-    assert not _link({"a.yaml": other}).recognised
+    assert not link({"a.yaml": other}).recognised
 
 
 @pytest.mark.parametrize(

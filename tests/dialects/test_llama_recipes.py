@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import link
 
-from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.linking import Linker, LinkOptions
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 _SEED = (
     "CUDA_VISIBLE_DEVICES=0,1 && torchrun --nnodes 1 --nproc_per_node 4 finetuning.py "
@@ -21,10 +18,7 @@ _SEED = (
 
 
 def _runs(script: str) -> list[Run]:
-    workspace = Workspace(Path("/x"), {"run.sh": script.encode()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(["run.sh"])
-    assert not linked.errors
-    return linked.runs
+    return link({"run.sh": script}).runs
 
 
 def _run(script: str) -> Run:

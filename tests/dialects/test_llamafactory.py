@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.documents.text import Source, by_path
@@ -37,16 +38,13 @@ bf16: true
 """
 
 
-def link(files: dict[str, str], *names: str, **values: Any) -> list[Run]:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions(values=values)).link(names or tuple(files))
-    assert not linked.errors
-    return linked.runs
+def runs_of(files: dict[str, str], *names: str, **values: Any) -> list[Run]:
+    return link(files, *names, values=values).runs
 
 
 def run_of(text: str, **more: str) -> Run:
     files = {"a.yaml": text, **{name.replace("__", "."): body for name, body in more.items()}}
-    return link(files, "a.yaml")[0]
+    return runs_of(files, "a.yaml")[0]
 
 
 def fixed(run: Run, files: dict[str, str], **values: Any) -> dict[str, str]:
@@ -228,7 +226,7 @@ def test_fsdp_config_says_nothing_without_fsdp() -> None:
 
 def test_megatron_degrees_divide_the_ranks() -> None:
     text = SFT + "tensor_model_parallel_size: 2\npipeline_model_parallel_size: 2\n"
-    run = link({"a.yaml": text}, **{"parallel.gpus_per_node": 8})[0]
+    run = runs_of({"a.yaml": text}, **{"parallel.gpus_per_node": 8})[0]
     parallel = run.plan.parallel
     assert (parallel.backend, parallel.tp, parallel.pp, parallel.dp) == ("megatron", 2, 2, 2)
     assert run.plan.batch.global_ == 4 * 2 * 2
@@ -286,7 +284,7 @@ def test_json_configs_are_read_too() -> None:
     text = (
         '{"model_name_or_path": "a", "stage": "sft", "do_train": true, "dataset": "d", "bf16": 1}'
     )
-    run = link({"a.json": text})[0]
+    run = runs_of({"a.json": text})[0]
     assert (run.framework, run.plan.model.id) == ("llama-factory", "a")
 
 
@@ -296,7 +294,7 @@ def test_v1_config() -> None:
         "peft_config:\n  name: lora\n  r: 16\n  target_modules: all\n"
         "dist_config:\n  name: fsdp2\n  offload_params: true\n"
     )
-    run = link({"a.yaml": text}, **{"parallel.gpus_per_node": 8})[0]
+    run = runs_of({"a.yaml": text}, **{"parallel.gpus_per_node": 8})[0]
     plan = run.plan
     assert run.framework == "llama-factory"
     assert (plan.trainable.method, plan.trainable.r, plan.trainable.targets) == (
@@ -324,7 +322,7 @@ def test_v1_config() -> None:
     ],
 )
 def test_launch_lines(line: str, nodes: int, ranks: int, micro: int) -> None:
-    runs = link({"a.yaml": SFT, "run.sh": line + "\n"})
+    runs = runs_of({"a.yaml": SFT, "run.sh": line + "\n"})
     assert len(runs) == 1
     plan = runs[0].plan
     assert (plan.parallel.nodes, plan.parallel.gpus_per_node) == (nodes, ranks)
@@ -337,21 +335,21 @@ def test_a_command_line_alone_is_a_run() -> None:
         "llamafactory-cli train --stage sft --do_train True --model_name_or_path Qwen/Qwen2.5-7B"
         " --finetuning_type lora --bf16 --per_device_train_batch_size 2 --cutoff_len 1024\n"
     )
-    run = link({"run.sh": line})[0]
+    run = runs_of({"run.sh": line})[0]
     assert run.plan.precision.compute == "bf16"
     after = fixed(run, {"run.sh": line}, seq__max_len=512)["run.sh"]
     assert after == line.replace("--cutoff_len 1024", "--cutoff_len 512")
 
 
 def test_other_commands_train_nothing() -> None:
-    assert link({"run.sh": "llamafactory-cli export a.yaml\nllamafactory-cli webui\n"}) == []
-    assert link({"run.sh": "python train.py a.yaml\n"}) == []
+    assert runs_of({"run.sh": "llamafactory-cli export a.yaml\nllamafactory-cli webui\n"}) == []
+    assert runs_of({"run.sh": "python train.py a.yaml\n"}) == []
 
 
 def test_the_second_configuration_is_chosen_by_the_environment() -> None:
     text = "model: Qwen/Qwen3-4B\ntrain_dataset: d.yaml\nmicro_batch_size: 2\n"
     line = "export USE_V1=1\nNPROC_PER_NODE=4 llamafactory-cli sft a.yaml micro_batch_size=3\n"
-    (run,) = link({"a.yaml": text, "run.sh": line})
+    (run,) = runs_of({"a.yaml": text, "run.sh": line})
     assert run.framework == "llama-factory"
     assert (run.plan.parallel.world, run.plan.batch.micro) == (4, 3)
 
@@ -412,7 +410,7 @@ def test_a_deepspeed_file_is_edited_itself_and_batches_stay_equal() -> None:
     config = '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 4}\n'
     text = SFT + "deepspeed: ds.json\n"
     files = {"a.yaml": text, "ds.json": config}
-    run = link(files, "a.yaml")[0]
+    run = runs_of(files, "a.yaml")[0]
     after = fixed(run, files, batch__micro=2, batch__grad_accum=4)
     assert '"train_micro_batch_size_per_gpu": 2' in after["ds.json"]
     assert "per_device_train_batch_size: 2" in after["a.yaml"]
@@ -428,7 +426,7 @@ def test_zero3_is_not_proposed_where_the_framework_refuses_it(key: str) -> None:
 def test_new_keys_go_to_the_config_and_not_to_the_launch_line() -> None:
     line = "llamafactory-cli train a.yaml per_device_train_batch_size=8\n"
     files = {"a.yaml": SFT, "run.sh": line}
-    (run,) = link(files)
+    (run,) = runs_of(files)
     after = fixed(run, files, batch__micro=1, save__save_only_model=True)
     assert after["run.sh"] == line.replace("=8", "=1")
     assert "save_only_model: true" in after["a.yaml"]

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.dialects.llm_foundry.dialect import LlmFoundry
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.linking import Linker, LinkOptions
 from oomlint.models.count import count_parameters
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
@@ -97,16 +98,9 @@ callbacks:
 """
 
 
-def _link(files: dict[str, str], **options: Any) -> Linked:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions(**options)).link(list(files))
-    assert not linked.errors
-    return linked
-
-
 def _run(text: str, line: str = "composer -n 8 train/train.py a.yaml") -> Run:
     files = {"a.yaml": text, "run.sh": line + "\n"} if line else {"a.yaml": text}
-    (run,) = _link(files).runs
+    (run,) = link(files).runs
     assert run.framework == "llm-foundry"
     return run
 
@@ -272,7 +266,7 @@ def test_refuses_unknown_keys() -> None:
     ],
 )
 def test_evaluation_is_aside(text: str) -> None:
-    assert not _link({"a.yaml": text}).runs
+    assert not link({"a.yaml": text}).runs
     document = Workspace(Path("/x"), {"a.yaml": text.encode()}).document("a.yaml")
     assert [claim.kind for claim in LlmFoundry().recognise(document)] == ["aside"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -46,10 +47,7 @@ torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py \\
 
 
 def _link(text: str) -> Linked:
-    workspace = Workspace(Path("/x"), {"go.sh": text.encode()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(["go.sh"])
-    assert not linked.errors
-    return linked
+    return link({"go.sh": text})
 
 
 def _run(text: str = _SCRIPT) -> Run:

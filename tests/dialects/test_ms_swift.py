@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -19,10 +20,7 @@ SHARED = Path(__file__).parents[2] / "../shared"
 
 
 def _runs(files: dict[str, str]) -> list[Run]:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(list(files))
-    assert not linked.errors
-    return linked.runs
+    return link(files).runs
 
 
 def _run(script: str, **files: str) -> Run:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.fixing import fixed
+from tests.linked import link
 
-from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linked, Linker, LinkOptions
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 _YAML = """\
 name: small_gpt
@@ -83,15 +80,8 @@ model:
 """
 
 
-def _link(files: dict[str, str]) -> Linked:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(list(files))
-    assert not linked.errors
-    return linked
-
-
 def _run(text: str = _YAML, **others: str) -> Run:
-    (run,) = _link({"conf/a.yaml": text, **others}).runs
+    (run,) = link({"conf/a.yaml": text, **others}).runs
     assert run.framework == "nemo"
     return run
 
@@ -224,12 +214,12 @@ def test_models_that_are_more_than_a_decoder_have_no_dimensions_here() -> None:
     ],
 )
 def test_other_files_are_left_alone(text: str) -> None:
-    assert "nemo" not in _link({"a.yaml": text}).recognised.values()
+    assert "nemo" not in link({"a.yaml": text}).recognised.values()
 
 
 def test_inference_is_no_run() -> None:
     text = "trainer:\n  devices: 1\ninference:\n  greedy: True\ntensor_model_parallel_size: 2\n"
-    linked = _link({"a.yaml": text})
+    linked = link({"a.yaml": text})
     assert linked.recognised == {"a.yaml": "nemo"}
     assert not linked.runs
 
@@ -240,7 +230,7 @@ def test_inference_is_no_run() -> None:
 def test_overrides_win_and_are_changed_where_they_stand() -> None:
     line = "srun python megatron_gpt_pretraining.py --config-path=conf --config-name=a trainer.num_nodes=4 +model.sequence_parallel=False model.micro_batch_size=1\n"  # fmt: skip
     files = {"conf/a.yaml": _YAML, "go.sh": line}
-    (run,) = _link(files).runs
+    (run,) = link(files).runs
     assert (run.plan.parallel.world, run.plan.parallel.sp) == (32, False)
     assert run.plan.batch.micro == 1
     proposal = Proposal(
@@ -254,7 +244,7 @@ def test_overrides_win_and_are_changed_where_they_stand() -> None:
 
 def test_a_command_without_its_yaml_is_a_run_of_its_own() -> None:
     line = "torchrun --nproc_per_node 8 examples/nlp/language_modeling/tuning/megatron_gpt_finetuning.py trainer.devices=8 trainer.precision=bf16 model.restore_from_path=/m/llama-3-8b.nemo model.micro_batch_size=1 model.global_batch_size=8 model.megatron_amp_O2=True model.peft.peft_scheme=none model.data.train_ds.max_seq_length=1024\n"  # fmt: skip
-    (run,) = _link({"go.sh": line}).runs
+    (run,) = link({"go.sh": line}).runs
     assert run.framework == "nemo"
     assert run.plan.parallel.world == 8
     assert (run.plan.trainable.method, run.plan.seq.max_len) == ("full", 1024)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import link
 
-from oomlint.dialects import registry
-from oomlint.linking import Linker, LinkOptions
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 _MODEL = "--model_name_or_path meta-llama/Llama-2-7b-hf --output_dir out"
 _MORE = "--per_device_train_batch_size 1 --num_train_epochs 2 --learning_rate 1e-5"
 
 
 def _launched(line: str) -> list[Run]:
-    workspace = Workspace(Path("/x"), {"train.sh": f"{line}\n".encode()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(["train.sh"])
-    assert not linked.errors
-    return linked.runs
+    return link({"train.sh": f"{line}\n"}, "train.sh").runs
 
 
 def _run(line: str) -> Run:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -36,10 +37,7 @@ FLAT = (
 
 
 def _runs(script: str) -> list[Run]:
-    workspace = Workspace(Path("/x"), {"run.sh": script.encode()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(["run.sh"])
-    assert not linked.errors
-    return linked.runs
+    return link({"run.sh": script}).runs
 
 
 def _run(script: str) -> Run:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-
-from oomlint.dialects import registry
-from oomlint.linking import Linker, LinkOptions
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from tests.linked import run_of
 
 _IMPORTS = (
     "from transformers import AutoModel, AutoModelForCausalLM, Qwen2ForCausalLM\n"
@@ -20,14 +14,6 @@ _LAUNCH = (
     "torchrun --nproc_per_node 8 train.py --output_dir o --per_device_train_batch_size 16 "
     "--learning_rate 1e-5 --bf16 True --model_name_or_path Qwen/Qwen2.5-7B\n"
 )
-
-
-def _run(files: dict[str, str]) -> Run:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(sorted(files))
-    assert not linked.errors
-    (run,) = linked.runs
-    return run
 
 
 def _script(body: str, *, model: str = "AutoModelForCausalLM", trainer: str = "Trainer") -> str:
@@ -100,7 +86,7 @@ class PairsTrainer(Trainer):
 def test_a_loss_of_the_scripts_own_may_need_no_logits(
     body: str, names: dict[str, str], logits: str
 ) -> None:
-    run = _run({"train.py": _script(body, **names)})
+    run = run_of({"train.py": _script(body, **names)})
     assert run.plan.loss.logits_materialised == logits
     if body and logits == "fused":
         assert any("script's own" in (s.origin.source or "") for s in run.settings.values())
@@ -110,7 +96,7 @@ def test_code_of_a_checkpoint_may_give_auto_model_a_head() -> None:
     text = _script("", model="AutoModel").replace(
         "torch_dtype", "trust_remote_code=True, torch_dtype"
     )
-    assert _run({"train.py": text}).plan.loss.logits_materialised == "full"
+    assert run_of({"train.py": text}).plan.loss.logits_materialised == "full"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +112,7 @@ def test_code_of_a_checkpoint_may_give_auto_model_a_head() -> None:
     ],
 )
 def test_kernels_that_a_script_asks_for_itself(call: str, facts: tuple[object, ...]) -> None:
-    loss = _run({"train.py": _script(f"{call}\n")}).plan.loss
+    loss = run_of({"train.py": _script(f"{call}\n")}).plan.loss
     liger = loss.liger
     assert (loss.logits_materialised, loss.algorithm, liger.rope, liger.rms, liger.swiglu) == facts
 
@@ -134,11 +120,11 @@ def test_kernels_that_a_script_asks_for_itself(call: str, facts: tuple[object, .
 @pytest.mark.parametrize("option", ["pooling_mode", "sentence_pooling_method", "pooling"])
 def test_a_run_that_pools_its_samples_has_no_logits(option: str) -> None:
     plain, pooled = _LAUNCH, _LAUNCH.replace("--bf16 True", f"--bf16 True --{option} mean")
-    assert _run({"run.sh": plain}).plan.loss.logits_materialised == "full"
-    plan = _run({"run.sh": pooled}).plan
+    assert run_of({"run.sh": plain}).plan.loss.logits_materialised == "full"
+    plan = run_of({"run.sh": pooled}).plan
     assert (plan.objective.kind, plan.loss.logits_materialised) == ("embedding", "fused")
     assert (
-        _run(
+        run_of(
             {"run.sh": plain.replace("--bf16", "--mm_spatial_pool_mode x --bf16")}
         ).plan.objective.kind
         == "sft"
@@ -157,4 +143,4 @@ _PARSES = "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_datacla
     ],
 )
 def test_a_flag_does_not_change_what_the_script_writes_out(script: str, micro: int) -> None:
-    assert _run({"train.py": script, "run.sh": _LAUNCH}).plan.batch.micro == micro
+    assert run_of({"train.py": script, "run.sh": _LAUNCH}).plan.batch.micro == micro

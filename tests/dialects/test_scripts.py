@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import link
 
-from oomlint.dialects import registry
 from oomlint.documents.text import apply_edits
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 _OPTIONS = (
     "--model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 2 "
@@ -25,13 +22,9 @@ _DS = '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "au
 
 def _runs(**files: str) -> list[Run]:
     """Runs of files whose names have ``_`` for ``.`` and ``__`` for ``/``."""
-    texts = {
-        name.replace("__", "/").replace("_", "."): text.encode() for name, text in files.items()
-    }
-    workspace = Workspace(Path("/x"), texts)
-    linked = Linker(workspace, registry(), LinkOptions()).link(list(texts))
-    assert not linked.errors
-    return linked.runs
+    return link(
+        {name.replace("__", "/").replace("_", "."): text for name, text in files.items()}
+    ).runs
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.fix.edits import make_fix
@@ -29,10 +30,7 @@ run: |
 
 
 def _runs(text: str) -> list[Run]:
-    workspace = Workspace(Path("/x"), {"sky.yaml": text.encode()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(["sky.yaml"])
-    assert not linked.errors
-    return linked.runs
+    return link({"sky.yaml": text}).runs
 
 
 def test_reads_a_task() -> None:

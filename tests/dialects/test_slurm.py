@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.linked import run_of
 
-from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
-from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Proposal
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 _TRAIN = (
     " train.py --output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5"
@@ -24,11 +20,7 @@ _TRAIN = (
 def _run(directives: str, launch: str = "torchrun --nproc_per_node 8", **options: object) -> Run:
     lines = "".join(f"#SBATCH {line}\n" for line in directives.split("; ") if line)
     script = f"#!/bin/bash\n{lines}\n{launch}{_TRAIN}"
-    workspace = Workspace(Path("/x"), {"job.sh": script.encode()})
-    linked = Linker(workspace, registry(), LinkOptions(**options)).link(["job.sh"])  # type: ignore[arg-type]
-    assert not linked.errors
-    (run,) = linked.runs
-    return run
+    return run_of({"job.sh": script}, **options)
 
 
 @pytest.mark.parametrize(

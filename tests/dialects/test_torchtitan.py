@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import link
 
-from oomlint.dialects import registry
 from oomlint.dialects.torchtitan.models import family_of, flavor_of
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
-from oomlint.linking import Linked, Linker, LinkOptions
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 _TOML = """\
 [model]
@@ -88,27 +85,20 @@ def plain() -> Trainer.Config:
 _MODULE = "torchtitan/models/llama3/config_registry.py"
 
 
-def _link(files: dict[str, str], **options: Any) -> Linked:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions(**options)).link(list(files))
-    assert not linked.errors
-    return linked
-
-
 def _run(text: str = _TOML, **options: Any) -> Run:
-    (run,) = _link({"job.toml": text}, **options).runs
+    (run,) = link({"job.toml": text}, **options).runs
     assert run.framework == "torchtitan"
     return run
 
 
 def _launched(line: str, text: str = _TOML) -> Run:
-    (run,) = _link({"job.toml": text, "go.sh": line + "\n"}).runs
+    (run,) = link({"job.toml": text, "go.sh": line + "\n"}).runs
     return run
 
 
 def _fixed(files: dict[str, str], changes: dict[str, Any], path: str, name: str = "") -> str:
     """A file once the run says ``changes``, proven to read as foreseen."""
-    run = next(r for r in _link(files).runs if name in r.name)
+    run = next(r for r in link(files).runs if name in r.name)
     fix = make_fix(run, Proposal("t", (SetFields(changes),), Applicability.SAFE), None)
     assert fix is not None
     assert fix.reason is None, fix.reason
@@ -116,14 +106,14 @@ def _fixed(files: dict[str, str], changes: dict[str, Any], path: str, name: str 
     text = files[path]
     for edit in reversed(fix.edits):
         text = text[: edit.start] + edit.replacement + text[edit.end :]
-    after = next(r for r in _link({**files, path: text}).runs if name in r.name)
+    after = next(r for r in link({**files, path: text}).runs if name in r.name)
     for field, value in changes.items():
         assert after.plan.get(field) == value
     return text
 
 
 def _registry_run(name: str, text: str = _REGISTRY) -> Run:
-    return next(r for r in _link({_MODULE: text}).runs if r.name.endswith(f":{name}"))
+    return next(r for r in link({_MODULE: text}).runs if r.name.endswith(f":{name}"))
 
 
 # -- TOML --------------------------------------------------------------------------------------
@@ -289,7 +279,7 @@ def test_keys_that_torchtitan_refuses_are_strays_unless_the_job_has_a_config_of_
 
 
 def test_image_models_are_no_runs_of_ours() -> None:
-    linked = _link({"a.toml": _TOML.replace("llama3", "flux")})
+    linked = link({"a.toml": _TOML.replace("llama3", "flux")})
     assert linked.recognised == {"a.toml": "torchtitan"}
     assert not linked.runs
 
@@ -303,7 +293,7 @@ def test_image_models_are_no_runs_of_ours() -> None:
     ],
 )
 def test_other_toml_files_are_left_alone(text: str) -> None:
-    assert not _link({"a.toml": text}).recognised
+    assert not link({"a.toml": text}).recognised
 
 
 # -- models ------------------------------------------------------------------------------------
@@ -346,14 +336,14 @@ def test_a_switch_is_turned_off_by_its_negation() -> None:
 
 def test_a_dry_run_is_no_run() -> None:
     files = {"go.sh": "python -m torchtitan.train --job.config_file a.toml --comm.mode=fake_backend\n"}  # fmt: skip
-    assert not _link(files).runs
+    assert not link(files).runs
 
 
 def test_a_function_is_selected_by_name_and_the_others_stay_runs() -> None:
     line = (
         "NGPU=2 MODULE=llama3 CONFIG=small ./run_train.sh --parallelism.tensor_parallel_degree 2\n"
     )
-    runs = _link({_MODULE: _REGISTRY, "go.sh": line}).runs
+    runs = link({_MODULE: _REGISTRY, "go.sh": line}).runs
     launched = next(run for run in runs if run.plan.parallel.world == 2)
     assert launched.plan.model.id == "meta-llama/Llama-3.2-1B"
     assert launched.plan.parallel.tp == 2

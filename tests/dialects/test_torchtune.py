@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.dialects.torchtune.models import BUILDER
 from oomlint.documents.text import Source
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -55,21 +56,14 @@ _SINGLE = "# tune run lora_finetune_single_device --config my/lora\n"
 _DISTRIBUTED = "#   tune run --nnodes 1 --nproc_per_node 4 full_finetune_distributed --config a/b\n"
 
 
-def _link(files: dict[str, str], **options: Any) -> Linked:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions(**options)).link(list(files))
-    assert not linked.errors
-    return linked
-
-
 def _run(text: str, **options: Any) -> Run:
-    (run,) = _link({"a.yaml": text}, **options).runs
+    (run,) = link({"a.yaml": text}, **options).runs
     assert run.framework == "torchtune"
     return run
 
 
 def _launched(line: str, text: str = _LORA) -> Run:
-    (run,) = _link({"a.yaml": text, "run.sh": line + "\n"}).runs
+    (run,) = link({"a.yaml": text, "run.sh": line + "\n"}).runs
     return run
 
 
@@ -166,7 +160,7 @@ def test_recipe_from_keys_and_file_name() -> None:
     assert run.plan.parallel.backend == "fsdp2"
     assert run.plan.parallel.fsdp.strategy == "grad_op"
     assert run.plan.parallel.world is None
-    (run,) = _link({"8B_lora_single_device.yaml": _LORA}).runs
+    (run,) = link({"8B_lora_single_device.yaml": _LORA}).runs
     assert run.plan.parallel.world == 1
     assert _run(_LORA).plan.parallel.backend is None
 
@@ -244,13 +238,13 @@ def test_frozen_decoder_of_a_vision_model() -> None:
 def test_evaluation_and_generation_are_asides() -> None:
     text = "\n".join(line for line in _LORA.splitlines() if "torch.optim" not in line)
     text = text.replace("optimizer:\n  fused: True\n  lr: 3e-4\n", "prompt: hi\n")
-    linked = _link({"gen.yaml": text, "run.sh": "tune run generate --config gen.yaml\n"})
+    linked = link({"gen.yaml": text, "run.sh": "tune run generate --config gen.yaml\n"})
     assert not linked.runs
     assert set(linked.recognised) == {"gen.yaml", "run.sh"}
 
 
 def test_other_component_files_are_not_ours() -> None:
-    assert not _link(
+    assert not link(
         {"a.yaml": "model:\n  _component_: mylib.Net\noptimizer:\n  lr: 1\n"}
     ).recognised
 
@@ -284,16 +278,16 @@ def test_every_visible_gpu_is_not_what_the_comment_says() -> None:
 def test_shipped_config_by_name() -> None:
     files = {"recipes/configs/llama3_1/8B_lora.yaml": _LORA}
     line = "tune run lora_finetune_single_device --config llama3_1/8B_lora dtype=fp32\n"
-    (run,) = _link({**files, "run.sh": line}).runs
+    (run,) = link({**files, "run.sh": line}).runs
     assert (run.plan.trainable.r, run.plan.precision.param) == (16, "fp32")
-    (run,) = _link({"run.sh": line}).runs
+    (run,) = link({"run.sh": line}).runs
     assert not run.missing
     assert run.plan.precision.param == "fp32"
 
 
 def test_a_config_that_torchtune_ships_is_known_by_name() -> None:
     line = "tune run --nproc_per_node 2 lora_finetune_distributed --config llama3_1/70B_lora\n"
-    (run,) = _link({"run.sh": line}).runs
+    (run,) = link({"run.sh": line}).runs
     plan = run.plan
     assert plan.model.dims is not None
     assert plan.model.dims.layers == 80
@@ -306,14 +300,14 @@ def test_what_a_shipped_config_says_is_overridden_on_the_launch_line() -> None:
     text = (
         "tune run lora_finetune_single_device --config llama3_1/8B_lora_single_device \\\n  x=1\n"
     )
-    (run,) = _link({"run.sh": text}).runs
+    (run,) = link({"run.sh": text}).runs
     wish = Proposal.set("smaller batch", {"batch.micro": 1, "batch.grad_accum": 16})
     fix = make_fix(run, wish, "gpu")
     assert fix is not None
     source = Source("run.sh", text)
     fixed = source.edited(fix.edits).text
     assert fixed == text[:-1] + " \\\n  batch_size=1 \\\n  gradient_accumulation_steps=16\n"
-    (again,) = _link({"run.sh": fixed}).runs
+    (again,) = link({"run.sh": fixed}).runs
     assert (again.plan.batch.micro, again.plan.batch.grad_accum) == (1, 16)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.documents.text import apply_edits
@@ -22,10 +23,7 @@ _REST = (
 
 def _runs(files: dict[str, str] | str) -> list[Run]:
     files = {"run.sh": files} if isinstance(files, str) else files
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(sorted(files))
-    assert not linked.errors
-    return linked.runs
+    return link(files).runs
 
 
 def _run(files: dict[str, str] | str) -> Run:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import link
 
-from oomlint.dialects import registry
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linked, Linker, LinkOptions
 from oomlint.rule import Proposal
-from oomlint.workspace import Workspace
 
 _ARGUMENTS: dict[str, Any] = {
     "model_name_or_path": "meta-llama/Llama-2-7b-hf",
@@ -25,19 +22,12 @@ _ARGUMENTS: dict[str, Any] = {
 }
 
 
-def _link(files: dict[str, str]) -> Linked:
-    texts = {name: text.encode() for name, text in files.items()}
-    linked = Linker(Workspace(Path("/x"), texts), registry(), LinkOptions()).link(files)
-    assert not linked.errors
-    return linked
-
-
 def _spelled(**more: Any) -> str:
     return json.dumps({**_ARGUMENTS, **more}, indent=2)
 
 
 def test_alone() -> None:
-    (run,) = _link({"args.json": _spelled(gradient_checkpointing=True)}).runs
+    (run,) = link({"args.json": _spelled(gradient_checkpointing=True)}).runs
     assert run.framework == "hf-trainer"
     assert (run.plan.batch.micro, run.plan.checkpointing.mode) == (2, "full")
 
@@ -46,7 +36,7 @@ def test_alone() -> None:
     "line", ["torchrun --nproc_per_node 4 run.py args.json", "torchrun --nproc_per_node 4 run.py --train_args_file args.json"]
 )  # fmt: skip
 def test_a_launch_line_gives_it_ranks(line: str) -> None:
-    (run,) = _link({"go.sh": f"{line}\n", "args.json": _spelled()}).runs
+    (run,) = link({"go.sh": f"{line}\n", "args.json": _spelled()}).runs
     assert (run.plan.parallel.world, run.plan.batch.micro) == (4, 2)
     fix = make_fix(run, Proposal.set("t", {"batch.micro": 1}), "gpu")
     assert fix is not None
@@ -58,19 +48,19 @@ def test_a_launch_line_gives_it_ranks(line: str) -> None:
     [{"stage": "sft"}, {"template": "qwen"}, {"train_type": "lora"}, {"dataset": "x", "cutoff_len": 1}],
 )  # fmt: skip
 def test_files_of_others(more: dict[str, Any]) -> None:
-    assert _link({"args.json": _spelled(**more)}).recognised.get("args.json") != "hf-trainer"
+    assert link({"args.json": _spelled(**more)}).recognised.get("args.json") != "hf-trainer"
 
 
 def test_what_is_no_set_of_arguments() -> None:
     nested = json.dumps({"config": _ARGUMENTS})
     few = json.dumps({k: _ARGUMENTS[k] for k in ("output_dir", "per_device_train_batch_size")})
-    assert not _link({"a.json": nested, "b.json": few}).recognised
+    assert not link({"a.json": nested, "b.json": few}).recognised
 
 
 def test_firefly() -> None:
     firefly = {"train_file": "a.jsonl", "template_name": "qwen", "max_seq_length": 1024}
-    (run,) = _link({"args.json": _spelled(**firefly)}).runs
+    (run,) = link({"args.json": _spelled(**firefly)}).runs
     assert (run.plan.trainable.method, run.plan.quant.method) == ("qlora", "bnb4")
     assert (run.plan.trainable.r, run.plan.load.dtype) == (64, "bf16")
-    (full,) = _link({"args.json": _spelled(**firefly, train_mode="full", task_type="dpo")}).runs
+    (full,) = link({"args.json": _spelled(**firefly, train_mode="full", task_type="dpo")}).runs
     assert (full.plan.trainable.method, full.plan.objective.ref_model) == ("full", "copy")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -66,10 +67,7 @@ trainer.train()
 
 def _runs(files: dict[str, str] | str) -> list[Run]:
     files = {"train.py": files} if isinstance(files, str) else files
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(sorted(files))
-    assert not linked.errors
-    return linked.runs
+    return link(files).runs
 
 
 def _run(files: dict[str, str] | str) -> Run:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHUNKS_LOSS
@@ -37,10 +38,7 @@ num_processes: 8
 
 
 def _runs(files: dict[str, str]) -> list[Run]:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions()).link(sorted(files))
-    assert not linked.errors
-    return linked.runs
+    return link(files).runs
 
 
 def _run(files: dict[str, str] | str) -> Run:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -51,10 +52,7 @@ trainer.train()
 
 
 def _run(text: str, name: str = "train.py") -> Run:
-    workspace = Workspace(Path("/x"), {name: text.encode()})
-    linked = Linker(workspace, registry(), LinkOptions()).link([name])
-    assert not linked.errors
-    (run,) = linked.runs
+    run = run_of({name: text})
     assert run.framework == "unsloth"
     return run
 

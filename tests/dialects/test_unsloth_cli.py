@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.fix.edits import make_fix
@@ -28,10 +29,7 @@ lora:
 
 
 def _run(files: dict[str, str]) -> Run:
-    texts = {name: text.encode() for name, text in files.items()}
-    linked = Linker(Workspace(Path("/x"), texts), registry(), LinkOptions()).link(files)
-    assert not linked.errors
-    (run,) = linked.runs
+    run = run_of(files)
     assert run.framework == "unsloth"
     return run
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.dialects.verl.dialect import Verl
@@ -15,7 +16,7 @@ from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.judge import judge_gpu
-from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Proposal, Severity
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -75,15 +76,8 @@ trainer:
 """
 
 
-def _link(files: dict[str, str], **options: Any) -> Linked:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions(**options)).link(list(files))
-    assert not linked.errors
-    return linked
-
-
 def _run(text: str, name: str = "run.sh") -> Run:
-    (run,) = _link({name: text}).runs
+    (run,) = link({name: text}).runs
     assert run.framework == "verl"
     return run
 
@@ -173,7 +167,7 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=x
 
 def test_a_copy_of_verl_begins_its_runs_with_a_config_of_its_own() -> None:
     base = "rl/verl/trainer/config/ppo_trainer.yaml"
-    linked = _link({"rl/examples/run.sh": _PLAIN, base: _BASE})
+    linked = link({"rl/examples/run.sh": _PLAIN, base: _BASE})
     (run,) = linked.runs
     plan = run.plan
     assert plan.model.id == "Qwen/Qwen2.5-7B-Instruct"
@@ -201,7 +195,7 @@ def test_a_recipe_lays_its_config_over_that_of_verl() -> None:
         "verl/trainer/config/ppo_trainer.yaml": _BASE,
         "recipe/dapo/config/dapo_trainer.yaml": recipe,
     }
-    run = next(run for run in _link(files).runs if run.claims[0].path == "run.sh")
+    run = next(run for run in link(files).runs if run.claims[0].path == "run.sh")
     assert (run.plan.checkpointing.mode, run.plan.seq.packing) == ("none", "varlen")
 
 
@@ -217,7 +211,7 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=x
 
 def test_samples_that_leave_a_budget_empty_are_what_a_warning_rests_on() -> None:
     """verl's examples/tuning/70b runs so on 32 cards of 80 GB: its questions are short."""
-    (run,) = _link({"run.sh": _72B}, hardware=parse_hardware("4x8xA100-80GB")).runs
+    (run,) = link({"run.sh": _72B}, hardware=parse_hardware("4x8xA100-80GB")).runs
     judged = judge_gpu(run)
     assert judged is not None
     assert judged.limit is not None
@@ -330,7 +324,7 @@ def test_reads_a_config_of_ones_own() -> None:
     line = (
         "python3 -m verl.trainer.main_ppo --config-path conf --config-name mine trainer.nnodes=2\n"
     )
-    (run,) = _link({"conf/mine.yaml": _YAML, "run.sh": line}).runs
+    (run,) = link({"conf/mine.yaml": _YAML, "run.sh": line}).runs
     assert (run.plan.batch.micro, run.plan.parallel.world) == (8, 16)
 
 
@@ -385,13 +379,13 @@ def test_says_what_it_cannot_write(text: str, changes: dict[str, Any]) -> None:
     ],
 )
 def test_is_aside(name: str, text: str) -> None:
-    assert not _link({name: text}).runs
+    assert not link({name: text}).runs
     document = Workspace(Path("/x"), {name: text.encode()}).document(name)
     assert [claim.kind for claim in Verl().recognise(document)] == ["aside"]
 
 
 def test_leaves_others_alone() -> None:
-    assert not _link({"run.sh": "python3 -m mine.trainer.sft_trainer model.path=a/b\n"}).runs
+    assert not link({"run.sh": "python3 -m mine.trainer.sft_trainer model.path=a/b\n"}).runs
 
 
 @pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus is not here")
