@@ -294,3 +294,26 @@ def test_recognises_the_corpus() -> None:
     for name, kind in kinds.items():
         folder = {"sft", "dpo", "orpo"} & set(name.split("/"))
         assert not folder or kind in folder
+
+
+@pytest.mark.parametrize(
+    ("trainer", "kind", "pairs"),
+    [("RewardTrainer", "rm", 2), ("trl.DPOTrainer", "dpo", 2), ("SFTTrainer", "sft", None)],
+)
+def test_the_trainer_that_a_script_makes_says_what_it_optimises(
+    trainer: str, kind: str, pairs: int | None
+) -> None:
+    """Where its arguments come from the command line, and its name speaks of nothing."""
+    script = (
+        "import trl\nfrom transformers import HfArgumentParser\n"
+        "from trl import RewardConfig, RewardTrainer, SFTTrainer\n"
+        "args, = HfArgumentParser(RewardConfig).parse_args_into_dataclasses()\n"
+        f"{trainer}(model=m, args=args, train_dataset=d).train()\n"
+    )
+    line = (
+        "python pairwise_model.py --model_name_or_path Qwen/Qwen2.5-0.5B --output_dir out"
+        " --per_device_train_batch_size 4 --learning_rate 1e-5 --num_train_epochs 1 --bf16\n"
+    )
+    run = next(r for r in _runs({"run.sh": line, "pairwise_model.py": script}) if "run" in r.name)
+    assert run.framework == "trl"
+    assert (run.plan.objective.kind, run.plan.objective.pairs_per_sample) == (kind, pairs)

@@ -6,6 +6,7 @@ Read from TRL f2cd5771 (1.10.0.dev0); ``TRL`` below is ``trl``.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.machine.launch import Launch
@@ -144,6 +145,7 @@ def options_of(launch: Launch, objective: str) -> Table:
     return (OPTIONS if is_trls else OPEN_OPTIONS)[objective]
 
 
+_TRAINER = re.compile(r"(?<!\w)(\w+)Trainer$")
 _ROLLS_OUT = re.compile(r"(?<!\w)(?:GRPO|RLOO|PPO)Trainer$")
 
 
@@ -184,10 +186,24 @@ def _objective_of_blocks(draft: Draft) -> str | None:
     stated = [_OBJECTIVE_OF_TABLE.get(block.table.name) for block in draft.blocks]
     if any(stated):
         return next(o for o in reversed(stated) if o is not None)
+    trainer = next(_trainers_in(draft), None)
+    if trainer is not None:
+        return objective_of_class(trainer)
     keys = {key for block in draft.blocks if block.table is TRL for key in block.mapping.entries}
     paths = [block.path for block in draft.blocks if block.table is TRL]
     by_path = next((o for o in map(_objective_of_path, paths) if o is not None), None)
     return _objective_of_keys(keys) or by_path or ("dpo" if "beta" in keys else None)
+
+
+def _trainers_in(draft: Draft) -> Iterator[str]:
+    """TRL's classes by which scripts train whose arguments are parsed from a command line."""
+    for block in draft.blocks:
+        if block.table.section == "trainer":
+            found = _TRAINER.search(
+                block.document.source.text[block.anchor.start : block.anchor.end]
+            )
+            if found is not None and found[1].lower() in OBJECTIVES:
+                yield found[0]
 
 
 def _objective_of_path(path: str) -> str | None:
