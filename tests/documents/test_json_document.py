@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from tests.nodes import at, mapping, plain
 
-from oomlint.documents.base import Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import Node, Sequence
 from oomlint.documents.json import JsonDocument, parse_json
 from oomlint.documents.text import Edit, Source
 from oomlint.errors import CannotEdit, ParseError
@@ -18,31 +19,6 @@ from oomlint.errors import CannotEdit, ParseError
 
 def parse(text: str) -> JsonDocument:
     return parse_json(Source.from_bytes("ds.json", text.encode()))
-
-
-def plain(node: Node) -> Any:
-    if isinstance(node, Scalar):
-        return node.value
-    if isinstance(node, Sequence):
-        return [plain(item) for item in node.items]
-    return {key: plain(entry.value) for key, entry in node.entries.items()}
-
-
-def at(document: JsonDocument, *path: str | int) -> Node:
-    node = document.root
-    for step in path:
-        if isinstance(node, Mapping):
-            node = node.entries[str(step)].value
-        elif isinstance(node, Sequence):
-            assert isinstance(step, int)
-            node = node.items[step]
-    return node
-
-
-def mapping(document: JsonDocument, *path: str | int) -> Mapping:
-    node = at(document, *path)
-    assert isinstance(node, Mapping)
-    return node
 
 
 def spelled(document: JsonDocument, node: Node) -> str:

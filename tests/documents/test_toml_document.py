@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from tests.nodes import at, mapping, plain
 
-from oomlint.documents.base import Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import Mapping, Sequence
 from oomlint.documents.comments import comments
 from oomlint.documents.proof import prove_edit
 from oomlint.documents.text import Edit, Source
@@ -58,25 +59,6 @@ y\"\"\"
 
 def parse(text: str) -> TomlDocument:
     return parse_toml(Source("train.toml", text))
-
-
-def plain(node: Node) -> Any:
-    if isinstance(node, Scalar):
-        return node.value
-    if isinstance(node, Sequence):
-        return [plain(item) for item in node.items]
-    return {key: plain(entry.value) for key, entry in node.entries.items()}
-
-
-def at(document: TomlDocument, *path: str | int) -> Node:
-    node: Node = document.root
-    for step in path:
-        if isinstance(node, Mapping):
-            node = node.entries[str(step)].value
-        elif isinstance(node, Sequence):
-            assert isinstance(step, int)
-            node = node.items[step]
-    return node
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -139,12 +121,6 @@ def test_any_value_set_reads_back(value: Any) -> None:
 
 
 Act = Callable[[TomlDocument], list[Edit]]
-
-
-def mapping(document: TomlDocument, *path: str | int) -> Mapping:
-    node = at(document, *path)
-    assert isinstance(node, Mapping)
-    return node
 
 
 def append(value: Any, *path: str | int) -> Act:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.nodes import at, mapping
 
-from oomlint.documents.base import Mapping, Node, Sequence
+from oomlint.documents.base import Sequence
 from oomlint.documents.text import Edit, Source
 from oomlint.documents.yaml.document import YamlDocument, parse_yaml
 from oomlint.errors import CannotEdit
@@ -39,25 +40,8 @@ def busy(text: str) -> bytes:
 VARIANTS = [lf, crlf, bom, busy]
 
 
-def at(document: YamlDocument, path: tuple[str | int, ...]) -> Node:
-    node = document.roots[0]
-    for step in path:
-        if isinstance(node, Mapping):
-            node = node.entries[str(step)].value
-        elif isinstance(node, Sequence):
-            assert isinstance(step, int)
-            node = node.items[step]
-    return node
-
-
-def mapping(document: YamlDocument, *path: str | int) -> Mapping:
-    node = at(document, path)
-    assert isinstance(node, Mapping)
-    return node
-
-
 def set_to(value: Any, *path: str | int) -> Act:
-    return lambda document: document.set_value(at(document, path), value)
+    return lambda document: document.set_value(at(document, *path), value)
 
 
 def add(key: str, value: Any, *path: str | int, after: str | None = None) -> Act:
@@ -74,7 +58,7 @@ def rename(key: str, new: str, *path: str | int) -> Act:
 
 def append(value: Any, *path: str | int) -> Act:
     def act(document: YamlDocument) -> list[Edit]:
-        node = at(document, path)
+        node = at(document, *path)
         assert isinstance(node, Sequence)
         return document.append_item(node, value)
 
@@ -287,7 +271,7 @@ def test_refusals_say_why(text: str, act: Act, reason: str) -> None:
 def test_a_node_of_another_document_is_refused() -> None:
     one, other = (parse_yaml(Source("a.yaml", "a: 1\n")) for _ in range(2))
     with pytest.raises(CannotEdit, match="not written in the file"):
-        one.set_value(at(other, ("a",)), 2)
+        one.set_value(at(other, "a"), 2)
 
 
 def test_own_key_may_override_a_merged_one() -> None:
@@ -297,4 +281,4 @@ def test_own_key_may_override_a_merged_one() -> None:
 
 def test_edits_name_the_file() -> None:
     document = parse_yaml(Source("conf/train.yaml", "a: 1\n"))
-    assert document.set_value(at(document, ("a",)), 2) == [Edit("conf/train.yaml", 3, 4, "2")]
+    assert document.set_value(at(document, "a"), 2) == [Edit("conf/train.yaml", 3, 4, "2")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.nodes import at
 
 from oomlint.documents.base import UNKNOWN, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Source
@@ -14,18 +15,6 @@ from oomlint.errors import ParseError
 
 def parse(text: str) -> YamlDocument:
     return parse_yaml(Source.from_bytes("train.yaml", text.encode()))
-
-
-def at(document: YamlDocument, *path: str | int, root: int = 0) -> Node:
-    node = document.roots[root]
-    for step in path:
-        if isinstance(step, str):
-            assert isinstance(node, Mapping)
-            node = node.entries[step].value
-        else:
-            assert isinstance(node, Sequence)
-            node = node.items[step]
-    return node
 
 
 def scalar(document: YamlDocument, *path: str | int) -> Scalar:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.plans import SMALL_LLAMA, plan_of
 
 from oomlint.memory import GpuLimits, estimate
 from oomlint.plan import Plan
-from oomlint.plan.model import ModelDims, Moe
+from oomlint.plan.model import Moe
 
-DIMS = ModelDims(
-    arch="llama", layers=16, hidden=2048, heads=16, kv_heads=4, head_dim=128, ffn=8192,
-    vocab=128256, tie_embeddings=False, act="swiglu", norm="rms",
-)  # fmt: skip
 LORA: dict[str, Any] = {
-    "model.dims": DIMS,
+    "model.dims": SMALL_LLAMA,
     "model.attn_impl": "flash2",
     "trainable.method": "lora",
     "trainable.r": 8,
@@ -36,7 +33,7 @@ LORA: dict[str, Any] = {
 
 
 def reserved(limits: GpuLimits | None = None, **changes: Any) -> int:
-    plan = Plan().with_values(LORA | {k.replace("__", "."): v for k, v in changes.items()})
+    plan = plan_of(LORA, **changes)
     found = estimate(plan, limits).gpu.reserved_bytes
     assert found is not None
     return found
@@ -83,7 +80,7 @@ def test_loading_leaves_its_largest_tensor_in_the_cache() -> None:
 def test_zero_3_keeps_what_it_gathered() -> None:
     short = {"seq__packing": "multipack", "seq__max_len": 64, "batch__micro": 1,
              "parallel__backend": "zero", "parallel__zero__stage": 3, "parallel__world": 8}  # fmt: skip
-    plan = Plan().with_values(LORA | {k.replace("__", "."): v for k, v in short.items()})
+    plan = plan_of(LORA, **short)
     gpu = estimate(plan).gpu
     model = (gpu.components["parameters"] or 0) * 8
     # The whole half-precision model, for it is below 15 GiB; a full GPU would give it back.
@@ -97,12 +94,10 @@ def test_chunks_of_logits_are_of_one_size() -> None:
 
 
 def test_fsdp_streams_keep_pools_of_their_own() -> None:
-    full = {"trainable__method": "full", "seq__packing": "multipack", "parallel__world": 8}
-    plan = Plan().with_values(
-        LORA
-        | {k.replace("__", "."): v for k, v in full.items()}
-        | {"parallel.backend": "fsdp2", "precision.param": "fp32", "precision.grad": "fp32"}
-    )
+    plan = plan_of(
+        LORA, trainable__method="full", seq__packing="multipack", parallel__world=8,
+        parallel__backend="fsdp2", precision__param="fp32", precision__grad="fp32",
+    )  # fmt: skip
     gpu = estimate(plan).gpu
     assert gpu.least_reserved_bytes is not None
     assert gpu.peak_bytes is not None
@@ -117,11 +112,7 @@ def test_old_bitsandbytes_keeps_the_input_of_packed_products() -> None:
         "trainable__targets": ("q_proj",),
     }  # fmt: skip
     new, old = (
-        Plan().with_values(
-            LORA
-            | {k.replace("__", "."): v for k, v in packed.items()}
-            | {"versions": {"bitsandbytes": version}}
-        )
+        plan_of(LORA, versions={"bitsandbytes": version}, **packed)
         for version in ("0.43.2", "0.43.1")
     )
     kept = (estimate(old).gpu.peak_bytes or 0) - (estimate(new).gpu.peak_bytes or 0)
@@ -164,7 +155,7 @@ def test_packed_weights_lie_whole_on_every_gpu_until_fsdp_shards_them() -> None:
     }  # fmt: skip
 
     def load(part: str, **changes: Any) -> int:
-        plan = Plan().with_values(values | {k.replace("__", "."): v for k, v in changes.items()})
+        plan = plan_of(values, **changes)
         found = estimate(plan).gpu.by_phase["load"][part]
         assert found is not None
         return found

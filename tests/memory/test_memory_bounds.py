@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.plans import LLAMA_8B, plan_of
+
 from oomlint.memory import GpuLimits, estimate
 from oomlint.plan import Plan
-from oomlint.plan.model import ModelDims, Moe
+from oomlint.plan.model import Moe
 
-LLAMA = ModelDims(
-    arch="llama", layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336,
-    vocab=128256, tie_embeddings=False, act="swiglu", norm="rms",
-)  # fmt: skip
 PACKED: dict[str, Any] = {
-    "model.dims": LLAMA,
+    "model.dims": LLAMA_8B,
     "model.attn_impl": "flash2",
     "trainable.method": "full",
     "precision.param": "bf16",
@@ -34,7 +32,7 @@ PACKED: dict[str, Any] = {
 
 def spread(gpu: GpuLimits | None = None, **changes: Any) -> tuple[int, int]:
     """Bytes from the lower bound to the peak, and from there to the upper one."""
-    plan = Plan().with_values(PACKED | {k.replace("__", "."): v for k, v in changes.items()})
+    plan = plan_of(PACKED, **changes)
     found = estimate(plan, gpu).gpu
     assert found.peak_bytes is not None
     assert found.low_bytes is not None
@@ -58,7 +56,7 @@ def test_varied_lengths_reach_further_both_ways() -> None:
 
 def test_a_class_that_nobody_read_is_less_certain() -> None:
     less, more = spread()
-    wider = spread(model__dims=replace(LLAMA, arch="unheard_of"))
+    wider = spread(model__dims=replace(LLAMA_8B, arch="unheard_of"))
     assert wider[0] > 2 * less
     assert wider[1] > 1.5 * more
 
@@ -66,16 +64,16 @@ def test_a_class_that_nobody_read_is_less_certain() -> None:
 def test_experts_may_get_more_tokens_than_their_share() -> None:
     moe = Moe(experts=8, topk=2, moe_ffn=4096)
     gpu = GpuLimits(usable=None)
-    sparse = spread(gpu, model__dims=replace(LLAMA, arch="mixtral", moe=moe))
+    sparse = spread(gpu, model__dims=replace(LLAMA_8B, arch="mixtral", moe=moe))
     dense = spread(gpu)
     peaks = [
         estimate(Plan().with_values(PACKED | {"model.dims": dims}), gpu).gpu.peak_bytes or 0
-        for dims in (replace(LLAMA, arch="mixtral", moe=moe), LLAMA)
+        for dims in (replace(LLAMA_8B, arch="mixtral", moe=moe), LLAMA_8B)
     ]
     assert sparse[1] / peaks[0] > 1.15 * dense[1] / peaks[1]
     ranks = {"parallel.backend": "megatron", "parallel.world": 8, "parallel.ep": 4}
     apart = Plan().with_values(
-        PACKED | ranks | {"model.dims": replace(LLAMA, arch="mixtral", moe=moe)}
+        PACKED | ranks | {"model.dims": replace(LLAMA_8B, arch="mixtral", moe=moe)}
     )
     together = apart.with_values({"parallel.ep": 1, "parallel.world": 2})
     shares = []

@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.memory import Estimate, GpuLimits, estimate, skeleton, state_bytes, verdict
 from oomlint.plan import Plan
 from oomlint.plan.model import Model, ModelDims
 
-LLAMA_8B = ModelDims(
-    arch="llama", layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336,
-    vocab=128256, tie_embeddings=False, act="swiglu", norm="rms", ctx=8192,
-)  # fmt: skip
 FULL: dict[str, Any] = {
     "model.dims": LLAMA_8B,
     "model.attn_impl": "flash2",
@@ -37,7 +34,7 @@ FULL: dict[str, Any] = {
 
 
 def plan(**changes: Any) -> Plan:
-    return Plan().with_values(FULL | {k.replace("__", "."): v for k, v in changes.items()})
+    return plan_of(FULL, **changes)
 
 
 def peak(p: Plan) -> int:

@@ -6,20 +6,17 @@ from itertools import product
 from typing import Any
 
 import pytest
+from tests.plans import SMALL_LLAMA
 
 from oomlint.memory import Estimate, estimate, facts
 from oomlint.memory.facts import Facts
 from oomlint.plan import Plan
-from oomlint.plan.model import ModelDims, Moe
+from oomlint.plan.model import Moe
 from oomlint.plan.training import Fsdp, Parallel
 
-DIMS = ModelDims(
-    arch="llama", layers=16, hidden=2048, heads=16, kv_heads=4, head_dim=128, ffn=8192,
-    vocab=128256, tie_embeddings=False, act="swiglu", norm="rms",
-)  # fmt: skip
 BASE = Plan().with_values(
     {
-        "model.dims": DIMS,
+        "model.dims": SMALL_LLAMA,
         "trainable.method": "full",
         "precision.param": "bf16",
         "optimizer.kind": "adamw",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.memory import estimate, host_load_bytes, save_peaks
 from oomlint.memory.host import power_of_two
@@ -12,10 +13,6 @@ from oomlint.plan import Plan
 from oomlint.plan.model import ModelDims, Moe
 
 NUMEL = 8_030_261_248
-LLAMA_8B = ModelDims(
-    arch="llama", layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336,
-    vocab=128256, tie_embeddings=False, act="swiglu", norm="rms",
-)  # fmt: skip
 
 
 def zero3(**changes: Any) -> Plan:
@@ -34,7 +31,7 @@ def zero3(**changes: Any) -> Plan:
         "batch.micro": 1,
         "seq.max_len": 2048,
     }
-    return Plan().with_values(values | {k.replace("__", "."): v for k, v in changes.items()})
+    return plan_of(values, **changes)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.plans import plan_of
 
 from oomlint.memory.facts import Facts
-from oomlint.plan import Plan
 from oomlint.plan.model import ModelDims
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def facts(**changes: Any) -> Facts:
-    return Facts(Plan().with_values(BASE | {k.replace("__", "."): v for k, v in changes.items()}))
+    return Facts(plan_of(BASE, **changes))
 
 
 def test_deepspeed_counts_eighteen_bytes_a_parameter(peers: Any) -> None:

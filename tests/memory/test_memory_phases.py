@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.plans import LLAMA_8B
 
 from oomlint.memory import GpuLimits, estimate
 from oomlint.memory.onset import first_seen
 from oomlint.plan import Plan
-from oomlint.plan.model import Mla, Model, ModelDims, Moe, Precision, Trainable
+from oomlint.plan.model import Mla, Model, Moe, Precision, Trainable
 from oomlint.plan.training import Batch, Checkpointing, Fsdp, Optimizer, Parallel, Seq, Zero
 
-DIMS = ModelDims(
-    arch="llama", layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336,
-    vocab=128256, tie_embeddings=False, act="swiglu", norm="rms",
-)  # fmt: skip
 BASE = Plan(
-    model=Model(dims=DIMS, attn_impl="sdpa"),
+    model=Model(dims=LLAMA_8B, attn_impl="sdpa"),
     trainable=Trainable(method="full"),
     precision=Precision(param="bf16", grad="bf16", optim_state="bf16", compute="bf16"),
     optimizer=Optimizer(kind="adamw", fused=False, foreach=True),
@@ -25,7 +22,7 @@ BASE = Plan(
     seq=Seq(max_len=2048),
     checkpointing=Checkpointing(mode="full"),
 )
-MOE = replace(DIMS, arch="mixtral", moe=Moe(experts=8, topk=2))
+MOE = replace(LLAMA_8B, arch="mixtral", moe=Moe(experts=8, topk=2))
 PLANS = {
     "full": BASE,
     "lora": BASE.with_values({"trainable.method": "lora", "trainable.r": 16}),
@@ -84,7 +81,7 @@ def test_generation_in_evaluation_keeps_keys_and_values():
 def test_latent_attention_caches_its_compressed_vector():
     mla = Mla(q_rank=None, kv_rank=512, qk_nope=128, qk_rope=64, v_dim=128)
     latent = BASE.with_values(
-        {"model.dims": replace(DIMS, mla=mla), "eval.generate": True, "loss.cut_ce": True}
+        {"model.dims": replace(LLAMA_8B, mla=mla), "eval.generate": True, "loss.cut_ce": True}
     )
     one, two = (
         estimate(latent.with_values({"eval.max_new_tokens": n})).gpu.phases["evaluation"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.plans import plan_of
 
 from oomlint.hardware import parse_hardware
 from oomlint.plan import Plan
@@ -23,7 +24,7 @@ RUN = {"batch.micro": 4, "batch.grad_accum": 8, "seq.max_len": 2048, **ZERO3}
 
 
 def _seconds(hardware: str = "8xA100-80GB", sizes: Sizes = SEVEN_B, **changes: Any) -> float:
-    plan = Plan().with_values({**RUN, **{k.replace("__", "."): v for k, v in changes.items()}})
+    plan = plan_of(RUN, **changes)
     return seconds_per_token(plan, sizes, rates(parse_hardware(hardware)))
 
 
