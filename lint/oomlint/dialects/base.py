@@ -83,7 +83,7 @@ class Dialect:
     """One framework. Stateless: subclasses hold tables and pure functions."""
 
     name: ClassVar[str]
-    """As the contract names it: axolotl, llama-factory, trl …"""
+    """As reports and ``--framework`` name it: axolotl, llama-factory, trl …"""
 
     markers: ClassVar[tuple[bytes, ...]] = ()
     """Any of these bytes must stand in a file for the dialect to look at it."""

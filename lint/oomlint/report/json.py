@@ -1,4 +1,4 @@
-"""The ``json`` and ``jsonl`` formats of ``check``, as the contract has them."""
+"""The ``json`` and ``jsonl`` formats of ``check``, in the shapes of :mod:`oomlint.report.shapes`."""
 
 from __future__ import annotations
 

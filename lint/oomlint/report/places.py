@@ -93,7 +93,7 @@ class Places:
         return f" ({words})" if words else ""
 
     def range(self, location: Location) -> RangeShape:
-        """The range as the JSON of the contract has it."""
+        """The range as the JSON of reports has it."""
         return {"start": _point(self.start(location)), "end": _point(self.end(location))}
 
     def of_edit(self, edit: Edit) -> Location:

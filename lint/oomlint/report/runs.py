@@ -32,7 +32,7 @@ PHASE_WORDS: Mapping[str, str] = {
 
 
 def run_object(forecast: Forecast) -> RunShape:
-    """The run as the contract's JSON has it."""
+    """The run as the JSON of reports has it."""
     gpu, host = forecast.estimate.gpu, forecast.estimate.host
     seen = forecast.first_seen
     return {

@@ -41,7 +41,7 @@ from collections.abc import Iterable
 from oomlint.judge import Relief, judge_gpu, sharding_is_open
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
-from oomlint_rules.remedies import lowered
+from oomlint_rules._remedies import lowered
 
 _TRL = (
     "model_name_or_path: Qwen/Qwen2.5-3B-Instruct\n"

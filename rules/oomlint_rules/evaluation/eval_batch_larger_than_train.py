@@ -39,7 +39,7 @@ from collections.abc import Iterable
 from oomlint.judge import Judgement, judge_gpu, settled, sharding_is_open
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
-from oomlint_rules.remedies import states_exceed
+from oomlint_rules._remedies import states_exceed
 
 _LLAMA_FACTORY = (
     "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"

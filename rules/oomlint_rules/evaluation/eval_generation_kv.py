@@ -37,7 +37,7 @@ from oomlint.judge import confidence, settled, sharding_is_open
 from oomlint.plan.model import ModelDims
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
-from oomlint_rules.remedies import states_exceed
+from oomlint_rules._remedies import states_exceed
 
 _LLAMA_FACTORY = (
     "model_name_or_path: huggyllama/llama-7b\n"

@@ -39,7 +39,7 @@ from collections.abc import Iterable
 from oomlint.judge import settled
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
-from oomlint_rules.remedies import card_bytes
+from oomlint_rules._remedies import card_bytes
 
 _SCRIPT = (
     "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"

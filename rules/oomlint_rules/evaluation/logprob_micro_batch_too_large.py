@@ -40,7 +40,7 @@ from oomlint.judge import Relief, judge_gpu, relief, settled
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
-from oomlint_rules.remedies import card_bytes
+from oomlint_rules._remedies import card_bytes
 
 _ROWS = "objective.rollout.rollout_micro_batch"
 _FP32 = 4

@@ -39,7 +39,7 @@ from collections.abc import Iterable, Iterator
 from oomlint.judge import Relief, judge_gpu, relief
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
-from oomlint_rules.remedies import longest_that_fits, lowered, states_exceed
+from oomlint_rules._remedies import longest_that_fits, lowered, states_exceed
 
 _LLAMA_FACTORY = (
     "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"

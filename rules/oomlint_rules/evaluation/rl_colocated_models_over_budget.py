@@ -37,7 +37,7 @@ from collections.abc import Iterable, Iterator
 from oomlint.judge import judge_gpu, relief
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
-from oomlint_rules.remedies import lowered
+from oomlint_rules._remedies import lowered
 
 _TRL = (
     "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"

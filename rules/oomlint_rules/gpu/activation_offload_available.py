@@ -39,7 +39,7 @@ from oomlint.errors import CannotEdit
 from oomlint.judge import judge_host, relief, sharding_is_open
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
-from oomlint_rules.remedies import leading_remedy, states_exceed
+from oomlint_rules._remedies import leading_remedy, states_exceed
 
 _AXOLOTL = (
     "base_model: NousResearch/Meta-Llama-3-8B\n"

@@ -43,7 +43,7 @@ from collections.abc import Iterable
 from oomlint.judge import Judgement, Relief, card_holds, judge_gpu
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
-from oomlint_rules.remedies import leading_remedy, longest_that_fits, states_exceed
+from oomlint_rules._remedies import leading_remedy, longest_that_fits, states_exceed
 
 _AXOLOTL = (
     "base_model: NousResearch/Meta-Llama-3-8B\n"

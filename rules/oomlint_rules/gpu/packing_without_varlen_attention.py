@@ -36,8 +36,8 @@ from collections.abc import Iterable
 
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
+from oomlint_rules._remedies import card_bytes
 from oomlint_rules.precision._cards import is_before_ampere
-from oomlint_rules.remedies import card_bytes
 
 _LLAMA_FACTORY = (
     "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"

@@ -39,7 +39,7 @@ from collections.abc import Iterable
 from oomlint.judge import confidence, settled
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
-from oomlint_rules.remedies import longest_that_fits
+from oomlint_rules._remedies import longest_that_fits
 
 _SWIFT = (
     "swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset AI-ModelScope/alpaca-gpt4-data-en"

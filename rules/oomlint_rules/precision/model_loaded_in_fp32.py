@@ -42,8 +42,8 @@ from collections.abc import Iterable
 from oomlint.judge import relief, sharding_is_open
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
+from oomlint_rules._remedies import lowered
 from oomlint_rules.precision._cards import half_of
-from oomlint_rules.remedies import lowered
 
 _TRL = (
     "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"

@@ -36,8 +36,8 @@ from collections.abc import Iterable
 from oomlint.judge import relief
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
+from oomlint_rules._remedies import states_exceed
 from oomlint_rules.precision._cards import half_of
-from oomlint_rules.remedies import states_exceed
 
 _SCRIPT = (
     "from peft import LoraConfig, get_peft_model\n"

@@ -36,7 +36,7 @@ from oomlint.judge import confidence, relief, settled, sharding_is_open
 from oomlint.memory import state_bytes
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
-from oomlint_rules.sharding._sharding import higher_sharding
+from oomlint_rules._fixes import higher_sharding
 
 _YAML = (
     "base_model: NousResearch/Meta-Llama-3-70B\n"

@@ -47,7 +47,7 @@ from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count,
 from oomlint.run import Run
 from oomlint.ways_out import ways_out
 from oomlint_rules._examples import accelerate, command
-from oomlint_rules.sharding._sharding import higher_sharding
+from oomlint_rules._fixes import higher_sharding
 
 _YAML = (
     "base_model: NousResearch/Llama-2-13b-hf\n"
