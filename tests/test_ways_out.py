@@ -15,8 +15,8 @@ RUN = (
 ZERO = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}'
 
 
-def ways(more="deepspeed: ds.json\n", hardware=None, **values):
-    files = {"a.yaml": (RUN + more).encode(), "ds.json": ZERO.encode()}
+def ways(more="deepspeed: ds.json\n", hardware=None, settings=ZERO, **values):
+    files = {"a.yaml": (RUN + more).encode(), "ds.json": settings.encode()}
     options = LinkOptions(parse_hardware(hardware) if hardware else None, None, values)
     [run] = Linker(Workspace(Path("/p"), files), registry(), options).link(["a.yaml"]).runs
     return ways_out(run)
@@ -70,3 +70,10 @@ def test_a_whole_copy_on_each_card_can_be_sharded():
 def test_idle_cards_of_the_machine_come_before_more_machines():
     text = ways(hardware="8xA100-40GB", **{"launch.total_processes": 2})
     assert "all 8 cards instead of 2 (" in text
+
+
+def test_bringing_in_zero_3_brings_the_gather_that_saves_the_model():
+    gathers = '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true'
+    second, third = ZERO.replace("3", "2"), ZERO.replace('"stage": 3', gathers)
+    assert ways(settings=second).partition(")")[0] == ways(settings=third).partition(")")[0]
+    assert "of host RAM a node" in ways(settings=third).partition(")")[0]

@@ -52,8 +52,12 @@ def _offload(run: Run) -> str:
         return ""
     if plan.offload.optimizer == "cpu":
         return ""
+    changes: dict[str, object] = {"offload.optimizer": "cpu"}
+    if plan.parallel.zero.stage != 3:
+        # As every fix that brings in ZeRO-3: without the gather no model is saved at the end.
+        changes |= {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
     try:
-        moved = run.what_if({"parallel.zero.stage": 3, "offload.optimizer": "cpu"})
+        moved = run.what_if(changes)
     except CannotEdit:
         return ""
     estimate = settled(moved).estimate
