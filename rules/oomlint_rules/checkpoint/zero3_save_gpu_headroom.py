@@ -84,9 +84,8 @@ _LLAMA_FACTORY = (
     "template: deepseek\n"
     "cutoff_len: 4096\n"
     "output_dir: out\n"
-    "per_device_train_batch_size: 12\n"
+    "per_device_train_batch_size: 8\n"
     "gradient_accumulation_steps: 4\n"
-    "enable_liger_kernel: true\n"
     "bf16: true\n"
     "flash_attn: fa2\n"
     "deepspeed: ds.json\n"
@@ -116,7 +115,7 @@ class Zero3SaveGpuHeadroom(Rule):
             files={"train.yaml": _LLAMA_FACTORY, "ds.json": _JSON},
             fixed={
                 "train.yaml": _LLAMA_FACTORY.replace(
-                    "train_batch_size: 12", "train_batch_size: 6"
+                    "train_batch_size: 8", "train_batch_size: 4"
                 ).replace("accumulation_steps: 4", "accumulation_steps: 8")
             },
             hardware="6x8xA100-80GB",

@@ -129,7 +129,7 @@ class LogitsMaterializedLargeVocab(Rule):
                 yield self._logits(run, before, found.severity, logits, cure, fuse)
         elif before.limit is not None and logits >= _HALF * before.predicted:
             cure = (
-                "There is no fused loss for this objective here: what lowers them is a shorter "
+                "There is no fused loss for this run here: what lowers them is a shorter "
                 "limit on samples or a smaller micro batch"
             )
             yield self._logits(run, before, before.severity, logits, cure)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.law import finish_batch, finish_quant, is_adapter_run
+from oomlint.dialects.liger import liger_patches
 from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.ranks import finish_launch, launcher_of, settle
@@ -270,12 +271,20 @@ def finish_sequences(draft: Draft) -> None:
     draft.default("model.attn_impl", attention, "LF/model/model_utils/attention.py:31")
 
 
+# LF/model/model_utils/liger_kernel.py apply_liger_kernel.
+LIGER_PATCHES = frozenset(
+    "gemma gemma2 gemma3 gemma3_text glm glm4 glm4v gpt_oss granite llama llava mistral mixtral mllama "
+    "olmo2 paligemma phi3 qwen2 qwen2_5_vl qwen2_vl qwen3 qwen3_5 qwen3_5_moe qwen3_moe qwen3_next".split()
+)
+
+
 def finish_loss(draft: Draft) -> None:
     liger = bool(draft.get("lf.liger") or draft.get("hf.liger"))
+    liger = liger and liger_patches(draft, LIGER_PATCHES)
     # LF/model/loader.py: stages that need the logits keep liger's other kernels only.
     plain = draft.get("lf.stage") in ("pt", "sft") and not draft.get("loss.label_smoothing")
     fused = plain and (liger or bool(draft.get("lf.unsloth")))
-    inputs = ("lf.liger", "lf.stage", "lf.unsloth")
+    inputs = ("lf.liger", "lf.stage", "lf.unsloth", "model.arch")
     draft.derive("loss.logits_materialised", "fused" if fused else "full", *inputs)
     draft.derive("loss.liger.flce", fused and liger, *inputs)
     if draft.get("lf.stage") == "rm":

@@ -10,7 +10,8 @@ from typing import Any
 
 from oomlint.dialects.base import Way, Wishes
 from oomlint.dialects.draft import Draft
-from oomlint.dialects.llamafactory.effects import OPTIMIZER_SWITCHES
+from oomlint.dialects.liger import check_liger_patches
+from oomlint.dialects.llamafactory.effects import LIGER_PATCHES, OPTIMIZER_SWITCHES
 from oomlint.errors import CannotEdit
 
 # What LF/hparams/parser.py:225-520 refuses together with ZeRO-3.
@@ -65,6 +66,7 @@ def _express_checkpoint_offload(device: Any, draft: Draft, _changes: Wishes) -> 
 def _express_loss(_kind: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]:
     if draft.get("lf.stage") not in ("pt", "sft"):
         raise CannotEdit("LLaMA-Factory fuses the loss in the stages pt and sft only")
+    check_liger_patches(draft, LIGER_PATCHES)
     return {"lf.liger": True}
 
 

@@ -10,6 +10,7 @@ from oomlint.dialects.base import Reference
 from oomlint.dialects.deepspeed.dialect import DeepSpeed
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.law import finish_batch, finish_generation, finish_world, is_adapter_run
+from oomlint.dialects.liger import liger_patches
 from oomlint.dialects.ms_swift.keys import BASE, OLD, RLHF, TRAIN, is_old
 
 # -- sharding ---------------------------------------------------------------------------------
@@ -265,8 +266,10 @@ def finish_loss(draft: Draft) -> None:
     # SW/trainers/seq2seq_trainer.py compute_loss: these take the logits themselves.
     scaled = draft.get("swift.loss_scale") not in (None, "default", "last_round", "all")
     own = smooth or scaled or (draft.get("parallel.ulysses") or 1) > 1
-    liger = bool(draft.get("hf.liger"))
-    inputs = ("hf.liger", "objective.kind", "swift.loss_scale", "loss.logits_to_keep")
+    # Of GRPO and GKD only the loss is Liger's, and takes hidden states.
+    patches = kind not in ("sft", "pretrain") or liger_patches(draft)
+    liger = bool(draft.get("hf.liger")) and patches
+    inputs = ("hf.liger", "model.arch", "objective.kind", "swift.loss_scale", "loss.logits_to_keep")
     if liger and not own and kind in FUSED:
         mode = "fused"
     elif kind in ("grpo", "ppo"):

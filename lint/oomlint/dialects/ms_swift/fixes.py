@@ -11,6 +11,7 @@ from typing import Any
 from oomlint.dialects.base import Way, Wishes
 from oomlint.dialects.deepspeed.presets import SWIFT_PRESETS
 from oomlint.dialects.draft import Draft
+from oomlint.dialects.liger import check_liger_patches
 from oomlint.dialects.ms_swift.effects import FUSED
 from oomlint.dialects.ms_swift.keys import is_old
 from oomlint.dialects.ms_swift.weights import tuner_of
@@ -99,6 +100,8 @@ def _express_loss(kind: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]:
             )
         if draft.get("objective.kind") not in FUSED:
             raise CannotEdit("ms-swift fuses the loss of pre-training, SFT, GRPO and GKD only")
+        if draft.get("objective.kind") in ("sft", "pretrain"):
+            check_liger_patches(draft)
         if (draft.get("parallel.ulysses") or 1) > 1:
             raise CannotEdit("with sequence_parallel_size the loss is computed outside of liger")
     return {"loss.logits_materialised": kind}

@@ -34,6 +34,7 @@ from oomlint.dialects.library_changes import (
     FUSED_WITH_TORCH,
     NOT_REENTRANT,
 )
+from oomlint.dialects.liger import liger_patches
 from oomlint.dialects.trainer.arguments import FSDP_ROWS, SOURCE
 
 NEWEST = (5, 23)
@@ -187,12 +188,14 @@ def _finish_ddp(draft: Draft) -> None:
 
 
 def _finish_loss(draft: Draft) -> None:
-    liger = bool(draft.get("hf.liger"))
+    # TRL's preference losses take hidden states to Liger's functions, whatever the model is.
+    patches = draft.get("objective.kind") not in (None, "sft", "pretrain") or liger_patches(draft)
+    liger = bool(draft.get("hf.liger")) and patches
     # HF/integrations/liger.py: fused_linear_cross_entropy is on unless its config says no.
     fused = liger and draft.get("hf.liger_flce") is not False
     smooth = (draft.get("hf.label_smoothing") or 0) > 0
     draft.derive("loss.label_smoothing", smooth, "hf.label_smoothing")
-    inputs = ("hf.liger", "hf.liger_flce", "hf.label_smoothing")
+    inputs = ("hf.liger", "hf.liger_flce", "hf.label_smoothing", "model.arch")
     # HF/trainer.py compute_loss: the label smoother takes the logits themselves.
     kind = "fused" if fused and not smooth else "full"
     draft.derive("loss.logits_materialised", kind, *inputs)

@@ -9,6 +9,7 @@ from oomlint.dialects.accelerate.fixes import express_sharding
 from oomlint.dialects.base import Way, Wishes, expressed
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.law import ADAPTER_METHODS, is_adapter_run
+from oomlint.dialects.liger import check_liger_patches
 from oomlint.dialects.trainer.argument_effects import FSDP_TARGETS
 from oomlint.dialects.trainer.arguments import FSDP_ROWS
 from oomlint.errors import CannotEdit
@@ -93,6 +94,8 @@ def _express_loss(kind: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]:
         # transformers 5.23 integrations/liger.py patches by the model's type; llava_llama,
         # llava_qwen and the like are not among those that liger-kernel 0.6 knows.
         raise CannotEdit("Liger has no kernels for the model classes of LLaVA's own scripts")
+    if draft.get("objective.kind") in (None, "sft", "pretrain"):
+        check_liger_patches(draft)
     return {"hf.liger": True}
 
 
