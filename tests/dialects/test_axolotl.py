@@ -340,6 +340,7 @@ def test_optimizers(name, kind, fused):
         ("rl: orpo\n", "orpo", 2, "none"),
         ("rl: kto\n", "kto", None, "copy"),
         ("reward_model: true\n", "rm", 2, "none"),
+        ("process_reward_model: true\n", "rm", 1, "none"),
     ],
 )
 def test_objectives(keys, kind, pairs, reference):

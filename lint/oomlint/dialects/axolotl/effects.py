@@ -60,9 +60,14 @@ def finish_sharding(draft: Draft) -> None:
 def finish_objective(draft: Draft) -> None:
     if draft.get("axolotl.reward_model"):
         draft.derive("objective.kind", "rm", "axolotl.reward_model")
+    if draft.get("axolotl.process_reward_model"):
+        # TRL's PRMTrainer labels the steps of one answer: a classifier of tokens, and no pairs.
+        draft.derive("objective.kind", "rm", "axolotl.process_reward_model")
+        draft.derive("objective.pairs_per_sample", 1, "axolotl.process_reward_model")
     draft.default("objective.kind", "sft", "no rl key: supervised fine-tuning")
     kind = draft.get("objective.kind")
-    if kind in ("dpo", "orpo", "simpo", "rm"):
+    paired = ("dpo", "orpo", "simpo", "rm")
+    if kind in paired and not draft.get("axolotl.process_reward_model"):
         draft.derive("objective.pairs_per_sample", 2, "objective.kind")
     if kind in ("dpo", "kto"):
         reference = "copy"

@@ -240,6 +240,7 @@ _ROWS = (
         source="AX/utils/schemas/config.py:262",
     ),
     Row("reward_model", "axolotl.reward_model", BOOLEAN),
+    Row("process_reward_model", "axolotl.process_reward_model", BOOLEAN),
     Row("precompute_ref_log_probs", "axolotl.precompute_ref", BOOLEAN),
     Row("dataset_processes", "data.preprocess_workers", COUNT, aliases=("dataset_num_proc",)),
     Row("dataloader_num_workers", "data.workers", COUNT),
