@@ -27,66 +27,77 @@ _format_option = click.option(
 @_format_option
 def hardware(name: str | None, output_format: str) -> None:
     """List GPUs and cloud instances, or show one with its sources."""
-    from oomlint.hardware import find_gpus, list_gpus, list_instances, parse_hardware
-    from oomlint.report.runs import as_json, hardware_object
+    if name is None:
+        _every_hardware(output_format)
+        return
+    from oomlint.hardware import find_gpus
 
-    sizes = [gpu for gpu in find_gpus(name) if not gpu.rare] if name is not None else []
+    sizes = [gpu for gpu in find_gpus(name) if not gpu.rare]
     if len(sizes) > 1:
-        # One name for cards of several sizes, of which only a run has to have one.
-        if output_format == "json":
-            emit(as_json({"gpus": [_gpu_object(gpu) for gpu in sizes]}))
-        else:
-            emit("\n".join(_pairs(_gpu_rows(gpu)) for gpu in sizes))
+        _sizes_of_gpu(sizes, output_format)
+    else:
+        _one_machine(name, output_format)
+
+
+def _sizes_of_gpu(sizes: Sequence[Gpu], output_format: str) -> None:
+    """One name for cards of several sizes, of which only a run has to have one."""
+    if output_format == "json":
+        _emit_json({"gpus": [_gpu_object(gpu) for gpu in sizes]})
+    else:
+        emit("\n".join(_pairs(_gpu_rows(gpu)) for gpu in sizes))
+
+
+def _one_machine(name: str, output_format: str) -> None:
+    from oomlint.hardware import parse_hardware
+    from oomlint.report.runs import hardware_object
+
+    found = parse_hardware(name)
+    if output_format == "json":
+        machine: dict[str, Any] = {**(hardware_object(found, None) or {})}
+        _emit_json({**machine, "gpu": _gpu_object(found.gpu)})
         return
-    if name is not None:
-        found = parse_hardware(name)
-        if output_format == "json":
-            machine: dict[str, Any] = {**(hardware_object(found, None) or {})}
-            emit(as_json({**machine, "gpu": _gpu_object(found.gpu)}))
-            return
-        rows = [
-            ("name", found.name),
-            ("nodes", str(found.nodes)),
-            ("GPUs per node", str(found.gpus_per_node)),
-            ("RAM per node", _size(found.host_bytes_per_node)),
-            *_gpu_rows(found.gpu),
-            ("source", found.source),
-        ]
-        emit(_pairs(rows))
-        return
+    rows = [
+        ("name", found.name),
+        ("nodes", str(found.nodes)),
+        ("GPUs per node", str(found.gpus_per_node)),
+        ("RAM per node", _size(found.host_bytes_per_node)),
+        *_gpu_rows(found.gpu),
+        ("source", found.source),
+    ]
+    emit(_pairs(rows))
+
+
+def _every_hardware(output_format: str) -> None:
+    from oomlint.hardware import list_gpus, list_instances
+
     gpus, instances = list_gpus(), list_instances()
     if output_format == "json":
-        emit(
-            as_json(
-                {
-                    "gpus": [_gpu_object(gpu) for gpu in gpus],
-                    "instances": [_instance_object(instance) for instance in instances],
-                }
-            )
+        _emit_json(
+            {
+                "gpus": [_gpu_object(gpu) for gpu in gpus],
+                "instances": [_instance_object(instance) for instance in instances],
+            }
         )
         return
-    emit(
-        _table(
-            ("GPU", "usable", "bf16", "fp8", "predicted"),
-            [
-                (
-                    gpu.name,
-                    gib(gpu.total_bytes),
-                    "yes" if gpu.bf16 else "no",
-                    "yes" if gpu.fp8 else "no",
-                    gpu.supported,
-                )
-                for gpu in gpus
-            ],
+    cards = [
+        (
+            g.name,
+            gib(g.total_bytes),
+            *("yes" if has else "no" for has in (g.bf16, g.fp8)),
+            g.supported,
         )
-    )
+        for g in gpus
+    ]
+    machines = [(i.name, i.cloud, f"{i.gpus}x{i.gpu.name}", _size(i.host_bytes)) for i in instances]
+    emit(_table(("GPU", "usable", "bf16", "fp8", "predicted"), cards))
     emit("\n")
-    emit(
-        _table(
-            ("instance", "cloud", "GPUs", "RAM"),
-            [(i.name, i.cloud, f"{i.gpus}x{i.gpu.name}", _size(i.host_bytes)) for i in instances],
-        )
-    )
+    emit(_table(("instance", "cloud", "GPUs", "RAM"), machines))
+
+
+def _emit_json(value: Any) -> None:
+    from oomlint.report.runs import as_json
+
+    emit(as_json(value))
 
 
 def _size(size: int | None) -> str:
@@ -144,12 +155,10 @@ def _gpu_rows(gpu: Gpu) -> list[tuple[str, str]]:
 @_format_option
 def models(name: str | None, output_format: str) -> None:
     """List the models with known dimensions, or show one with its source."""
-    from oomlint.report.runs import as_json
-
     if name is None:
         every = list(_all_models())
         if output_format == "json":
-            emit(as_json([_model_object(facts) for facts in every]))
+            _emit_json([_model_object(facts) for facts in every])
         else:
             emit(
                 _table(
@@ -160,7 +169,7 @@ def models(name: str | None, output_format: str) -> None:
         return
     facts = _one_model(name)
     if output_format == "json":
-        emit(as_json(_model_object(facts)))
+        _emit_json(_model_object(facts))
         return
     rows = [("model", facts.id), ("parameters", _parameters(facts))]
     rows += [(key, str(value)) for key, value in _model_object(facts)["dims"].items()]

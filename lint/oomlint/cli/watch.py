@@ -100,19 +100,16 @@ def keep_checking(
     *,
     ignored: Iterable[Path] = (),
     rewrites: bool = False,
-    wait: Callable[[Watched], tuple[str, ...]] | None = None,
 ) -> int:
     """Call ``check`` until the user interrupts.
 
     ``ignored`` are files that it writes; with ``rewrites`` it changes what it reads, and that is
-    no reason to call it again.
-    ``wait`` blocks until something has changed and returns what. The first check may fail for
-    wrong usage; later ones, of a settings file that is being edited, only say so. Returns 0.
+    no reason to call it again. The first check may fail for wrong usage; later ones, of a settings
+    file that is being edited, only say so. Returns 0.
 
     Raises:
         UsageError: the first check says so.
     """
-    wait = wait or wait_for_change
     sights: Sights = {}
     is_first = True
     try:
@@ -124,7 +121,7 @@ def keep_checking(
             sights = {**sights, **seen}
             watched = Watched(sights, ignored, None if rewrites else began)
             _say(f"watching {len(watched)} files; Ctrl-C ends it")
-            changed = wait(watched)
+            changed = wait_for_change(watched)
             _clear()
             _say(f"{_names(changed)} changed")
             if len(sights) > _MOST_SIGHTS:

@@ -26,6 +26,8 @@ _BEHIND = 1 << 17
 # Where a line has no end, it is cut this far before what was read of it, so that a message that
 # begins before the cut is whole.
 _AHEAD = 1 << 13
+# How much of a line is of use before a place in it, and after.
+_MOST_BEHIND, _MOST_AHEAD = 1 << 11, 1 << 12
 
 # Escape sequences of a terminal: CSI (colours, cursor) and OSC (titles, links), ECMA-48.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
@@ -47,16 +49,17 @@ class Block:
         """The number of the line that a place is in, as editors count: by line feeds."""
         return self.first_line + self.data.count(b"\n", self.start, offset)
 
-    def line_start(self, offset: int, most: int = 2048) -> int:
+    def line_start(self, offset: int) -> int:
         """Where the line (or the drawing of a progress bar) begins that a place is in."""
-        floor = max(0, offset - most)
+        floor = max(0, offset - _MOST_BEHIND)
         found = max(self.data.rfind(b"\n", floor, offset), self.data.rfind(b"\r", floor, offset))
         return max(found + 1, floor)
 
-    def line_text(self, offset: int, most: int = 4096) -> str:
+    def line_text(self, offset: int) -> str:
         """The line that a place is in, or as much of it as is of use."""
-        end = _LINE_END.search(self.data, offset, offset + most)
-        return plain(self.data[self.line_start(offset) : end.start() if end else offset + most])
+        last = offset + _MOST_AHEAD
+        end = _LINE_END.search(self.data, offset, last)
+        return plain(self.data[self.line_start(offset) : end.start() if end else last])
 
     def after(self, offset: int, most: int) -> str:
         """The text from a place on, over line ends."""

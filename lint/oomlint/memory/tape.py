@@ -216,7 +216,7 @@ class Tape:
                     fixed -= size.fixed
         return _undominated(moments)
 
-    def replay(self, out: Tensor, *, seed: Size | None = None) -> tuple[Moment, ...]:
+    def replay(self, out: Tensor) -> tuple[Moment, ...]:
         """The instants of backward that may be the highest, with everything saved alive.
 
         ``out`` is the layer's output, whose gradient is alive at the start.
@@ -227,7 +227,7 @@ class Tape:
         for node in self._nodes:
             for root in node.saves:
                 holders[root] = holders.get(root, 0) + 1
-        first = seed if seed is not None else out.size
+        first = out.size
         token += first.token
         score += first.score
         fixed += first.fixed

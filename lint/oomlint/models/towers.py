@@ -16,8 +16,9 @@ Sizes: TypeAlias = Mapping[str, int]
 keys and values), ``qk_norm`` and ``rms`` (RMS norms)."""
 
 
-def _linear(inputs: int, outputs: int, *, bias: bool = True) -> int:
-    return inputs * outputs + (outputs if bias else 0)
+def _linear(inputs: int, outputs: int) -> int:
+    """Weights and biases."""
+    return inputs * outputs + outputs
 
 
 def _encoder_layer(hidden: int, ffn: int) -> int:

@@ -84,7 +84,6 @@ def ways_to_fit(
     run: Run,
     *,
     unsafe: bool = True,
-    most: int = _MOST_WAYS,
     takes: Callable[[Move], bool] | None = None,
     accepts: Accepts | None = None,
 ) -> list[Way]:
@@ -92,7 +91,6 @@ def ways_to_fit(
 
     Args:
         run: with known hardware and dimensions; of others nothing is known to fit.
-        most: how many ways to look for; each further one takes as long again.
         unsafe: also look at what changes the training result or what is saved.
         takes: which moves may be looked at, all by default.
         accepts: a last word on a changed run, such as what its framework refuses.
@@ -101,8 +99,8 @@ def ways_to_fit(
     if search is None or search.fits(search.base):
         return []
     safe = _taken(safe_moves(run), takes)
-    found = list(islice(search.front((), safe), most))
-    if not unsafe or len(found) >= most:
+    found = list(islice(search.front((), safe), _MOST_WAYS))
+    if not unsafe or len(found) >= _MOST_WAYS:
         return list(_undominated(found))
     # Something is given up only where nothing else is enough, or where it costs less time.
     limit = _LESS_TIME * found[0].slowdown if found else float("inf")
@@ -111,7 +109,7 @@ def ways_to_fit(
         if more is not None:
             found.append(more)
             limit = min(limit, more.slowdown)
-        if len(found) >= most or (len(choices[0]) > 1 and found):
+        if len(found) >= _MOST_WAYS or (len(choices[0]) > 1 and found):
             break
     return list(_undominated(sorted(found, key=lambda way: (len(way.gives_up), way.slowdown))))
 

@@ -187,35 +187,30 @@ def finish_precision(draft: Draft, dotted: bool) -> None:
 
 
 def finish_sequences(draft: Draft, program: str, dotted: bool) -> None:
+    _finish_length(draft, program, dotted)
+    _finish_attention(draft, dotted)
+    _finish_loss(draft)
+    draft.derive("checkpointing.offload", "none", "checkpointing.mode")
+
+
+def _finish_length(draft: Draft, program: str, dotted: bool) -> None:
     source = CLI if dotted else OLD_CLI
     if program.startswith("ppo") and not dotted:
-        rollout = "objective.rollout."
-        draft.default(rollout + "max_prompt_tokens", 1024, source)
-        draft.default(rollout + "max_completion_tokens", 1024, source)
-        prompt, answer = (
-            draft.get(rollout + "max_prompt_tokens"),
-            draft.get(rollout + "max_completion_tokens"),
-        )
+        parts = ("objective.rollout.max_prompt_tokens", "objective.rollout.max_completion_tokens")
+        for part in parts:
+            draft.default(part, 1024, source)
+        prompt, answer = map(draft.get, parts)
         if prompt and answer:
-            draft.override(
-                "seq.max_len",
-                prompt + answer,
-                rollout + "max_prompt_tokens",
-                rollout + "max_completion_tokens",
-            )
-    draft.default(
-        "seq.max_len",
-        2048 if program in ("sft", "kd") or program.startswith("ppo") else 512,
-        source,
-    )
-    draft.derive(
-        "seq.packing",
-        "none",
-        "or.packing",
-        source="the samples of a micro batch are joined, no more",
-    )
-    # OR/cli/train_ppo_ray.py:641-660 and the like: batches by tokens and ring attention need
-    # packing, and packing FlashAttention, which is switched on.
+            draft.override("seq.max_len", prompt + answer, *parts)
+    usual = 2048 if program in ("sft", "kd") or program.startswith("ppo") else 512
+    draft.default("seq.max_len", usual, source)
+    joined = "the samples of a micro batch are joined, no more"
+    draft.derive("seq.packing", "none", "or.packing", source=joined)
+
+
+def _finish_attention(draft: Draft, dotted: bool) -> None:
+    """OR/cli/train_ppo_ray.py:641-660 and the like: batches by tokens and ring attention need
+    packing, and packing FlashAttention, which is switched on."""
     inputs = ("or.packing", "or.dynamic_batch", "parallel.cp")
     packs = any(map(draft.get, inputs[:2])) or (draft.get("parallel.cp") or 1) > 1
     draft.derive("seq.pad", "none" if packs else "longest", *inputs)
@@ -223,21 +218,20 @@ def finish_sequences(draft: Draft, program: str, dotted: bool) -> None:
         draft.derive("model.attn_impl", "flash2", "or.flash")
     if packs and draft.get("model.attn_impl") not in ("flash2", "flash3"):
         draft.override("model.attn_impl", "flash2", *inputs)
+    source = CLI if dotted else OLD_CLI
     draft.default("model.attn_impl", "flash2" if dotted else "eager", source)
-    # OR/models/actor.py:267 keeps all logits and makes them fp32; Liger's model gets no labels.
-    draft.derive(
-        "loss.logits_materialised",
-        "full",
-        "or.liger",
-        source="OpenRLHF 3c3be623 models/actor.py:267",
-    )
+
+
+def _finish_loss(draft: Draft) -> None:
+    """OR/models/actor.py:267 keeps all logits and makes them fp32; Liger's model gets no labels."""
+    source = "OpenRLHF 3c3be623 models/actor.py:267"
+    draft.derive("loss.logits_materialised", "full", "or.liger", source=source)
     if draft.get("objective.kind") != "distill":
         # The same for all objectives (models/utils.py:147); flash-attn is a requirement.
         draft.derive("loss.algorithm", "kernel", "objective.kind", source="OR/models/utils.py:147")
-    draft.default("loss.upcast_fp32", True, "OpenRLHF 3c3be623 models/actor.py:267")
+    draft.default("loss.upcast_fp32", True, source)
     for part in ("rope", "rms", "swiglu"):
         draft.derive(f"loss.liger.{part}", bool(draft.get("or.liger")), "or.liger")
-    draft.derive("checkpointing.offload", "none", "checkpointing.mode")
 
 
 def finish_save(draft: Draft) -> None:

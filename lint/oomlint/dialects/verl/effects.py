@@ -41,35 +41,43 @@ def is_megatron(draft: Draft) -> bool:
 
 
 def finish_backend(draft: Draft) -> None:
-    inputs = ("verl.strategy", "verl.config_name")
     if is_megatron(draft):
-        draft.derive("parallel.backend", "megatron", *inputs)
-        draft.default(
-            "parallel.megatron.dist_optimizer",
-            True,
-            f"{SOURCE} trainer/config/engine/megatron.yaml",
-        )
-        optimizer = "cpu" if draft.get("verl.optimizer_cpu") else "none"
-        draft.derive("offload.optimizer", optimizer, "verl.optimizer_cpu")
-        source = "Megatron-LM megatron/core/optimizer/optimizer_config.py:350: nothing is offloaded"
-        draft.default("offload.optimizer_ratio", 0.0, source)
-        draft.derive("offload.params", "none", "verl.param_offload")
+        _finish_megatron(draft)
         return
     version = 2 if draft.get("verl.strategy") == "fsdp2" else 1
+    _finish_fsdp(draft, version)
+    _finish_offload(draft, version)
+
+
+_BACKEND = ("verl.strategy", "verl.config_name")
+
+
+def _finish_megatron(draft: Draft) -> None:
+    draft.derive("parallel.backend", "megatron", *_BACKEND)
+    draft.default(
+        "parallel.megatron.dist_optimizer", True, f"{SOURCE} trainer/config/engine/megatron.yaml"
+    )
+    optimizer = "cpu" if draft.get("verl.optimizer_cpu") else "none"
+    draft.derive("offload.optimizer", optimizer, "verl.optimizer_cpu")
+    source = "Megatron-LM megatron/core/optimizer/optimizer_config.py:350: nothing is offloaded"
+    draft.default("offload.optimizer_ratio", 0.0, source)
+    draft.derive("offload.params", "none", "verl.param_offload")
+
+
+def _finish_fsdp(draft: Draft, version: int) -> None:
     fsdp = "parallel.fsdp."
-    draft.derive("parallel.backend", f"fsdp{version}", *inputs, source=PPO_SOURCE)
-    draft.derive(fsdp + "version", version, *inputs)
+    draft.derive("parallel.backend", f"fsdp{version}", *_BACKEND, source=PPO_SOURCE)
+    draft.derive(fsdp + "version", version, *_BACKEND)
     world, shard = draft.get("parallel.world"), draft.get("parallel.dp_shard")
     draft.default(fsdp + "reshard_after_forward", True, PPO_SOURCE)
     reshards = draft.get(fsdp + "reshard_after_forward")
     hybrid = bool(shard and world and shard < world)
-    if hybrid and shard and world:
+    if hybrid:
         draft.derive("parallel.dp_replicate", world // shard, "parallel.dp_shard", "parallel.world")
-    strategy = (
-        ("hybrid" if hybrid else "full")
-        if reshards
-        else ("hybrid_grad_op" if hybrid else "grad_op")
-    )
+    if hybrid:
+        strategy = "hybrid" if reshards else "hybrid_grad_op"
+    else:
+        strategy = "full" if reshards else "grad_op"
     draft.derive(fsdp + "strategy", strategy, "parallel.dp_shard", fsdp + "reshard_after_forward")
     draft.derive(
         fsdp + "wrap", "transformer", source=f"{SOURCE} utils/fsdp_utils.py get_fsdp_wrap_policy"
@@ -78,18 +86,19 @@ def finish_backend(draft: Draft) -> None:
     draft.default(fsdp + "use_orig_params", False, PPO_SOURCE)
     draft.default(fsdp + "backward_prefetch", "pre", "torch FullyShardedDataParallel")
     draft.default(fsdp + "limit_all_gathers", True, "torch FullyShardedDataParallel")
-    draft.derive(
-        fsdp + "state_dict",
-        "sharded",
-        source=f"{SOURCE} utils/checkpoint/fsdp_checkpoint_manager.py",
-    )
+    source = f"{SOURCE} utils/checkpoint/fsdp_checkpoint_manager.py"
+    draft.derive(fsdp + "state_dict", "sharded", source=source)
     draft.derive(fsdp + "sync_every_micro", True, source=f"{SOURCE} workers/actor/dp_actor.py")
-    # param_offload and optimizer_offload only move states away between the phases of a step:
-    # update_actor brings all of them back first (workers/fsdp_workers.py:893).
-    if version == 1 and draft.get(fsdp + "cpu_offload"):
+
+
+def _finish_offload(draft: Draft, version: int) -> None:
+    """``param_offload`` and ``optimizer_offload`` only move states away between the phases of a
+    step: update_actor brings all of them back first (workers/fsdp_workers.py:893)."""
+    policy = "parallel.fsdp.cpu_offload"
+    if version == 1 and draft.get(policy):
         # VL/workers/fsdp_workers.py:547 reads offload_policy under strategy=fsdp2 alone.
-        draft.override(fsdp + "cpu_offload", False, "verl.strategy")
-    in_step = version == 2 and draft.get(fsdp + "cpu_offload")
+        draft.override(policy, False, "verl.strategy")
+    in_step = version == 2 and draft.get(policy)
     if draft.get("verl.cpu_offload"):
         # fully_shard wants a CPUOffloadPolicy and does nothing with the FSDP1 object that
         # fsdp_sft_trainer.py hands it.
@@ -99,7 +108,7 @@ def finish_backend(draft: Draft) -> None:
     draft.derive("offload.idle", "cpu" if idle and not in_step else "none", *inputs)
     device = "cpu" if in_step else "none"
     for name in ("offload.params", "offload.optimizer"):
-        draft.derive(name, device, fsdp + "cpu_offload", "verl.cpu_offload", "verl.strategy")
+        draft.derive(name, device, policy, "verl.cpu_offload", "verl.strategy")
 
 
 def finish_model(draft: Draft) -> None:

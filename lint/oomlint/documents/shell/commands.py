@@ -344,19 +344,7 @@ def value_of(
             level = depth - 1
             break
     steps = [chunk.path[level] for chunk in chunks]
-    word = Span(min(step.word.start for step in steps), max(step.word.end for step in steps))
-    inner = Span(min(step.span.start for step in steps), max(step.span.end for step in steps))
-    quote = steps[0].quote
-    key = _before_character(field, start, level)
-    if key is None or key.container is not steps[0].container:
-        span = word
-        quote = quote if word.start == inner.start else ""
-    elif key.quote and text[key.span.end : key.span.end + 1] != key.quote:
-        span = Span(key.span.end, inner.end)
-        quote = key.quote
-    else:
-        span = Span(key.span.end, word.end)
-        quote = ""
+    span, quote = _place_of(text, steps, _before_character(field, start, level))
     known = field_text(chunks)
     locked = None
     if known is None:
@@ -376,6 +364,18 @@ def value_of(
         style=style,
         asks=field_question(chunks),
     )
+
+
+def _place_of(text: str, steps: Sequence[Step], key: Step | None) -> tuple[Span, str]:
+    """Where to write a value that is read from ``steps``, and the quote that it stands in there.
+    ``key`` is what stands right before it in the same word: ``key=`` of an override."""
+    word = Span(min(step.word.start for step in steps), max(step.word.end for step in steps))
+    inner = Span(min(step.span.start for step in steps), max(step.span.end for step in steps))
+    if key is None or key.container is not steps[0].container:
+        return word, steps[0].quote if word.start == inner.start else ""
+    if key.quote and text[key.span.end : key.span.end + 1] != key.quote:
+        return Span(key.span.end, inner.end), key.quote
+    return Span(key.span.end, word.end), ""
 
 
 def _before_character(field: Field, start: int, level: int) -> Step | None:
