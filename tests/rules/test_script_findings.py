@@ -5,6 +5,7 @@ from pathlib import Path
 from oomlint.engine import Options, lint
 from oomlint.fix.apply import fix_all
 from oomlint.hardware import parse_hardware
+from oomlint.rule import Severity
 from oomlint.workspace import Workspace
 
 SWIFT = (
@@ -86,3 +87,14 @@ def test_both_settings_are_mended_in_one_go():
     text = mend("train.sh", RECIPE, unsafe=True)
     assert "--quantization 4bit" in text
     assert text.startswith("CUDA_VISIBLE_DEVICES=0,1 torchrun")
+
+
+def test_a_deepspeed_config_alone_may_serve_a_model_that_is_split():
+    config = '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 8, "zero_optimization": {"stage": 1}}'
+    (found,) = (
+        d
+        for d in check("ds.json", config, Options(hardware=parse_hardware("8xH100-80GB"))).diagnoses
+        if d.rule.name == "ds-batch-mismatch"
+    )
+    assert found.finding.severity is Severity.WARNING
+    assert "unless what starts it splits the model" in found.finding.message

@@ -179,12 +179,15 @@ class DsBatchMismatch(Rule):
             fault = f"{spelled} make {product}"
         else:
             fault = f"it is no multiple of {spelled} = {product}"
+        # Who starts it may split the model over some of the ranks.
+        alone = run.is_fragment and ranks is not None
         yield self.finding(
             run,
-            Severity.ERROR,
+            Severity.WARNING if alone else Severity.ERROR,
             f"DeepSpeed's {run.key('ds.train_batch')} is {total.value}, but {fault}: "
             + ("transformers" if compares else "DeepSpeed")
-            + " stops with an error",
+            + " stops with an error"
+            + (", unless what starts it splits the model over some of the GPUs" if alone else ""),
             at="ds.train_batch",
             proposals=self._cures(run, product if len(factors) == 3 else None, compares),
         )
