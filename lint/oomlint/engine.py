@@ -17,6 +17,7 @@ from oomlint.errors import FileError, InternalError, UsageError
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
 from oomlint.frozen import field, frozen, replace
+from oomlint.judge import needs_all_samples_long
 from oomlint.linking import Linked, Linker, LinkOptions
 from oomlint.plugins import PluginError, dialects_in_force, rules_in_force
 from oomlint.rule import Applicability, Finding, ListedRule, Rule, Severity
@@ -259,14 +260,14 @@ def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:
 def fix_for(run: Run, finding: Finding) -> Fix | None:
     """The first proposal that can be written; else the first that can at least be shown.
 
-    A fix that costs something is only shown where nothing says that it is needed.
+    A fix that costs something is only shown where nothing says that it is needed, or only data
+    would tell.
     """
     shown: Fix | None = None
+    reason = _needless(run, finding) if finding.proposals else None
     for proposal in finding.proposals:
         fix = make_fix(run, proposal, finding.resource)
-        needless = finding.severity < Severity.WARNING and finding.rule.cost > 0
-        if fix is not None and needless and fix.applicability is not Applicability.UNSAFE:
-            reason = "it costs something, and nothing here says that the run does not fit"
+        if fix is not None and reason and fix.applicability is not Applicability.UNSAFE:
             fix = replace(
                 fix, applicability=Applicability.DISPLAY, reason=fix.reason or reason, made=None
             )
@@ -274,6 +275,20 @@ def fix_for(run: Run, finding: Finding) -> Fix | None:
             return fix
         shown = shown or fix
     return shown
+
+
+def _needless(run: Run, finding: Finding) -> str | None:
+    """Why what it costs to fix a finding may be for nothing, if that is so."""
+    if finding.rule.cost == 0:
+        return None
+    if finding.severity < Severity.WARNING:
+        return "it costs something, and nothing here says that the run does not fit"
+    if finding.resource == "gpu" and needs_all_samples_long(run):
+        return (
+            "it costs something, and the run fits unless several samples of a batch are long; "
+            "`oomlint fit --apply 1` writes what is enough for these"
+        )
+    return None
 
 
 def _distinct(found: Iterable[Diagnosis]) -> list[Diagnosis]:

@@ -248,6 +248,21 @@ def _needs_long_samples(run: Run, phase: str | None, limit: int) -> bool:
     return peak is not None and peak <= limit
 
 
+def needs_all_samples_long(run: Run) -> bool:
+    """Whether the GPU has room unless several samples of one batch are long.
+
+    Padded to its longest sample, a batch is as long as the limit allows as soon as one sample
+    is; joined without padding it is as long as its samples are together.
+    """
+    probe = settled(run)
+    seq, batch = probe.plan.seq, probe.plan.batch
+    limit = run.limits.gpu_bytes
+    limit = _usable(USUAL_LARGEST_CARD) if limit is None else limit
+    samples = (batch.micro or 1) * (batch.grad_accum or 1 if batch.max_tokens_per_gpu else 1)
+    are_joined = seq.packing == "varlen" or batch.max_tokens_per_gpu is not None
+    return are_joined and samples > 1 and _needs_long_samples(probe, None, limit)
+
+
 def confidence(run: Run) -> Confidence:
     """How much of the prediction rests on facts."""
     model = run.model

@@ -8,6 +8,7 @@ from oomlint.engine import Diagnosis, Options, Report, refusals
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
 from oomlint.frozen import frozen, replace
+from oomlint.judge import needs_all_samples_long, settled
 from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plugins import rules_in_force
 from oomlint.rule import Applicability, Proposal, Severity
@@ -26,17 +27,25 @@ def with_plans(report: Report, options: Options, level: Applicability) -> list[D
     """The report's findings, where of each run that does not fit one carries the cheapest plan
     as its fix, and what others that speak of its memory would do is only shown.
 
-    Runs for which there is no plan keep what their rules propose.
+    Runs for which there is no plan keep what their rules propose, and for those that need one only
+    with some data there is none.
     """
     plans: dict[str, _Plan] = {}
     for run in report.runs:
-        if run.verdict == "does_not_fit":
+        if run.verdict == "does_not_fit" and not _depends_on_data(run):
             plan = _plan(run, options, level)
             if plan is not None:
                 plans[run.name] = plan
     carriers = {_carrier(report, name, plan) for name, plan in plans.items()}
     planned = [_planned(diagnosis, plans, carriers, level) for diagnosis in report.diagnoses]
     return with_agreement(planned) if plans else planned
+
+
+def _depends_on_data(run: Run) -> bool:
+    """Whether nothing but the GPU is too small, and that only for batches of long samples."""
+    host, ram = settled(run).estimate.host.peak_bytes, run.limits.host_bytes
+    is_host_enough = host is None or ram is None or host <= ram
+    return is_host_enough and needs_all_samples_long(run)
 
 
 def _carrier(report: Report, name: str, plan: _Plan) -> Diagnosis | None:

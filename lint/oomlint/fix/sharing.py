@@ -67,7 +67,7 @@ def _copy(run: Run, path: str, agreed: Set[str]) -> tuple[Copy, str, Source] | N
         if block.path == path and block.copy is not None:
             return block.copy, "", block.document.source
     if any(c.path == path and c.is_shipped and c.named is None for c in run.claims):
-        raise CannotEdit(f"{path} is as it was shipped; a run that names it gets a copy")
+        raise CannotEdit(f"others use {path} too; a run that names it gets a copy")
     if path in agreed or path not in run.parts.shared:
         return None
     whose = next(name for name in run.parts.shared[path] if name != run.name)

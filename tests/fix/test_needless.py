@@ -1,0 +1,83 @@
+"""Fixes that cost something are not applied for batches that most data never makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomlint.engine import Options, lint
+from oomlint.fix.apply import FixResult, fix_all
+from oomlint.hardware import parse_hardware
+from oomlint.judge import needs_all_samples_long
+from oomlint.planner import ways_to_fit
+from oomlint.rule import Applicability, Severity
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+VERL = (
+    "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=a "
+    "data.max_prompt_length=512 data.max_response_length=1024 "
+    "actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B-Instruct "
+    "actor_rollout_ref.actor.ppo_mini_batch_size=116 "
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={micro} trainer.nnodes=1 "
+    "trainer.n_gpus_per_node=1 actor_rollout_ref.model.use_remove_padding={joined}\n"
+)
+# One sample of full length pads the others to its own.
+PADDED = """\
+base_model: meta-llama/Llama-3.1-8B
+datasets: [{path: a/b}]
+adapter: lora
+lora_r: 8
+lora_target_linear: true
+sequence_len: 8192
+micro_batch_size: 8
+bf16: true
+flash_attention: true
+gradient_checkpointing: true
+"""
+H100 = parse_hardware("1xH100-80GB")
+
+
+def fixed(name: str, text: str) -> FixResult:
+    workspace = Workspace(Path("/p"), {name: text.encode()})
+    return fix_all(workspace, [name], Options(hardware=H100))
+
+
+def run_of(name: str, text: str) -> Run:
+    workspace = Workspace(Path("/p"), {name: text.encode()})
+    (run,) = lint(workspace, [name], Options(hardware=H100), rules=()).runs
+    return run
+
+
+def test_batch_that_several_long_samples_fill_is_left_and_the_way_out_shown() -> None:
+    text = VERL.format(micro=116, joined=True)
+    result = fixed("run.sh", text)
+    assert result.texts == {}
+    (found,) = (d for d in result.report.diagnoses if d.rule.name == "micro-batch-too-large")
+    assert found.severity is Severity.WARNING
+    assert found.fix is not None
+    assert found.fix.applicability is Applicability.DISPLAY
+    assert "unless several samples of a batch are long" in str(found.fix.reason)
+    assert ways_to_fit(run_of("run.sh", text))
+
+
+def test_batch_padded_to_its_longest_sample_is_made_smaller() -> None:
+    assert fixed("run.sh", VERL.format(micro=116, joined=False)).texts
+
+
+def test_one_long_sample_is_enough_where_batches_are_padded() -> None:
+    run = run_of("a.yaml", PADDED)
+    assert run.verdict == "does_not_fit"
+    assert not needs_all_samples_long(run)
+    assert fixed("a.yaml", PADDED).texts
+
+
+@pytest.mark.parametrize(
+    ("micro", "joined", "expected"), [(116, True, True), (116, False, False), (1, True, False)]
+)
+def test_what_takes_several_long_samples(micro: int, joined: bool, expected: bool) -> None:
+    assert (
+        needs_all_samples_long(run_of("run.sh", VERL.format(micro=micro, joined=joined)))
+        is expected
+    )
