@@ -22,7 +22,7 @@ from oomlint.frozen import field, frozen, mutable, replace
 from oomlint.plugins import has_packages
 from oomlint.report import render
 from oomlint.report.paint import ColorChoice, Paint
-from oomlint.rule import Severity
+from oomlint.rule import Applicability, Severity
 
 
 @frozen(kw_only=True)
@@ -249,7 +249,6 @@ def _with_plans(report: Report, job: Job, mode: Mode) -> Report:
     if not report.diagnoses or all(run.verdict != "does_not_fit" for run in report.runs):
         return report
     from oomlint.fix.planned import with_plans
-    from oomlint.rule import Applicability
 
     level = Applicability.UNSAFE if mode.unsafe else Applicability.SAFE
     return replace(report, diagnoses=tuple(with_plans(report, job.options, level)))

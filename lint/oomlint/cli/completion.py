@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -87,8 +87,6 @@ def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
 def frameworks(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    from typing import get_args
-
     from oomlint.settings import Framework
 
     return _items(((name, "") for name in get_args(Framework)), incomplete)

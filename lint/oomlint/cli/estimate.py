@@ -19,7 +19,7 @@ from oomlint.cli.options import (
 from oomlint.cli.output import emit, painter
 from oomlint.errors import FileError, ParseError, ReadError, UsageError
 from oomlint.frozen import frozen
-from oomlint.report.paint import ColorChoice
+from oomlint.report.paint import ColorChoice, Paint
 
 if TYPE_CHECKING:
     from oomlint.forecast import Forecast
@@ -120,7 +120,6 @@ def _print(forecasts: list[Forecast], output: _Output) -> None:
 
 def complain(errors: tuple[FileError, ...]) -> None:
     """Say on standard error which files could not be used."""
-    from oomlint.report.paint import Paint
     from oomlint.report.text import error_line
 
     for error in errors:

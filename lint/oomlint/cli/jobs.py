@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from oomlint import footprint
 from oomlint.cli.given import Given
@@ -14,7 +14,7 @@ from oomlint.engine import Options, Report, Selection, distinct_errors
 from oomlint.errors import UsageError
 from oomlint.frozen import frozen, replace
 from oomlint.plugins import rules_in_force
-from oomlint.settings import Found, Settings, discover, load
+from oomlint.settings import Found, Framework, Settings, discover, load
 from oomlint.workspace import Workspace, walk
 
 if TYPE_CHECKING:
@@ -189,10 +189,7 @@ def known_framework(name: str | None, plugins: Sequence[str] = ()) -> str | None
     Raises:
         UsageError: nobody knows it; with the nearest name.
     """
-    from typing import get_args
-
     from oomlint.plugins import dialects_in_force
-    from oomlint.settings import Framework
 
     known = list(get_args(Framework))
     if name is None or name in known:

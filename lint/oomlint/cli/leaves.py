@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import is_dataclass
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
-from oomlint.plan import Plan
+from oomlint.plan import Plan, leaf_paths
 from oomlint.records import leaf, public_name
 
 
@@ -67,16 +67,12 @@ def _hint(key: str) -> Any:
 
 def _record(hint: Any) -> type | None:
     """The dataclass in a hint such as ``ModelDims | None``."""
-    from typing import get_args
-
     kinds = (hint, *get_args(hint))
     return next((k for k in kinds if isinstance(k, type) and is_dataclass(k)), None)
 
 
 def _unknown(key: str, beside: list[str]) -> str:
     from difflib import get_close_matches
-
-    from oomlint.plan import leaf_paths
 
     near = get_close_matches(key, sorted({*leaf_paths(), *beside}), n=1)
     hint = f"; did you mean {near[0]}?" if near else "; see schemas/plan.schema.json"

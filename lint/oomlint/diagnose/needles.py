@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 
 # Shorter pieces occur everywhere, longer ones are shared by few.
 _SHORTEST, _LONGEST = 6, 12
-
-
 # What tells lines of one shape apart: counts, times, sizes, addresses and hashes.
 _NUMBERS = b"0123456789abcdef"
 _LINE_ENDS = bytes.maketrans(b"\r", b"\n")

@@ -13,7 +13,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from lzma import LZMAError
+from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from typing import IO, cast
 
@@ -170,9 +170,7 @@ def _decompressed(stream: IO[bytes], head: bytes) -> IO[bytes]:
 
         return cast("IO[bytes]", bz2.BZ2File(stream))
     if head.startswith(b"\xfd7zXZ\0"):
-        import lzma
-
-        return cast("IO[bytes]", lzma.LZMAFile(stream))
+        return cast("IO[bytes]", LZMAFile(stream))
     return stream
 
 

@@ -16,7 +16,7 @@ from oomlint.diagnose.phases import Phase
 from oomlint.diagnose.scan import Log, Sign
 from oomlint.diagnose.signatures import Scope
 from oomlint.frozen import frozen, replace
-from oomlint.rule import Confidence, Resource
+from oomlint.rule import Confidence, Resource, gib
 
 Outcome = Literal["memory", "killed", "disk", "settings", "stopped", "hang", "other", "nothing"]
 """``memory``: something ran out, and it is said what; ``killed``: by signal, most likely for
@@ -243,7 +243,8 @@ def _scope(cause: Sign, evidence: Sequence[Sign]) -> Scope | None:
     for sign in (cause, *evidence):
         path = sign.scope_path
         if path is not None:
-            return "job" if "slurm" in path else "container" if _CONTAINERS.search(path) else "job"
+            is_container = "slurm" not in path and _CONTAINERS.search(path)
+            return "container" if is_container else "job"
     scopes = [s.signature.scope for s in (cause, *evidence) if s.signature.name in _EVIDENCE]
     narrow = [scope for scope in scopes if scope in ("job", "container")]
     if narrow:
@@ -259,9 +260,7 @@ def _is_late(cause: Sign) -> bool:
 
 
 def _confidence(cause: Sign, evidence: Sequence[Sign]) -> Confidence:
-    if cause.signature.is_sure:
-        return "high"
-    if evidence:
+    if cause.signature.is_sure or evidence:
         return "high"
     return "medium" if cause.signature.role == "cause" or cause.phase is not None else "low"
 
@@ -271,8 +270,6 @@ _NOTABLE = 0.05
 
 
 def _notes(cause: Sign, signs: Sequence[Sign]) -> Iterable[str]:
-    from oomlint.rule import gib
-
     memory = cause.memory
     if memory is not None and memory.total:
         if memory.foreign > _NOTABLE * memory.total:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen, replace
 from oomlint.judge import settled
-from oomlint.memory import Estimate, Verdict
+from oomlint.memory import Estimate, Verdict, estimate
 from oomlint.plan import Plan, leaf_paths
 from oomlint.planner.moves import Move, safe_moves, unsafe_moves
 from oomlint.planner.throughput import Rates, Sizes, rates, seconds_per_token
@@ -167,7 +167,6 @@ class Search:
         return seconds_per_token(plan, sizes, self.rate) / self.seconds
 
     def estimate(self, plan: Plan) -> Estimate:
-        from oomlint.memory import estimate
         from oomlint.memory.limits import gpu_limits
 
         hardware = self.run.hardware

@@ -10,7 +10,7 @@ from oomlint.compare import Change, Comparison, Difference, Resource, Step, Valu
 from oomlint.forecast import Forecast
 from oomlint.hardware import usable_bytes
 from oomlint.memory import needed_gpu_bytes
-from oomlint.report.paint import Paint
+from oomlint.report.paint import VERDICT_STYLES, Paint
 from oomlint.report.runs import HOLES, PHASE_WORDS, conclusion, run_object
 from oomlint.report.shapes import (
     ChangeShape,
@@ -46,7 +46,7 @@ def _lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
         others = [path for path in forecast.files if path != forecast.name]
         if others:
             yield f"   with {', '.join(others)}"
-        style = {"fits": "good", "tight": "tight", "does_not_fit": "bad"}.get(forecast.verdict)
+        style = VERDICT_STYLES.get(forecast.verdict)
         text = conclusion(forecast)
         yield f"   {paint(text, style) if style else text}"
     yield ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from oomlint.forecast import Forecast
 from oomlint.hardware import common_cards, usable_bytes
 from oomlint.memory import DeviceEstimate, HostEstimate
-from oomlint.report.paint import Paint
+from oomlint.report.paint import VERDICT_STYLES, Paint
 from oomlint.report.runs import PHASE_WORDS, conclusion, limits
 from oomlint.rule import gib
 
@@ -51,7 +51,7 @@ def _run(forecast: Forecast, paint: Paint) -> Iterator[str]:
         yield ""
         yield f"on disk: {gib(forecast.estimate.disk_checkpoint_bytes)} for each checkpoint"
     yield ""
-    style = {"fits": "good", "tight": "tight", "does_not_fit": "bad"}.get(forecast.verdict, "bold")
+    style = VERDICT_STYLES.get(forecast.verdict, "bold")
     yield paint(f"verdict: {conclusion(forecast)}", style)
     yield f"fits on: {fits_on(gpu.peak_bytes)}"
     if forecast.assumptions:

@@ -25,6 +25,7 @@ _CODES = {
     "removed": "31",
     "hunk": "36",
 }
+VERDICT_STYLES = {"fits": "good", "tight": "tight", "does_not_fit": "bad"}
 
 
 @frozen

@@ -21,7 +21,7 @@ from oomlint.documents.shell.commands import (
     ShellSequence,
 )
 from oomlint.documents.shell.names import SBATCH_SHORT
-from oomlint.documents.shell.syntax import CONTINUATION
+from oomlint.documents.shell.syntax import CONTINUATION, MOST_CHARACTERS, Unparsable
 from oomlint.documents.shell.words import Container
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
@@ -402,7 +402,6 @@ def parse_shell(
     """
     from oomlint.documents.shell.facts import facts_of
     from oomlint.documents.shell.reader import Reader
-    from oomlint.documents.shell.syntax import MOST_CHARACTERS, Unparsable
 
     if len(source.text) > MOST_CHARACTERS:
         raise ParseError(source.path, "too large for a script (over a million characters)")
