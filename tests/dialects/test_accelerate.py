@@ -179,6 +179,16 @@ def test_flags_alone_choose_deepspeed() -> None:
     assert run.plan.precision.master == "fp32"
 
 
+def test_switches_of_the_launch_line_take_a_word() -> None:
+    """argparse wants one after ``--zero3_save_16bit_model``, which is no switch there."""
+    line = "accelerate launch --use_deepspeed --zero_stage 3 src/train.py a.yaml\n"
+    files = {"a.yaml": TRAINER + "bf16: true\n", "run.sh": line}
+    changes = {"parallel.zero.gather16_on_save": True}
+    after = written(run_of(files), files, changes)
+    assert "--zero3_save_16bit_model true" in after["run.sh"]
+    assert run_of(after).plan.parallel.zero.gather16_on_save is True
+
+
 def test_fixes_go_into_its_own_sections() -> None:
     line = "accelerate launch --config_file acc.yaml src/train.py a.yaml\n"
     files = {"a.yaml": TRAINER, "acc.yaml": FSDP, "run.sh": line}

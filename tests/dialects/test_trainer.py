@@ -119,6 +119,7 @@ def test_fixes_go_to_the_script_not_to_the_launcher() -> None:
         "accelerate launch run_clm_no_trainer.py" + _REST,
         "python prepare.py --output_dir out",
         "python train.py --learning_rate 1e-4 --output_dir out --epochs 3",
+        "python ppo_loop.py" + _REST + " --batch_size 64 --mini_batch_size 2 --init_kl_coef 0.3",
     ],
 )
 def test_commands_of_others_are_left_alone(command: str) -> None:

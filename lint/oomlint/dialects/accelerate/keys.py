@@ -199,14 +199,20 @@ ACCELERATE = Table(
     section="accelerate",
 )  # fmt: skip
 
+
+def _in_words(row: Row) -> Row:
+    """A switch of the YAML as an option: all but ``use_*`` want ``true`` or ``false`` after them
+    (ACC/commands/launch.py:466, ``type=str``)."""
+    if row.kind not in (BOOLEAN, RESHARD):
+        return row
+    return replace(row, kind=replace(row.kind, write=lambda value: str(value).lower()))
+
+
 LAUNCH_ROWS = (
     Row("mixed_precision", "accelerate.mixed_precision", MIXED_PRECISION),
     Row("use_deepspeed", "accelerate.use_deepspeed", BOOLEAN),
     Row("use_fsdp", "accelerate.use_fsdp", BOOLEAN),
     Row("use_megatron_lm", "accelerate.use_megatron", BOOLEAN),
-    *_DEEPSPEED_ROWS,
-    *_FSDP_ROWS,
-    *_MEGATRON_ROWS,
-    *_DEGREE_ROWS,
+    *map(_in_words, (*_DEEPSPEED_ROWS, *_FSDP_ROWS, *_MEGATRON_ROWS, *_DEGREE_ROWS)),
 )
 """Flags of ``accelerate launch`` that say what the YAML says; for the launcher's table."""

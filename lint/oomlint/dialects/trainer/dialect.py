@@ -69,6 +69,7 @@ _OTHERS = frozenset(
         "train_type", "tuner_type", "sft_type", "rlhf_type", "model_id_or_path",  # ms-swift
         "tensor_model_parallel_size", "num_layers", "micro_batch_size",  # Megatron
         "zero_stage",  # DeepSpeed-Chat and other loops that build their DeepSpeed config themselves
+        "init_kl_coef", "adap_kl_ctrl",  # PPOConfig of TRL before 0.12, whose loops are scripts' own
     }
 )  # fmt: skip
 _OTHER_PROGRAMS = frozenset(
