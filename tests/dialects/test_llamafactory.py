@@ -517,3 +517,9 @@ def test_defaults_agree_with_transformers(tmp_path: Path) -> None:
             if key == "dataloader_pin_memory" and not given:
                 value = True  # transformers turns it off where it is told to use the CPU
             assert plan.get(field) == value, key
+
+
+def test_a_config_of_no_epochs_trains_nothing() -> None:
+    assert runs_of({"a.yaml": SFT + "num_train_epochs: 3.0\n"}, "a.yaml")
+    assert not runs_of({"a.yaml": SFT + "num_train_epochs: 0.0\n"}, "a.yaml")
+    assert runs_of({"a.yaml": SFT + "num_train_epochs: 0\nmax_steps: 9\n"}, "a.yaml")

@@ -8,6 +8,7 @@ Allowed are transformers 4.55 to 5.8, whose defaults hold.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -129,11 +130,20 @@ def _kind_of(root: Mapping) -> ClaimKind | None:
         return None
     if not keys & _RUN_KEYS:
         return "aside"
+    if _takes_no_step(root):
+        return "aside"
     trains = root.entries.get("do_train")
     if trains is not None:
         return "run" if _is_true(trains.value) else "aside"
     tests = (root.entries.get(key) for key in ("do_predict", "do_eval"))
     return "aside" if any(entry and _is_true(entry.value) for entry in tests) else "run"
+
+
+def _takes_no_step(root: Mapping) -> bool:
+    """``num_train_epochs: 0``: what stands there is only evaluated."""
+    entry = root.entries.get("num_train_epochs")
+    value = entry.value.value if entry is not None and isinstance(entry.value, Scalar) else None
+    return re.fullmatch(r"0+(\.0*)?", str(value)) is not None and "max_steps" not in root.entries
 
 
 def launch_claims(

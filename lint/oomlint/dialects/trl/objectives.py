@@ -99,6 +99,7 @@ FOREIGN_KEYS = frozenset(
         "dataset_mixer_list", "dataset_mixer_list_splits", "dataset_mix_dir", "checkpointing_steps",
         "use_slow_tokenizer", "use_lora",
         "with_tracking", "add_bos",
+        "init_kl_coef", "adap_kl_ctrl",  # PPOConfig before 0.12
     }
 )  # fmt: skip
 TRAINING_KEYS = frozenset(
