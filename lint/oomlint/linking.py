@@ -596,11 +596,18 @@ def _trains(run: Run) -> bool:
     """Whether a launch line says anything about training, or starts something that does."""
     if any(claim.kind == "run" for claim in run.claims):
         return True
+    if any(_is_idle(claim) for claim in run.claims):
+        return False
     if any(block.table.section == "training" for block, _ in run.parts.blocks):
         return True
     # Any script may be started with a launcher's config; one that names its own is training.
     optional = any(r.optional for claim in run.claims for r in claim.references)
     return bool(run.missing) and not optional
+
+
+def _is_idle(claim: Claim) -> bool:
+    """Whether a claim is on a config that makes its framework do something else than train."""
+    return claim.kind == "aside" and not claim.blocks and hasattr(claim.document, "roots")
 
 
 def _without_repeats(runs: list[Run]) -> Iterator[Run]:

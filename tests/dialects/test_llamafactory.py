@@ -519,6 +519,13 @@ def test_defaults_agree_with_transformers(tmp_path: Path) -> None:
             assert plan.get(field) == value, key
 
 
+def test_a_launch_line_over_a_config_that_predicts_is_no_run() -> None:
+    line = "llamafactory-cli train a.yaml\n"
+    assert runs_of({"a.yaml": SFT, "run.sh": line}, "a.yaml", "run.sh")
+    predicts = SFT.replace("do_train: true", "do_train: false\ndo_predict: true")
+    assert not runs_of({"a.yaml": predicts, "run.sh": line}, "a.yaml", "run.sh")
+
+
 def test_a_config_of_no_epochs_trains_nothing() -> None:
     assert runs_of({"a.yaml": SFT + "num_train_epochs: 3.0\n"}, "a.yaml")
     assert not runs_of({"a.yaml": SFT + "num_train_epochs: 0.0\n"}, "a.yaml")

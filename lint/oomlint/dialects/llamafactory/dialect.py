@@ -85,7 +85,9 @@ class LlamaFactory(Dialect):
                     anchor = root.entries["model_name_or_path"].span
                     block = Block(document, root, LLAMA_FACTORY, anchor)
                     merges = kind == "aside" and "export_dir" in root.entries
-                    yield Claim(self, kind, document, (block,), merges=merges)
+                    # What trains nothing says nothing of a run, even if a launch line starts it.
+                    blocks = () if kind == "aside" and not merges else (block,)
+                    yield Claim(self, kind, document, blocks, merges=merges)
         for launch in launches(document):
             if not uses_v1(launch):
                 yield from launch_claims(self, launch, LLAMA_FACTORY, _TRAINING_WORDS)
