@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from oomlint.errors import CannotEdit
 from oomlint.judge import settled
+from oomlint.plan.training import ZERO_3
 from oomlint.rule import gib
 from oomlint.run import Run
 
@@ -54,8 +55,7 @@ def _offload(run: Run) -> str:
         return ""
     changes: dict[str, object] = {"offload.optimizer": "cpu"}
     if plan.parallel.zero.stage != 3:
-        # As every fix that brings in ZeRO-3: without the gather no model is saved at the end.
-        changes |= {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
+        changes |= ZERO_3
     try:
         moved = run.what_if(changes)
     except CannotEdit:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from oomlint.dialects.table import Origin
+from oomlint.plan.training import ZERO_3
 from oomlint.rule import Applicability, Proposal, RemoveKey
 from oomlint.run import Run
 
@@ -18,11 +20,11 @@ def removal(
     return (Proposal(title, (RemoveKey(origin.block, origin.entry),), applicability),)
 
 
-def higher_sharding(run: Run) -> dict[str, Any] | None:
+def higher_sharding(run: Run) -> Mapping[str, Any] | None:
     """The change that shards everything, or ``None`` where the run already does or cannot."""
     parallel = run.plan.parallel
     if parallel.backend == "zero" and parallel.zero.stage in (0, 1, 2):
-        return {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
+        return ZERO_3
     if parallel.backend == "fsdp1" and parallel.fsdp.strategy not in (None, "full"):
         return {"parallel.fsdp.strategy": "full"}
     if parallel.backend == "fsdp2" and parallel.fsdp.reshard_after_forward is False:

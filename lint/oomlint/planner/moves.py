@@ -13,6 +13,7 @@ from typing import Any
 from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen
 from oomlint.plan import Plan
+from oomlint.plan.training import ZERO_3
 from oomlint.run import Run
 
 
@@ -201,12 +202,7 @@ def _offload(plan: Plan) -> Iterator[Move]:
         if (plan.parallel.zero.stage or 0) >= 1 and plan.offload.optimizer in (None, "none"):
             yield Move("gpu-states-over-budget", "keep the optimizer in host RAM", optimizer)
         if plan.offload.params in (None, "none"):
-            both = {
-                "parallel.zero.stage": 3,
-                "parallel.zero.gather16_on_save": True,
-                "offload.optimizer": "cpu",
-                "offload.params": "cpu",
-            }
+            both = {**ZERO_3, "offload.optimizer": "cpu", "offload.params": "cpu"}
             yield Move("gpu-states-over-budget", "keep parameters and optimizer in host RAM", both)
         yield from _swapping(plan)
     if plan.parallel.backend in ("fsdp1", "fsdp2") and not plan.parallel.fsdp.cpu_offload:
@@ -219,8 +215,7 @@ def _swapping(plan: Plan) -> Iterator[Move]:
     path = plan.offload.nvme_path
     if not path or plan.offload.optimizer == "nvme":
         return
-    third = {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
-    changes = {**third, "offload.optimizer": "nvme"}
+    changes = {**ZERO_3, "offload.optimizer": "nvme"}
     yield Move("offload-host-ram-exceeded", f"keep the optimizer on {path}", changes)
     title = f"keep parameters and optimizer on {path}"
     yield Move("offload-host-ram-exceeded", title, {**changes, "offload.params": "nvme"})

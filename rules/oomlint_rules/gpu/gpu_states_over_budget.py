@@ -36,11 +36,12 @@ embeddings count once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from oomlint.judge import confidence, proviso, relief, settled
 from oomlint.memory import StateBytes, state_bytes
+from oomlint.plan.training import ZERO_3
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
 from oomlint.run import Run
 from oomlint.ways_out import ways_out
@@ -175,10 +176,10 @@ def _proposals(run: Run) -> Iterator[Proposal]:
         yield Proposal.set(title, changes, applicability)
 
 
-_CANDIDATES: tuple[tuple[str, dict[str, Any], Applicability], ...] = (
+_CANDIDATES: tuple[tuple[str, Mapping[str, Any], Applicability], ...] = (
     (
         "raise the ZeRO stage to 3",
-        {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True},
+        ZERO_3,
         Applicability.SAFE,
     ),
     (
@@ -188,11 +189,7 @@ _CANDIDATES: tuple[tuple[str, dict[str, Any], Applicability], ...] = (
     ),
     (
         "shard with ZeRO-3 and offload the optimizer states to host RAM",
-        {
-            "parallel.zero.stage": 3,
-            "parallel.zero.gather16_on_save": True,
-            "offload.optimizer": "cpu",
-        },
+        {**ZERO_3, "offload.optimizer": "cpu"},
         Applicability.SAFE,
     ),
     (
@@ -205,7 +202,7 @@ _CANDIDATES: tuple[tuple[str, dict[str, Any], Applicability], ...] = (
 )
 
 
-def _host_is_too_small(run: Run, changes: dict[str, Any]) -> bool:
+def _host_is_too_small(run: Run, changes: Mapping[str, Any]) -> bool:
     """Whether offloading is wanted where the host's RAM is unknown or too little."""
     if not any(name.startswith("offload.") for name in changes):
         return False

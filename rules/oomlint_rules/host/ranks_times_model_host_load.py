@@ -39,6 +39,7 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
 from oomlint.judge import judge_host, settled
+from oomlint.plan.training import ZERO_3
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules.host._ram import copies, judge_ram
@@ -150,10 +151,9 @@ class RanksTimesModelHostLoad(Rule):
 def _sharded(run: Run) -> Iterator[Proposal]:
     if run.plan.parallel.backend != "zero" or run.plan.quant.method not in (None, "none"):
         return
-    changes = {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
     try:
-        after = judge_host(run.what_if(changes), phase="load")
+        after = judge_host(run.what_if(ZERO_3), phase="load")
     except CannotEdit:
         return
     if after is not None and not after.is_problem:
-        yield Proposal.set("build the model sharded, with ZeRO stage 3", changes)
+        yield Proposal.set("build the model sharded, with ZeRO stage 3", ZERO_3)

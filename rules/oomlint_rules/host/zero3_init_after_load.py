@@ -141,15 +141,18 @@ class Zero3InitAfterLoad(Rule):
                 f"{fact.detail['load']} runs before {fact.detail['config']} "
                 f"(line {fact.detail['config_line']}) names the DeepSpeed config"
             )
-        sure = run.plan.parallel.zero.stage == 3
-        severity = verdict.severity if sure and verdict is not None else Severity.WARNING
+        severity: Severity | None = Severity.WARNING
+        then = "if that config asks for ZeRO stage 3, every rank reads the whole model"
+        if run.plan.parallel.zero.stage == 3:
+            severity = verdict.severity if verdict is not None else Severity.WARNING
+            then = (
+                f"every rank reads the whole model{_amount(verdict)}. Create the training "
+                "arguments first"
+            )
         return self.finding(
             run,
             severity or Severity.INFO,
-            f"{what}: if that config asks for ZeRO stage 3, every rank reads the whole model"
-            if not sure
-            else f"{what}: every rank reads the whole model{_amount(verdict)}. Create the "
-            "training arguments first",
+            f"{what}: {then}",
             at=fact,
             confidence="medium",
             resource="host",

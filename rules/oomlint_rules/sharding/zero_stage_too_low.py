@@ -38,7 +38,7 @@ Stage 3 is refused together with some options (`predict_with_generate`, `pure_bf
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oomlint.judge import Relief, relief, settled
@@ -163,7 +163,7 @@ def _what_is_whole(run: Run) -> str:
     return f"{name} keeps {' and '.join(kept)} whole on every card."
 
 
-def _what_else(run: Run, found: Relief, changes: dict[str, Any]) -> str:
+def _what_else(run: Run, found: Relief, changes: Mapping[str, Any]) -> str:
     if found.before.limit is None or found.after.predicted <= found.before.limit:
         return ""
     changed = run.what_if(changes)

@@ -118,9 +118,6 @@ def kind_of(root: Mapping) -> ClaimKind | None:
     return "aside" if len(own & _ASIDE) >= 2 else None
 
 
-# -- recognising ------------------------------------------------------------------------------
-
-
 def config_block(document: Document, root: Mapping, table: Table) -> Block:
     first = next(iter(root.entries.values()))
     telling = (root.entries.get(key) for key in ("model", "rlhf_type", "tuner_type", "train_type"))
@@ -170,18 +167,13 @@ def _config_word(words: Iterable[Scalar]) -> Scalar | None:
     return None
 
 
-# -- generations of keys ----------------------------------------------------------------------
-
-
 def command_of_draft(draft: Draft) -> str:
+    """The command whose options the run was read from, ``sft`` where none is known."""
     for block in reversed(draft.blocks):
         program, _, command = block.table.name.partition(" ")
         if program == _PROGRAM:
             return command
     return "sft"
-
-
-# -- ranks ------------------------------------------------------------------------------------
 
 
 _RANKS = "ms-swift 3602360a cli/main.py get_torchrun_args: NPROC_PER_NODE and NNODES start torchrun"
