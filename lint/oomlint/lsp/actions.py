@@ -95,26 +95,7 @@ def _has_safe_fixes(analysis: Analysis) -> bool:
 
 def _of_finding(project: Project, view: View, diagnosis: Diagnosis) -> Iterator[types.CodeAction]:
     shown = [diagnostic(diagnosis, view, None)]
-    fix = diagnosis.fix
-    if fix is not None and fix.edits and fix.applicability > Applicability.DISPLAY:
-        is_safe = fix.applicability is Applicability.SAFE
-        title = _capital(fix.title) + ("" if is_safe else " (may change results)")
-        refusal = view.refusal(fix.edits) or project.refusal(view.analysis, diagnosis)
-        if refusal is None:
-            yield types.CodeAction(
-                title,
-                types.CodeActionKind.QuickFix,
-                diagnostics=shown,
-                is_preferred=True if is_safe else None,
-                edit=view.workspace_edit(fix.edits),
-            )
-        elif view.client.takes_disabled:
-            yield types.CodeAction(
-                title,
-                types.CodeActionKind.QuickFix,
-                diagnostics=shown,
-                disabled=types.CodeActionDisabled(_capital(refusal)),
-            )
+    yield from _of_fix(project, view, diagnosis, shown)
     run = diagnosis.run
     if run is not None and run.verdict == "does_not_fit" and diagnosis.finding.resource == "gpu":
         title = "Show the ways to make this run fit"
@@ -141,6 +122,26 @@ def _of_finding(project: Project, view: View, diagnosis: Diagnosis) -> Iterator[
         diagnostics=shown,
         command=types.Command(title, EXPLAIN, arguments=[{"rule": name}]),
     )
+
+
+def _of_fix(
+    project: Project, view: View, diagnosis: Diagnosis, shown: list[types.Diagnostic]
+) -> Iterator[types.CodeAction]:
+    """A finding's own fix; why it cannot be had, where the client shows that."""
+    fix = diagnosis.fix
+    if fix is None or not fix.edits or fix.applicability <= Applicability.DISPLAY:
+        return
+    is_safe = fix.applicability is Applicability.SAFE
+    title = _capital(fix.title) + ("" if is_safe else " (may change results)")
+    action = types.CodeAction(title, types.CodeActionKind.QuickFix, diagnostics=shown)
+    refusal = view.refusal(fix.edits) or project.refusal(view.analysis, diagnosis)
+    if refusal is None:
+        action.is_preferred = True if is_safe else None
+        action.edit = view.workspace_edit(fix.edits)
+        yield action
+    elif view.client.takes_disabled:
+        action.disabled = types.CodeActionDisabled(_capital(refusal))
+        yield action
 
 
 def _capital(text: str) -> str:

@@ -27,15 +27,15 @@ def inlay_hints(view: View, range: types.Range) -> list[types.InlayHint]:
     """The predicted peak against the card beside micro batch, sequence length and ZeRO stage."""
     positions = view.positions(view.analysis.name)
     span = positions.span(range)
-    worst: dict[int, tuple[int, Forecast]] = {}
+    worst: dict[int, Forecast] = {}
     for run, entry in knobs(view.analysis):
         forecast = forecast_of(view.analysis, run)
         end, peak = entry.value.span.end, forecast.estimate.gpu.peak_bytes
         if peak is None or not span.start <= end <= span.end:
             continue
         known = worst.get(end)
-        if known is None or peak > (known[1].estimate.gpu.peak_bytes or 0):
-            worst[end] = end, forecast
+        if known is None or peak > (known.estimate.gpu.peak_bytes or 0):
+            worst[end] = forecast
     return [
         types.InlayHint(
             positions.at(end),
@@ -43,7 +43,7 @@ def inlay_hints(view: View, range: types.Range) -> list[types.InlayHint]:
             padding_left=True,
             tooltip=types.MarkupContent(types.MarkupKind.Markdown, breakdown(forecast)),
         )
-        for end, forecast in worst.values()
+        for end, forecast in worst.items()
     ]
 
 
