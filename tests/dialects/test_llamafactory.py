@@ -530,3 +530,10 @@ def test_a_config_of_no_epochs_trains_nothing() -> None:
     assert runs_of({"a.yaml": SFT + "num_train_epochs: 3.0\n"}, "a.yaml")
     assert not runs_of({"a.yaml": SFT + "num_train_epochs: 0.0\n"}, "a.yaml")
     assert runs_of({"a.yaml": SFT + "num_train_epochs: 0\nmax_steps: 9\n"}, "a.yaml")
+
+
+def test_lengths_of_2023_are_no_strangers() -> None:
+    run = run_of(SFT + "max_source_length: 1024\nmax_target_length: 512\n")
+    assert not run.stray
+    old = [key.path for block, _ in run.parts.blocks for key, _ in block.renamed()]
+    assert old == ["max_source_length", "max_target_length"]

@@ -18,7 +18,7 @@ from oomlint.dialects.kinds import (
     read_list,
 )
 from oomlint.dialects.llamafactory.changes import LARGER_IMAGES, LONGER_CUTOFF, MORE_FRAMES
-from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
@@ -155,9 +155,17 @@ _ROWS = (
     *TRAINING_ARGUMENTS,
 )  # fmt: skip
 
+_LENGTHS = tuple(
+    Renaming(
+        old, None, "LLaMA-Factory 0.2", advice="cutoff_len limits prompt and answer together",
+        source="LLaMA-Factory dc68c313 (2023-09-21)",
+    )
+    for old in ("max_source_length", "max_target_length")
+)  # fmt: skip
+
 LLAMA_FACTORY = Table(
     name="LLaMA-Factory config",
-    renamed=RENAMED_ARGUMENTS,
+    renamed=(*RENAMED_ARGUMENTS, *_LENGTHS),
     rows=_ROWS,
     known=known_keys("llamafactory") | KNOWN_TRAINING_ARGUMENTS,
     known_prefixes=(
