@@ -259,7 +259,12 @@ def needs_all_samples_long(run: Run) -> bool:
     limit = run.limits.gpu_bytes
     limit = _usable(USUAL_LARGEST_CARD) if limit is None else limit
     samples = (batch.micro or 1) * (batch.grad_accum or 1 if batch.max_tokens_per_gpu else 1)
-    are_joined = seq.packing == "varlen" or batch.max_tokens_per_gpu is not None
+    is_packed = seq.packing not in (None, "none")
+    are_joined = (
+        seq.packing == "varlen"
+        or batch.max_tokens_per_gpu is not None
+        or (seq.pad == "none" and not is_packed)
+    )
     return are_joined and samples > 1 and _needs_long_samples(probe, None, limit)
 
 

@@ -42,18 +42,17 @@ def stamp(path: Path | str) -> Stamp:
 
 
 class Kin:
-    """The files below a root, by what they name; called as ``workspace`` calls them."""
+    """The files below a root, by what they name."""
 
-    def __init__(self, root: Path, workspace: Workspace | None = None) -> None:
-        self._root = root
-        self._workspace = workspace or Workspace(root)
+    def __init__(self, root: Path) -> None:
+        self._workspace = Workspace(root)
         self._stamps: dict[str, Stamp] = {}
         self._named: dict[str, frozenset[str]] = {}
 
     def refresh(self, texts: Mapping[str, bytes]) -> None:
         """Look at the folder again; ``texts`` stand for files on disk."""
         found: dict[str, Stamp] = dict.fromkeys(texts)
-        for path in self._files():
+        for path in _files(self._workspace.cwd):
             found.setdefault(self._workspace.name(path), stamp(path))
         for name in self._stamps.keys() - found.keys():
             self._named.pop(name, None)
@@ -61,7 +60,7 @@ class Kin:
             if name in texts:
                 self.read(name, texts[name])
             elif self._stamps.get(name) != now or name not in self._named:
-                self._named[name] = _names_in(self._bytes(name, now))
+                self._named[name] = _names_in(_bytes(self._workspace, name, now))
         self._stamps = found
 
     def read(self, name: str, data: bytes) -> bool:
@@ -75,7 +74,7 @@ class Kin:
         found: dict[str, None] = {}
         todo = [name]
         while todo and len(found) < _MOST_KIN:
-            for other in self.naming(todo.pop(0)):
+            for other in sorted(self.naming(todo.pop(0)), key=lambda n: _distance(n, name)):
                 if other != name and other not in found and len(found) < _MOST_KIN:
                     found[other] = None
                     todo.append(other)
@@ -87,17 +86,35 @@ class Kin:
         near = (n for n, named in self._named.items() if not named.isdisjoint(wanted))
         return sorted(near, key=lambda n: _distance(n, name))
 
-    def _files(self) -> Iterator[Path]:
-        end = monotonic() + _MOST_SECONDS
-        for number, path in enumerate(walk(self._root, SUFFIXES)):
-            if number >= _MOST_FILES or monotonic() > end:
-                return
-            yield path
 
-    def _bytes(self, name: str, now: Stamp) -> bytes:
-        if now is None or now[1] > _MOST_BYTES:
-            return b""
-        return self._workspace.read_or_none(name) or b""
+def texts_below(workspace: Workspace, root: Path) -> dict[str, bytes]:
+    """What :class:`Kin` looks at, by display path."""
+    names = {*workspace.overlay, *map(workspace.name, _files(root))}
+    return {name: _bytes(workspace, name, stamp(workspace.file(name))) for name in names}
+
+
+def naming(texts: Mapping[str, bytes], name: str) -> list[str]:
+    """The texts that name a file, the nearest first: what :class:`Kin` knows of one file, without
+    an index of all."""
+    wanted = _calls_of(name)
+    shortest = min(wanted, key=len).encode("utf-8", "surrogateescape")
+    likely = (other for other, data in texts.items() if shortest in data)
+    near = (other for other in likely if not _names_in(texts[other]).isdisjoint(wanted))
+    return sorted(near, key=lambda n: _distance(n, name))
+
+
+def _files(root: Path) -> Iterator[Path]:
+    end = monotonic() + _MOST_SECONDS
+    for number, path in enumerate(walk(root, SUFFIXES)):
+        if number >= _MOST_FILES or monotonic() > end:
+            return
+        yield path
+
+
+def _bytes(workspace: Workspace, name: str, now: Stamp) -> bytes:
+    if name not in workspace.overlay and (now is None or now[1] > _MOST_BYTES):
+        return b""
+    return workspace.read_or_none(name) or b""
 
 
 def _names_in(data: bytes) -> frozenset[str]:

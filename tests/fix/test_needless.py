@@ -81,3 +81,16 @@ def test_what_takes_several_long_samples(micro: int, joined: bool, expected: boo
         needs_all_samples_long(run_of("run.sh", VERL.format(micro=micro, joined=joined)))
         is expected
     )
+
+
+@pytest.mark.parametrize("is_joined", [True, False])
+def test_padding_free_batches_take_several_long_samples_too(is_joined: bool) -> None:
+    text = (
+        "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora --dataset x --torch_dtype bfloat16 "
+        "--max_length 8192 --per_device_train_batch_size 16 --attn_impl flash_attn "
+        f"--gradient_checkpointing true --padding_free {str(is_joined).lower()}\n"
+    )
+    run = run_of("run.sh", text)
+    assert run.verdict == "does_not_fit"
+    assert needs_all_samples_long(run) is is_joined
+    assert bool(fixed("run.sh", text).texts) is not is_joined

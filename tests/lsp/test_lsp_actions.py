@@ -101,6 +101,26 @@ async def test_a_fix_that_adds_a_file_creates_it(editors, tmp_path, monkeypatch)
     assert after.keys() == {"train.yaml", "train.zero3_bf16.json"}
 
 
+SHARED = SHIPPED.replace("deepspeed_configs/zero3_bf16.json", "zero3.json")
+ZERO3 = '{\n  "bf16": {"enabled": true},\n  "zero_optimization": {"stage": 3}\n}\n'
+
+
+async def test_a_file_that_others_use_is_copied_for_the_document(editors, tmp_path, monkeypatch):
+    (tmp_path / "train.yaml").write_text(SHARED)
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/other.yaml").write_text(SHARED.replace("Meta-Llama-3-8B", "Llama-2-7b-hf"))
+    (tmp_path / "zero3.json").write_text(ZERO3)
+    editor = await editors(tmp_path, options=SMALL)
+    editor.open("train.yaml")
+    [action] = await editor.actions("train.yaml", only=["source.fixAll.oomlint"])
+    after = applied(editor, action.edit)
+    assert after.keys() == {"train.yaml", "zero3.train.json"}
+    monkeypatch.chdir(tmp_path)
+    main(["--fix", "--hardware", "2xA100-40GB", "--host-memory", "1TiB", "train.yaml"])
+    assert after == {name: (tmp_path / name).read_text() for name in after}
+    assert (tmp_path / "zero3.json").read_text() == ZERO3
+
+
 async def test_a_client_that_creates_no_files_is_told_so(editors, tmp_path):
     (tmp_path / "train.yaml").write_text(SHIPPED)
     # Emacs takes neither file operations nor actions that are disabled.

@@ -106,6 +106,30 @@ def test_a_copy_that_a_fix_makes_is_a_new_file_in_the_summary(pull_request, tmp_
     assert "--- /dev/null" in fake.summary
 
 
+def test_a_file_that_another_run_uses_stays_and_the_copy_is_in_the_summary(pull_request, tmp_path):
+    # ZeRO-2 is enough for the small model, which was there before.
+    shared = '{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}'
+    large = """\
+base_model: meta-llama/Meta-Llama-3-70B
+datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
+sequence_len: 1024
+micro_batch_size: 1
+optimizer: adamw_torch_fused
+bf16: true
+gradient_checkpointing: true
+flash_attention: true
+deepspeed: shared.json
+"""
+    before = {**RUN, "small.yaml": large.replace("Meta-Llama-3-70B", "Llama-3.2-1B")}
+    before["shared.json"] = shared
+    fake = pull_request(before, {**before, "large.yaml": large})
+    assert_as_fixed(fake, tmp_path, expect_suggestions=False)
+    assert "+++ b/shared.large.json" in fake.summary
+    assert "since small.yaml uses shared.json too" in "".join(
+        [fake.summary, *(t.body for t in fake.threads)]
+    )
+
+
 @pytest.mark.parametrize("form", [as_it_is, with_crlf, without_end])
 @pytest.mark.parametrize("framework", ["DeepSpeed", "accelerate", "trl"])
 def test_configs_of_the_frameworks(pull_request, tmp_path, framework, form):

@@ -78,7 +78,7 @@ def fit(
     runs: list[tuple[Job, Run]] = []
     with progress.shown("looking for ways") as tick:
         for job in make_jobs(Given(**given_options), paths):
-            report = _linked(job, applies=number is not None)
+            report = _linked(job)
             errors += report.errors
             runs += [(job, run) for run in report.runs]
         fittings = [
@@ -97,16 +97,15 @@ def fit(
     return 0 if all(fitting.is_settled for fitting in found) else 1
 
 
-def _linked(job: Job, *, applies: bool) -> Report:
-    """The runs of a job; where a way will be written, with what others use of their files."""
+def _linked(job: Job) -> Report:
+    """The runs of a job, which know what others use of their files."""
     from oomlint.engine import lint
     from oomlint.fix.bystanders import naming_in, used_elsewhere
 
     report = lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=())
-    if not applies:
+    others = used_elsewhere(report, job.names, job.options, naming_in(job.workspace))
+    if not others:
         return report
-    naming = naming_in(job.workspace)
-    others = used_elsewhere(report, job.names, job.options, naming)
     return lint(
         job.workspace,
         job.names,

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from oomlint.engine import Options, Report, lint
 from oomlint.frozen import replace
-from oomlint.kin import Kin
+from oomlint.kin import naming, texts_below
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -20,21 +20,20 @@ _MOST_TRIED = 24
 
 
 def naming_in(workspace: Workspace) -> Naming:
-    """The files of the project around each file, looked through when first asked."""
-    known: dict[Path, Kin] = {}
+    """The files that name a file, of the project around it, which is read when first asked."""
+    known: dict[Path, dict[str, bytes]] = {}
 
-    def naming(path: str) -> Iterable[str]:
+    def around(path: str) -> list[str]:
         root = workspace.project_around(path)
         if root not in known:
-            known[root] = Kin(root, workspace)
-            known[root].refresh(workspace.overlay)
-        return known[root].naming(path)
+            known[root] = texts_below(workspace, root)
+        return naming(known[root], path)
 
-    return naming
+    return around
 
 
 def used_elsewhere(
-    report: Report, names: Iterable[str], options: Options, naming: Naming
+    report: Report, names: Iterable[str], options: Options, around: Naming
 ) -> dict[str, str]:
     """Files that the runs of a report name and that runs of other files than ``names`` use too,
     and of each one of these runs."""
@@ -42,7 +41,7 @@ def used_elsewhere(
     roots = {run.parts.root.path for run in report.runs if run.parts.root is not None}
     found: dict[str, str] = {}
     for path in dict.fromkeys(path for run in report.runs for path in _named(run)):
-        others = [name for name in naming(path) if name not in ours][:_MOST_TRIED]
+        others = [name for name in around(path) if name not in ours][:_MOST_TRIED]
         users = (run for name in others for run in _runs(report.workspace, name, options))
         # What starts one of our runs is no other run.
         user = next((u for u in users if path in u.sources and not roots & u.sources), None)
