@@ -43,6 +43,7 @@ class Target:
 # -- documents --------------------------------------------------------------------------
 
 
+@cache
 def _of_kind(kind: str) -> Sequence[bytes]:
     found = [d for seed in seeds() for name, d in seed.files.items() if kind_of(name) == kind]
     return sorted(set(found)) or [b""]
@@ -372,16 +373,6 @@ def of_projects(every: Sequence[Seed]) -> Target:
 
 
 # -- all of them --------------------------------------------------------------------------
-
-
-def guided() -> Iterator[tuple[str, Callable[[], Target]]]:
-    """Everything that takes bytes alone: every target, and the dialects and their fixes too."""
-    for name, target in targets():
-        yield name, lambda target=target: target
-    yield "projects", lambda: of_projects(seeds())
-    for entry in registry().entries:
-        name = entry.name
-        yield f"dialect:{name}", lambda name=name: of_projects(by_dialect()[name])
 
 
 def targets() -> Iterator[tuple[str, Target]]:

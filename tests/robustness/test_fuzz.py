@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import sys
 from pathlib import Path
 from random import Random
@@ -75,13 +76,23 @@ def test_no_dialect_breaks(fuzz: Any) -> None:
         tried(fuzz, f"dialect:{name}", BY_DIALECT)
 
 
-def test_guided_fuzzing_reaches_every_target(fuzz: Any) -> None:
-    guided = dict(importlib.import_module("benchmarks.fuzz.targets").guided())
-    assert guided.keys() == fuzz.subjects(seconds=SECONDS).keys()
-    for name in ("projects", "dialect:torchtune", "dialect:axolotl"):
-        target = guided[name]()
-        for data in target.seeds()[:4]:
-            target.run(data)
+@pytest.mark.parametrize("name", ["toml", "projects", "dialect:torchtune", "dialect:axolotl"])
+def test_guided_fuzzing_has_something_to_start_from(name: str, fuzz: Any, tmp_path: Path) -> None:
+    guided = importlib.import_module("benchmarks.fuzz.guided")
+    targets = importlib.import_module("benchmarks.fuzz.targets")
+    assert set(guided.names()) == fuzz.subjects(seconds=SECONDS).keys()
+    guided.lay_out(name, tmp_path)
+    texts = [file.read_bytes() for file in sorted((tmp_path / "corpus").iterdir())]
+    assert 1 < len(texts) <= 40
+    is_text = name in TARGETS
+    assert (tmp_path / "projects").exists() != is_text
+    target = (
+        dict(targets.targets())[name]
+        if is_text
+        else targets.of_projects(pickle.loads((tmp_path / "projects").read_bytes()))
+    )
+    for data in texts[:4]:
+        target.run(data)
 
 
 @pytest.mark.parametrize("name", TARGETS)
