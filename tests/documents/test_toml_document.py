@@ -226,3 +226,29 @@ def test_comments_of_toml_are_those_outside_strings() -> None:
     source = Source.from_bytes("a.toml", text)
     found = [source.text[c.start : c.end] for c in comments(source, parse_toml(source))]
     assert found == ["# one", "# two", "#three", "# four"]
+
+
+TOKENS = (
+    "0", "+1", "-17", "1_000", "0x1F", "0o17", "0b11", "1.0", "-0.0", "+1e5", "6.626e-34", "1_0.2_5E+1_0", "inf",
+    "-inf", "true", "false", '"plain"', "'literal \\n'", '"esc\\n\\u00e9"', '""', "''", '"""a\nb"""', "'''a\nb'''",
+    '"""a"""', "'''it''s'''", '"a # b"', "[]", "{}", "9" * 4000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_a_value_is_what_tomllib_reads(token: str) -> None:
+    text = f"a = {token} # x\nb = [ {token} ,{token}]\n'k.1' = {{ \"q\\u0041\" = {token} }}\n"
+    found, wanted = plain(parse(text).root), tomllib.loads(text)
+    assert repr(found) == repr(wanted)
+
+
+def test_a_long_line_of_fractions_is_no_long_key() -> None:
+    node = parse("betas = [" + "0.5, -1.25e-3," * 3000 + "]\n").root.entries["betas"].value
+    assert isinstance(node, Sequence)
+    assert len(node.items) == 6000
+
+
+@pytest.mark.parametrize("key", ["1." * 9000 + "1", "1.1 . " * 5000 + "1", '"a". ' * 5000 + "a"])
+def test_a_long_key_of_digits_is_one(key: str) -> None:
+    with pytest.raises(ParseError, match="too many dots"):
+        parse(f"{key} = 1\n")

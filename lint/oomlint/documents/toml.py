@@ -23,12 +23,18 @@ _MAX_CHARACTERS: Final = 2**20
 _MAX_DEPTH: Final = 100
 
 _TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*)*")
+_BETWEEN_ITEMS: Final = re.compile(rf"{_TRIVIA.pattern}(?:,{_TRIVIA.pattern})?")
 _KEY_PART: Final = re.compile(r"[A-Za-z0-9_-]+|\"(?:[^\"\\]|\\.)*\"|'[^']*'")
 _DOT: Final = re.compile(r"[ \t]*\.[ \t]*")
 _STRING: Final = re.compile(
     r'"""(?:[^\\]|\\[\s\S])*?"{3,5}|\'\'\'[\s\S]*?\'{3,5}|"(?:[^"\\]|\\.)*"|\'[^\']*\''
 )
 _BARE_VALUE: Final = re.compile(r"[^,\]}#\r\n]+")
+# Valid tokens that Python's own int and float read as TOML has it, and strings without escapes:
+# to have tomllib read each again costs ten times as much.
+_DECIMAL: Final = re.compile(r"[+-]?[0-9][0-9_]*")
+_FLOAT: Final = re.compile(r"[+-]?(?:[0-9][0-9_]*(?:\.[0-9_]+)?(?:[eE][+-]?[0-9_]+)?|inf|nan)")
+_PLAIN_STRING: Final = re.compile(r"\"[^\"\\]*\"|'[^']*'")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TEMPLATED: Final = re.compile(r"\$\{|\{\{|\{%")
 _ERROR_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -57,6 +63,9 @@ class _Place:
     is_inline: bool = False
     header_end: int | None = None
     own: tuple[str, ...] = ()
+
+
+_NOWHERE_ELSE: Final = _Place()
 
 
 @frozen(eq=False)
@@ -268,7 +277,7 @@ class _Scanner:
             assert match is not None
             part = match.group()
             if part[0] in "\"'":
-                part = str(loads(f"v = {part}")["v"])
+                part = str(_read(part))
             path.append((part, Span(*match.span())))
             dot = _DOT.match(self.text, match.end())
             self.offset = dot.end() if dot else match.end()
@@ -290,13 +299,11 @@ class _Scanner:
         assert match is not None
         token = match.group().rstrip(" \t")
         self.offset = start + len(token)
-        value = loads(f"v = {token}")["v"]
-        if not isinstance(value, (str, int, float)):
-            value = token  # A date: no setting of a training run is one.
+        value = _read(token)
         is_templated = isinstance(value, str) and _TEMPLATED.search(value)
         locked = "it is filled in by a template" if is_templated else None
         node = Scalar(Span(start, self.offset), value, locked=locked)
-        self.places[node] = _Place()
+        self.places[node] = _NOWHERE_ELSE
         return node
 
     def _array(self, start: int, depth: int) -> Sequence:
@@ -319,9 +326,9 @@ class _Scanner:
         return node
 
     def _closes(self, bracket: str) -> bool:
-        self.offset = _skip(self.text, self.offset)
-        if self.text[self.offset] == ",":
-            self.offset = _skip(self.text, self.offset + 1)
+        between = _BETWEEN_ITEMS.match(self.text, self.offset)
+        assert between is not None
+        self.offset = between.end()
         if self.text[self.offset] == bracket:
             self.offset += 1
             return True
@@ -350,6 +357,21 @@ class _Scanner:
             self.places[node] = _Place()
             return node
         return item
+
+
+def _read(token: str) -> str | int | float:
+    """The value of a valid token; the standard library reads what is not plainly one of Python's."""
+    if token in ("true", "false"):
+        return token == "true"
+    if _DECIMAL.fullmatch(token):
+        return int(token)
+    if _PLAIN_STRING.fullmatch(token):
+        return token[1:-1]
+    if _FLOAT.fullmatch(token):
+        return float(token)
+    value = loads(f"v = {token}")["v"]
+    # A date: no setting of a training run is one.
+    return value if isinstance(value, (str, int, float)) else token
 
 
 def _skip(text: str, offset: int) -> int:
