@@ -90,6 +90,18 @@ SHAPES: Mapping[str, tuple[str, Shape]] = {
     "notebook, shell": ("x.ipynb", _numbered(
         '{"cells": [{"cell_type": "code", "outputs": [], "source": ["import trl\\n"',
         ', "!torchrun train.py --f{n} 1\\n"', ']}], "metadata": {}, "nbformat": 4}')),
+    "notebook, shell cells": ("x.ipynb", _numbered(
+        '{"cells": [{"cell_type": "code", "source": ["import trl"]}',
+        ', {{"cell_type": "code", "source": ["!pip install a=={n}\\n", "!accelerate launch train.py --f{n} 1"]}}',
+        '], "metadata": {}, "nbformat": 4}')),
+    "notebook, runs": ("x.ipynb", _numbered(
+        '{"cells": [{"cell_type": "code", "source": ["import trl"]}',
+        ', {{"cell_type": "code", "source": ["!trl sft --model_name_or_path a/b --output_dir o{n}"]}}',
+        '], "metadata": {}, "nbformat": 4}')),
+    "notebook, one word": ("x.ipynb", _filled(
+        '{"cells": [{"cell_type": "code", "source": ["!ls\\n", "', "a", '"]}], "metadata": {}, "nbformat": 4}')),
+    "notebook, options": ("x.ipynb", _filled(
+        '{"cells": [{"cell_type": "code", "source": ["%%script ', "--a ", '"]}], "metadata": {}, "nbformat": 4}')),
     "hostfile": ("hostfile", _numbered("", "worker-{n} slots=8\n")),
     "env": ("train.env", _numbered("", "A{n}=1\n")),
     "requirements": ("requirements.txt", _numbered("", "torch=={n}\n")),

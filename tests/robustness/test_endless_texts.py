@@ -108,6 +108,41 @@ def test_a_notebook_of_many_shell_lines() -> None:
     assert len(document.commands) == 4000
 
 
+CELL = '{"cells": [{"cell_type": "code", "outputs": [], "source": "%s"}], "metadata": {}}'
+LINES_OF_IPYTHON = {
+    "a word": "!ls\\n" + "a" * LONG,
+    "words": "!ls\\n" + "a, " * (LONG // 3),
+    "blanks": "!ls\\n" + " " * LONG + "x y",
+    "a question": "!ls\\nx?" + " " * LONG + "y",
+    "an assignment": "!ls\\nx = " + " " * LONG + "y z",
+    "options of a magic": "%%script" + " --a" * (LONG // 4) + " python",
+    "values in braces": "!ls {a" + "[1]" * 3000,
+}
+
+
+@pytest.mark.parametrize("name", LINES_OF_IPYTHON)
+def test_a_line_that_might_be_ipythons(name: str) -> None:
+    from oomlint.documents import parse
+    from oomlint.documents.excerpt import ExcerptShell
+
+    document = parse(Source("x.ipynb", CELL % LINES_OF_IPYTHON[name]))
+    if name == "options of a magic":  # for Python: no shell, and nothing of ours
+        assert document is None
+    else:
+        assert isinstance(document, ExcerptShell)
+        assert [str(command.words[0].value) for command in document.commands] == ["ls"]
+
+
+def test_a_figure_behind_blanks_without_end(tmp_path: Path) -> None:
+    from oomlint.diagnose import read_logs
+
+    log = tmp_path / "train.log"
+    for key in ("peak_memory_alloc", "memory/max_active (GiB)", "Memory used:", "MaxMemAllocated="):
+        log.write_text(f"step 1\n{key}{' ' * LONG}x\n" * 20)
+        (found,) = read_logs([str(log)])[0]
+        assert not found.peaks, key
+
+
 SETTINGS = {
     "a key of many parts": ".".join("a" * LONG) + " = 1\n",
     "a table of many parts": "[" + ".".join("a" * LONG) + "]\nb = 1\n",

@@ -35,7 +35,7 @@ class Form:
     """Of host figures: the node's use rather than the process's."""
 
 
-_NUMBER = rb"[\"']?\s*[:=|]?\s*[\"']?\s*(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)"
+_NUMBER = rb"[\"']?(?:\s*[:=|])?(?:\s*[\"'])?\s*(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)"
 
 
 def _form(

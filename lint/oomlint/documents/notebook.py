@@ -33,10 +33,10 @@ _DECODER = json.JSONDecoder(strict=False)
 
 # Cell magics around Python, and those around shell commands.
 _ABOUT_PYTHON = frozenset({"time", "timeit", "capture", "prun", "memit", "wandb"})
-_SHELL_CELLS = re.compile(r"(?:bash|sh|system|sx|!|script[ \t]+(?:--?\S+[ \t]+)*(?:ba)?sh)\b|!")
+_SHELL_CELLS = re.compile(r"(?:bash|sh|system|sx|!|script[ \t]+(?:-\S+[ \t]+)*(?:ba)?sh)\b|!")
 _CELL_MAGIC = re.compile(r"\s*%%(!|\w*)([^\n]*)\n?")
-_MARKED = re.compile(r"[ \t]*([!%?]|\w+[\w.]*\?\??\s*$)")
-_ASSIGNED = re.compile(r"([ \t]*[\w, \t]+=[ \t]*)[!%]")
+_MARKED = re.compile(r"[ \t]*([!%?]|\w[\w.]*\?\??\s*$)")
+_ASSIGNED = re.compile(r"([\w, \t]+=[ \t]*)[!%]")
 _LINE_MAGIC = re.compile(r"%(\w+)[ \t]*")
 # What IPython puts in before the shell sees the line: the value of a Python expression.
 _PYTHON_VALUE = re.compile(r"(?<!\$)\{[A-Za-z_][\w.]*(?:\[[^\]{}]*\])*\}")
