@@ -112,7 +112,9 @@ def _of_file(path: str, before: str) -> str:
     status = os.stat(path)
     # In place of a config there may be a pipe by now, or a file that is larger than memory.
     is_alike = stat.S_ISREG(status.st_mode) and before.startswith(f"{status.st_size} ")
-    return _of_bytes(Path(path).read_bytes()) if is_alike else _UNKNOWN
+    if not is_alike:
+        return _UNKNOWN
+    return _of_bytes(Path(path).read_bytes() if status.st_size else b"")
 
 
 def _of_bytes(data: bytes) -> str:

@@ -130,8 +130,10 @@ class Workspace:
                     f"is {size / 2**20:.0f} MiB; oomlint reads "
                     f"{'notebooks' if is_notebook else 'configs'} up to {most // 2**20} MiB",
                 )
-            with open(path, "rb") as file:
-                data = file.read()
+            data = b""
+            if size:  # the kernel's own files say that they are empty, and some of them never end
+                with open(path, "rb") as file:
+                    data = file.read()
             footprint.saw_bytes(path, data)
             return data
         except OSError as error:

@@ -136,3 +136,23 @@ def test_a_closed_folder_is_told_of_and_the_rest_is_linted(
         assert oomlint(".", wrap=powerless).returncode in (0, 1)
     finally:
         closed.chmod(0o755)
+
+
+def test_a_file_of_the_kernel_is_read_no_further_than_it_says(
+    project: Path, oomlint: Oomlint
+) -> None:
+    """``/proc/kmsg`` is a regular file of no bytes; whoever reads it waits until the kernel speaks."""
+    from oomlint.regular import read_regular
+
+    endless = Path("/proc/self/environ")
+    if not endless.exists() or endless.stat().st_size:
+        pytest.skip("needs /proc")
+    assert endless.read_bytes()
+    assert read_regular(endless) == b""
+    assert Workspace(endless.parent).read(endless.name) == b""
+    for name in ("kmsg.yaml", "oomlint.toml"):
+        (project / name).symlink_to("/proc/kmsg")
+    environ = {"OOMLINT_CACHE_DIR": str(project.parent / "cache")}
+    for _ in range(2):
+        result = oomlint("--hardware", "8xA100-80GB", "kmsg.yaml", environ=environ)
+        assert result.returncode in (0, 3), result.stderr
