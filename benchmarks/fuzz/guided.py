@@ -32,7 +32,7 @@ T = TypeVar("T")
 _MOST_SEEDS = 40
 # Bounds of libFuzzer, which ends at the first input beyond them; all but the last in seconds.
 _BOUNDS = (
-    "-max_total_time=90", "-timeout=20", "-report_slow_units=5", "-rss_limit_mb=2048",
+    "-max_total_time=90", "-timeout=60", "-report_slow_units=30", "-rss_limit_mb=2048",
     "-print_final_stats=1",
 )  # fmt: skip
 _STATISTICS = {

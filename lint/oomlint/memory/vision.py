@@ -99,7 +99,7 @@ def _tower(
         other_numel=2 * hidden if traits.layer_scale else 0,
     )  # fmt: skip
     rest = params - layers * block.numel
-    if rest < 0:
+    if rest < 0 or heads > hidden:  # no such tower can be
         return None
     skeleton = Skeleton(
         arch=f"{arch}_tower", traits=traits, layers=layers, hidden=hidden, heads=heads,

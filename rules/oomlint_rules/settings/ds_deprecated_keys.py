@@ -90,7 +90,7 @@ class DsDeprecatedKeys(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         for old, field, key in _OLD:
-            if run.is_explicit(old):
+            if old in run.settings and run.is_explicit(old):
                 yield self._offload(run, old, field, key)
         if run.is_explicit("ds.old_pin_memory"):
             yield self.finding(
