@@ -111,6 +111,14 @@ def test_a_folder_without_permission(
     assert_refused(result, project, before, "Permission denied")
 
 
+def test_a_file_that_is_read_only(
+    project: Path, before: dict[str, bytes], oomlint: Oomlint, powerless: list[str]
+) -> None:
+    (project / "ds.json").chmod(0o444)
+    result = oomlint(*FIX, wrap=powerless)
+    assert_refused(result, project, before, "cannot be written: it is read-only")
+
+
 @pytest.mark.parametrize("name", ["train.yaml", "ds.json"])
 def test_a_file_replaced_while_we_lint(
     name: str, project: Path, before: dict[str, bytes], oomlint: Oomlint

@@ -202,6 +202,9 @@ def _check_unchanged(path: Path, target: Path, expected: bytes | None) -> os.sta
     except OSError as error:
         raise ReadError(str(path), f"cannot be read: {_reason(error)}") from None
     if found == expected:
+        # The folder alone would have to permit it; but whoever protects a file means its text.
+        if status is not None and not os.access(target, os.W_OK):
+            raise ReadError(str(path), "cannot be written: it is read-only")
         return status
     if expected is None:
         raise CannotEdit(f"{path} exists already")
