@@ -355,3 +355,19 @@ def test_file_of_that_name_elsewhere_is_another_one(tmp_path: Path) -> None:
         workspace, ["mine/big.yaml"], Options(), rules=[stage_3], naming=naming_in(workspace)
     )
     assert texts(result).keys() == {"mine/zero2.json"}
+
+
+def test_config_that_another_script_starts_too_is_copied(tmp_path: Path) -> None:
+    files = {
+        "one.sh": LAUNCH.format(option="micro-batch-size 4"),
+        "two.sh": LAUNCH.format(option="micro-batch-size 2"),
+        "shared.yaml": SMALL,
+        "zero2.json": ZERO2,
+    }
+    workspace = on_disk(tmp_path, files)
+    result = fix_all(workspace, ["one.sh"], Options(), rules=[stage_3], naming=naming_in(workspace))
+    assert texts(result) == {
+        "one.sh": files["one.sh"].replace("shared.yaml", "shared.one.yaml"),
+        "shared.one.yaml": SMALL.replace("zero2.json", "zero2.shared.json"),
+        "zero2.shared.json": ZERO2.replace('"stage": 2', '"stage": 3'),
+    }

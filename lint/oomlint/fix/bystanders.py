@@ -36,17 +36,19 @@ def used_elsewhere(
     report: Report, names: Iterable[str], options: Options, around: Naming
 ) -> dict[str, str]:
     """Files that the runs of a report name and that runs of other files than ``names`` use too,
-    and of each one of these runs."""
+    and of each the file that one of these runs begins with."""
     ours = {path for run in report.runs for path in run.sources}.union(names)
     roots = {run.parts.root.path for run in report.runs if run.parts.root is not None}
     found: dict[str, str] = {}
-    for path in dict.fromkeys(path for run in report.runs for path in _named(run)):
-        others = [name for name in around(path) if name not in ours][:_MOST_TRIED]
-        users = (run for name in others for run in _runs(report.workspace, name, options))
-        # What starts one of our runs is no other run.
-        user = next((u for u in users if path in u.sources and not roots & u.sources), None)
-        if user is not None:
-            found[path] = user.name
+    named = dict.fromkeys(path for run in report.runs for path in _named(run))
+    for path in named:
+        for name in [name for name in around(path) if name not in ours][:_MOST_TRIED]:
+            if path in found:
+                break
+            for run in _runs(report.workspace, name, options):
+                # What starts one of our runs is no other run.
+                if not roots & run.sources:
+                    found.update((used, name) for used in named if used in run.sources)
     return found
 
 
