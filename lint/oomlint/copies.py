@@ -13,7 +13,6 @@ from itertools import count
 from oomlint.dialects.base import Claim, Reference
 from oomlint.dialects.table import Copy
 from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of, parse
-from oomlint.documents.proof import Rooted, leaves
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.frozen import frozen, replace
@@ -106,6 +105,8 @@ def _free(workspace: Workspace, start: str, suffix: str) -> str:
 def _data(name: str, text: str) -> object:
     """What a file says, whatever its layout and the order of its keys; ``None`` if nobody can
     tell."""
+    from oomlint.documents.proof import Rooted, leaves
+
     try:
         document = parse(Source(name, text))
     except FileError:

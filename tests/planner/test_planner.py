@@ -193,6 +193,32 @@ def test_ways_differ_in_kind_and_each_is_better_in_something() -> None:
             assert not any(other is not way and other.dominates(way) for other in ways)
 
 
+_WIDE = """\
+base_model: Qwen/Qwen-VL-Chat
+rl: dpo
+datasets:
+  - path: a/b
+    type: chatml.intel
+sequence_len: 2048
+micro_batch_size: 16
+gradient_accumulation_steps: 2
+gradient_checkpointing: true
+adapter: lora
+lora_r: 64
+lora_target_linear: true
+bf16: true
+"""
+
+
+def test_wide_bounds_make_no_way_change_more_than_leaves_room() -> None:
+    """The fused loss alone takes two thirds of the card, though the bounds pass its end."""
+    first, *others = ways_to_fit(_run({"a.yaml": _WIDE}, "1xA100-80GB"))
+    assert first.verdict == "tight"
+    assert first.is_comfortable
+    assert [move.title for move in first.moves] == ["compute the loss fused with the output head"]
+    assert all(way.peak_bytes < first.peak_bytes for way in others)
+
+
 def test_nvme_is_used_where_the_files_name_a_path_and_the_host_is_small() -> None:
     swapping = _ZERO2.replace(
         '{"stage": 2}',

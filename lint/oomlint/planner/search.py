@@ -33,7 +33,8 @@ _MOST_UNSAFE = 2
 # gives something up must take this much less time than one that does not.
 _MORE_ROOM = 0.75
 _LESS_TIME = 0.9
-# With this share of the limit free, nobody looks for more room.
+# With no more than this share of the limit taken, nobody looks for more room, however wide the
+# bounds of the prediction are.
 _ROOMY = 0.6
 
 
@@ -65,12 +66,23 @@ class Way:
         """What ways have in common that differ in degree only."""
         return frozenset(move.rule for move in self.moves), self.verdict
 
+    @property
+    def peak_bytes(self) -> int:
+        return self.estimate.gpu.peak_bytes or 0
+
+    @property
+    def is_comfortable(self) -> bool:
+        """Whether the prediction itself leaves room, however wide its bounds are."""
+        return self.peak_bytes <= self.base.margin * (self.base.limits.gpu_bytes or 0)
+
     def dominates(self, other: Way) -> bool:
-        """Whether nothing speaks for the other way."""
-        peak, theirs = self.estimate.gpu.peak_bytes or 0, other.estimate.gpu.peak_bytes or 0
+        """Whether nothing speaks for the other way. That it changes no more does, if it leaves
+        enough room: time is estimated, and what costs none by that may well cost some."""
+        if other.is_comfortable and len(other.moves) <= len(self.moves):
+            return False
         return (
             self.slowdown <= other.slowdown
-            and peak <= theirs
+            and self.peak_bytes <= other.peak_bytes
             and len(self.gives_up) <= len(other.gives_up)
             and (self.verdict == "fits" or other.verdict == "tight")
         )
@@ -212,7 +224,7 @@ class Search:
                 yield way
             seen.add(way.kind)
             best = way.estimate.gpu.peak_bytes
-            if way.verdict == "fits" and (best or 0) <= _ROOMY * (self.run.limits.gpu_bytes or 0):
+            if (best or 0) <= _ROOMY * (self.run.limits.gpu_bytes or 0):
                 return
 
     def _leaves_more_room(self, estimate: Estimate, best: int | None) -> bool:
