@@ -132,6 +132,23 @@ def test_broken_file_in_a_folder_is_an_error_only_if_it_looks_like_training():
     assert [(e.path, e.kind) for e in linked.errors] == [("train.yaml", "parse")]
 
 
+@pytest.mark.parametrize(
+    ("line", "is_error"),
+    [
+        ("trainer = Trainer(model, args=args)", True),
+        ("args = transformers.TrainingArguments(output_dir='out')", True),
+        ("engine, *_ = deepspeed.initialize(model=model)", True),
+        ("class OwnTrainer(Trainer):", False),
+        ("from transformers import Trainer  # output_dir, python train.py", False),
+    ],
+)
+def test_broken_script_in_a_folder_is_an_error_only_if_it_trains(line, is_error):
+    """A module of a library may well be in a newer Python than the one that oomlint runs on."""
+    text = f"from x import from_pretrained\n{line}\nthis is no Python\n"
+    assert bool(link({"train.py": text}).errors) is is_error
+    assert link({"train.py": text}, explicit=["train.py"]).errors
+
+
 def test_broken_file_that_was_named_is_an_error():
     linked = link(
         {"other.yaml": "a: [\n", "notes.txt": b"\xff"}, explicit=["other.yaml", "notes.txt"]

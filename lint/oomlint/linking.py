@@ -20,6 +20,7 @@ from oomlint.dialects.table import Block, Reading
 from oomlint.documents import (
     HELD_LANGUAGES,
     JSON_SUFFIXES,
+    PYTHON_SUFFIXES,
     SHELL_SUFFIXES,
     TOML_SUFFIXES,
     YAML_SUFFIXES,
@@ -55,6 +56,10 @@ class LinkOptions:
     framework: str | None = None
     values: MappingABC[str, Any] = field(default_factory=dict)
     margin: float = 0.85
+
+
+# A line that makes a trainer or what one is given, and is no class of that kind.
+_TRAINS_IN_PYTHON = rb"^(?![ \t]*class\b).*(?:Trainer|TrainingArguments|\bdeepspeed\.initialize)\("
 
 
 @mutable
@@ -235,21 +240,20 @@ class Linker:
     # -- recognising -----------------------------------------------------------------
 
     def _claims_of(self, name: str, linked: Linked, *, must_read: bool) -> tuple[Claim, ...]:
-        looks_like_ours = False
+        data = b""
         try:
             data = self.workspace.read(name)
             self._opened.add(name)
             may_be_ours = self._has_marker(name, data)
             if not may_be_ours and not (must_read and kind_of(name)):
                 return ()
-            looks_like_ours = self._has_marker(name, data, proof=True)
             claims = self.claims(name)
         except FileError as error:
-            if must_read or looks_like_ours:
+            if must_read or self._has_marker(name, data, proof=True):
                 linked.errors.append(error)
             return ()
-        if must_read or looks_like_ours:
-            linked.errors += self._failures.pop(name, [])
+        if name in self._failures and (must_read or self._has_marker(name, data, proof=True)):
+            linked.errors += self._failures.pop(name)
         for claim in claims:
             linked.recognised.setdefault(name, claim.framework or claim.dialect.name)
         return claims
@@ -260,6 +264,10 @@ class Linker:
         key = (kind_of(name), proof)
         if proof and key[0] in HELD_LANGUAGES:
             return False  # a word in a notebook or a Makefile proves nothing of the rest
+        if proof and key[0] in PYTHON_SUFFIXES:
+            # The modules of a library name what its scripts name. They need not be in the Python
+            # that oomlint runs on.
+            return re.search(_TRAINS_IN_PYTHON, data, re.MULTILINE) is not None
         if key not in self._markers:
             readers = self.registry.readers(languages_of(name))
             marks = {
