@@ -98,3 +98,23 @@ def test_a_deepspeed_config_alone_may_serve_a_model_that_is_split():
     )
     assert found.finding.severity is Severity.WARNING
     assert "unless what starts it splits the model" in found.finding.message
+
+
+def test_workers_of_ranks_that_nobody_counts_are_worth_a_note_only():
+    text = (
+        "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 1\nsequence_len: 512\n"
+        "deepspeed: ds.json\ndataloader_num_workers: 32\n"
+    )
+    eight = Options(hardware=parse_hardware("8xA100-80GB"))
+    for options, severity, is_open in (
+        (Options(), Severity.INFO, True),
+        (eight, Severity.WARNING, False),
+    ):
+        (found,) = (
+            d.finding
+            for d in check("a.yaml", text, options).diagnoses
+            if d.rule.name == "dataloader-workers-ram"
+        )
+        assert "32 workers a rank are 256 processes on a node of 8 GPUs" in found.message
+        assert found.severity is severity
+        assert ("nobody says" in found.message) is is_open

@@ -79,12 +79,15 @@ class DataloaderWorkersRam(Rule):
             if cores
             else "few machines have as many cores to spare"
         )
-        is_certain = bool(cores) or total >= 2 * _MANY
+        are_known = run.plan.parallel.gpus_per_node is not None
+        is_certain = are_known and (bool(cores) or total >= 2 * _MANY)
+        node = f"a node of {ranks} GPU{'s' * (ranks > 1)}"
         yield self.finding(
             run,
             Severity.WARNING if is_certain else Severity.INFO,
-            f"{workers} workers for each of {ranks} {'rank' if ranks == 1 else 'ranks'} are {total} "
-            f"processes, and {have}: their batches and copies of the data set fill the node's RAM",
+            f"{workers} workers a rank are {total} processes on {node}"
+            f"{'' if are_known else ' (how many it has nobody says)'}, and {have}: "
+            "their batches and copies of the data set fill the node's RAM",
             at=_FIELD,
             confidence="medium",
             resource="host",
