@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.changes import NARROW_LOGITS, STACKED_EXPERTS
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.library_changes import (
+from oomlint.dialects.changes import (
     BF16_BELOW_STAGE_1,
     FP32_ADAPTERS,
     FSDP1_UPCASTS,
@@ -19,6 +18,7 @@ from oomlint.dialects.library_changes import (
     FSDP2_WAITS,
     FSDP2_WRAPS_ENDS,
 )
+from oomlint.dialects.draft import Draft
 from oomlint.errors import CannotEdit
 
 _STEP_1_IN_DTYPE_OF_PARAM = "torch.optim: states are zeros_like(param)"

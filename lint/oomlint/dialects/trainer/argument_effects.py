@@ -16,6 +16,12 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.accelerate.effects import accelerate_amp, fold_accelerate
+from oomlint.dialects.changes import (
+    FSDP2_BY_DEFAULT,
+    FUSED_OPTIMIZER,
+    FUSED_WITH_TORCH,
+    NOT_REENTRANT,
+)
 from oomlint.dialects.deepspeed.dialect import take_wished_preset, upgrade_old_offload
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import OPTIMIZER_KINDS
@@ -27,12 +33,6 @@ from oomlint.dialects.law import (
     finish_trainer_precision,
     finish_world,
     is_adapter_run,
-)
-from oomlint.dialects.library_changes import (
-    FSDP2_BY_DEFAULT,
-    FUSED_OPTIMIZER,
-    FUSED_WITH_TORCH,
-    NOT_REENTRANT,
 )
 from oomlint.dialects.liger import liger_patches
 from oomlint.dialects.trainer.arguments import FSDP_ROWS, SOURCE

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.changes import CHECKPOINT_DTYPE
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.law import finish_batch, finish_quant, is_adapter_run, uses_deepspeed
-from oomlint.dialects.library_changes import CHECKPOINT_DTYPE
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.ranks import launcher_of, settle
 from oomlint.dialects.trainer.script_effects import bits_of
