@@ -1,8 +1,9 @@
 """verl: the launch lines of its PPO and SFT trainers, and whole configs of the same keys.
 
 Read from verl 0.8.0.dev (b178a3cd, 2026-01-29); ``VL`` below is its ``verl`` package. Hydra
-merges ``key=value`` words into the configs that verl ships under VL/trainer/config, so that
-a command says all there is to say, but in a project with a copy of its own. Ray starts the ranks of PPO, torchrun those of SFT.
+merges ``key=value`` words into the configs that verl ships under VL/trainer/config, or into
+those of the project's own copy of it, so that a command and these say all there is to say. Ray
+starts the ranks of PPO, torchrun those of SFT.
 """
 
 from __future__ import annotations
