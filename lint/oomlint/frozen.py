@@ -215,12 +215,22 @@ def replace(instance: T, /, **changes: Any) -> T:
     make: Any = type(instance)
     known = _arguments.get(make)
     if known is None:
-        known = _arguments[make] = tuple(p.name for p in parameters(make) if p.is_parameter)
-    made: T = make(**{**{name: getattr(instance, name) for name in known}, **changes})
+        names = tuple(p.name for p in parameters(make) if p.is_parameter)
+        known = _arguments[make] = names, _reader(names)
+    names, values = known
+    made: T = make(**{**dict(zip(names, values(instance), strict=True)), **changes})
     return made
 
 
-_arguments: dict[type, tuple[str, ...]] = {}
+_arguments: dict[type, tuple[tuple[str, ...], Callable[[Any], Any]]] = {}
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[Any], Any]:
+    """What reads these attributes of an instance at once."""
+    if len(names) == 1:
+        only = attrgetter(*names)
+        return lambda instance: (only(instance),)
+    return attrgetter(*names) if names else lambda _: ()
 
 
 # -- methods -------------------------------------------------------------------------------

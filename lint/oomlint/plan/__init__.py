@@ -16,7 +16,7 @@ from functools import cache
 from math import isfinite
 from typing import Any, TypeAlias
 
-from oomlint.frozen import field, frozen, parameters
+from oomlint.frozen import field, frozen, parameters, replace
 from oomlint.plan.model import (
     Load,
     Mla,
@@ -47,7 +47,7 @@ from oomlint.plan.training import (
 )
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Plan:
     """One training run in canonical terms."""
 
@@ -122,11 +122,7 @@ def _with_values(node: Any, changes: list[_Change]) -> Any:
         if child is None:
             child = _WHERE_NONE[head]()
         own[head] = _with_values(child, below)
-    # Without slots a record is its dict; copying that takes a sixth of what __init__ would.
-    copy = object.__new__(type(node))
-    vars(copy).update(vars(node))
-    vars(copy).update(own)
-    return copy
+    return replace(node, **own)
 
 
 # The records that a plan may lack.

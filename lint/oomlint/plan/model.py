@@ -20,7 +20,7 @@ BYTES_PER_ELEMENT: Mapping[str, float] = {
 }
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Moe:
     """Mixture-of-experts dimensions (per decoder layer that has experts)."""
 
@@ -34,7 +34,7 @@ class Moe:
     router_dtype: str | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Mla:
     """Multi-head latent attention ranks (DeepSeek-V2 onwards)."""
 
@@ -45,7 +45,7 @@ class Mla:
     v_dim: int | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class VisionTower:
     """Dimensions of the vision encoder of a multimodal model."""
 
@@ -57,7 +57,7 @@ class VisionTower:
     params: int | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class ModelDims:
     """The dimensions of a decoder that decide its memory.
 
@@ -99,7 +99,7 @@ class ModelDims:
     params_layer_max: int | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Vision:
     """How a run treats images and video."""
 
@@ -108,7 +108,7 @@ class Vision:
     max_frames: int | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Model:
     id: str | None = None
     local_path: str | None = None
@@ -128,7 +128,7 @@ class Model:
     vision: Vision = Vision()
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Load:
     """How the weights come from disk; decides host RAM before the first step.
 
@@ -145,7 +145,7 @@ class Load:
     resume: bool | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Trainable:
     """``unstepped`` gets gradients that no optimizer steps or clears. ``names`` are patterns of the
     parameters that are trained, matched from the beginning of their names. ``fused`` are the parts
@@ -175,7 +175,7 @@ class Trainable:
     params: int | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Quant:
     """``requested_bits`` are the bits that a run asks for on loading, whether or not the
     checkpoint's own format lets it have them."""
@@ -198,7 +198,7 @@ class Quant:
     requested_bits: int | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Precision:
     """Storage and compute dtypes; filled by a dialect's dtype law, never from a flag alone.
 

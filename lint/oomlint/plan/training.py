@@ -9,7 +9,7 @@ from oomlint.frozen import frozen
 from oomlint.plan.model import DType
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Rollout:
     """The generation engine of an RL run.
 
@@ -29,7 +29,7 @@ class Rollout:
     generation_batch: int | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Objective:
     """``reward_params``, ``critic_params`` and ``teacher_params`` count the parameters of the
     models beside the trained one where they are known."""
@@ -62,7 +62,7 @@ MODELS_BESIDE: Mapping[str, str] = {
 """Leaves of :class:`Objective` that count parameters, and those that name the model."""
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Optimizer:
     """``kind`` is the family, ``name`` the framework's own spelling."""
 
@@ -86,7 +86,7 @@ class Optimizer:
     clip_norm: float | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Zero:
     """DeepSpeed ZeRO; buckets and limits in elements. ``serial_load``: a node's ranks read a
     checkpoint one after the other."""
@@ -114,7 +114,7 @@ ZERO_3: Mapping[str, Any] = {"parallel.zero.stage": 3, "parallel.zero.gather16_o
 """What every change sets that brings in ZeRO-3: without the gather no model is saved at the end."""
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Fsdp:
     """``isolates_trainable``: what is trained has units of its own beside frozen weights, as
     under PEFT's wrapping policy."""
@@ -137,7 +137,7 @@ class Fsdp:
     isolates_trainable: bool | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Ddp:
     bucket_mb: float | None = None
     bucket_view: bool | None = None
@@ -145,14 +145,14 @@ class Ddp:
     find_unused: bool | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Megatron:
     dist_optimizer: bool | None = None
     overlap_param_gather: bool | None = None
     precision_aware_optim: bool | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Parallel:
     """``world`` = nodes x gpus_per_node ranks; the degrees divide it.
 
@@ -192,7 +192,7 @@ class Parallel:
     megatron: Megatron = Megatron()
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Offload:
     """``idle``: where the states of the trained model wait while an RL step generates.
 
@@ -215,7 +215,7 @@ class Offload:
     idle: Literal["none", "cpu"] | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Batch:
     """``global_`` (``batch.global`` outside Python) is in samples over all ranks."""
 
@@ -228,7 +228,7 @@ class Batch:
     micro_unit: Literal["samples", "tokens", "completions"] | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Seq:
     max_len: int | None = None
     packing: Literal["none", "concat", "bfd", "multipack", "neat", "varlen"] | None = None
@@ -237,7 +237,7 @@ class Seq:
     unbounded: bool | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Checkpointing:
     """Activation (gradient) checkpointing."""
 
@@ -255,7 +255,7 @@ class Checkpointing:
     source: Literal["framework", "fsdp", "deepspeed", "megatron"] | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Liger:
     rope: bool | None = None
     rms: bool | None = None
@@ -263,7 +263,7 @@ class Liger:
     flce: bool | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Loss:
     """``algorithm``: how log-probabilities come from logits, where not by one log-softmax of all.
     By ``rows``: sample after sample, the logits kept; by a ``kernel`` that keeps the logits and
@@ -286,7 +286,7 @@ class Loss:
     logits_to_keep: bool | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Compile:
     """``deepcompile`` is DeepSpeed's own compiler, on top of torch's."""
 
@@ -296,7 +296,7 @@ class Compile:
     deepcompile: bool | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Eval:
     enabled: bool | None = None
     strategy: Literal["no", "steps", "epoch"] | None = None
@@ -309,7 +309,7 @@ class Eval:
     on_start: bool | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Save:
     """``merge``: a job that adds an adapter to its base and writes the model, holding all of it
     or one file after the other; ``merge_device`` is where."""
@@ -330,7 +330,7 @@ class Save:
     merge_device: Literal["cpu", "auto"] | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Data:
     """``shuffle_buffer``: samples that a reader of a stream keeps to draw from at random."""
 
@@ -345,7 +345,7 @@ class Data:
     shuffle_buffer: int | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Host:
     """``memlock``: what the limit on locked pages (``ulimit -l``) is."""
 
@@ -356,7 +356,7 @@ class Host:
     memlock: Literal["unlimited", "limited"] | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Device:
     """``type`` as the hardware catalogue lists it; ``mem_bytes`` alone is enough."""
 
@@ -364,7 +364,7 @@ class Device:
     mem_bytes: int | None = None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Env:
     """``empty_cache_steps``: the allocator's cache is emptied every so many steps."""
 
