@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.changes import Change, Release, release_of
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.cells import Cells, Given, Surroundings
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import AUTO, BadValue
 from oomlint.dialects.machine.environments import express_scene
@@ -23,6 +24,7 @@ from oomlint.documents.text import Location, Span
 from oomlint.frozen import field, frozen, replace
 from oomlint.models.given import with_members
 from oomlint.plan import Plan
+from oomlint.plan.fields import f
 from oomlint.plan.training import MODELS_BESIDE
 from oomlint.surroundings import add_surroundings, inferred_hardware
 
@@ -82,19 +84,37 @@ class Parts:
     """Of fields that were asked for, the block that they are written to: one search for all
     drafts of the same blocks."""
 
+    based_on: tuple[Parts, MappingABC[str, Any]] | None = field(default=None, repr=False)
+    """The parts that these are made of, and the options that they have more."""
+
     @cached_property
-    def completed(self) -> Draft:
+    def completed(self) -> Draft | Cells:
         """The settings as the files have them, completed; to be read only."""
-        draft = self.merged()
-        _complete(self, draft)
-        return draft
+        whole = self.dialect.whole_meaning()
+        if whole is None:
+            draft = self.merged()
+            _complete(self, draft)
+            return draft
+        if self.based_on is not None:
+            earlier, values = self.based_on
+            assert isinstance(earlier.completed, Cells)
+            return earlier.completed.assuming(values)
+        known = Surroundings(
+            self.options, self.hardware, self.find_model, self.versions, self.floors
+        )
+        stated = {
+            name: value
+            for name, value in self.options.items()
+            if not name.startswith(("versions.", "model.dims."))
+        }
+        return Cells(Given(self.blocks).with_options(stated, "--set"), whole, known)
 
     def assuming(self, values: MappingABC[str, Any]) -> Parts:
         """These parts under more options; made once, since each has settings to complete."""
         key = repr(sorted(values.items()))
         if key not in self._assumed:
             options = {**self.options, **values}
-            self._assumed[key] = replace(self, options=options)
+            self._assumed[key] = replace(self, options=options, based_on=(self, values))
         return self._assumed[key]
 
     @cached_property
@@ -109,7 +129,7 @@ class Parts:
         return draft
 
 
-def resolve(parts: Parts, wishes: MappingABC[str, Any] | None = None) -> Draft:
+def resolve(parts: Parts, wishes: MappingABC[str, Any] | None = None) -> Draft | Cells:
     """Merge and complete a run's settings, as if the files said ``wishes`` too.
 
     Raises:
@@ -118,6 +138,8 @@ def resolve(parts: Parts, wishes: MappingABC[str, Any] | None = None) -> Draft:
     if not wishes:
         return parts.completed
     completed = parts.completed
+    if isinstance(completed, Cells):
+        return completed.changed(parts.dialect.express(wishes, completed))
     scene, others = express_scene(wishes, completed)
     own = {**parts.dialect.express(others, completed), **scene}
     draft = parts.merged()
@@ -418,7 +440,7 @@ class Run:
                 self,
                 parts=parts,
                 settings=draft.settings,
-                plan=draft.plan(self.name, near=self.parts.completed),
+                plan=_plan(draft, self.name, parts.completed),
                 wished=dict(draft.wished),
                 changes=dict(changes),
                 open=draft.open,
@@ -430,16 +452,17 @@ class Run:
 
 def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
     """Resolve the parts of a run."""
-    draft = resolve(parts)
-    model_id = draft.get("model.id")
+    draft: Any = resolve(parts)
+    model_id = draft.get("model.id", None)
+    is_cells = isinstance(draft, Cells)
     return Run(
         name=name,
         parts=parts,
         settings=draft.settings,
-        plan=draft.plan(name, near=draft),
-        stray=tuple(draft.stray),
-        wrong=tuple(draft.wrong),
-        unreadable=dict(draft.unknown),
+        plan=_plan(draft, name, draft),
+        stray=tuple(parts.dialect.strays(draft) if is_cells else draft.stray),
+        wrong=tuple(draft.given.wrong if is_cells else draft.wrong),
+        unreadable=draft.unreadable,
         open=draft.open,
         model=parts.find_model(str(model_id)) if model_id else None,
         hardware=_hardware_of(parts, draft),
@@ -447,14 +470,21 @@ def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
     )
 
 
-def _hardware_of(parts: Parts, draft: Draft) -> Hardware | None:
+def _plan(draft: Draft | Cells, name: str, near: Draft | Cells) -> Plan:
+    if isinstance(draft, Cells):
+        return draft.plan(name)
+    assert isinstance(near, Draft)
+    return draft.plan(name, near=near)
+
+
+def _hardware_of(parts: Parts, draft: Any) -> Hardware | None:
     """The given hardware, else what the run's own files name, with the ranks that it starts."""
     if parts.hardware is None:
         return inferred_hardware(draft)
     return replace(
         parts.hardware,
-        nodes=draft.get("parallel.nodes", parts.hardware.nodes),
-        gpus_per_node=draft.get("parallel.gpus_per_node", parts.hardware.gpus_per_node),
+        nodes=draft.get(f.parallel.nodes, parts.hardware.nodes),
+        gpus_per_node=draft.get(f.parallel.gpus_per_node, parts.hardware.gpus_per_node),
     )
 
 

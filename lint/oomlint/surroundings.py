@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.machine.environments import finish_scene
@@ -39,13 +39,13 @@ def add_surroundings(draft: Draft) -> None:
     draft.fact("host.ram_gib", None if ram is None else ram / _GIB, source, INSTANCE)
 
 
-def inferred_hardware(draft: Draft) -> Hardware | None:
+def inferred_hardware(draft: Any) -> Hardware | None:
     """The hardware that the run's own files name; ``None`` where they leave the GPU open."""
     setting = draft.settings.get("device.type")
     if setting is None or setting.origin.kind != "catalog":
         return None
     gpu, nodes = _gpu(str(setting.value)), draft.get("parallel.nodes", draft.get(NODES, 1))
-    per_node = draft.get("parallel.gpus_per_node", draft.get(GPUS_PER_NODE))
+    per_node = draft.get("parallel.gpus_per_node", draft.get(GPUS_PER_NODE, None))
     if gpu is None or per_node is None:
         return None
     from oomlint.hardware import parse_hardware
@@ -54,7 +54,7 @@ def inferred_hardware(draft: Draft) -> Hardware | None:
         hardware = parse_hardware(f"{nodes}x{per_node}x{gpu.name}")
     except UsageError:
         return None
-    ram = draft.get("host.ram_gib")
+    ram = draft.get("host.ram_gib", None)
     return replace(
         hardware,
         host_bytes_per_node=None if ram is None else round(ram * _GIB),
@@ -83,7 +83,7 @@ def _instance(name: str) -> Instance | None:
         return None
 
 
-def _place(draft: Draft, fields: tuple[str, ...]) -> str:
+def _place(draft: Any, fields: tuple[str, ...]) -> str:
     """`` (job.sh:5)``: the first place that says one of ``fields``, or what they follow from."""
     for name in fields:
         setting = draft.settings.get(name)

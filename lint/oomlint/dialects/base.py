@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping as MappingABC
-from typing import Any, ClassVar, Literal, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from oomlint.dialects.draft import Draft
-from oomlint.dialects.table import Block
+from oomlint.dialects.meaning import Meaning, expressed as said_by_meaning
+from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Document, Fact
 from oomlint.documents.text import Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen
+
+if TYPE_CHECKING:
+    from oomlint.dialects.cells import Cells
 
 Wishes: TypeAlias = MappingABC[str, Any]
 """Fields and what a fix wants them to be."""
@@ -115,6 +120,24 @@ class Dialect:
     """Files in which the framework declares its keys: a project that carries a copy of it, often
     of another version or changed, has them too."""
 
+    meaning: ClassVar[Meaning | None] = None
+    """What the framework makes of its keys, and how it says a wish."""
+
+    @classmethod
+    @cache
+    def whole_meaning(cls) -> Meaning | None:
+        """The meaning with what holds for every run: the machine, the model, libraries."""
+        if cls.meaning is None:
+            return None
+        from oomlint.dialects.facts import facts
+        from oomlint.dialects.machine.meaning import scene
+
+        return Meaning(cls.meaning, facts, scene)
+
+    def strays(self, run: Cells) -> Iterable[StrayKey]:
+        """The keys of a run that nothing knows."""
+        return run.given.stray
+
     @property
     def called(self) -> str:
         """The dialect in messages about its own failures, with the plug-in that brings it."""
@@ -133,12 +156,14 @@ class Dialect:
         """Complete the draft: defaults, ``auto``, the dtype law, what keys mean together."""
         draft.apply_row_defaults()
 
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
+    def express(self, changes: Wishes, draft: Any) -> dict[str, Any]:
         """Canonical changes in fields that this framework's tables can write.
 
         Raises:
             CannotEdit: the framework has no way to say it, with the reason.
         """
+        if self.meaning is not None:
+            return said_by_meaning(changes, draft, self.name)
         for name in changes:
             if draft.block_with(name) is None:
                 raise CannotEdit(f"{self.name} has no key for {name}")

@@ -82,6 +82,10 @@ class Draft:
         """Whether the field is set to something that cannot be read statically."""
         return field in self.unknown
 
+    @property
+    def unreadable(self) -> dict[str, Origin]:
+        return dict(self.unknown)
+
     def block_with(self, field: str) -> Block | None:
         """The block of highest precedence whose table can write the field."""
         if field not in self._homes:

@@ -26,6 +26,7 @@ from oomlint.documents.base import (
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.frozen import field, frozen
+from oomlint.plan.evidence import Level
 
 Loader = Literal["pyyaml", "yaml12", "omegaconf"]
 
@@ -191,11 +192,12 @@ class Origin:
 
 @frozen(eq=False)
 class Setting:
-    """A value with its origin; ``shadowed`` are settings that it overrides."""
+    """A value with its origin, and how well it is known; ``shadowed`` are those it overrides."""
 
     value: Any
     origin: Origin
     shadowed: tuple[Setting, ...] = ()
+    level: Level = Level.STATED
 
 
 @frozen

@@ -1,0 +1,580 @@
+"""The cells of a run: every field's value, how it is known, and what it was computed from.
+
+A cell is computed when it is first read, once. What a derivation reads is recorded, so that
+nobody lists its inputs, nothing stands in an order made by hand, and a change of some fields
+(:meth:`Cells.changed`) computes anew only what depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oomlint.changes import Change, Release, release_of
+from oomlint.dialects.meaning import (
+    ROW_DEFAULTS,
+    Derivation,
+    Left,
+    Meaning,
+    Said,
+    Sourced,
+    Wishes,
+    rank_of,
+)
+from oomlint.dialects.table import Block, Origin, Reading, Row, Setting, StrayKey, WrongValue
+from oomlint.frozen import frozen, replace
+from oomlint.plan import Plan, leaf_paths
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+    from oomlint.models import ModelFacts
+
+T = TypeVar("T")
+
+# No bounds on the releases of a library.
+_ANY: tuple[Release, Release] = ((), (1 << 62,))
+
+
+class CircularDerivation(Exception):
+    """A field that depends on itself; ``str(error)`` is the path from it back to it."""
+
+
+@frozen(eq=False)
+class Surroundings:
+    """What is known of a run besides its files: the machine, libraries, models, options.
+
+    ``options`` are values that the user gives to oomlint itself. ``versions`` are a package's
+    version and the file that pins it; ``floors`` the oldest releases that the project allows.
+    """
+
+    options: MappingABC[str, Any]
+    hardware: Hardware | None
+    find_model: Any
+    versions: MappingABC[str, tuple[str, str]]
+    floors: MappingABC[str, str]
+
+    def model(self, name: object) -> ModelFacts | None:
+        """The model of a name; ``None`` where the catalogue and the disk do not know it."""
+        found: ModelFacts | None = self.find_model(str(name)) if name else None
+        return found
+
+
+class Given:
+    """What the files of a run say, merged by precedence, before anything follows from it.
+
+    Made once for a run's blocks, whatever is then asked of them.
+    """
+
+    def __init__(self, blocks: Iterable[tuple[Block, Reading]]) -> None:
+        self.blocks: list[Block] = []
+        self.stated: dict[Any, Setting] = {}
+        self.unread: dict[Any, Origin] = {}
+        self.auto: dict[Any, Origin] = {}
+        self.defaults: dict[Any, tuple[Row, Setting]] = {}
+        self.stray: list[StrayKey] = []
+        self.wrong: list[WrongValue] = []
+        self._homes: dict[Any, Block | None] = {}
+        for block, reading in blocks:
+            self._merge(block, reading)
+        for block in reversed(self.blocks):
+            for row, setting in block.defaults:
+                self.defaults.setdefault(row.field, (row, setting))
+
+    def _merge(self, block: Block, reading: Reading) -> None:
+        self.blocks.append(block)
+        self.stray += reading.stray
+        self.wrong += reading.wrong
+        self.auto.update(reading.auto)
+        for field, origin in reading.unknown.items():
+            self.stated.pop(field, None)
+            self.unread[field] = origin
+        for field, setting in reading.settings.items():
+            self.stated[field] = _over(self.stated.get(field), setting)
+            self.unread.pop(field, None)
+
+    def with_options(self, options: MappingABC[Any, Any], source: str) -> Given:
+        """The same with values over those of the files; ``None`` leaves a field to others."""
+        made = object.__new__(Given)
+        made.__dict__.update(vars(self))
+        made.stated, made.unread, made.auto = (
+            dict(self.stated), dict(self.unread), dict(self.auto),
+        )  # fmt: skip
+        for field, value in options.items():
+            if value is None:
+                made.stated.pop(field, None)
+                made.auto[field] = Origin("option", source=source)
+            else:
+                setting = Setting(value, Origin("option", source=source))
+                made.stated[field] = _over(made.stated.get(field), setting)
+            made.unread.pop(field, None)
+        return made
+
+    def block_with(self, field: Any) -> Block | None:
+        """The block of highest precedence whose table can write the field."""
+        if field not in self._homes:
+            blocks = reversed(self.blocks)
+            self._homes[field] = next((b for b in blocks if b.can_write(field)), None)
+        return self._homes[field]
+
+    def said(self, field: Any) -> Said:
+        found = self.stated.get(field) or self.unread.get(field)
+        if found is None and field in self.auto:
+            return Left(self.auto[field])
+        return found
+
+
+def _over(earlier: Setting | None, setting: Setting) -> Setting:
+    if earlier is None:
+        return setting
+    return Setting(setting.value, setting.origin, (earlier, *earlier.shadowed), setting.level)
+
+
+def _at(setting: Setting, level: Level) -> Setting:
+    """The same setting, known so well."""
+    if setting.level is level:
+        return setting
+    return Setting(setting.value, setting.origin, setting.shadowed, level)
+
+
+class _Frame:
+    """A computation under way: what it has read so far, and how well that is known."""
+
+    __slots__ = ("field", "forces", "level", "open", "reads", "self_value", "tier")
+
+    def __init__(self, field: Any, tier: str, forces: tuple[Any, ...] = ()) -> None:
+        self.field, self.tier, self.forces = field, tier, forces
+        self.reads: dict[Any, None] = {}
+        self.level = Level.MEASURED
+        self.open: dict[Change, bool] = {}
+        self.self_value: _Cell | None = None
+
+
+class _Cell:
+    """A computed field. ``setting`` is ``None`` where nothing gives it a value; ``origin`` then
+    is the place that says it and cannot be read, if there is one."""
+
+    __slots__ = ("auto", "level", "open", "origin", "reads", "setting")
+
+    def __init__(
+        self,
+        setting: Setting | None,
+        level: Level,
+        reads: MappingABC[Any, None],
+        open_: MappingABC[Change, bool],
+        origin: Origin | None = None,
+        *,
+        auto: bool = False,
+    ) -> None:
+        self.setting, self.level, self.reads, self.open = setting, level, reads, open_
+        self.origin, self.auto = origin, auto
+
+    @property
+    def value(self) -> Any:
+        return None if self.setting is None else self.setting.value
+
+
+# What the statements about a field come to, the field without what the framework forces on it,
+# and the field.
+_SAID, _BASE, _FINAL = "said", "base", "final"
+
+
+def _option_field(name: str) -> Any:
+    """The field that an option of the user decides on."""
+    for whole in (f.versions, f.model.dims):
+        if name.startswith(f"{whole}."):
+            return whole
+    return name
+
+
+class Cells:
+    """The fields of one run. Not thread-safe."""
+
+    def __init__(self, given: Given, meaning: Meaning, known: Surroundings) -> None:
+        self.given = given
+        self.meaning = meaning
+        self.known = known
+        self.wished: Wishes = {}
+        """Of a changed run: what its files would have to say, in the dialect's own fields."""
+        self._cells: dict[str, dict[Any, _Cell]] = {_SAID: {}, _BASE: {}, _FINAL: {}}
+        self._groups: dict[int, tuple[Derivation, MappingABC[Any, Any], _Frame]] = {}
+        self._trail: list[_Frame] = []
+        self._made: tuple[Plan, MappingABC[str, Any]] | None = None
+        self._near: Cells | None = None
+
+    # -- reading ---------------------------------------------------------------------
+
+    def __getitem__(self, field: T | None) -> T | None:
+        """The value of a field, ``None`` where it is not known. The read is recorded."""
+        trail = self._trail
+        if trail:
+            frame = trail[-1]
+            if frame.self_value is not None and field == frame.field:
+                cell = frame.self_value
+                frame.level = max(frame.level, cell.level)
+                return cell.value  # type: ignore[no-any-return]
+            if field in frame.forces:
+                return self.base(field)
+        return self._read(field, _FINAL).value  # type: ignore[no-any-return]
+
+    def get(self, field: T | None, otherwise: T) -> T:
+        """The value of a field, ``otherwise`` where it is not known."""
+        value = self[field]
+        return otherwise if value is None else value
+
+    def base(self, field: T | None) -> T | None:
+        """The value of a field before the framework forces another on it (``override``)."""
+        return self._read(field, _BASE).value  # type: ignore[no-any-return]
+
+    def says(self, field: Any) -> bool:
+        """Whether a file or an option sets the field (not a default, not a derivation)."""
+        return self._read(field, _SAID).setting is not None
+
+    def is_unread(self, field: Any) -> bool:
+        """Whether the field is set to something that cannot be read statically. Who asks so
+        knows what to do then: the asker is none the weaker."""
+        cell = self._read(field, _SAID, weakens=False)
+        return cell.setting is None and cell.origin is not None
+
+    def is_auto(self, field: Any) -> bool:
+        """Whether the field's key says ``"auto"``: somebody else's value is taken."""
+        return self._read(field, _SAID, weakens=False).auto
+
+    def otherwise(self, field: T | None, value: T) -> T:
+        """The value of a field, or where it cannot be read ``value``, which is then assumed."""
+        if not self.is_unread(field):
+            return self.get(field, value)
+        if self._trail:
+            frame = self._trail[-1]
+            frame.level = max(frame.level, Level.ASSUMED)
+        return value
+
+    def setting(self, field: Any) -> Setting | None:
+        """Value, place and evidence of a field; ``None`` where it has no value."""
+        return self._read(field, _FINAL).setting
+
+    def said(self, field: Any) -> Said:
+        """What the files and the options come to say of a field."""
+        cell = self._read(field, _SAID)
+        return cell.setting or cell.origin
+
+    def level(self, field: Any) -> Level:
+        """How well a field is known; of one without a value, what leaves it open."""
+        return self._read(field, _FINAL).level
+
+    def reads(self, field: Any) -> tuple[Any, ...]:
+        """What a field was computed from."""
+        return tuple(self._read(field, _FINAL).reads)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks of the run's files, in rising precedence."""
+        return self.given.blocks
+
+    def block_with(self, field: Any) -> Block | None:
+        """The block of highest precedence whose table can write the field."""
+        return self.given.block_with(field)
+
+    # -- libraries -------------------------------------------------------------------
+
+    def version(self, package: str) -> Release | None:
+        """The release of a library that the run's project pins."""
+        return release_of((self[f.versions] or {}).get(package))
+
+    def has(self, change: Change, *, otherwise: bool = True, noted: bool = True) -> bool:
+        """Whether the library that runs has made a change.
+
+        Where nobody pins it and both are possible, ``otherwise``, and the change is noted as
+        open. What moves no memory, or was noted elsewhere, need not be ``noted``.
+        """
+        known = self.version(change.package)
+        if known is not None:
+            return known >= change.since
+        oldest, beyond = self._reach(change.package)
+        if change.since <= oldest:
+            return True
+        if change.since >= beyond:
+            return False
+        if noted and self._trail:
+            self._trail[-1].open.setdefault(change, otherwise)
+        return otherwise
+
+    def _reach(self, package: str) -> tuple[Release, Release]:
+        from oomlint.dialects.common.fields import library
+
+        reach = self[library.bounds] or {}
+        return reach.get(package, _ANY)
+
+    # -- the whole -------------------------------------------------------------------
+
+    def fields(self) -> Iterator[Any]:
+        """Every field that anything speaks of."""
+        seen: dict[Any, None] = dict.fromkeys(self.given.stated)
+        for more in (self.given.unread, self.given.defaults, self.meaning.fields()):
+            seen.update(dict.fromkeys(more))
+        return iter(seen)
+
+    @property
+    def settings(self) -> dict[Any, Setting]:
+        """Every field that has a value."""
+        found = ((field, self.setting(field)) for field in self.fields())
+        return {field: setting for field, setting in found if setting is not None}
+
+    @property
+    def unreadable(self) -> dict[Any, Origin]:
+        """Fields that are set to what cannot be read, and whose value nothing else tells."""
+        out: dict[Any, Origin] = {}
+        for field in self.fields():
+            cell = self._read(field, _FINAL)
+            if cell.setting is None and cell.origin is not None:
+                out[field] = cell.origin
+        return out
+
+    @property
+    def open(self) -> dict[Change, bool]:
+        """Changes of libraries whose version nobody says, and whether they were taken as made."""
+        self.settings  # noqa: B018  the cells are what notes them
+        out: dict[Change, bool] = {}
+        for tier in self._cells.values():
+            for cell in tier.values():
+                out.update(cell.open)
+        for _, _, frame in self._groups.values():
+            out.update(frame.open)
+        return out
+
+    def plan(self, name: str | None = None) -> Plan:
+        """The plan that the cells make."""
+        if self._made is None:
+            self._made = self._make()
+        plan, _ = self._made
+        return plan if name in (None, plan.name) else plan.with_values({"name": name})
+
+    def _make(self) -> tuple[Plan, MappingABC[str, Any]]:
+        leaves = leaf_paths()
+        values = {
+            field: value
+            for field in self.fields()
+            if field in leaves and (value := self[field]) is not None
+        }
+        if self._near is None:
+            return Plan().with_values(values), values
+        self._near.plan()
+        assert self._near._made is not None
+        plan, known = self._near._made
+        changes = {field: v for field, v in values.items() if known.get(field) is not v}
+        changes |= {field: Plan().get(field) for field in known.keys() - values.keys()}
+        return plan.with_values(changes), values
+
+    # -- changing --------------------------------------------------------------------
+
+    def changed(self, own: Wishes) -> Cells:
+        """The cells as they would be if the files said ``own`` too; what does not depend on it
+        is not computed again."""
+        given = self.given.with_options(own, "a proposed change")
+        made = self._with(given, self.known, own)
+        made.wished = {**self.wished, **own}
+        return made
+
+    def assuming(self, values: MappingABC[str, Any]) -> Cells:
+        """The cells under more options of the user: fields, ``versions.NAME``, and members of the
+        model's dimensions (``model.dims.layers``)."""
+        options = {**self.known.options, **values}
+        known = replace(self.known, options=options)
+        changed = {_option_field(name): value for name, value in values.items()}
+        stated = {k: v for k, v in changed.items() if k not in (f.versions, f.model.dims)}
+        made = self._with(self.given.with_options(stated, "--set"), known, changed)
+        made.wished = self.wished
+        return made
+
+    def _with(self, given: Given, known: Surroundings, changed: Iterable[Any]) -> Cells:
+        made = Cells(given, self.meaning, known)
+        made._near = self
+        affected = self._dependents(changed)
+        for tier, cells in self._cells.items():
+            made._cells[tier] = {k: c for k, c in cells.items() if k not in affected}
+        made._groups = {
+            key: group
+            for key, group in self._groups.items()
+            if affected.isdisjoint(group[2].reads) and affected.isdisjoint(group[0].fields)
+        }
+        return made
+
+    def _dependents(self, fields: Iterable[Any]) -> set[Any]:
+        readers: dict[Any, set[Any]] = {}
+        for cells in self._cells.values():
+            for field, cell in cells.items():
+                for read in cell.reads:
+                    readers.setdefault(read, set()).add(field)
+        affected: set[Any] = set()
+        todo = list(fields)
+        while todo:
+            field = todo.pop()
+            if field not in affected:
+                affected.add(field)
+                todo += readers.get(field, ())
+        return affected
+
+    # -- computing -------------------------------------------------------------------
+
+    def _read(self, field: Any, tier: str, *, weakens: bool = True) -> _Cell:
+        cell = self._cells[tier].get(field)
+        if cell is None:
+            cell = self._compute(field, tier)
+        if self._trail:
+            frame = self._trail[-1]
+            if frame.field != field:
+                frame.reads[field] = None
+            if weakens:
+                frame.level = max(frame.level, cell.level)
+        return cell
+
+    def _compute(self, field: Any, tier: str) -> _Cell:
+        for position, frame in enumerate(self._trail):
+            if frame.field == field and frame.tier == tier:
+                path = [str(each.field) for each in self._trail[position:]]
+                raise CircularDerivation(" -> ".join((*path, str(field))))
+        frame = _Frame(field, tier)
+        self._trail.append(frame)
+        try:
+            if tier == _SAID:
+                cell = self._statement(field, frame)
+            elif tier == _BASE:
+                cell = self._based(field, frame)
+            else:
+                cell = self._forced(field, frame)
+        finally:
+            self._trail.pop()
+        self._cells[tier][field] = cell
+        return cell
+
+    def _statement(self, field: Any, frame: _Frame) -> _Cell:
+        said = self.given.said(field)
+        for reader in self.meaning.readers_of(field):
+            said = reader(self, field, said)
+        if isinstance(said, Setting):
+            level = max(frame.level, said.level)
+            return _Cell(_at(said, level), level, frame.reads, frame.open)
+        level = max(frame.level, Level.DEFAULT)
+        if isinstance(said, Left):
+            return _Cell(None, level, frame.reads, frame.open, auto=True)
+        if said is not None:
+            return _Cell(None, Level.UNREAD, frame.reads, frame.open, said)
+        return _Cell(None, level, frame.reads, frame.open)
+
+    def _based(self, field: Any, frame: _Frame) -> _Cell:
+        said = self._read(field, _SAID, weakens=False)
+        frame.reads.update(said.reads)
+        if said.setting is not None or said.origin is not None:
+            return _Cell(said.setting, said.level, frame.reads, frame.open, said.origin)
+        if said.level > Level.DEFAULT:
+            frame.level = said.level
+        row_is_due = field in self.given.defaults and not said.auto
+        for derivation in self.meaning.chain(field):
+            if row_is_due and rank_of(derivation) > ROW_DEFAULTS:
+                row_is_due = False
+                row, setting = self.given.defaults[field]
+                cell = self._defaulted(field, setting.value, setting.origin, row.changes, frame)
+                if cell is not None:
+                    return cell
+            found = self._derived(field, derivation, frame)
+            if found is not None:
+                return found
+        if row_is_due:
+            row, setting = self.given.defaults[field]
+            cell = self._defaulted(field, setting.value, setting.origin, row.changes, frame)
+            if cell is not None:
+                return cell
+        return _Cell(None, max(frame.level, Level.DEFAULT), frame.reads, frame.open)
+
+    def _defaulted(
+        self, field: Any, value: Any, origin: Origin, changes: Iterable[Change], frame: _Frame
+    ) -> _Cell | None:
+        """A default of the framework, as the release of its library has it."""
+        for change in sorted(changes, key=lambda c: c.since, reverse=True):
+            if not self.has(change):
+                value, origin = change.was, replace(origin, source=change.source)
+        if value is None:
+            return None
+        level = max(frame.level, Level.DEFAULT)
+        return _Cell(Setting(value, origin, (), level), level, frame.reads, frame.open)
+
+    def _derived(self, field: Any, derivation: Derivation, frame: _Frame) -> _Cell | None:
+        value, source = self._result(field, derivation, frame)
+        if value is None:
+            return None
+        block = self.block_with(field)
+        if derivation.rank == "default":
+            origin = Origin("default", block, source=source)
+            return self._defaulted(field, value, origin, derivation.changes, frame)
+        level = frame.level
+        if derivation.rank == "derive":
+            kind: Any = "derived"
+            level = max(level, Level.STATED if frame.reads else Level.DEFAULT)
+        elif derivation.rank == "fact":
+            kind, level, block = "catalog", max(level, Level.FACT), None
+        else:
+            kind, level = "assumed", max(level, Level.ASSUMED)
+        origin = Origin(kind, block, source=source, inputs=tuple(frame.reads))
+        return _Cell(Setting(value, origin, (), level), level, frame.reads, frame.open)
+
+    def _result(self, field: Any, derivation: Derivation, frame: _Frame) -> tuple[Any, str]:
+        """What a derivation gives for a field; its reads count for the computation under way."""
+        if len(derivation.fields) == 1:
+            value = derivation.compute(self)
+        else:
+            value = self._grouped(field, derivation, frame)
+        if isinstance(value, Sourced):
+            return value.value, value.source
+        return value, derivation.source
+
+    def _grouped(self, field: Any, derivation: Derivation, frame: _Frame) -> Any:
+        key = id(derivation)
+        if key not in self._groups:
+            forces = derivation.fields if derivation.rank == "override" else ()
+            inner = _Frame(derivation.fields, "group", forces)
+            for other in self._trail:
+                if other.tier == "group" and other.field is derivation.fields:
+                    path = [str(each.field) for each in self._trail]
+                    raise CircularDerivation(" -> ".join((*path, derivation.name)))
+            self._trail.append(inner)
+            try:
+                found = derivation.compute(self) or {}
+            finally:
+                self._trail.pop()
+            strange = found.keys() - set(derivation.fields)
+            if strange:
+                raise TypeError(f"{derivation.name} does not declare {sorted(strange)}")
+            self._groups[key] = (derivation, found, inner)
+        _, found, inner = self._groups[key]
+        frame.reads.update((read, None) for read in inner.reads if read != field)
+        frame.level = max(frame.level, inner.level)
+        return found.get(field)
+
+    def _forced(self, field: Any, frame: _Frame) -> _Cell:
+        overrides = self.meaning.overrides(field)
+        cell = self._read(field, _BASE, weakens=False)
+        if not overrides:
+            return cell
+        for derivation in overrides:
+            frame.reads = dict(cell.reads)
+            frame.level = Level.MEASURED
+            frame.self_value = cell
+            value, source = self._result(field, derivation, frame)
+            noted = {**cell.open, **frame.open}
+            earlier = cell.setting
+            if value is None:
+                # Whether the framework forces anything may hang on what was not understood.
+                level = max(cell.level, frame.level) if frame.level is Level.UNREAD else cell.level
+                setting = None if earlier is None else _at(earlier, level)
+                cell = _Cell(setting, level, frame.reads, noted, cell.origin)
+                continue
+            shadowed = () if earlier is None else (earlier, *earlier.shadowed)
+            level = max(frame.level, Level.STATED if frame.reads else Level.DEFAULT)
+            origin = Origin(
+                "derived", self.block_with(field), source=source, inputs=tuple(frame.reads)
+            )
+            cell = _Cell(
+                Setting(value, origin, shadowed, level), level, frame.reads, noted, cell.origin
+            )
+        return cell

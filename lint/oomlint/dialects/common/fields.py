@@ -1,0 +1,51 @@
+"""Fields that several dialects share and the plan does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oomlint.changes import Release
+from oomlint.plan.fields import Private
+
+
+class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read like ``f``
+    """``amp``: mixed precision in force: ``bf16``, ``fp16`` or ``no``."""
+
+    amp: str
+
+
+class ref(Private, prefix="ref"):  # noqa: N801
+    """Files that a setting names."""
+
+    deepspeed: str
+    fsdp_config: str
+
+
+class fsdp(Private, prefix="fsdp"):  # noqa: N801
+    """``enabled``: somebody asks for FSDP, whoever's keys say how."""
+
+    enabled: bool
+
+
+class deepspeed(Private, prefix="deepspeed"):  # noqa: N801
+    """``enabled``: DeepSpeed takes part without a config of its own."""
+
+    enabled: bool
+
+
+class peft(Private, prefix="peft"):  # noqa: N801
+    autocast_adapters: bool
+
+
+class library(Private, prefix="library"):  # noqa: N801
+    """``bounds``: a package's oldest release, and the first one that is too new, where it is not
+    pinned: by what the project allows and what frameworks require of each other."""
+
+    bounds: Mapping[str, tuple[Release, Release]]
+
+
+class machine(Private, prefix="machine"):  # noqa: N801
+    """What the hardware has that the user names, whatever the run makes of it."""
+
+    nodes: int
+    gpus_per_node: int

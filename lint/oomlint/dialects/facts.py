@@ -1,0 +1,127 @@
+"""What is known of any run besides its files: libraries, the model, the hardware that is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.changes import Release, release_of
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import library, machine
+from oomlint.dialects.meaning import Meaning, Sourced
+from oomlint.models.given import with_members
+from oomlint.plan.fields import f
+
+facts = Meaning()
+
+_OPEN: Release = (1 << 62,)
+
+
+@facts.fact(f.versions)
+def versions(run: Cells) -> Any:
+    """Library versions that the project pins, or that were given as ``versions.NAME``."""
+    known = run.known
+    given = {
+        name.removeprefix("versions."): str(value)
+        for name, value in known.options.items()
+        if name.startswith("versions.")
+    }
+    pinned = {package: version for package, (version, _) in known.versions.items()}
+    files = dict.fromkeys(file for _, file in known.versions.values())
+    both = {**pinned, **given}
+    return Sourced(both, ", ".join((*files, *(["--set"] if given else [])))) if both else None
+
+
+@facts.fact(library.bounds)
+def bounds(run: Cells) -> Any:
+    """The narrowest bounds that the project and every framework that takes part set."""
+    found: dict[str, tuple[Release, Release]] = {}
+
+    def narrow(package: str, oldest: Release, beyond: Release) -> None:
+        least, most = found.get(package, ((), _OPEN))
+        found[package] = (max(least, oldest), min(most, beyond or most))
+
+    for package, version in run.known.floors.items():
+        narrow(package, release_of(version) or (), ())
+    for meaning in run.meaning.everything():
+        for required in meaning.bounds:
+            for package, oldest, beyond in required(run):
+                narrow(package, oldest, beyond)
+    return found or None
+
+
+# -- the model -------------------------------------------------------------------------------------
+
+
+@facts.fact(f.model.dims)
+def dims(run: Cells) -> Any:
+    known = run.known.model(run[f.model.id])
+    found = with_members(known.dims if known else None, run.known.options)
+    return None if found is None else Sourced(found, known.source if known else "--set")
+
+
+@facts.fact(f.model.arch, f.model.ckpt_dtype, f.model.native_quant)
+def model_facts(run: Cells) -> Any:
+    known = run.known.model(run[f.model.id])
+    if known is None:
+        return None
+    values = {
+        f.model.arch: known.dims.arch,
+        f.model.ckpt_dtype: known.ckpt_dtype,
+        f.model.native_quant: known.native_quant,
+    }
+    return {
+        field: Sourced(value, known.source) for field, value in values.items() if value is not None
+    }
+
+
+def _size_of(run: Cells, model: Any) -> Any:
+    """The parameters of a model beside the trained one, where it is known."""
+    known = run.known.model(model) if model not in (None, "none") else None
+    params = None if known is None else known.dims.params_total
+    return None if known is None or params is None else Sourced(params, known.source)
+
+
+@facts.fact(f.objective.reward_params)
+def reward_params(run: Cells) -> Any:
+    return _size_of(run, run[f.objective.reward_model])
+
+
+@facts.fact(f.objective.critic_params)
+def critic_params(run: Cells) -> Any:
+    return _size_of(run, run[f.objective.critic])
+
+
+@facts.fact(f.objective.teacher_params)
+def teacher_params(run: Cells) -> Any:
+    return _size_of(run, run[f.objective.teacher])
+
+
+# -- the hardware that the user names --------------------------------------------------------------
+
+
+@facts.fact(
+    f.device.type,
+    f.parallel.nodes,
+    f.parallel.gpus_per_node,
+    machine.nodes,
+    machine.gpus_per_node,
+    f.host.ram_gib,
+)
+def hardware_facts(run: Cells) -> Any:
+    hardware = run.known.hardware
+    if hardware is None:
+        return None
+    ram = hardware.host_bytes_per_node
+    values = {
+        f.device.type: hardware.gpu.name,
+        f.parallel.nodes: hardware.nodes,
+        f.parallel.gpus_per_node: hardware.gpus_per_node,
+        machine.nodes: hardware.nodes,
+        machine.gpus_per_node: hardware.gpus_per_node,
+        f.host.ram_gib: None if ram is None else ram / 2**30,
+    }
+    return {
+        field: Sourced(value, hardware.source)
+        for field, value in values.items()
+        if value is not None
+    }

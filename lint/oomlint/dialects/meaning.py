@@ -1,0 +1,312 @@
+"""What a framework makes of its keys: derivations of fields, and beside each how a wish for it is
+written back.
+
+A module of a dialect makes one :class:`Meaning` and fills it by decorators::
+
+    meaning = Meaning(TRAINER)                  # what it shares with others comes after its own
+
+    @meaning.derive(f.checkpointing.mode, source="AX/core/builders/base.py:599")
+    def checkpointing(run: Cells) -> Any:
+        return "full" if run[f.parallel.fsdp.activation_checkpointing] else run[own.gc]
+
+    @checkpointing.written
+    def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+        return {own.gc: wanted}
+
+Of several derivations of a field the first that answers (not ``None``) counts, those of the
+including meaning before those of the included. A field takes its value from, in this order: the
+user's options, the files, :meth:`~Meaning.derive`, the defaults of the tables' rows,
+:meth:`~Meaning.fact`, :meth:`~Meaning.default`, :meth:`~Meaning.assume`; then
+:meth:`~Meaning.override` says what the framework makes of it whatever it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from oomlint.changes import Change, Release
+from oomlint.dialects.table import Origin, Setting
+from oomlint.errors import CannotEdit
+from oomlint.frozen import frozen
+
+if TYPE_CHECKING:
+    from oomlint.dialects.cells import Cells
+
+Wishes: TypeAlias = Mapping[Any, Any]
+"""Fields and what a change would make them; ``None`` leaves one to others (``"auto"``)."""
+
+Compute: TypeAlias = "Callable[[Cells], Any]"
+Writer: TypeAlias = "Callable[[Any, Cells, Wishes], Mapping[Any, Any]]"
+
+
+@frozen(eq=False)
+class Left:
+    """A field that its key leaves to somebody else: ``"auto"``."""
+
+    origin: Origin
+
+
+Said: TypeAlias = "Setting | Origin | Left | None"
+"""What the files say of a field: a setting, the place of one that cannot be read, that it is left
+to others, or nothing."""
+Reader: TypeAlias = "Callable[[Cells, Any, Said], Said]"
+Bounds: TypeAlias = tuple[str, Release, Release]
+"""A library, its oldest release possible, and the first one that is too new (``()``: open)."""
+
+Rank = Literal["derive", "fact", "default", "assume", "override"]
+
+
+class Sourced:
+    """A derived value with a source of its own, where the derivation has several."""
+
+    __slots__ = ("source", "value")
+
+    def __init__(self, value: Any, source: str) -> None:
+        self.value, self.source = value, source
+
+
+class Derivation:
+    """One function of cells that gives one field, or several that follow from the same.
+
+    A function of one field returns its value, one of several a mapping of those that it knows.
+    """
+
+    __slots__ = ("changes", "compute", "fields", "home", "rank", "source")
+
+    def __init__(
+        self,
+        home: Meaning,
+        fields: tuple[Any, ...],
+        rank: Rank,
+        source: str,
+        compute: Compute,
+        changes: tuple[Change, ...] = (),
+    ) -> None:
+        self.home, self.fields, self.rank = home, fields, rank
+        self.source, self.compute, self.changes = source, compute, changes
+
+    def __call__(self, run: Cells) -> Any:
+        return self.compute(run)
+
+    @property
+    def name(self) -> str:
+        return f"{self.compute.__module__}.{self.compute.__qualname__}"
+
+    def written(self, writer: Writer) -> Writer:
+        """Declare how a wish for the result is said in fields that the tables can write."""
+        for field in self.fields:
+            self.home.writers[field] = writer
+        return writer
+
+
+class Meaning:
+    """The derivations, defaults and inverses of one module, on top of those it includes."""
+
+    def __init__(self, *included: Meaning) -> None:
+        self.included = included
+        self.derivations: list[Derivation] = []
+        self.readers: list[tuple[frozenset[Any] | None, Reader]] = []
+        self.bounds: list[Callable[[Cells], Iterable[Bounds]]] = []
+        self.writers: dict[Any, Writer] = {}
+        self._chains: dict[Any, tuple[Derivation, ...]] | None = None
+        self._overrides: dict[Any, tuple[Derivation, ...]] = {}
+        self._readers_of: dict[Any, tuple[Reader, ...]] = {}
+
+    # -- declaring -------------------------------------------------------------------
+
+    def _declare(
+        self, fields: tuple[Any, ...], rank: Rank, source: str
+    ) -> Callable[[Compute], Derivation]:
+        _check(fields)
+
+        def decorator(compute: Compute) -> Derivation:
+            derivation = Derivation(self, fields, rank, source, compute)
+            self.derivations.append(derivation)
+            return derivation
+
+        return decorator
+
+    def derive(self, *fields: Any, source: str = "") -> Callable[[Compute], Derivation]:
+        """What follows from other fields; never overrides what a file says."""
+        return self._declare(fields, "derive", source)
+
+    def override(self, *fields: Any, source: str = "") -> Callable[[Compute], Derivation]:
+        """What the framework makes of fields whatever the file says; ``None`` lets them be.
+
+        Inside, a field itself reads as it is before; ``run.base(field)`` reads so elsewhere.
+        """
+        return self._declare(fields, "override", source)
+
+    def fact(self, *fields: Any, source: str = "") -> Callable[[Compute], Derivation]:
+        """What is known of the model or the machine, where nothing else says it."""
+        return self._declare(fields, "fact", source)
+
+    def default(self, *fields: Any, source: str = "") -> Callable[[Compute], Derivation]:
+        """The framework's own value, where it depends on others; see :meth:`constant`."""
+        return self._declare(fields, "default", source)
+
+    def assume(self, *fields: Any, why: str = "") -> Callable[[Compute], Derivation]:
+        """A stated guess; it is listed with every prediction that rests on it."""
+        return self._declare(fields, "assume", why)
+
+    def constant(self, field: Any, value: Any, source: str, *changes: Change) -> None:
+        """The framework's own value where nobody sets the field; ``changes`` are those of it."""
+        _check((field,))
+        rank: Rank = "default"
+        self.derivations.append(
+            Derivation(self, (field,), rank, source, lambda _run: value, changes)
+        )
+
+    def always(self, field: Any, value: Any, source: str) -> None:
+        """What holds wherever the file cannot say otherwise, as a derivation of nothing."""
+        _check((field,))
+        self.derivations.append(Derivation(self, (field,), "derive", source, lambda _run: value))
+
+    def said(self, *fields: Any) -> Callable[[Reader], Reader]:
+        """Declare what the framework makes of the *statements* about fields (of all fields where
+        none is named): which of them count, and what they stand for. The function gets the cells,
+        the field and what the files say of it, and returns what counts as said."""
+        _check(fields)
+
+        def decorator(reader: Reader) -> Reader:
+            self.readers.append((frozenset(fields) or None, reader))
+            return reader
+
+        return decorator
+
+    def requires(self, bounds: Callable[[Cells], Iterable[Bounds]]) -> Callable[[Cells], Any]:
+        """Declare between which releases libraries must be, by what a framework requires."""
+        self.bounds.append(bounds)
+        return bounds
+
+    # -- inverses --------------------------------------------------------------------
+
+    def written(self, *fields: Any) -> Callable[[Writer], Writer]:
+        """Declare how a wish for fields is said, where what is derived stands elsewhere."""
+        _check(fields)
+
+        def decorator(writer: Writer) -> Writer:
+            for field in fields:
+                self.writers[field] = writer
+            return writer
+
+        return decorator
+
+    def cannot_say(self, reason: str, *fields: Any) -> None:
+        """The framework has no way to say these."""
+        _check(fields)
+
+        def refuse(_wanted: Any, _run: Cells, _wishes: Wishes) -> Mapping[Any, Any]:
+            raise CannotEdit(reason)
+
+        for field in fields:
+            self.writers[field] = refuse
+
+    def follows(self, *fields: Any) -> None:
+        """Fields that have no key of their own and follow from what else is wished for."""
+        _check(fields)
+        for field in fields:
+            self.writers[field] = lambda _wanted, _run, _wishes: {}
+
+    # -- asking ----------------------------------------------------------------------
+
+    def everything(self) -> Iterator[Meaning]:
+        """This meaning and those it includes, each once, its own first."""
+        seen: dict[int, Meaning] = {}
+        for meaning in (self, *(m for included in self.included for m in included.everything())):
+            seen.setdefault(id(meaning), meaning)
+        return iter(seen.values())
+
+    def chain(self, field: Any) -> tuple[Derivation, ...]:
+        """The derivations of a field in the order in which they are asked, overrides left out."""
+        return self._compiled().get(field, ())
+
+    def overrides(self, field: Any) -> tuple[Derivation, ...]:
+        """What the framework makes of a field whatever it was, each upon the one before."""
+        self._compiled()
+        return self._overrides.get(field, ())
+
+    def readers_of(self, field: Any) -> tuple[Reader, ...]:
+        """What decides on the statements about a field; the included meanings' come first."""
+        found = self._readers_of.get(field)
+        if found is None:
+            everything = reversed(list(self.everything()))
+            found = tuple(
+                reader
+                for meaning in everything
+                for fields, reader in meaning.readers
+                if fields is None or field in fields
+            )
+            self._readers_of[field] = found
+        return found
+
+    def writer(self, field: Any) -> Writer | None:
+        """How a wish for a field is said, if not by a row."""
+        return next((m.writers[field] for m in self.everything() if field in m.writers), None)
+
+    def fields(self) -> Iterable[Any]:
+        """Every field that is derived."""
+        self._compiled()
+        return self._chains.keys() | self._overrides.keys() if self._chains is not None else ()
+
+    def _compiled(self) -> dict[Any, tuple[Derivation, ...]]:
+        if self._chains is None:
+            chains: dict[Any, list[Derivation]] = {}
+            overrides: dict[Any, list[Derivation]] = {}
+            everything = list(self.everything())
+            for meaning in everything:
+                for derivation in meaning.derivations:
+                    if derivation.rank != "override":
+                        for field in derivation.fields:
+                            chains.setdefault(field, []).append(derivation)
+            for meaning in reversed(everything):
+                for derivation in meaning.derivations:
+                    if derivation.rank == "override":
+                        for field in derivation.fields:
+                            overrides.setdefault(field, []).append(derivation)
+            self._chains = {
+                field: tuple(sorted(found, key=lambda d: _ORDER[d.rank]))
+                for field, found in chains.items()
+            }
+            self._overrides = {field: tuple(found) for field, found in overrides.items()}
+        return self._chains
+
+
+_ORDER = {"derive": 0, "fact": 2, "default": 3, "assume": 4}
+ROW_DEFAULTS = 1
+"""Where the defaults of the tables' rows stand among the ranks."""
+
+
+def rank_of(derivation: Derivation) -> int:
+    """The place of a derivation in the order in which a field's are asked."""
+    return _ORDER[derivation.rank]
+
+
+def _check(fields: Iterable[Any]) -> None:
+    from oomlint.plan.fields import Field
+
+    for field in fields:
+        if not isinstance(field, Field):
+            raise TypeError(f"{field!r} is no field: see oomlint.plan.fields")
+
+
+def expressed(wishes: Wishes, run: Cells, framework: str) -> dict[Any, Any]:
+    """Canonical wishes in fields that the tables of a run's files can write.
+
+    Raises:
+        CannotEdit: the framework has no way to say one, with the reason.
+    """
+    own = dict(wishes)
+    for field, wanted in wishes.items():
+        writer = run.meaning.writer(field)
+        if writer is None:
+            continue
+        said = writer(wanted, run, wishes)
+        if field not in said:
+            own.pop(field, None)
+        own.update(said)
+    for field in own:
+        if run.block_with(field) is None:
+            raise CannotEdit(f"{framework} has no key for {field}")
+    return own
