@@ -259,6 +259,12 @@ class Cells:
         cell = self._read(field, _SAID)
         return cell.setting or cell.origin
 
+    def stated(self, field: Any) -> Said:
+        """What the files say of a field, whether or not it counts."""
+        if self._trail:
+            self._trail[-1].reads[field] = None
+        return self.given.said(field)
+
     def level(self, field: Any) -> Level:
         """How well a field is known; of one without a value, what leaves it open."""
         return self._read(field, _FINAL).level
