@@ -39,16 +39,16 @@ _MOST_KEYS = 2000
 class Row:
     """One key of a framework.
 
-    ``key`` is a dotted path as the file spells it. ``field`` is a leaf of the canonical
-    plan, or a private name (``hf.bf16``, ``ref.deepspeed``) that the dialect's own
-    ``finish`` turns into plan fields. ``default`` is the canonical value when the key is
+    ``key`` is a dotted path as the file spells it. ``field`` is a leaf of the canonical plan
+    (``f.batch.micro``), or a private one of the dialect, which its derivations turn into those
+    of the plan. ``default`` is the canonical value when the key is
     absent, ``None`` where there is none; ``changes`` are those that brought it about.
     ``source`` says where the meaning and the default were read. ``table`` reads a mapping under
     this key with a table of its own.
     """
 
     key: str
-    field: str
+    field: Any
     kind: Kind = TEXT
     default: Any = None
     aliases: tuple[str, ...] = ()
