@@ -44,6 +44,12 @@ class deepspeed(Private, prefix="deepspeed"):  # noqa: N801
     enabled: bool
 
 
+class hf(Private, prefix="hf"):  # noqa: N801
+    """``fsdp_words``: what transformers' option ``fsdp`` lists."""
+
+    fsdp_words: tuple[str, ...]
+
+
 class peft(Private, prefix="peft"):  # noqa: N801
     autocast_adapters: bool
 

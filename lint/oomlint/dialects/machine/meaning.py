@@ -1,8 +1,16 @@
-"""What launchers, schedulers and containers make of a run."""
+"""What launchers, schedulers and containers make of a run.
+
+``scene`` belongs to every run (:meth:`~oomlint.dialects.base.Dialect.whole_meaning`): the machine
+that the files around its command ask for, as facts. The others are for the dialect to include: the
+ranks that the run's launcher starts, of a program that uses one GPU where no launcher starts it,
+and of one that spreads over every visible GPU by itself. A dialect in which that depends on the run
+includes the first and derives ``launch.one_process``.
+"""
 
 from __future__ import annotations
 
 from oomlint.dialects.meaning import Meaning
 
-launch = Meaning()
 scene = Meaning()
+launch_one_process = Meaning()
+launch_all_visible = Meaning()
