@@ -205,7 +205,7 @@ class Cells:
 
     # -- reading ---------------------------------------------------------------------
 
-    def __getitem__(self, field: T | None) -> T | None:
+    def __getitem__(self, field: T) -> T:
         """The value of a field, ``None`` where it is not known. The read is recorded."""
         trail = self._trail
         if trail:
@@ -223,7 +223,7 @@ class Cells:
         value = self[field]
         return otherwise if value is None else value
 
-    def base(self, field: T | None) -> T | None:
+    def base(self, field: T) -> T:
         """The value of a field before the framework forces another on it (``override``)."""
         return self._read(field, _BASE).value  # type: ignore[no-any-return]
 

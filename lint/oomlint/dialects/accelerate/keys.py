@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEVICE, STAGE
 from oomlint.dialects.kinds import (
     BOOLEAN,
@@ -19,9 +20,8 @@ from oomlint.dialects.kinds import (
     choice,
     read_boolean,
 )
-from oomlint.dialects.table import Renaming, Row, Table, known_keys
-from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.fields import launch
+from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.frozen import replace
 from oomlint.plan.fields import Private, f
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.axolotl.changes import FUSED_BY_DEFAULT
+from oomlint.dialects.common.fields import peft, ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.kinds import (
     ANYTHING,
@@ -23,7 +24,6 @@ from oomlint.dialects.kinds import (
     switch,
 )
 from oomlint.dialects.table import Renaming, Row, Table, known_keys
-from oomlint.dialects.common.fields import peft, ref
 from oomlint.dialects.trainer.arguments import RESUME
 from oomlint.plan.fields import Private, f
 

@@ -241,7 +241,7 @@ def targets(run: Cells) -> Any:
 
 @meaning.default(own.bf16, source="AX/utils/schemas/config.py:559: auto")
 def bf16(run: Cells) -> Any:
-    """"auto", and a key that is absent, are true on a GPU that has bfloat16, unless fp16 is asked
+    """ "auto", and a key that is absent, are true on a GPU that has bfloat16, unless fp16 is asked
     for."""
     return "no" if run[own.fp16] else "amp"
 

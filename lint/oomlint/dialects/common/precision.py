@@ -29,9 +29,7 @@ _P = f.precision
 
 _STEP_1_IN_DTYPE_OF_PARAM = "torch.optim: states are zeros_like(param)"
 # Below stage 1 the FP16 optimizers (runtime/engine.py:2065) keep an fp32 master too, unsharded.
-_ENGINE_CASTS = (
-    "DeepSpeed edaa7221 runtime/engine.py:1755 casts the module; zero/stage3.py keeps an fp32 master"
-)
+_ENGINE_CASTS = "DeepSpeed edaa7221 runtime/engine.py:1755 casts the module; zero/stage3.py keeps an fp32 master"
 _ACCELERATE_UPCASTS = (
     "accelerate 16cb6eb8 accelerator.py:1982, utils/fsdp_utils.py:803: "
     "trainable parameters become fp32"

@@ -13,7 +13,6 @@ from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.deepspeed.meaning import deepspeed_alone, deepspeed_json
 from oomlint.dialects.meaning import Meaning
-from oomlint.plan.fields import f
 
 alone = Meaning(world, backend, deepspeed_json, deepspeed_alone, batch, precision)
 

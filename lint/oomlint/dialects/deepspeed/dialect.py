@@ -8,21 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, Dialect, Reference
-from oomlint.dialects.deepspeed.keys import DEEPSPEED
+from oomlint.dialects.deepspeed.alone import alone
 from oomlint.dialects.deepspeed.blocks import deepspeed_block, preset_block
+from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import is_shipped, is_whole
 from oomlint.dialects.draft import Draft
-from oomlint.dialects.law import (
-    finish_backend,
-    finish_batch,
-    finish_deepspeed,
-    finish_trainer_precision,
-    finish_world,
-)
-from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Mapping
-from oomlint.documents.text import Source, Span
-from oomlint.frozen import replace
 
 _SIGNATURE = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 _SUPPORTING = frozenset({"fp16", "bf16", "optimizer", "scheduler", "gradient_accumulation_steps"})

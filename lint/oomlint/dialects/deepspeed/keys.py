@@ -316,9 +316,7 @@ _ROWS = (
         choice({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "float32": "fp32"}).or_auto(),
         source="DS/engine.py:1492",
     ),
-    Row(
-        "train_micro_batch_size_per_gpu", ds.micro, POSITIVE.or_auto(), source="DS/config.py:942"
-    ),
+    Row("train_micro_batch_size_per_gpu", ds.micro, POSITIVE.or_auto(), source="DS/config.py:942"),
     Row(
         "gradient_accumulation_steps",
         ds.grad_accum,

@@ -12,8 +12,8 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import ref
-from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
 from oomlint.dialects.deepspeed.blocks import wished_preset
+from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
 from oomlint.dialects.meaning import Left, Meaning, Said
 from oomlint.dialects.table import Setting
 from oomlint.plan.fields import f
