@@ -34,6 +34,8 @@ class Forecast:
     assumptions: tuple[Assumption, ...]
     host_limit: int | None
     """RAM of a node in bytes, ``None`` if nobody says."""
+    run: Run | None = None
+    """The run whose files say it all; ``None`` of a plan that was given as such."""
 
     @property
     def first_seen(self) -> Mapping[str, str | None]:
@@ -89,6 +91,7 @@ def _of(run: Run, found: Estimate, assumptions: tuple[Assumption, ...]) -> Forec
         verdict=run.verdict_of(found),
         assumptions=assumptions,
         host_limit=run.limits.host_bytes,
+        run=run,
     )
 
 
