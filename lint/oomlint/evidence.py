@@ -102,6 +102,22 @@ def weakest(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]]:
     return level, tuple(basis for basis in deciding if basis.level is level)
 
 
+def moves(run: Run, field: Any) -> Iterator[tuple[Any, int]]:
+    """The values that a field of the plan plausibly has, and the GPU's peak at each, in bytes."""
+    base = run.placed
+    if field not in _PLAUSIBLE:
+        return
+    seen: set[Any] = set()
+    for change in ({field: base.plan.get(field)}, *_PLAUSIBLE[field]):
+        value = change[field]
+        plan = base.plan if not seen else base.plan.with_values(change)
+        limits = None if base.hardware is None else gpu_limits(base.hardware, plan)
+        peak = estimate(plan, limits).gpu.peak_bytes
+        if value is not None and value not in seen and peak is not None:
+            yield value, peak
+        seen.add(value)
+
+
 def level_of(run: Run) -> Level:
     """How well the weakest of the fields is known that move the peak."""
     levels = (run.level(field) for field in (*_PLAUSIBLE, f.model.dims))
@@ -131,7 +147,7 @@ def _basis(run: Run, field: Any, leaf: Any, swing: int | None, decides: frozense
     level = run.level(field)
     why = origin.source if origin is not None else ""
     if level is Level.UNREAD:
-        why = why or "it is set to what only running it would tell"
+        why = why or f"{run.key(field)} is set to what only running it would tell"
     return Basis(
         field=field,
         leaf=leaf,

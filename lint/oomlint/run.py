@@ -302,6 +302,11 @@ class Run:
         cells = self.resolved
         return cells.level(field) if isinstance(cells, Cells) else Level.DEFAULT
 
+    def inputs(self, field: str) -> tuple[str, ...]:
+        """What a field was computed from."""
+        cells = self.resolved
+        return cells.reads(field) if isinstance(cells, Cells) else ()
+
     def plan_has(self, field: str) -> bool:
         """Whether the field has a value, or is set to one that cannot be read."""
         return self.origin(field) is not None

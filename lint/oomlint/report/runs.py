@@ -86,7 +86,7 @@ def evidence_object(run: Run) -> EvidenceShape:
 def _basis_object(run: Run, basis: Basis) -> BasisShape:
     place = basis.location
     return {
-        "field": str(basis.field),
+        "field": str(basis.leaf),
         "value": basis.value,
         "level": cast("Any", basis.level.word),
         "why": basis.why,
