@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from oomlint.errors import UsageError
 from oomlint.frozen import frozen, parameters, replace
 from oomlint.plan import Plan
+from oomlint.plan.fields import f
 from oomlint.plan.training import MODELS_BESIDE
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def with_gpus(run: Run) -> tuple[Run, tuple[Assumption, ...]]:
     if run.placed is run:
         return run, ()
     why = "no file says how many GPUs there are; --gpus or --hardware does"
-    return run.placed, (Assumption("parallel.gpus_per_node", USUAL_NODE, why),)
+    return run.placed, (Assumption(f.parallel.gpus_per_node, USUAL_NODE, why),)
 
 
 def of_run(run: Run | Forecast) -> Forecast:
@@ -114,7 +115,7 @@ def of_plan(plan: Plan, hardware: Hardware | None = None) -> Forecast:
     if machine is not None:
         counts = (machine.nodes, machine.gpus_per_node)
         if counts != (plan.parallel.nodes, plan.parallel.gpus_per_node):
-            names = ("parallel.nodes", "parallel.gpus_per_node")
+            names = (f.parallel.nodes, f.parallel.gpus_per_node)
             plan = plan.with_values(dict(zip(names, counts, strict=True)))
     ram = machine.host_bytes_per_node if machine else None
     if ram is None and plan.host.ram_gib is not None:

@@ -30,13 +30,13 @@ _FUNCTIONS = frozenset({"str", "len", "bool"})
 _LISTS = ("stray", "wrong", "missing")
 
 
-def concern(check: ast.FunctionDef, constants: Mapping[str, Any]) -> str:
+def concern(check: ast.FunctionDef, constants: Mapping[Any, Any]) -> str:
     """The expression, in terms of ``run``; ``constants`` are the names of the rule's module."""
     return ast.unparse(_Guards(constants).of(check.body, {}))
 
 
 class _Guards:
-    def __init__(self, constants: Mapping[str, Any]) -> None:
+    def __init__(self, constants: Mapping[Any, Any]) -> None:
         self.constants = constants
 
     def of(self, body: Sequence[ast.stmt], names: Names) -> ast.expr:
@@ -147,7 +147,7 @@ class _Guards:
         return None
 
     def _rebuilt(self, node: ast.expr, names: Names) -> ast.expr | None:
-        fields: dict[str, Any] = {}
+        fields: dict[Any, Any] = {}
         for name, value in ast.iter_fields(node):
             if isinstance(value, ast.expr):
                 fields[name] = self._read(value, names)
