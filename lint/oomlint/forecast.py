@@ -16,6 +16,7 @@ from oomlint.plan.fields import f
 from oomlint.plan.training import MODELS_BESIDE
 
 if TYPE_CHECKING:
+    from oomlint.evidence import Evidence
     from oomlint.hardware import Hardware
     from oomlint.memory import Assumption, Estimate, Verdict
     from oomlint.run import Run
@@ -35,8 +36,8 @@ class Forecast:
     assumptions: tuple[Assumption, ...]
     host_limit: int | None
     """RAM of a node in bytes, ``None`` if nobody says."""
-    run: Run | None = None
-    """The run whose files say it all; ``None`` of a plan that was given as such."""
+    evidence: Evidence | None = None
+    """How well that is known on which it rests; ``None`` of a plan that was given as such."""
 
     @property
     def first_seen(self) -> Mapping[str, str | None]:
@@ -82,6 +83,9 @@ def outline(run: Run | Forecast) -> Forecast:
 
 
 def _of(run: Run, found: Estimate, assumptions: tuple[Assumption, ...]) -> Forecast:
+    from oomlint.evidence import evidence_of
+
+    evidence = evidence_of(run)
     return Forecast(
         name=run.name,
         framework=run.framework,
@@ -89,19 +93,18 @@ def _of(run: Run, found: Estimate, assumptions: tuple[Assumption, ...]) -> Forec
         plan=run.plan,
         hardware=run.hardware,
         estimate=found,
-        verdict=_verdict(run, found),
+        verdict=_verdict(run, found, evidence),
         assumptions=assumptions,
         host_limit=run.limits.host_bytes,
-        run=run,
+        evidence=evidence,
     )
 
 
-def _verdict(run: Run, found: Estimate) -> Verdict:
+def _verdict(run: Run, found: Estimate, evidence: Evidence) -> Verdict:
     """Unknown where it hangs on what somebody says and was not understood."""
-    from oomlint.evidence import weakest
     from oomlint.plan.evidence import Level
 
-    levels = (weakest(run, resource)[0] for resource in ("gpu", "host"))
+    levels = (evidence.decided_by(resource) for resource in ("gpu", "host"))
     return "unknown" if Level.UNREAD in levels else run.verdict_of(found)
 
 

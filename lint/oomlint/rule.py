@@ -269,15 +269,11 @@ class Rule:
 
 @frozen(eq=False)
 class ListedRule:
-    """What can be said of a rule before its module is imported.
-
-    ``concerns`` is false of a run in which the rule would find nothing, and cheap to ask.
-    """
+    """What can be said of a rule before its module is imported."""
 
     code: str
     name: str
     load: Callable[[], type[Rule]]
-    concerns: Callable[[Run], object] = lambda _run: True
     looks_at_merges: bool = False
     origin: str = ""
 
