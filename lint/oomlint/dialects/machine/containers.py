@@ -14,6 +14,7 @@ from typing import Any
 from oomlint.dialects.base import Claim, Dialect, Reference, Wishes
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import BOOLEAN, TEXT, Kind
+from oomlint.dialects.machine.fields import docker
 from oomlint.dialects.machine.scene import DOCKER_MEMORY, provide_counts, provide_ram
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar
@@ -53,12 +54,12 @@ _MEMLOCK_SERVICE = Kind(_read_memlock, lambda _: -1)
 DOCKER_RUN = Table(
     name="docker run",
     rows=(
-        Row("gpus", "docker.gpus", _GPUS),
-        Row("memory", "docker.memory", DOCKER_MEMORY, aliases=("m",)),
-        Row("shm-size", "docker.shm", DOCKER_MEMORY),
-        Row("ipc", "docker.ipc", TEXT),
-        Row("ulimit", "docker.memlock", _MEMLOCK, aliases=("ulimit.memlock",)),
-        Row("privileged", "docker.privileged", BOOLEAN),
+        Row("gpus", docker.gpus, _GPUS),
+        Row("memory", docker.memory, DOCKER_MEMORY, aliases=("m",)),
+        Row("shm-size", docker.shm, DOCKER_MEMORY),
+        Row("ipc", docker.ipc, TEXT),
+        Row("ulimit", docker.memlock, _MEMLOCK, aliases=("ulimit.memlock",)),
+        Row("privileged", docker.privileged, BOOLEAN),
     ),
     known_prefixes=("",),
     loader="yaml12",
@@ -68,13 +69,11 @@ DOCKER_RUN = Table(
 SERVICE = Table(
     name="service",
     rows=(
-        Row(
-            "mem_limit", "docker.memory", DOCKER_MEMORY, aliases=("deploy.resources.limits.memory",)
-        ),
-        Row("shm_size", "docker.shm", DOCKER_MEMORY),
-        Row("ipc", "docker.ipc", TEXT),
-        Row("ulimits.memlock", "docker.memlock", _MEMLOCK_SERVICE),
-        Row("privileged", "docker.privileged", BOOLEAN),
+        Row("mem_limit", docker.memory, DOCKER_MEMORY, aliases=("deploy.resources.limits.memory",)),
+        Row("shm_size", docker.shm, DOCKER_MEMORY),
+        Row("ipc", docker.ipc, TEXT),
+        Row("ulimits.memlock", docker.memlock, _MEMLOCK_SERVICE),
+        Row("privileged", docker.privileged, BOOLEAN),
     ),
     known_prefixes=("",),
     section="scheduler",
@@ -82,7 +81,7 @@ SERVICE = Table(
 
 DEVICES = Table(
     name="devices",
-    rows=(Row("device_ids", "docker.gpus", _GPUS, aliases=("count",)),),
+    rows=(Row("device_ids", docker.gpus, _GPUS, aliases=("count",)),),
     known_prefixes=("",),
     section="scheduler",
 )

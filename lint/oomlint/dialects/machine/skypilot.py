@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import POSITIVE, TEXT, BadValue, Kind
+from oomlint.dialects.machine.fields import sky
 from oomlint.dialects.machine.scene import GPU_NAMES, INSTANCE, provide_counts
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.documents.base import Document, Mapping
@@ -50,16 +51,16 @@ def _read_nodes(raw: Any) -> int | None:
 TASK = Table(
     name="task",
     rows=(
-        Row("resources.accelerators", "sky.accelerators", Kind(_read_accelerators)),
-        Row("resources.instance_type", "sky.instance", TEXT),
-        Row("num_nodes", "sky.nodes", Kind(_read_nodes)),
+        Row("resources.accelerators", sky.accelerators, Kind(_read_accelerators)),
+        Row("resources.instance_type", sky.instance, TEXT),
+        Row("num_nodes", sky.nodes, Kind(_read_nodes)),
     ),
     known_prefixes=("",),
     section="scheduler",
 )
 
 # SkyPilot's catalogue calls the smaller of two cards by the plain name (catalogs v8).
-_PLAIN_NAMES = {"A100": "A100-40GB", "V100": "V100-16GB"}
+PLAIN_NAMES = {"A100": "A100-40GB", "V100": "V100-16GB"}
 
 
 class SkyPilot(Dialect):
@@ -116,6 +117,6 @@ def finish_skypilot(draft: Draft) -> None:
     number = None if asked is None else asked.number
     provide_counts(draft, nodes, number, "SkyPilot", "sky.nodes", "sky.accelerators")
     if asked is not None:
-        name = _PLAIN_NAMES.get(asked.name, asked.name)
+        name = PLAIN_NAMES.get(asked.name, asked.name)
         draft.fact(GPU_NAMES, ((name,),), "SkyPilot", "sky.accelerators")
     draft.fact(INSTANCE, draft.get("sky.instance"), "SkyPilot", "sky.instance")

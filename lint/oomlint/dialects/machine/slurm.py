@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from oomlint.dialects.base import Wishes
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import TEXT, Kind
+from oomlint.dialects.machine.fields import slurm
 from oomlint.dialects.machine.scene import (
     GPU_NAMES,
     NODES,
@@ -79,18 +80,18 @@ _COUNT = Kind(_read_count)
 _MEMORY = Kind(_read_memory, _write_memory)
 
 _ROWS = (
-    Row("nodes", "slurm.nodes", _COUNT, aliases=("N",)),
-    Row("gres", "slurm.gres", Kind(_read_gres)),
-    Row("gpus_per_node", "slurm.gpus_per_node", _GPUS),
-    Row("gpus", "slurm.gpus", _GPUS, aliases=("G",)),
-    Row("gpus_per_task", "slurm.gpus_per_task", _GPUS),
-    Row("ntasks_per_node", "slurm.tasks_per_node", _COUNT, aliases=("tasks_per_node",)),
-    Row("ntasks", "slurm.tasks", _COUNT, aliases=("n",)),
-    Row("cpus_per_task", "slurm.cpus_per_task", _COUNT, aliases=("c",)),
-    Row("mem", "slurm.mem", _MEMORY),
-    Row("mem_per_cpu", "slurm.mem_per_cpu", _MEMORY),
-    Row("mem_per_gpu", "slurm.mem_per_gpu", _MEMORY),
-    Row("constraint", "slurm.constraint", TEXT, aliases=("C",)),
+    Row("nodes", slurm.nodes, _COUNT, aliases=("N",)),
+    Row("gres", slurm.gres, Kind(_read_gres)),
+    Row("gpus_per_node", slurm.gpus_per_node, _GPUS),
+    Row("gpus", slurm.gpus, _GPUS, aliases=("G",)),
+    Row("gpus_per_task", slurm.gpus_per_task, _GPUS),
+    Row("ntasks_per_node", slurm.tasks_per_node, _COUNT, aliases=("tasks_per_node",)),
+    Row("ntasks", slurm.tasks, _COUNT, aliases=("n",)),
+    Row("cpus_per_task", slurm.cpus_per_task, _COUNT, aliases=("c",)),
+    Row("mem", slurm.mem, _MEMORY),
+    Row("mem_per_cpu", slurm.mem_per_cpu, _MEMORY),
+    Row("mem_per_gpu", slurm.mem_per_gpu, _MEMORY),
+    Row("constraint", slurm.constraint, TEXT, aliases=("C",)),
 )
 SBATCH = Table("#SBATCH", _ROWS, known_prefixes=("",), loader="yaml12", section="scheduler")
 # The same options on the line of sbatch, salloc or srun win over the script's (sbatch(1)).
