@@ -315,16 +315,21 @@ class Run:
         return self.anchor
 
     def _explicit_location(self, field: str, depth: int) -> Location | None:
-        origin = self.origin(field)
-        if origin is None:
-            return None
-        if origin.location is not None:
-            return origin.location
-        if depth:
-            for name in origin.inputs:
-                found = self._explicit_location(name, depth - 1)
-                if found is not None:
-                    return found
+        """Where a file says a field, or what it follows from. A computation asks first whether it
+        applies, and last what decides on the value: the last reads are the most telling."""
+        level: list[str] = [field]
+        for _ in range(depth + 1):
+            below: list[str] = []
+            facts: list[str] = []
+            for name in level:
+                origin = self.origin(name)
+                if origin is not None and origin.location is not None:
+                    return origin.location
+                if origin is not None and isinstance(self.parts.completed, Draft):
+                    below += origin.inputs
+                elif origin is not None:
+                    (facts if origin.kind == "catalog" else below).extend(reversed(origin.inputs))
+            level = below + facts
         return None
 
     def block_with(self, field: str) -> Block | None:

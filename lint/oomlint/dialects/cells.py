@@ -205,7 +205,7 @@ class Cells:
 
     # -- reading ---------------------------------------------------------------------
 
-    def __getitem__(self, field: T | None) -> T | None:
+    def __getitem__(self, field: T) -> T:
         """The value of a field, ``None`` where it is not known. The read is recorded."""
         trail = self._trail
         if trail:
@@ -223,7 +223,7 @@ class Cells:
         value = self[field]
         return otherwise if value is None else value
 
-    def base(self, field: T | None) -> T | None:
+    def base(self, field: T) -> T:
         """The value of a field before the framework forces another on it (``override``)."""
         return self._read(field, _BASE).value  # type: ignore[no-any-return]
 
@@ -258,6 +258,12 @@ class Cells:
         """What the files and the options come to say of a field."""
         cell = self._read(field, _SAID)
         return cell.setting or cell.origin
+
+    def stated(self, field: Any) -> Said:
+        """What the files say of a field, whether or not it counts."""
+        if self._trail:
+            self._trail[-1].reads[field] = None
+        return self.given.said(field)
 
     def level(self, field: Any) -> Level:
         """How well a field is known; of one without a value, what leaves it open."""

@@ -73,6 +73,9 @@ class Draft:
         setting = self.settings.get(field)
         return otherwise if setting is None else setting.value
 
+    def __getitem__(self, field: Any) -> Any:
+        return self.get(field)
+
     def says(self, field: str) -> bool:
         """Whether a file or a wish sets the field (not a default, not a derivation)."""
         setting = self.settings.get(field)

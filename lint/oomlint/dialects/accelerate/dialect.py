@@ -8,20 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.dialects.accelerate.effects import accelerate_amp, fold_accelerate
-from oomlint.dialects.accelerate.fixes import express_sharding
+from oomlint.dialects.accelerate.alone import alone
 from oomlint.dialects.accelerate.keys import ACCELERATE, DISTRIBUTED_TYPES
-from oomlint.dialects.base import Claim, ClaimKind, Dialect, Wishes
-from oomlint.dialects.deepspeed.dialect import upgrade_old_offload
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.law import (
-    finish_backend,
-    finish_batch,
-    finish_deepspeed,
-    finish_fsdp,
-    finish_trainer_precision,
-    finish_world,
-)
+from oomlint.dialects.base import Claim, ClaimKind, Dialect
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Mapping, Scalar
 from oomlint.expressions import expression
@@ -39,7 +29,8 @@ _SUPPORTING = frozenset({"compute_environment", "num_processes", "mixed_precisio
 class Accelerate(Dialect):
     name = "accelerate"
     markers = (b"distributed_type",)
-    references = {"ref.deepspeed": "deepspeed"}
+    references = {ref.deepspeed: "deepspeed"}
+    meaning = alone
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -56,25 +47,6 @@ class Accelerate(Dialect):
             kind: ClaimKind = "aside" if remote else "part"
             shared = bool(_SHARED.search(document.source.path))
             yield Claim(self, kind, document, (block,), is_shipped=shared)
-
-    def finish(self, draft: Draft) -> None:
-        """A config that no run uses: ranks and sharding are its own, the model is unknown."""
-        fold_accelerate(draft)
-        finish_world(draft)
-        finish_fsdp(draft)
-        finish_backend(draft)
-        upgrade_old_offload(draft)
-        finish_deepspeed(draft, under_trainer=True)
-        draft.derive(
-            "batch.grad_accum", draft.get("accelerate.grad_accum"), "accelerate.grad_accum"
-        )
-        finish_batch(draft)
-        amp = accelerate_amp(draft)
-        draft.derive("amp", amp, "accelerate.mixed_precision")
-        finish_trainer_precision(draft, amp=amp, load_dtype=None)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        return super().express(express_sharding(changes, draft), draft)
 
 
 def _is_type(value: Any) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEVICE, STAGE
 from oomlint.dialects.kinds import (
     BOOLEAN,
@@ -19,8 +20,10 @@ from oomlint.dialects.kinds import (
     choice,
     read_boolean,
 )
+from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.frozen import replace
+from oomlint.plan.fields import Private, f
 
 # ACC/utils/dataclasses.py DistributedType; `NO` and `no` are false to PyYAML.
 DISTRIBUTED_TYPES = {
@@ -106,44 +109,59 @@ def _read_optional_device(raw: Any) -> str:
 
 _OFFLOAD = replace(DEVICE, read=_read_optional_device)
 
+
+class own(Private, prefix="accelerate"):  # noqa: N801
+    """``distributed_type``: what the file chooses; ``use_*``: what flags of the launcher choose.
+    ``fp16``: the old key for mixed precision."""
+
+    distributed_type: str
+    use_deepspeed: bool
+    use_fsdp: bool
+    use_megatron: bool
+    mixed_precision: str
+    fp16: bool
+    grad_accum: int
+    recompute: bool
+
+
 _FSDP_ROWS = (
-    Row("fsdp_version", "parallel.fsdp.version", FSDP_VERSION),
-    Row("fsdp_sharding_strategy", "parallel.fsdp.strategy", STRATEGY),
-    Row("fsdp_reshard_after_forward", "parallel.fsdp.reshard_after_forward", RESHARD),
-    Row("fsdp_auto_wrap_policy", "parallel.fsdp.wrap", WRAP),
-    Row("fsdp_transformer_layer_cls_to_wrap", "parallel.fsdp.wrap_classes", LIST),
-    Row("fsdp_min_num_params", "parallel.fsdp.min_params", COUNT),
-    Row("fsdp_offload_params", "parallel.fsdp.cpu_offload", BOOLEAN),
-    Row("fsdp_backward_prefetch", "parallel.fsdp.backward_prefetch", BACKWARD_PREFETCH),
-    Row("fsdp_forward_prefetch", "parallel.fsdp.forward_prefetch", BOOLEAN),
-    Row("fsdp_use_orig_params", "parallel.fsdp.use_orig_params", BOOLEAN),
-    Row("fsdp_state_dict_type", "parallel.fsdp.state_dict", STATE_DICT),
-    Row("fsdp_cpu_ram_efficient_loading", "load.cpu_ram_efficient", BOOLEAN),
-    Row("fsdp_sync_module_states", "parallel.fsdp.sync_module_states", BOOLEAN),
-    Row("fsdp_activation_checkpointing", "parallel.fsdp.activation_checkpointing", BOOLEAN),
+    Row("fsdp_version", f.parallel.fsdp.version, FSDP_VERSION),
+    Row("fsdp_sharding_strategy", f.parallel.fsdp.strategy, STRATEGY),
+    Row("fsdp_reshard_after_forward", f.parallel.fsdp.reshard_after_forward, RESHARD),
+    Row("fsdp_auto_wrap_policy", f.parallel.fsdp.wrap, WRAP),
+    Row("fsdp_transformer_layer_cls_to_wrap", f.parallel.fsdp.wrap_classes, LIST),
+    Row("fsdp_min_num_params", f.parallel.fsdp.min_params, COUNT),
+    Row("fsdp_offload_params", f.parallel.fsdp.cpu_offload, BOOLEAN),
+    Row("fsdp_backward_prefetch", f.parallel.fsdp.backward_prefetch, BACKWARD_PREFETCH),
+    Row("fsdp_forward_prefetch", f.parallel.fsdp.forward_prefetch, BOOLEAN),
+    Row("fsdp_use_orig_params", f.parallel.fsdp.use_orig_params, BOOLEAN),
+    Row("fsdp_state_dict_type", f.parallel.fsdp.state_dict, STATE_DICT),
+    Row("fsdp_cpu_ram_efficient_loading", f.load.cpu_ram_efficient, BOOLEAN),
+    Row("fsdp_sync_module_states", f.parallel.fsdp.sync_module_states, BOOLEAN),
+    Row("fsdp_activation_checkpointing", f.parallel.fsdp.activation_checkpointing, BOOLEAN),
 )
 _DEEPSPEED_ROWS = (
-    Row("zero_stage", "parallel.zero.stage", STAGE),
-    Row("offload_optimizer_device", "offload.optimizer", _OFFLOAD),
-    Row("offload_param_device", "offload.params", _OFFLOAD),
-    Row("zero3_init_flag", "load.zero3_init", BOOLEAN),
-    Row("zero3_save_16bit_model", "parallel.zero.gather16_on_save", BOOLEAN),
-    Row("deepspeed_config_file", "ref.deepspeed", TEXT),
-    Row("gradient_accumulation_steps", "accelerate.grad_accum", POSITIVE.or_auto()),
+    Row("zero_stage", f.parallel.zero.stage, STAGE),
+    Row("offload_optimizer_device", f.offload.optimizer, _OFFLOAD),
+    Row("offload_param_device", f.offload.params, _OFFLOAD),
+    Row("zero3_init_flag", f.load.zero3_init, BOOLEAN),
+    Row("zero3_save_16bit_model", f.parallel.zero.gather16_on_save, BOOLEAN),
+    Row("deepspeed_config_file", ref.deepspeed, TEXT),
+    Row("gradient_accumulation_steps", own.grad_accum, POSITIVE.or_auto()),
 )
 _MEGATRON_ROWS = (
-    Row("megatron_lm_tp_degree", "parallel.tp", POSITIVE),
-    Row("megatron_lm_pp_degree", "parallel.pp", POSITIVE),
-    Row("megatron_lm_sequence_parallelism", "parallel.sp", BOOLEAN),
-    Row("megatron_lm_recompute_activations", "accelerate.recompute", BOOLEAN),
-    Row("megatron_lm_use_distributed_optimizer", "parallel.megatron.dist_optimizer", BOOLEAN),
+    Row("megatron_lm_tp_degree", f.parallel.tp, POSITIVE),
+    Row("megatron_lm_pp_degree", f.parallel.pp, POSITIVE),
+    Row("megatron_lm_sequence_parallelism", f.parallel.sp, BOOLEAN),
+    Row("megatron_lm_recompute_activations", own.recompute, BOOLEAN),
+    Row("megatron_lm_use_distributed_optimizer", f.parallel.megatron.dist_optimizer, BOOLEAN),
 )
 _DEGREE_ROWS = (
-    Row("parallelism_config_dp_replicate_size", "parallel.dp_replicate", POSITIVE),
-    Row("parallelism_config_dp_shard_size", "parallel.dp_shard", POSITIVE),
-    Row("parallelism_config_tp_size", "parallel.tp", POSITIVE),
-    Row("parallelism_config_cp_size", "parallel.cp", POSITIVE),
-    Row("parallelism_config_sp_size", "parallel.ulysses", POSITIVE),
+    Row("parallelism_config_dp_replicate_size", f.parallel.dp_replicate, POSITIVE),
+    Row("parallelism_config_dp_shard_size", f.parallel.dp_shard, POSITIVE),
+    Row("parallelism_config_tp_size", f.parallel.tp, POSITIVE),
+    Row("parallelism_config_cp_size", f.parallel.cp, POSITIVE),
+    Row("parallelism_config_sp_size", f.parallel.ulysses, POSITIVE),
 )
 
 
@@ -163,15 +181,15 @@ def _inside(section: str, rows: tuple[Row, ...], prefix: str) -> tuple[Row, ...]
 
 _CONFIG = "ACC/commands/config/config_args.py:180"
 _ROWS = (
-    Row("distributed_type", "accelerate.distributed_type", DISTRIBUTED_TYPE, source=_CONFIG),
+    Row("distributed_type", own.distributed_type, DISTRIBUTED_TYPE, source=_CONFIG),
     *_inside("deepspeed_config", _DEEPSPEED_ROWS, ""),
     *_inside("fsdp_config", _FSDP_ROWS, "fsdp_"),
     *_inside("megatron_lm_config", _MEGATRON_ROWS, ""),
     *_inside("parallelism_config", _DEGREE_ROWS, ""),
-    Row("mixed_precision", "accelerate.mixed_precision", MIXED_PRECISION, source=_CONFIG),
-    Row("fp16", "accelerate.fp16", BOOLEAN, source="ACC/commands/config/config_args.py:104"),
-    Row("num_machines", "launch.machines", POSITIVE, source=_CONFIG),
-    Row("num_processes", "launch.total_processes", POSITIVE, source=_CONFIG),
+    Row("mixed_precision", own.mixed_precision, MIXED_PRECISION, source=_CONFIG),
+    Row("fp16", own.fp16, BOOLEAN, source="ACC/commands/config/config_args.py:104"),
+    Row("num_machines", launch.machines, POSITIVE, source=_CONFIG),
+    Row("num_processes", launch.total_processes, POSITIVE, source=_CONFIG),
 )
 
 ACCELERATE = Table(
@@ -209,10 +227,10 @@ def _in_words(row: Row) -> Row:
 
 
 LAUNCH_ROWS = (
-    Row("mixed_precision", "accelerate.mixed_precision", MIXED_PRECISION),
-    Row("use_deepspeed", "accelerate.use_deepspeed", BOOLEAN),
-    Row("use_fsdp", "accelerate.use_fsdp", BOOLEAN),
-    Row("use_megatron_lm", "accelerate.use_megatron", BOOLEAN),
+    Row("mixed_precision", own.mixed_precision, MIXED_PRECISION),
+    Row("use_deepspeed", own.use_deepspeed, BOOLEAN),
+    Row("use_fsdp", own.use_fsdp, BOOLEAN),
+    Row("use_megatron_lm", own.use_megatron, BOOLEAN),
     *map(_in_words, (*_DEEPSPEED_ROWS, *_FSDP_ROWS, *_MEGATRON_ROWS, *_DEGREE_ROWS)),
 )
 """Flags of ``accelerate launch`` that say what the YAML says; for the launcher's table."""

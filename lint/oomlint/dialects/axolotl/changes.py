@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from oomlint.changes import Change
-from oomlint.dialects.draft import Draft
+from collections.abc import Mapping
+
+from oomlint.changes import Change, Release
 
 FUSED_BY_DEFAULT = Change(
     "axolotl", (0, 8), "the default optimizer is adamw_hf",
@@ -51,9 +52,7 @@ _REQUIRED = {
 }
 
 
-def take_required_versions(draft: Draft) -> None:
-    """Axolotl pins its libraries: its version tells theirs where nothing else does."""
-    own = draft.version("axolotl")
+def required(own: Release | None) -> Mapping[str, str]:
+    """The libraries that a release of Axolotl pins; those of the newest where none is known."""
     minor = max((m for m in _REQUIRED if own is None or m <= own), default=min(_REQUIRED))
-    for package, version in _REQUIRED[minor].items():
-        draft.imply(package, version, "axolotl" if own is not None else None)
+    return _REQUIRED[minor]

@@ -10,36 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.dialects.axolotl.changes import take_required_versions
-from oomlint.dialects.axolotl.effects import (
-    finish_activations,
-    finish_eval_and_save,
-    finish_generation,
-    finish_loader,
-    finish_lora_kernels,
-    finish_loss,
-    finish_objective,
-    finish_optimizer,
-    finish_precision,
-    finish_sharding,
-    finish_trainable,
-)
-from oomlint.dialects.axolotl.fixes import NO_WAY, WAYS
 from oomlint.dialects.axolotl.keys import AXOLOTL
-from oomlint.dialects.base import Claim, Dialect, Wishes, expressed
-from oomlint.dialects.deepspeed.dialect import take_wished_preset, upgrade_old_offload
+from oomlint.dialects.axolotl.meaning import meaning
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.fixes import swap_preset
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.law import (
-    finish_backend,
-    finish_batch,
-    finish_deepspeed,
-    finish_world,
-)
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, TORCHRUN
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.machine.ranks import finish_launch
+from oomlint.dialects.meaning import Wishes
 from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping
@@ -61,7 +41,8 @@ class Axolotl(Dialect):
     name = "axolotl"
     markers = (b"base_model", b"axolotl")
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
-    references = {"ref.deepspeed": "deepspeed"}
+    references = {ref.deepspeed: "deepspeed"}
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):
@@ -108,34 +89,5 @@ class Axolotl(Dialect):
             ),
         )
 
-    def finish(self, draft: Draft) -> None:
-        take_required_versions(draft)
-        finish_launch(draft, one_process=False)
-        draft.default("env.expandable_segments", True, "AX/utils/__init__.py:84 sets it")
-        if draft.get("axolotl.auto_resume"):
-            draft.derive("load.resume", True, "axolotl.auto_resume")
-        if draft.get("save.merge") == "whole":
-            # AX/loaders/model.py:1032: else the model is merged where it was loaded, on a GPU.
-            device = "cpu" if draft.get("axolotl.lora_on_cpu") else "auto"
-            draft.derive("save.merge_device", device, "axolotl.lora_on_cpu")
-        take_wished_preset(draft)
-        finish_world(draft)
-        finish_sharding(draft)
-        finish_backend(draft)
-        finish_objective(draft)
-        finish_trainable(draft)
-        finish_precision(draft)
-        finish_activations(draft)
-        finish_loss(draft)
-        finish_lora_kernels(draft)
-        finish_optimizer(draft)
-        upgrade_old_offload(draft)
-        finish_deepspeed(draft, under_trainer=True)
-        finish_batch(draft)
-        finish_generation(draft)
-        finish_loader(draft)
-        finish_eval_and_save(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = swap_preset(dict(changes), draft)
-        return super().express(expressed(own, draft, WAYS, NO_WAY), draft)
+    def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
+        return super().express(swap_preset(changes, run), run)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.axolotl.changes import FUSED_BY_DEFAULT
+from oomlint.dialects.common.fields import peft, ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.kinds import (
     ANYTHING,
@@ -24,6 +25,7 @@ from oomlint.dialects.kinds import (
 )
 from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.dialects.trainer.arguments import RESUME
+from oomlint.plan.fields import Private, f
 
 # AX/utils/schemas/enums.py:143 and config.py:1622: names of its own and kernels of the hub, which
 # stand for the same algorithms.
@@ -59,6 +61,56 @@ _CHECKPOINTING = choice(
 )
 
 
+class own(Private, prefix="axolotl"):  # noqa: N801
+    """Keys of Axolotl whose meaning takes more than one of them."""
+
+    load_in_8bit: bool
+    load_in_4bit: bool
+    gptq: bool
+    dora: bool
+    onebit: bool
+    target_modules: tuple[str, ...]
+    target_linear: bool
+    unfrozen: Any
+    remote_code: bool
+    plugins: tuple[str, ...]
+    liger_flce: bool
+    chunked_ce: bool
+    lora_mlp_kernel: bool
+    lora_qkv_kernel: bool
+    lora_o_kernel: bool
+    lora_embedding_kernel: bool
+    pad_to_max: bool
+    batch_flattening: bool
+    batch_size: int
+    bf16: str
+    fp16: bool
+    bfloat16: bool
+    float16: bool
+    gc: str
+    activation_offload: str
+    attn_flash2: bool
+    attn_sdpa: bool
+    attn_xformers: bool
+    attn_flex: bool
+    attn_sage: bool
+    attn_eager: bool
+    val_set_size: float
+    test_datasets: Any
+    evals_per_epoch: float
+    eval_strategy: str
+    saves_per_epoch: float
+    fsdp: tuple[str, ...]
+    fsdp_config: Any
+    final_state_dict: str
+    reward_model: bool
+    process_reward_model: bool
+    precompute_ref: bool
+    generation_batch: int
+    lora_on_cpu: bool
+    auto_resume: bool
+
+
 def _read_positive(raw: Any) -> int | None:
     """Zero, and -1 for ``max_steps``, mean the default (AX/core/builders/base.py:499)."""
     number = read_integer(raw)
@@ -73,19 +125,19 @@ FSDP_CONFIG = Table(
     rows=(
         Row(
             "fsdp_version",
-            "parallel.fsdp.version",
+            f.parallel.fsdp.version,
             choice({1: 1, 2: 2, "1": 1, "2": 2}),
             aliases=("version",),
         ),
-        Row("activation_checkpointing", "parallel.fsdp.activation_checkpointing", BOOLEAN),
-        Row("offload_params", "parallel.fsdp.cpu_offload", BOOLEAN),
-        Row("sync_module_states", "parallel.fsdp.sync_module_states", BOOLEAN),
-        Row("cpu_ram_efficient_loading", "load.cpu_ram_efficient", BOOLEAN),
-        Row("cpu_offload_pin_memory", "offload.pin_memory", BOOLEAN),
-        Row("use_orig_params", "parallel.fsdp.use_orig_params", BOOLEAN),
+        Row("activation_checkpointing", f.parallel.fsdp.activation_checkpointing, BOOLEAN),
+        Row("offload_params", f.parallel.fsdp.cpu_offload, BOOLEAN),
+        Row("sync_module_states", f.parallel.fsdp.sync_module_states, BOOLEAN),
+        Row("cpu_ram_efficient_loading", f.load.cpu_ram_efficient, BOOLEAN),
+        Row("cpu_offload_pin_memory", f.offload.pin_memory, BOOLEAN),
+        Row("use_orig_params", f.parallel.fsdp.use_orig_params, BOOLEAN),
         Row(
             "state_dict_type",
-            "parallel.fsdp.state_dict",
+            f.parallel.fsdp.state_dict,
             choice(
                 {
                     "FULL_STATE_DICT": "full",
@@ -94,10 +146,10 @@ FSDP_CONFIG = Table(
                 }
             ),
         ),
-        Row("final_state_dict_type", "axolotl.final_state_dict", TEXT),
+        Row("final_state_dict_type", own.final_state_dict, TEXT),
         Row(
             "auto_wrap_policy",
-            "parallel.fsdp.wrap",
+            f.parallel.fsdp.wrap,
             choice(
                 {
                     "TRANSFORMER_BASED_WRAP": "transformer",
@@ -106,12 +158,12 @@ FSDP_CONFIG = Table(
                 }
             ),
         ),
-        Row("transformer_layer_cls_to_wrap", "parallel.fsdp.wrap_classes", LIST),
-        Row("min_num_params", "parallel.fsdp.min_params", COUNT),
-        Row("reshard_after_forward", "parallel.fsdp.reshard_after_forward", BOOLEAN),
+        Row("transformer_layer_cls_to_wrap", f.parallel.fsdp.wrap_classes, LIST),
+        Row("min_num_params", f.parallel.fsdp.min_params, COUNT),
+        Row("reshard_after_forward", f.parallel.fsdp.reshard_after_forward, BOOLEAN),
         Row(
             "sharding_strategy",
-            "parallel.fsdp.strategy",
+            f.parallel.fsdp.strategy,
             choice(
                 {
                     "FULL_SHARD": "full",
@@ -131,106 +183,111 @@ FSDP_CONFIG = Table(
 )
 
 # AX/utils/schemas/peft.py: Triton kernels for the parts of a block that carry an adapter.
-LORA_KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel")
+LORA_KERNELS = {
+    "lora_mlp_kernel": own.lora_mlp_kernel,
+    "lora_qkv_kernel": own.lora_qkv_kernel,
+    "lora_o_kernel": own.lora_o_kernel,
+    "lora_embedding_kernel": own.lora_embedding_kernel,
+}
 
 _ROWS = (
-    Row("base_model", "model.id", TEXT, source="AX/utils/schemas/model.py:17"),
-    Row("load_in_8bit", "axolotl.load_in_8bit", BOOLEAN, default=False, source="AX/utils/schemas/peft.py:31"),
-    Row("load_in_4bit", "axolotl.load_in_4bit", BOOLEAN, default=False, source="AX/utils/schemas/peft.py:37"),
+    Row("base_model", f.model.id, TEXT, source="AX/utils/schemas/model.py:17"),
+    Row("load_in_8bit", own.load_in_8bit, BOOLEAN, default=False, source="AX/utils/schemas/peft.py:31"),
+    Row("load_in_4bit", own.load_in_4bit, BOOLEAN, default=False, source="AX/utils/schemas/peft.py:37"),
     Row(
         "adapter",
-        "trainable.method",
+        f.trainable.method,
         choice({"lora": "lora", "qlora": "qlora", "llama-adapter": "adapter"}),
         default="full",
         source="AX/utils/schemas/peft.py:41: no adapter is full fine-tuning",
     ),
-    Row("lora_r", "trainable.r", POSITIVE),
-    Row("lora_alpha", "trainable.alpha", NUMBER),
-    Row("lora_dropout", "trainable.dropout", NUMBER, default=0.0, source="AX/utils/schemas/peft.py:80"),
-    Row("lora_target_modules", "axolotl.target_modules", LIST),
-    Row("lora_target_linear", "axolotl.target_linear", BOOLEAN),
-    Row("lora_modules_to_save", "trainable.modules_to_save", LIST),
-    Row("lora_target_parameters", "trainable.target_params", LIST),
-    Row("peft_use_dora", "axolotl.dora", BOOLEAN),
-    Row("peft_autocast_adapter_dtype", "peft.autocast_adapters", BOOLEAN),
-    Row("quantize_moe_experts", "quant.quantises_moe_experts", BOOLEAN, default=False),
-    Row("gptq", "axolotl.gptq", BOOLEAN),
-    Row("plugins", "axolotl.plugins", LIST),
-    Row("liger_fused_linear_cross_entropy", "axolotl.liger_flce", BOOLEAN),
-    Row("liger_rms_norm", "loss.liger.rms", BOOLEAN),
-    Row("liger_glu_activation", "loss.liger.swiglu", BOOLEAN, aliases=("liger_swiglu",)),
-    Row("liger_rope", "loss.liger.rope", BOOLEAN),
-    *(Row(key, f"axolotl.{key}", BOOLEAN) for key in LORA_KERNELS),
-    Row("trust_remote_code", "axolotl.remote_code", BOOLEAN),
-    Row("cut_cross_entropy", "loss.cut_ce", BOOLEAN),
-    Row("chunked_cross_entropy", "axolotl.chunked_ce", BOOLEAN),
-    Row("chunked_cross_entropy_num_chunks", "loss.chunks", POSITIVE),
-    Row("sequence_len", "seq.max_len", POSITIVE, default=512, source="AX/utils/schemas/config.py:665"),
-    Row("sample_packing", "seq.packing", switch(on="multipack", off="none"), default="none", source="AX/utils/schemas/config.py:688"),
-    Row("pad_to_sequence_len", "axolotl.pad_to_max", BOOLEAN),
-    Row("batch_flattening", "axolotl.batch_flattening", choice({True: True, False: False, "auto": True})),
-    Row("micro_batch_size", "batch.micro", POSITIVE, default=1, source="AX/utils/schemas/training.py:77"),
-    Row("gradient_accumulation_steps", "batch.grad_accum", POSITIVE, default=1, source="AX/utils/schemas/training.py:71"),
-    Row("batch_size", "axolotl.batch_size", POSITIVE),
-    Row("eval_batch_size", "batch.eval_micro", POSITIVE),
-    Row("auto_find_batch_size", "batch.auto_micro", BOOLEAN),
+    Row("lora_r", f.trainable.r, POSITIVE),
+    Row("lora_alpha", f.trainable.alpha, NUMBER),
+    Row("lora_dropout", f.trainable.dropout, NUMBER, default=0.0, source="AX/utils/schemas/peft.py:80"),
+    Row("lora_target_modules", own.target_modules, LIST),
+    Row("lora_target_linear", own.target_linear, BOOLEAN),
+    Row("lora_modules_to_save", f.trainable.modules_to_save, LIST),
+    Row("lora_target_parameters", f.trainable.target_params, LIST),
+    Row("peft_use_dora", own.dora, BOOLEAN),
+    Row("peft_autocast_adapter_dtype", peft.autocast_adapters, BOOLEAN),
+    Row("quantize_moe_experts", f.quant.quantises_moe_experts, BOOLEAN, default=False),
+    Row("gptq", own.gptq, BOOLEAN),
+    Row("plugins", own.plugins, LIST),
+    Row("liger_fused_linear_cross_entropy", own.liger_flce, BOOLEAN),
+    Row("liger_rms_norm", f.loss.liger.rms, BOOLEAN),
+    Row("liger_glu_activation", f.loss.liger.swiglu, BOOLEAN, aliases=("liger_swiglu",)),
+    Row("liger_rope", f.loss.liger.rope, BOOLEAN),
+    *(Row(key, field, BOOLEAN) for key, field in LORA_KERNELS.items()),
+    Row("trust_remote_code", own.remote_code, BOOLEAN),
+    Row("cut_cross_entropy", f.loss.cut_ce, BOOLEAN),
+    Row("chunked_cross_entropy", own.chunked_ce, BOOLEAN),
+    Row("chunked_cross_entropy_num_chunks", f.loss.chunks, POSITIVE),
+    Row("sequence_len", f.seq.max_len, POSITIVE, default=512, source="AX/utils/schemas/config.py:665"),
+    Row("sample_packing", f.seq.packing, switch(on="multipack", off="none"), default="none", source="AX/utils/schemas/config.py:688"),
+    Row("pad_to_sequence_len", own.pad_to_max, BOOLEAN),
+    Row("batch_flattening", own.batch_flattening, choice({True: True, False: False, "auto": True})),
+    Row("micro_batch_size", f.batch.micro, POSITIVE, default=1, source="AX/utils/schemas/training.py:77"),
+    Row("gradient_accumulation_steps", f.batch.grad_accum, POSITIVE, default=1, source="AX/utils/schemas/training.py:71"),
+    Row("batch_size", own.batch_size, POSITIVE),
+    Row("eval_batch_size", f.batch.eval_micro, POSITIVE),
+    Row("auto_find_batch_size", f.batch.auto_micro, BOOLEAN),
     Row(
         "optimizer",
-        "optimizer.name",
+        f.optimizer.name,
         TEXT,
         default="adamw_torch_fused",
         source="AX/utils/schemas/training.py:122",
         changes=(FUSED_BY_DEFAULT,),
     ),
-    Row("bf16", "axolotl.bf16", choice({True: "amp", False: "no", "full": "full", "true": "amp", "false": "no"}).or_auto()),
-    Row("fp16", "axolotl.fp16", BOOLEAN),
-    Row("bfloat16", "axolotl.bfloat16", BOOLEAN),
-    Row("float16", "axolotl.float16", BOOLEAN),
-    Row("gradient_checkpointing", "axolotl.gc", _CHECKPOINTING, default="none", source="AX/utils/schemas/config.py:600"),
-    Row("gradient_checkpointing_kwargs.use_reentrant", "checkpointing.reentrant", BOOLEAN),
+    Row("bf16", own.bf16, choice({True: "amp", False: "no", "full": "full", "true": "amp", "false": "no"}).or_auto()),
+    Row("fp16", own.fp16, BOOLEAN),
+    Row("bfloat16", own.bfloat16, BOOLEAN),
+    Row("float16", own.float16, BOOLEAN),
+    Row("gradient_checkpointing", own.gc, _CHECKPOINTING, default="none", source="AX/utils/schemas/config.py:600"),
+    Row("gradient_checkpointing_kwargs.use_reentrant", f.checkpointing.reentrant, BOOLEAN),
     Row(
         "activation_offloading",
-        "axolotl.activation_offload",
+        own.activation_offload,
         choice({True: "cpu", False: "none", "legacy": "cpu", "disk": "disk", "hidden_states": "cpu"}),
     ),
-    Row("attn_implementation", "model.attn_impl", ATTENTION),
-    Row("flash_attention", "axolotl.attn.flash2", BOOLEAN),
-    Row("sdp_attention", "axolotl.attn.sdpa", BOOLEAN),
-    Row("xformers_attention", "axolotl.attn.xformers", BOOLEAN),
-    Row("flex_attention", "axolotl.attn.flex", BOOLEAN),
-    Row("sage_attention", "axolotl.attn.sage", BOOLEAN),
-    Row("eager_attention", "axolotl.attn.eager", BOOLEAN),
-    Row("val_set_size", "axolotl.val_set_size", NUMBER, default=0.0),
-    Row("test_datasets", "axolotl.test_datasets", ANYTHING),
-    Row("eval_steps", "eval.every", NUMBER),
-    Row("evals_per_epoch", "axolotl.evals_per_epoch", NUMBER),
-    Row("eval_strategy", "axolotl.eval_strategy", choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"}), aliases=("evaluation_strategy",)),
-    Row("do_causal_lm_eval", "eval.generate", BOOLEAN, default=False, source="AX/utils/schemas/config.py: do_causal_lm_eval"),
-    Row("eval_max_new_tokens", "eval.max_new_tokens", POSITIVE),
-    Row("saves_per_epoch", "axolotl.saves_per_epoch", NUMBER),
-    Row("save_steps", "save.every", NUMBER),
+    Row("attn_implementation", f.model.attn_impl, ATTENTION),
+    Row("flash_attention", own.attn_flash2, BOOLEAN),
+    Row("sdp_attention", own.attn_sdpa, BOOLEAN),
+    Row("xformers_attention", own.attn_xformers, BOOLEAN),
+    Row("flex_attention", own.attn_flex, BOOLEAN),
+    Row("sage_attention", own.attn_sage, BOOLEAN),
+    Row("eager_attention", own.attn_eager, BOOLEAN),
+    Row("val_set_size", own.val_set_size, NUMBER, default=0.0),
+    Row("test_datasets", own.test_datasets, ANYTHING),
+    Row("eval_steps", f.eval.every, NUMBER),
+    Row("evals_per_epoch", own.evals_per_epoch, NUMBER),
+    Row("eval_strategy", own.eval_strategy, choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"}), aliases=("evaluation_strategy",)),
+    Row("do_causal_lm_eval", f.eval.generate, BOOLEAN, default=False, source="AX/utils/schemas/config.py: do_causal_lm_eval"),
+    Row("eval_max_new_tokens", f.eval.max_new_tokens, POSITIVE),
+    Row("saves_per_epoch", own.saves_per_epoch, NUMBER),
+    Row("save_steps", f.save.every, NUMBER),
     Row(
         "save_strategy",
-        "save.strategy",
+        f.save.strategy,
         choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch", "best": "best"}),
     ),
-    Row("save_total_limit", "save.keep", _POSITIVE_OR_DEFAULT, default=4, source="AX/core/builders/base.py:499"),
-    Row("save_only_model", "save.save_only_model", BOOLEAN, default=False, source="AX/core/builders/base.py:512"),
-    Row("load_best_model_at_end", "save.load_best_at_end", BOOLEAN, default=False),
-    Row("output_dir", "save.dir", TEXT),
+    Row("save_total_limit", f.save.keep, _POSITIVE_OR_DEFAULT, default=4, source="AX/core/builders/base.py:499"),
+    Row("save_only_model", f.save.save_only_model, BOOLEAN, default=False, source="AX/core/builders/base.py:512"),
+    Row("load_best_model_at_end", f.save.load_best_at_end, BOOLEAN, default=False),
+    Row("output_dir", f.save.dir, TEXT),
     Row("max_steps", "total_steps", _POSITIVE_OR_DEFAULT),
-    Row("deepspeed", "ref.deepspeed", TEXT, table=DEEPSPEED),
-    Row("fsdp", "axolotl.fsdp", LIST),
-    Row("fsdp_version", "parallel.fsdp.version", choice({1: 1, 2: 2, "1": 1, "2": 2})),
-    Row("fsdp_config", "axolotl.fsdp_config", ANYTHING, table=FSDP_CONFIG),
-    Row("tensor_parallel_size", "parallel.tp", POSITIVE),
-    Row("context_parallel_size", "parallel.cp", POSITIVE, aliases=("sequence_parallel_degree",)),
-    Row("dp_replicate_size", "parallel.dp_replicate", POSITIVE),
-    Row("dp_shard_size", "parallel.dp_shard", POSITIVE),
-    Row("expert_parallel_size", "parallel.ep", POSITIVE),
+    Row("deepspeed", ref.deepspeed, TEXT, table=DEEPSPEED),
+    Row("fsdp", own.fsdp, LIST),
+    Row("fsdp_version", f.parallel.fsdp.version, choice({1: 1, 2: 2, "1": 1, "2": 2})),
+    Row("fsdp_config", own.fsdp_config, ANYTHING, table=FSDP_CONFIG),
+    Row("tensor_parallel_size", f.parallel.tp, POSITIVE),
+    Row("context_parallel_size", f.parallel.cp, POSITIVE, aliases=("sequence_parallel_degree",)),
+    Row("dp_replicate_size", f.parallel.dp_replicate, POSITIVE),
+    Row("dp_shard_size", f.parallel.dp_shard, POSITIVE),
+    Row("expert_parallel_size", f.parallel.ep, POSITIVE),
     Row(
         "rl",
-        "objective.kind",
+        f.objective.kind,
         choice(
             {
                 "dpo": "dpo", "ipo": "dpo", "kto": "kto", "simpo": "simpo", "orpo": "orpo",
@@ -239,28 +296,28 @@ _ROWS = (
         ),
         source="AX/utils/schemas/config.py:262",
     ),
-    Row("reward_model", "axolotl.reward_model", BOOLEAN),
-    Row("process_reward_model", "axolotl.process_reward_model", BOOLEAN),
-    Row("precompute_ref_log_probs", "axolotl.precompute_ref", BOOLEAN),
-    Row("dataset_processes", "data.preprocess_workers", COUNT, aliases=("dataset_num_proc",)),
-    Row("dataloader_num_workers", "data.workers", COUNT),
-    Row("dataloader_prefetch_factor", "data.prefetch", POSITIVE),
-    Row("dataloader_pin_memory", "data.pin_memory", BOOLEAN),
-    Row("dataset_keep_in_memory", "data.in_memory", BOOLEAN),
-    Row("streaming", "data.streaming", BOOLEAN),
-    Row("merge_method", "save.merge", choice({"legacy": "whole", "memory_efficient": "shards"}), source="AX/cli/merge_lora.py:28"),
-    Row("lora_on_cpu", "axolotl.lora_on_cpu", BOOLEAN),
-    Row("resume_from_checkpoint", "load.resume", RESUME),
-    Row("auto_resume_from_checkpoints", "axolotl.auto_resume", BOOLEAN),
-    Row("torch_empty_cache_steps", "env.empty_cache_steps", POSITIVE),
-    Row("deepcompile", "compile.deepcompile", BOOLEAN),
-    Row("model_quantization_config_kwargs.dequantize", "quant.dequantised_on_load", BOOLEAN, source="AX/loaders/model.py: Mxfp4Config(**kwargs)"),
-    Row("trl.num_generations", "objective.rollout.n", POSITIVE),
-    Row("trl.generation_batch_size", "axolotl.generation_batch", POSITIVE),
-    Row("torch_compile", "compile.enabled", choice({True: True, False: False, "auto": True})),
-    Row("unfrozen_parameters", "axolotl.unfrozen", ANYTHING),
-    Row("use_onebitllms", "axolotl.onebit", BOOLEAN),
-    Row("low_cpu_mem_usage", "load.low_cpu_mem", BOOLEAN),
+    Row("reward_model", own.reward_model, BOOLEAN),
+    Row("process_reward_model", own.process_reward_model, BOOLEAN),
+    Row("precompute_ref_log_probs", own.precompute_ref, BOOLEAN),
+    Row("dataset_processes", f.data.preprocess_workers, COUNT, aliases=("dataset_num_proc",)),
+    Row("dataloader_num_workers", f.data.workers, COUNT),
+    Row("dataloader_prefetch_factor", f.data.prefetch, POSITIVE),
+    Row("dataloader_pin_memory", f.data.pin_memory, BOOLEAN),
+    Row("dataset_keep_in_memory", f.data.in_memory, BOOLEAN),
+    Row("streaming", f.data.streaming, BOOLEAN),
+    Row("merge_method", f.save.merge, choice({"legacy": "whole", "memory_efficient": "shards"}), source="AX/cli/merge_lora.py:28"),
+    Row("lora_on_cpu", own.lora_on_cpu, BOOLEAN),
+    Row("resume_from_checkpoint", f.load.resume, RESUME),
+    Row("auto_resume_from_checkpoints", own.auto_resume, BOOLEAN),
+    Row("torch_empty_cache_steps", f.env.empty_cache_steps, POSITIVE),
+    Row("deepcompile", f.compile.deepcompile, BOOLEAN),
+    Row("model_quantization_config_kwargs.dequantize", f.quant.dequantised_on_load, BOOLEAN, source="AX/loaders/model.py: Mxfp4Config(**kwargs)"),
+    Row("trl.num_generations", f.objective.rollout.n, POSITIVE),
+    Row("trl.generation_batch_size", own.generation_batch, POSITIVE),
+    Row("torch_compile", f.compile.enabled, choice({True: True, False: False, "auto": True})),
+    Row("unfrozen_parameters", own.unfrozen, ANYTHING),
+    Row("use_onebitllms", own.onebit, BOOLEAN),
+    Row("low_cpu_mem_usage", f.load.low_cpu_mem, BOOLEAN),
 )  # fmt: skip
 
 AXOLOTL = Table(
@@ -298,6 +355,12 @@ AXOLOTL = Table(
 )
 
 
-ATTENTION_SWITCHES = tuple(
-    f"axolotl.attn.{name}" for name in ("flash2", "sdpa", "xformers", "flex", "sage", "eager")
-)
+ATTENTION_SWITCHES = {
+    "flash2": own.attn_flash2,
+    "sdpa": own.attn_sdpa,
+    "xformers": own.attn_xformers,
+    "flex": own.attn_flex,
+    "sage": own.attn_sage,
+    "eager": own.attn_eager,
+}
+"""The switches of older configs, by the attention that each turns on."""

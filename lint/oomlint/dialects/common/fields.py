@@ -9,9 +9,18 @@ from oomlint.plan.fields import Private
 
 
 class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read like ``f``
-    """``amp``: mixed precision in force: ``bf16``, ``fp16`` or ``no``."""
+    """``amp``: mixed precision in force: ``bf16``, ``fp16`` or ``no``. ``loads``: the dtype that the
+    weights are in before training touches them; ``load.dtype`` where a dialect says nothing else."""
 
     amp: str
+    loads: str
+
+
+class asked(Private, prefix="asked"):  # noqa: N801
+    """Quantization that a framework's own keys ask for: bits of bitsandbytes (4 or 8), or a method."""
+
+    bits: int
+    method: str
 
 
 class ref(Private, prefix="ref"):  # noqa: N801
@@ -22,9 +31,11 @@ class ref(Private, prefix="ref"):  # noqa: N801
 
 
 class fsdp(Private, prefix="fsdp"):  # noqa: N801
-    """``enabled``: somebody asks for FSDP, whoever's keys say how."""
+    """``enabled``: somebody asks for FSDP, whoever's keys say how. ``keeps_dtype``: sharding leaves
+    the weights in the dtype that they are loaded in, whatever accelerate does."""
 
     enabled: bool
+    keeps_dtype: bool
 
 
 class deepspeed(Private, prefix="deepspeed"):  # noqa: N801

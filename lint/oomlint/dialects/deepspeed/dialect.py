@@ -8,20 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.deepspeed.alone import alone
+from oomlint.dialects.deepspeed.blocks import deepspeed_block, preset_block
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
-from oomlint.dialects.deepspeed.presets import is_shipped, is_whole, shipped_preset
+from oomlint.dialects.deepspeed.presets import is_shipped, is_whole
 from oomlint.dialects.draft import Draft
-from oomlint.dialects.law import (
-    finish_backend,
-    finish_batch,
-    finish_deepspeed,
-    finish_trainer_precision,
-    finish_world,
-)
-from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Mapping
-from oomlint.documents.text import Source, Span
-from oomlint.frozen import replace
 
 _SIGNATURE = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 _SUPPORTING = frozenset({"fp16", "bf16", "optimizer", "scheduler", "gradient_accumulation_steps"})
@@ -38,6 +30,7 @@ class DeepSpeed(Dialect):
     name = "deepspeed"
     markers = (b"zero_optimization", b"train_micro_batch_size_per_gpu", b"train_batch_size")
     suffixes = (".json",)
+    meaning = alone
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         root = getattr(document, "root", None)
@@ -51,34 +44,13 @@ class DeepSpeed(Dialect):
             return None
         return _claim(self, document, root)
 
-    def finish(self, draft: Draft) -> None:
-        """A DeepSpeed JSON alone: batch and dtypes are its own (unless ``"auto"`` leaves them to
-        a trainer), model and ranks unknown."""
-        finish_world(draft)
-        finish_backend(draft)
-        upgrade_old_offload(draft)
-        finish_deepspeed(draft, under_trainer=False)
-        finish_batch(draft)
-        if not {"ds.bf16", "ds.fp16"} & draft.auto.keys():
-            finish_trainer_precision(draft, amp="no", load_dtype=None)
-
     def preset(self, reference: Reference) -> Claim | None:
         """A config that a framework ships, by its usual file name."""
-        text = shipped_preset(reference.path)
-        if text is None:
+        block = preset_block(reference.path, reference.location)
+        if block is None:
             return None
-        from oomlint.documents.json import parse_json
-
-        document = parse_json(Source(reference.path, text))
-        root = document.root
-        if not isinstance(root, Mapping):
-            return None
-        why = (
-            f"{reference.path} was not found here; its values are those that the framework ships"
-            " under that name"
-        )
-        block = replace(deepspeed_block(document, root), locked=why, referred=reference.location)
-        return Claim(self, "part", document, (block,), is_shipped=is_whole(reference.path))
+        shipped = is_whole(reference.path)
+        return Claim(self, "part", block.document, (block,), is_shipped=shipped)
 
 
 def _claim(dialect: DeepSpeed, document: Document, root: Mapping) -> Claim:
@@ -110,11 +82,6 @@ def take_wished_preset(draft: Draft) -> None:
     for row in DEEPSPEED.rows:
         if row.default is not None and row.field not in draft.auto:
             draft.default(row.field, row.default, row.source)
-
-
-def deepspeed_block(document: Document, root: Mapping) -> Block:
-    entry = root.entries.get("zero_optimization") or next(iter(root.entries.values()), None)
-    return Block(document, root, DEEPSPEED, entry.key_span if entry else Span(0, 0))
 
 
 def upgrade_old_offload(draft: Draft) -> None:

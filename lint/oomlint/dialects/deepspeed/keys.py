@@ -20,6 +20,7 @@ from oomlint.dialects.kinds import (
     read_number,
 )
 from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.plan.fields import Private, f
 
 
 def _read_stage(raw: Any) -> int:
@@ -71,119 +72,141 @@ OPTIMIZERS = {
     "SGD": "sgd",
 }
 
+
+class ds(Private, prefix="ds"):  # noqa: N801
+    """``zero_flag``: ``zero_optimization`` as the true or false of old versions. ``cpu_offload`` and
+    ``cpu_offload_param``: their switches for offloading."""
+
+    zero_flag: bool
+    cpu_offload: str
+    cpu_offload_param: str
+    old_pin_memory: bool
+    elastic_checkpoint: bool
+    bf16: bool
+    fp16: bool
+    bf16_master: bool
+    bf16_states: bool
+    grad_accum_dtype: str
+    micro: int
+    grad_accum: int
+    train_batch: int
+    optimizer: str
+    activation_checkpointing: bool
+
+
 _ZERO = "zero_optimization."
 _ROWS = (
-    Row("zero_optimization", "ds.zero_flag", _OLD_FLAG, source="DS/zero/config.py:33"),
-    Row(_ZERO + "stage", "parallel.zero.stage", STAGE, default=0, source="DS/zero/config.py:95"),
+    Row("zero_optimization", ds.zero_flag, _OLD_FLAG, source="DS/zero/config.py:33"),
+    Row(_ZERO + "stage", f.parallel.zero.stage, STAGE, default=0, source="DS/zero/config.py:95"),
     Row(
         _ZERO + "offload_optimizer.device",
-        "offload.optimizer",
+        f.offload.optimizer,
         DEVICE,
         source="DS/zero/offload_config.py:52",
     ),
     Row(
         _ZERO + "offload_optimizer.pin_memory",
-        "offload.pin_memory",
+        f.offload.pin_memory,
         _FLAG,
         default=True,
         source="DS/zero/offload_config.py:75",
     ),
     Row(
         _ZERO + "offload_optimizer.ratio",
-        "offload.optimizer_ratio",
+        f.offload.optimizer_ratio,
         Kind(read_number, schema={"type": "number", "minimum": 0, "maximum": 1}),
         default=1.0,
         source="DS/zero/offload_config.py:93",
     ),
     Row(
         _ZERO + "offload_optimizer.nvme_path",
-        "offload.nvme_path",
+        f.offload.nvme_path,
         source="DS/zero/offload_config.py",
     ),
     Row(
         _ZERO + "offload_param.device",
-        "offload.params",
+        f.offload.params,
         DEVICE,
         source="DS/zero/offload_config.py:20",
     ),
     Row(
         _ZERO + "offload_optimizer.buffer_count",
-        "offload.optimizer_buffers",
+        f.offload.optimizer_buffers,
         COUNT,
         source="DS/zero/offload_config.py:67",
     ),
     Row(
         _ZERO + "offload_param.buffer_count",
-        "offload.param_buffers",
+        f.offload.param_buffers,
         COUNT,
         source="DS/zero/offload_config.py:33",
     ),
     Row(
         _ZERO + "offload_param.buffer_size",
-        "offload.param_buffer_elems",
+        f.offload.param_buffer_elems,
         COUNT,
         source="DS/zero/offload_config.py:36",
     ),
     Row(
         _ZERO + "offload_param.max_in_cpu",
-        "offload.params_in_cpu_elems",
+        f.offload.params_in_cpu_elems,
         COUNT,
         source="DS/zero/offload_config.py:39",
     ),
-    Row(_ZERO + "cpu_offload", "ds.cpu_offload", _OLD_OFFLOAD, source="DS/zero/config.py:202"),
+    Row(_ZERO + "cpu_offload", ds.cpu_offload, _OLD_OFFLOAD, source="DS/zero/config.py:202"),
     Row(
         _ZERO + "cpu_offload_param",
-        "ds.cpu_offload_param",
+        ds.cpu_offload_param,
         _OLD_OFFLOAD,
         aliases=(_ZERO + "cpu_offload_params",),
         source="DS/zero/config.py:181",
     ),
     Row(
         _ZERO + "cpu_offload_use_pin_memory",
-        "ds.old_pin_memory",
+        ds.old_pin_memory,
         BOOLEAN,
         source="DS/zero/config.py:192: read by nothing",
     ),
     Row(
         _ZERO + "elastic_checkpoint",
-        "ds.elastic_checkpoint",
+        ds.elastic_checkpoint,
         BOOLEAN,
         source="DS/zero/config.py:151",
     ),
     Row(
-        _ZERO + "overlap_comm", "parallel.zero.overlap_comm", _FLAG, source="DS/zero/config.py:138"
+        _ZERO + "overlap_comm", f.parallel.zero.overlap_comm, _FLAG, source="DS/zero/config.py:138"
     ),
     Row(
         _ZERO + "contiguous_gradients",
-        "parallel.zero.contiguous_grads",
+        f.parallel.zero.contiguous_grads,
         _FLAG,
         default=True,
         source="DS/zero/config.py:102",
     ),
     Row(
         _ZERO + "sub_group_size",
-        "parallel.zero.sub_group_elems",
+        f.parallel.zero.sub_group_elems,
         _ELEMS,
         default=1_000_000_000,
         source="DS/zero/config.py:175",
     ),
     Row(
         _ZERO + "reduce_bucket_size",
-        "parallel.zero.reduce_bucket_elems",
+        f.parallel.zero.reduce_bucket_elems,
         _ELEMS,
         default=500_000_000,
         source="DS/zero/config.py:113",
     ),
     Row(
         _ZERO + "allgather_bucket_size",
-        "parallel.zero.allgather_bucket_elems",
+        f.parallel.zero.allgather_bucket_elems,
         _ELEMS,
         default=500_000_000,
         source="DS/zero/config.py:132",
     ),
     Row(
         _ZERO + "stage3_prefetch_bucket_size",
-        "parallel.zero.prefetch_elems",
+        f.parallel.zero.prefetch_elems,
         _ELEMS,
         default=50_000_000,
         aliases=(_ZERO + "prefetch_bucket_size",),
@@ -191,7 +214,7 @@ _ROWS = (
     ),
     Row(
         _ZERO + "stage3_param_persistence_threshold",
-        "parallel.zero.persistence_threshold",
+        f.parallel.zero.persistence_threshold,
         _ELEMS,
         default=100_000,
         aliases=(_ZERO + "param_persistence_threshold",),
@@ -199,7 +222,7 @@ _ROWS = (
     ),
     Row(
         _ZERO + "stage3_max_live_parameters",
-        "parallel.zero.max_live_params",
+        f.parallel.zero.max_live_params,
         _ELEMS,
         default=1_000_000_000,
         aliases=(_ZERO + "max_live_parameters",),
@@ -207,7 +230,7 @@ _ROWS = (
     ),
     Row(
         _ZERO + "stage3_max_reuse_distance",
-        "parallel.zero.max_reuse_distance",
+        f.parallel.zero.max_reuse_distance,
         _ELEMS,
         default=1_000_000_000,
         aliases=(_ZERO + "max_reuse_distance",),
@@ -215,7 +238,7 @@ _ROWS = (
     ),
     Row(
         _ZERO + "stage3_gather_16bit_weights_on_model_save",
-        "parallel.zero.gather16_on_save",
+        f.parallel.zero.gather16_on_save,
         _FLAG,
         default=False,
         aliases=(
@@ -226,100 +249,98 @@ _ROWS = (
     ),
     Row(
         _ZERO + "round_robin_gradients",
-        "parallel.zero.round_robin",
+        f.parallel.zero.round_robin,
         _FLAG,
         default=False,
         source="DS/zero/config.py:302",
     ),
     Row(
         _ZERO + "pipeline_loading_checkpoint",
-        "parallel.zero.serial_load",
+        f.parallel.zero.serial_load,
         _FLAG,
         default=False,
         source="DS/zero/config.py:352",
     ),
     Row(
         _ZERO + "zero_hpz_partition_size",
-        "parallel.zero.hpz",
+        f.parallel.zero.hpz,
         POSITIVE,
         default=1,
         source="DS/zero/config.py:309",
     ),
     Row(
         _ZERO + "zero_quantized_weights",
-        "parallel.zero.zeropp_weights",
+        f.parallel.zero.zeropp_weights,
         _FLAG,
         default=False,
         source="DS/zero/config.py:313",
     ),
     Row(
         _ZERO + "zero_quantized_gradients",
-        "parallel.zero.zeropp_grads",
+        f.parallel.zero.zeropp_grads,
         _FLAG,
         default=False,
         source="DS/zero/config.py:325",
     ),
     Row(
         _ZERO + "mics_shard_size",
-        "parallel.zero.mics",
+        f.parallel.zero.mics,
         Kind(read_integer),
         source="DS/zero/config.py:341",
     ),
     Row(
         "bf16.enabled",
-        "ds.bf16",
+        ds.bf16,
         _FLAG,
         aliases=("bfloat16.enabled",),
         source="DS/precision_config.py:46",
     ),
-    Row("fp16.enabled", "ds.fp16", _FLAG, source="DS/precision_config.py:105"),
+    Row("fp16.enabled", ds.fp16, _FLAG, source="DS/precision_config.py:105"),
     Row(
         "bf16.bf16_master_weights_and_grads",
-        "ds.bf16_master",
+        ds.bf16_master,
         BOOLEAN,
         default=False,
         source="DS/precision_config.py:63",
     ),
     Row(
         "bf16.bf16_optimizer_states",
-        "ds.bf16_states",
+        ds.bf16_states,
         BOOLEAN,
         default=False,
         source="DS/precision_config.py:68",
     ),
     Row(
         "data_types.grad_accum_dtype",
-        "ds.grad_accum_dtype",
+        ds.grad_accum_dtype,
         choice({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "float32": "fp32"}).or_auto(),
         source="DS/engine.py:1492",
     ),
-    Row(
-        "train_micro_batch_size_per_gpu", "ds.micro", POSITIVE.or_auto(), source="DS/config.py:942"
-    ),
+    Row("train_micro_batch_size_per_gpu", ds.micro, POSITIVE.or_auto(), source="DS/config.py:942"),
     Row(
         "gradient_accumulation_steps",
-        "ds.grad_accum",
+        ds.grad_accum,
         POSITIVE.or_auto(),
         source="DS/config.py:942",
     ),
-    Row("train_batch_size", "ds.train_batch", POSITIVE.or_auto(), source="DS/config.py:942"),
+    Row("train_batch_size", ds.train_batch, POSITIVE.or_auto(), source="DS/config.py:942"),
     Row(
         "optimizer.type",
-        "ds.optimizer",
+        ds.optimizer,
         choice(OPTIMIZERS, otherwise="other"),
         source="DS/engine.py _configure_basic_optimizer",
     ),
     Row(
         "tensor_parallel.autotp_size",
-        "parallel.tp",
+        f.parallel.tp,
         POSITIVE,
         source="DS/tensor_parallel/config.py",
     ),
-    Row("sequence_parallel_size", "parallel.ulysses", POSITIVE, source="DS/config.py"),
-    Row("compile.deepcompile", "compile.deepcompile", BOOLEAN, source="DS/compile/config.py:17"),
+    Row("sequence_parallel_size", f.parallel.ulysses, POSITIVE, source="DS/config.py"),
+    Row("compile.deepcompile", f.compile.deepcompile, BOOLEAN, source="DS/compile/config.py:17"),
     Row(
         "activation_checkpointing",
-        "ds.activation_checkpointing",
+        ds.activation_checkpointing,
         ANYTHING,
         source="DS/activation_checkpointing/config.py:28; no effect on models that never call deepspeed.checkpointing",
     ),

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, Dialect, Reference
-from oomlint.dialects.deepspeed.dialect import DeepSpeed
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.deepspeed.alone import alone
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.machine.ranks import finish_launch
+from oomlint.dialects.machine.meaning import launch_one_process
+from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.table import Block
 from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES
 from oomlint.documents.base import Call, Document, Scalar
@@ -30,9 +30,6 @@ _OTHERS = frozenset(
     {"per_device_train_batch_size", "tensor_model_parallel_size", "num_layers", "pretrain"}
 )
 
-# What its config means is the same whoever names it.
-_CONFIG = DeepSpeed()
-
 
 class DeepSpeedLaunch(Dialect):
     name = "deepspeed-launch"
@@ -40,6 +37,7 @@ class DeepSpeedLaunch(Dialect):
     markers_prove = False
     suffixes = (*SHELL_SUFFIXES, *PYTHON_SUFFIXES)
     only_marked = PYTHON_SUFFIXES
+    meaning = Meaning(alone, launch_one_process)
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):
@@ -72,7 +70,3 @@ class DeepSpeedLaunch(Dialect):
         self, document: Document, blocks: tuple[Block, ...], config: tuple[Reference, ...]
     ) -> Claim:
         return Claim(self, "run", document, blocks, config, framework="deepspeed")
-
-    def finish(self, draft: Draft) -> None:
-        finish_launch(draft)
-        _CONFIG.finish(draft)

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from oomlint.expressions import expression
+from oomlint.plan.fields import f
 
 _FILE_NAME = expression(r"(?:^|/)(?P<name>(?:ds_z|zero)[^/]*)\.json$")
 
@@ -34,10 +35,10 @@ SWIFT_PRESETS: MappingABC[str, tuple[int, str, str]] = {
 
 # What a fix may ask of another preset; buckets and the like are each preset's own tuning.
 _ASKED_OF_A_PRESET = (
-    "parallel.zero.stage",
-    "parallel.zero.gather16_on_save",
-    "offload.optimizer",
-    "offload.params",
+    f.parallel.zero.stage,
+    f.parallel.zero.gather16_on_save,
+    f.offload.optimizer,
+    f.offload.params,
 )
 
 
@@ -65,7 +66,7 @@ def is_whole(path: str) -> bool:
     return _preset(path) is not None and "-" not in path.rpartition("/")[2]
 
 
-def neighbour(path: str, wishes: MappingABC[str, Any]) -> str | None:
+def neighbour(path: str, wishes: MappingABC[Any, Any]) -> str | None:
     """The shipped config beside the one at ``path`` that differs from it in just ``wishes`` (and
     in its own tuning of buckets), as a run would name it; ``None`` where there is none."""
     config = _preset(path)
@@ -73,16 +74,17 @@ def neighbour(path: str, wishes: MappingABC[str, Any]) -> str | None:
         return None
     folder, slash, file = path.rpartition("/")
     name, dot, suffix = file.partition(".")
-    family = next(f for f in (_of_axolotl(), _of_llamafactory(), _of_swifts()) if name in f)
+    shipped = (_of_axolotl(), _of_llamafactory(), _of_swifts())
+    family = next(configs for configs in shipped if name in configs)
     wanted = {**_sense(config), **wishes}
-    if wanted["parallel.zero.stage"] < 3:
-        wanted["parallel.zero.gather16_on_save"] = None
+    if wanted[f.parallel.zero.stage] < 3:
+        wanted[f.parallel.zero.gather16_on_save] = None
     fitting = (other for other, found in family.items() if _sense(found) == wanted)
     found = next(fitting, None)
     return None if found is None else f"{folder}{slash}{found}{dot}{suffix}"
 
 
-def _sense(config: MappingABC[str, Any]) -> dict[str, Any]:
+def _sense(config: MappingABC[str, Any]) -> dict[Any, Any]:
     """What a preset is chosen for."""
     zero = config["zero_optimization"]
     gathers = (
@@ -91,10 +93,10 @@ def _sense(config: MappingABC[str, Any]) -> dict[str, Any]:
         or False
     )
     return {
-        "parallel.zero.stage": zero["stage"],
-        "parallel.zero.gather16_on_save": gathers if zero["stage"] == 3 else None,
-        "offload.optimizer": zero.get("offload_optimizer", {}).get("device", "none"),
-        "offload.params": zero.get("offload_param", {}).get("device", "none"),
+        f.parallel.zero.stage: zero["stage"],
+        f.parallel.zero.gather16_on_save: gathers if zero["stage"] == 3 else None,
+        f.offload.optimizer: zero.get("offload_optimizer", {}).get("device", "none"),
+        f.offload.params: zero.get("offload_param", {}).get("device", "none"),
         **{key: config.get(key) for key in ("bf16", "compile", "tensor_parallel", "comms_config")},
     }
 

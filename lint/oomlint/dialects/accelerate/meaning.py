@@ -1,0 +1,295 @@
+"""What Accelerate's config and ``accelerate launch`` make of any trainer's run.
+
+Included by the meaning of every framework over accelerate. It reads the fields of
+``keys.ACCELERATE``, which are also what flags of ``accelerate launch`` stand for
+(``keys.LAUNCH_ROWS``): mixed precision where the trainer sets neither bf16 nor fp16
+(:func:`accelerate_amp`), and FSDP or DeepSpeed, whichever ``distributed_type`` chooses; what the
+file says of the other one does not count.
+
+Read from accelerate 16cb6eb8 (1.15.0.dev0); ``ACC`` below is ``src/accelerate``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.accelerate.keys import ACCELERATE, own
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.backend import uses_deepspeed
+from oomlint.dialects.common.fields import deepspeed, fsdp, ref
+from oomlint.dialects.deepspeed.keys import DEEPSPEED
+from oomlint.dialects.machine.fields import launch
+from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
+from oomlint.dialects.table import Block, Setting
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import below, f
+
+accelerate = Meaning()
+
+_F, _Z = f.parallel.fsdp, f.parallel.zero
+
+
+def accelerate_amp(run: Cells) -> str:
+    """Mixed precision as ``accelerate launch`` sets it: ``bf16``, ``fp16`` or ``no``.
+
+    fp8 computes its matrix products in 8 bit and everything else as bf16 would
+    (ACC/utils/dataclasses.py set_mixed_precision).
+    """
+    amp = run[own.mixed_precision]
+    if amp is None:
+        # ACC/commands/config/config_args.py:104: the old key of the same meaning.
+        return "fp16" if run[own.fp16] else "no"
+    return "bf16" if amp == "fp8" else amp
+
+
+def distributed_type(run: Cells) -> str | None:
+    """Flags beat the file (ACC/commands/launch.py _validate_launch_command)."""
+    for flag, chosen in (
+        (own.use_deepspeed, "deepspeed"),
+        (own.use_fsdp, "fsdp"),
+        (own.use_megatron, "megatron"),
+        (launch.multi_gpu, "multi"),
+    ):
+        if run[flag]:
+            return chosen
+    return run[own.distributed_type]
+
+
+# -- what of the file counts -----------------------------------------------------------------------
+
+
+def _block_of(said: Said) -> Block | None:
+    if said is None:
+        return None
+    return (said.origin if isinstance(said, Setting | Left) else said).block
+
+
+@accelerate.said(*ACCELERATE.by_field)
+def prefer_flags(run: Cells, field: Any, said: Said) -> Said:
+    """A flag of ``accelerate launch`` beats the file that ``--config_file`` names, although that
+    file is read after it."""
+    block = _block_of(said)
+    if not isinstance(said, Setting) or block is None or block.table is not ACCELERATE:
+        return said
+    for earlier in said.shadowed:
+        other = earlier.origin.block
+        if other is not None and other.table.section == "launcher":
+            return Setting(earlier.value, earlier.origin, (said,))
+    return said
+
+
+_OF_FSDP = (*below(_F), f.load.cpu_ram_efficient)
+_OF_DEEPSPEED = (*below(_Z), *below(f.offload), ref.deepspeed, f.load.zero3_init)
+
+
+@accelerate.said(*_OF_FSDP)
+def of_fsdp(run: Cells, field: Any, said: Said) -> Said:
+    return _said_for("fsdp", run, said)
+
+
+@accelerate.said(*_OF_DEEPSPEED)
+def of_deepspeed(run: Cells, field: Any, said: Said) -> Said:
+    return _said_for("deepspeed", run, said)
+
+
+def _said_for(backend: str, run: Cells, said: Said) -> Said:
+    """What Accelerate's file says of a backend that it does not start does not count."""
+    block = _block_of(said)
+    if not isinstance(said, Setting) or block is None or block.table is not ACCELERATE:
+        return said
+    return said if distributed_type(run) in (None, backend) else None
+
+
+# Keys that nobody writes who does not want to shard.
+_SETS_UP = {
+    _F.strategy: "fsdp",
+    _F.reshard_after_forward: "fsdp",
+    _F.wrap: "fsdp",
+    _F.version: "fsdp",
+    _Z.stage: "zero",
+}
+
+
+@accelerate.derive(f.parallel.unapplied)
+def unapplied(run: Cells) -> Any:
+    """A block for FSDP or DeepSpeed that ``distributed_type`` passes over
+    (ACC/commands/launch.py launch_command: the type alone chooses)."""
+    if distributed_type(run) not in ("multi", "no"):
+        return None
+    for field, part in _SETS_UP.items():
+        said = run.stated(field)
+        block = _block_of(said)
+        if isinstance(said, Setting) and block is not None and block.table is ACCELERATE:
+            return part
+    return None
+
+
+# -- what it chooses -------------------------------------------------------------------------------
+
+
+@accelerate.override(launch.total_processes)
+def one_process(run: Cells) -> Any:
+    """ACC/commands/launch.py launch_command: the simple launcher starts one process, whatever
+    num_processes says."""
+    return 1 if distributed_type(run) == "no" else None
+
+
+@accelerate.derive(fsdp.enabled)
+def chooses_fsdp(run: Cells) -> Any:
+    return True if distributed_type(run) == "fsdp" else None
+
+
+@accelerate.derive(deepspeed.enabled)
+def chooses_deepspeed(run: Cells) -> Any:
+    return True if distributed_type(run) == "deepspeed" else None
+
+
+@accelerate.derive(f.parallel.backend)
+def chooses_megatron(run: Cells) -> Any:
+    is_megatron = distributed_type(run) == "megatron"
+    return "megatron" if is_megatron and not uses_deepspeed(run) and not run[fsdp.enabled] else None
+
+
+@accelerate.derive(f.precision.fp8_train)
+def trains_in_fp8(run: Cells) -> Any:
+    chosen = distributed_type(run)
+    return "te" if chosen is not None and run[own.mixed_precision] == "fp8" else None
+
+
+_FSDP_DEFAULTS = {
+    _F.version: 1,
+    _F.cpu_offload: False,
+    _F.strategy: "full",
+    _F.reshard_after_forward: True,
+    _F.wrap: "none",
+    _F.min_params: 100_000_000,
+    _F.forward_prefetch: False,
+    _F.use_orig_params: True,
+    f.load.cpu_ram_efficient: True,
+    _F.sync_module_states: True,
+    _F.activation_checkpointing: False,
+}
+
+
+@accelerate.default(*_FSDP_DEFAULTS, source="accelerate 16cb6eb8 commands/launch.py:513")
+def fsdp_defaults(run: Cells) -> Any:
+    return _FSDP_DEFAULTS if distributed_type(run) == "fsdp" else None
+
+
+_DEEPSPEED_DEFAULTS = {
+    **{row.field: row.default for row in DEEPSPEED.rows if row.default is not None},
+    _Z.stage: 2,
+    _Z.gather16_on_save: False,
+}
+
+
+@accelerate.default(*_DEEPSPEED_DEFAULTS, source="accelerate 16cb6eb8 utils/dataclasses.py:1237")
+def deepspeed_defaults(run: Cells) -> Any:
+    """Of a plugin that is made up without a file."""
+    if distributed_type(run) != "deepspeed" or run[ref.deepspeed] is not None:
+        return None
+    return _DEEPSPEED_DEFAULTS
+
+
+@accelerate.derive(f.load.zero3_init, source="accelerate 16cb6eb8 utils/dataclasses.py:1324")
+def opens_zero_init(run: Cells) -> Any:
+    return run.base(_Z.stage) == 3 if distributed_type(run) == "deepspeed" else None
+
+
+# -- wishes ----------------------------------------------------------------------------------------
+
+
+def _said_with(field: Any, backends: tuple[str, ...], refusal: str) -> None:
+    """A field that only some backends have is said as it is where one of them shards the run."""
+
+    @accelerate.written(field)
+    def write(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+        if run[f.parallel.backend] not in backends:
+            raise CannotEdit(refusal)
+        return {field: wanted}
+
+
+_FSDP = ("fsdp1", "fsdp2")
+for _field in below(_Z):
+    _said_with(_field, ("zero",), "this run does not use DeepSpeed")
+for _field in (*below(_F), f.load.cpu_ram_efficient):
+    _said_with(_field, _FSDP, "this run does not use FSDP")
+for _field in below(f.offload):
+    _said_with(
+        _field,
+        ("zero", *_FSDP),
+        "nothing in this run offloads: it uses neither DeepSpeed nor FSDP",
+    )
+
+
+@accelerate.written(f.parallel.backend)
+def _(backend: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if run[f.parallel.unapplied] not in ("zero", "fsdp"):
+        raise CannotEdit("what shards this run is not set up in an Accelerate config")
+    return {own.distributed_type: "deepspeed" if backend == "zero" else "fsdp"}
+
+
+@accelerate.written(_Z.stage)
+def _(stage: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if run[f.parallel.backend] != "zero":
+        raise CannotEdit("this run does not use DeepSpeed")
+    _check_deepspeed_file(run)
+    return {_Z.stage: stage}
+
+
+@accelerate.written(f.offload.params)
+def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if run[f.parallel.backend] in _FSDP:
+        return _fsdp_offload(wishes)
+    _check_offloads(run)
+    if device != "none" and _stage(run, wishes) != 3:
+        raise CannotEdit("DeepSpeed offloads parameters with ZeRO stage 3 only")
+    return {f.offload.params: device}
+
+
+@accelerate.written(f.offload.optimizer)
+def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if run[f.parallel.backend] in _FSDP:
+        return _fsdp_offload(wishes)
+    _check_offloads(run)
+    if device != "none" and _stage(run, wishes) == 0:
+        raise CannotEdit("DeepSpeed offloads the optimizer from ZeRO stage 1 on")
+    return {f.offload.optimizer: device}
+
+
+def _fsdp_offload(wishes: Wishes) -> Wishes:
+    """FSDP keeps parameters and optimizer states in one place."""
+    devices = {wishes.get(field) for field in (f.offload.params, f.offload.optimizer)}
+    if "nvme" in devices:
+        raise CannotEdit("FSDP can offload to the CPU only")
+    return {_F.cpu_offload: "cpu" in devices}
+
+
+def _check_offloads(run: Cells) -> None:
+    if run[f.parallel.backend] != "zero":
+        raise CannotEdit("nothing in this run offloads: it uses neither DeepSpeed nor FSDP")
+    _check_deepspeed_file(run)
+
+
+def _stage(run: Cells, wishes: Wishes) -> Any:
+    return wishes.get(_Z.stage, run[_Z.stage])
+
+
+def _check_deepspeed_file(run: Cells) -> None:
+    """Accelerate 1.15 utils/dataclasses.py:1509 refuses the keys for stage and offloading beside a
+    ``deepspeed_config_file``, so they can stand in that file alone.
+
+    Raises:
+        CannotEdit: the run names such a file that is not here, or is broken.
+    """
+    is_named = run[ref.deepspeed] is not None
+    if is_named and all(block.table.section != "deepspeed" for block in run.blocks):
+        raise CannotEdit("the DeepSpeed file that says this cannot be read")
+
+
+def express_checkpointing(mode: Any, run: Cells) -> Wishes:
+    """FSDP's own switch where no trainer takes part: the Accelerate config stands alone."""
+    trains = any(block.table.section == "training" for block in run.blocks)
+    if mode != "full" or trains or run[f.parallel.backend] not in _FSDP:
+        return {f.checkpointing.mode: mode}
+    return {_F.activation_checkpointing: True}

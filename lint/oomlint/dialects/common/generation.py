@@ -1,0 +1,30 @@
+"""What reinforcement learning over TRL's trainers generates, and the references they can have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
+
+
+def completions_of_round(run: Cells, steps: Any) -> int | None:
+    """Completions of one round of generation over all ranks: micro batch x ranks x optimizer
+    micro steps that share the round, which are those of one optimizer step unless the field
+    ``steps`` says another number (TRL f2cd5771 trainer/grpo_config.py:1077)."""
+    micro, world = run[f.batch.micro], run[f.parallel.world]
+    shared = run[steps] or run[f.batch.grad_accum]
+    if micro is None or world is None or shared is None:
+        return None
+    return int(micro * world * shared)
+
+
+def check_precomputed_reference(reference: str, run: Cells) -> None:
+    """Whether TRL's trainers, and what is built on them, can have the reference model as wanted.
+
+    Raises:
+        CannotEdit: they compute its log-probabilities beforehand under DPO and KTO alone.
+    """
+    if reference != "precomputed" or run[f.objective.kind] not in ("dpo", "kto"):
+        raise CannotEdit("only DPO and KTO can compute their reference beforehand")

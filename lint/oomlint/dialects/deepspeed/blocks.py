@@ -1,0 +1,40 @@
+"""Blocks of a DeepSpeed config, in a file or as a framework ships it."""
+
+from __future__ import annotations
+
+from oomlint.dialects.deepspeed.keys import DEEPSPEED
+from oomlint.dialects.deepspeed.presets import shipped_preset
+from oomlint.dialects.table import Block, Reading, Setting
+from oomlint.documents.base import Document, Mapping
+from oomlint.documents.text import Location, Source, Span
+from oomlint.frozen import replace
+
+
+def deepspeed_block(document: Document, root: Mapping) -> Block:
+    entry = root.entries.get("zero_optimization") or next(iter(root.entries.values()), None)
+    return Block(document, root, DEEPSPEED, entry.key_span if entry else Span(0, 0))
+
+
+def preset_block(path: str, named: Location) -> Block | None:
+    """The config that a framework ships under a name, said where it is ``named``."""
+    text = shipped_preset(path)
+    if text is None:
+        return None
+    from oomlint.documents.json import parse_json
+
+    document = parse_json(Source(path, text))
+    if not isinstance(document.root, Mapping):
+        return None
+    why = (
+        f"{path} was not found here; its values are those that the framework ships under that name"
+    )
+    return replace(deepspeed_block(document, document.root), locked=why, referred=named)
+
+
+def wished_preset(named: Setting | None) -> Reading | None:
+    """What a shipped config says that a change names in the place of another one."""
+    if named is None or named.origin.kind != "option" or not named.shadowed:
+        return None
+    location = named.shadowed[0].origin.value_location
+    block = None if location is None else preset_block(str(named.value), location)
+    return None if block is None else block.read()
