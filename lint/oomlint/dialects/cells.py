@@ -229,7 +229,8 @@ class Cells:
 
     def says(self, field: Any) -> bool:
         """Whether a file or an option sets the field (not a default, not a derivation)."""
-        return self._read(field, _SAID).setting is not None
+        setting = self._read(field, _SAID).setting
+        return setting is not None and setting.origin.kind in ("explicit", "option")
 
     def is_unread(self, field: Any) -> bool:
         """Whether the field is set to something that cannot be read statically. Who asks so
