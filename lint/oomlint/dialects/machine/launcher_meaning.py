@@ -11,12 +11,12 @@ from functools import wraps
 from itertools import takewhile
 from typing import Any
 
+from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import fsdp, hf, machine, ref
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.kubernetes_meaning import kubeflow
 from oomlint.dialects.machine.launch import place
-from oomlint.dialects.machine.launcher_flags import flags_first
 from oomlint.dialects.machine.launcher_keys import (
     ACCELERATE_LAUNCHER,
     DEEPSPEED_LAUNCHER,
@@ -207,7 +207,7 @@ def launched_to_shard(run: Cells) -> Any:
     """The launcher shards nothing by itself: somebody has to name a config or a stage."""
     run[launch.include]  # its options are the place to point at
     asks = (ref.deepspeed, f.parallel.zero.stage, fsdp.enabled, hf.fsdp_words)
-    return None if any(run.says(field) or run.is_unread(field) for field in asks) else "launcher"
+    return None if any(map(run.mentions, asks)) else "launcher"
 
 
 # -- accelerate ------------------------------------------------------------------------------------
@@ -325,24 +325,27 @@ def handed_on(run: Cells, field: Any, said: Said) -> Said:
     if block.table is SRUN:
         # sbatch(1): one task a node, but a job of several GPUs is rarely meant so.
         gpus = run[scene.gpus_per_node] or run[machine.gpus_per_node]
-        return None if gpus == 1 or states_tasks(run) else Origin("explicit", block)
-    return _handed_to(block) if block.table is PLAIN else None
+        is_told = gpus == 1 or states_tasks(run)
+        return None if is_told else _told_by(block, lambda name: name == "srun")
+    return _told_by(block, _starts_elsewhere) if block.table is PLAIN else None
 
 
-# They run a command somewhere else, as often as they are told there.
-_ELSEWHERE = frozenset({"ray", "pdsh"})
+def _starts_elsewhere(name: str) -> bool:
+    """Whether a program runs a command somewhere else, as often as it is told there."""
+    return name in ("ray", "pdsh") or name.endswith(".py")
 
 
-def _handed_to(block: Block) -> Origin | None:
-    """The program before the one that trains to which its command is given."""
-    found = (each for each in launches(block.document) if block in each.blocks)
+def _told_by(block: Block, decides: Callable[[str], bool]) -> Origin | None:
+    """The word of a command, before the program that trains, by which the ranks are decided."""
+    found = (
+        each for each in launches(block.document) if place(each.command.words[0]) == block.anchor
+    )
     started = next(found, None)
     if started is None:
         return None
-    words = takewhile(lambda word: word is not started.program, started.command.words)
-    for word in words:
+    for word in takewhile(lambda word: word is not started.program, started.command.words):
         name = str(word.value).replace("\\", "/").rpartition("/")[2]
-        if name in _ELSEWHERE or name.endswith(".py"):
+        if decides(name):
             at = place(word)
             return Origin("explicit", block, entry=Entry(name, at, word, at))
     return None

@@ -92,8 +92,7 @@ def cpus_of_job(run: Cells) -> Any:
 
 def states_tasks(run: Cells) -> bool:
     """Whether a directive or an option says how many tasks the job has."""
-    fields = (slurm.tasks_per_node, slurm.tasks)
-    return any(run[field] is not None or run.is_unread(field) for field in fields)
+    return run.mentions(slurm.tasks_per_node) or run.mentions(slurm.tasks)
 
 
 def tasks_per_node(run: Cells) -> int | None:

@@ -1,4 +1,4 @@
-"""Which of two statements counts where flags of a launcher and a file that they name say the same."""
+"""Flags of ``accelerate launch`` and the file that ``--config_file`` names: which of them counts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from oomlint.dialects.table import Block, Setting
 flags_first = Meaning()
 
 
-@flags_first.said()
+@flags_first.said(*ACCELERATE.by_field)
 def prefer_flags(run: Cells, field: Any, said: Said) -> Said:
-    """A flag of ``accelerate launch`` beats the file that ``--config_file`` names, although that
-    file is read after it."""
+    """A flag beats the file, although that is read after it."""
     if not isinstance(said, Setting) or not said.shadowed or not _is_of_file(said.origin.block):
         return said
     flags = (earlier for earlier in said.shadowed if _is_of_launcher(earlier.origin.block))
