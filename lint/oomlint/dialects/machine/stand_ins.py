@@ -15,7 +15,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.machine.fields import docker, env_, k8s, launch, scene, sky, slurm
-from oomlint.dialects.machine.launcher_meaning import visible_gpus
+from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.table import Origin, Setting
 from oomlint.plan.evidence import Level
