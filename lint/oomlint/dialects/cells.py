@@ -229,7 +229,8 @@ class Cells:
 
     def says(self, field: Any) -> bool:
         """Whether a file or an option sets the field (not a default, not a derivation)."""
-        return self._read(field, _SAID).setting is not None
+        setting = self._read(field, _SAID).setting
+        return setting is not None and setting.origin.kind in ("explicit", "option")
 
     def is_unread(self, field: Any) -> bool:
         """Whether the field is set to something that cannot be read statically; who asks so and
@@ -354,12 +355,14 @@ class Cells:
     @property
     def unreadable(self) -> dict[Any, Origin]:
         """Fields that are set to what cannot be read, and whose value nothing else tells."""
-        out: dict[Any, Origin] = {}
         for field in self.fields():
-            cell = self._read(field, _FINAL)
-            if cell.setting is None and cell.origin is not None:
-                out[field] = cell.origin
-        return out
+            self._read(field, _FINAL)
+        # Those included that nobody speaks of and something was computed from.
+        return {
+            field: cell.origin
+            for field, cell in self._cells[_FINAL].items()
+            if cell.setting is None and cell.origin is not None
+        }
 
     @property
     def open(self) -> dict[Change, bool]:
