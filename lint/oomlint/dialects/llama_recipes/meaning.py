@@ -77,6 +77,13 @@ def _spreads(run: Cells) -> bool:
     return is_alone and _is_quantized(run) and (visible_gpus(run) or 1) > 1
 
 
+@meaning.derive(f.parallel.gpus_per_node, f.parallel.dp, source=f"{_SCRIPT}: device_map")
+def gpus_of_one_process(run: Cells) -> Any:
+    if not _spreads(run):
+        return None
+    return {f.parallel.gpus_per_node: visible_gpus(run), f.parallel.dp: 1}
+
+
 @meaning.derive(f.load.device_map, source=f"{_SCRIPT}: device_map")
 def device_map(run: Cells) -> Any:
     return "auto" if _is_quantized(run) and not run[own.fsdp] else None
