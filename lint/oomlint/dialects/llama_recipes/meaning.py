@@ -428,7 +428,7 @@ meaning.cannot_say("llama-recipes has no fused or chunked loss", f.loss.logits_m
 meaning.constant(f.loss.upcast_fp32, True, "transformers 5.23 loss/loss_utils.py:61")
 
 
-@meaning.derive(f.seq.max_len, source="LC/data/concatenator.py: equal chunks")
+@meaning.derive(f.seq.max_len)
 def length(run: Cells) -> Any:
     return run[own.context_length] if run[f.seq.packing] == "concat" else None
 
@@ -438,9 +438,10 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {own.context_length: wanted}
 
 
-@meaning.derive(f.seq.pad, f.seq.unbounded, source="LC/utils/config_utils.py")
+@meaning.derive(f.seq.pad, f.seq.unbounded)
 def padding(run: Cells) -> Any:
-    """Samples of a batch are padded to its longest; context_length cuts packed data only."""
+    """Packed data come in equal chunks (LC/data/concatenator.py); else the samples of a batch are
+    padded to its longest, and context_length cuts nothing (LC/utils/config_utils.py)."""
     if run[f.seq.packing] == "concat":
         return {f.seq.pad: "none"}
     return {f.seq.pad: "longest", f.seq.unbounded: True}
