@@ -40,7 +40,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FORBIDDEN = {
     "memory": {"documents", "dialects"},
     "documents": {"plan"},
-    "dialects": {"memory", "hardware"},
+    "dialects": {"memory"},
     "report": {"settings"},
 }
 

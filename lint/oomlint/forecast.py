@@ -34,6 +34,8 @@ class Forecast:
     assumptions: tuple[Assumption, ...]
     host_limit: int | None
     """RAM of a node in bytes, ``None`` if nobody says."""
+    run: Run | None = None
+    """The run whose files say it all; ``None`` of a plan that was given as such."""
 
     @property
     def first_seen(self) -> Mapping[str, str | None]:
@@ -86,10 +88,20 @@ def _of(run: Run, found: Estimate, assumptions: tuple[Assumption, ...]) -> Forec
         plan=run.plan,
         hardware=run.hardware,
         estimate=found,
-        verdict=run.verdict_of(found),
+        verdict=_verdict(run, found),
         assumptions=assumptions,
         host_limit=run.limits.host_bytes,
+        run=run,
     )
+
+
+def _verdict(run: Run, found: Estimate) -> Verdict:
+    """Unknown where it hangs on what somebody says and was not understood."""
+    from oomlint.evidence import weakest
+    from oomlint.plan.evidence import Level
+
+    levels = (weakest(run, resource)[0] for resource in ("gpu", "host"))
+    return "unknown" if Level.UNREAD in levels else run.verdict_of(found)
 
 
 def of_plan(plan: Plan, hardware: Hardware | None = None) -> Forecast:

@@ -184,7 +184,7 @@ class Linker:
         if claim.kind != "launch":
             return claim
         from oomlint.dialects.machine.launchers import submitted
-        from oomlint.dialects.machine.slurm import SBATCH
+        from oomlint.dialects.machine.slurm_keys import SBATCH
 
         if self._submissions is None:
             self._submissions = {}

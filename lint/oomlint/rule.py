@@ -16,6 +16,7 @@ from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
 from oomlint.frozen import field, frozen
+from oomlint.plan.evidence import Level
 from oomlint.run import Run
 
 
@@ -146,6 +147,8 @@ class Finding:
     limit_bytes: int | None = None
     proposals: tuple[Proposal, ...] = ()
     notes: tuple[Note, ...] = ()
+    evidence: Level | None = None
+    """How well that is known on which the finding rests; ``None`` where it rests on no value."""
 
 
 @frozen
@@ -224,6 +227,12 @@ class Rule:
             confidence: ``high`` where neither says it.
             predicted, limit: bytes.
         """
+        evidence, unread = _evidence(run, at, judged)
+        if evidence is Level.UNREAD:
+            severity = min(severity, Severity.INFO)
+            message = f"{message} (unless {unread} says otherwise, which was not followed)"
+        elif evidence is Level.ASSUMED:
+            severity = min(severity, Severity.WARNING)
         if judged is not None:
             confidence = confidence or judged.confidence
             resource = resource or judged.resource
@@ -240,6 +249,7 @@ class Rule:
             limit_bytes=None if limit is None else int(limit),
             proposals=tuple(proposals),
             notes=tuple(notes),
+            evidence=evidence,
         )
 
     @staticmethod
@@ -280,6 +290,27 @@ class ListedRule:
             looks_at_merges=rule.looks_at_merges,
             origin=rule.origin,
         )
+
+
+def _evidence(
+    run: Run, at: str | tuple[str, ...] | Location | Fact | StrayKey, judged: Judged | None
+) -> tuple[Level | None, str]:
+    """How well that is known on which a finding rests, the fields that it speaks of and, of a
+    prediction, those that decide; and the names of what was not read among it."""
+    fields = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
+    levels = {field: run.level(field) for field in fields if run.plan_has(field)}
+    level = max(levels.values(), default=None)
+    roots = [root for field in fields if levels.get(field) is level for root in run.roots(field)]
+    if judged is not None and judged.limit is not None:
+        from oomlint.evidence import weakest
+
+        found, bases = weakest(run, judged.resource)
+        if level is None or found > level:
+            level, roots = found, [basis.field for basis in bases]
+        elif found is level:
+            roots += [basis.field for basis in bases]
+    names = dict.fromkeys(run.key(root) for root in roots)
+    return level, " and ".join(names)
 
 
 def _place(run: Run, at: str | tuple[str, ...] | Location | Fact | StrayKey) -> Location:

@@ -24,6 +24,7 @@ from oomlint.documents.text import Location, Span
 from oomlint.frozen import field, frozen, replace
 from oomlint.models.given import with_members
 from oomlint.plan import Plan
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.training import MODELS_BESIDE
 from oomlint.surroundings import add_surroundings, inferred_hardware
@@ -234,6 +235,10 @@ class Run:
     open: MappingABC[Change, bool] = field(default_factory=dict)
     """Changes of libraries whose version nobody says, and whether they were taken as made."""
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
+    resolved: Any = field(default=None, repr=False)
+    """The cells that all this was read from."""
+    remembered: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What others worked out about this very run."""
 
     # -- what it is ------------------------------------------------------------------
 
@@ -292,6 +297,25 @@ class Run:
             return setting.origin
         return self.unreadable.get(field)
 
+    def level(self, field: str) -> Level:
+        """How well a field is known; of one without a value, what leaves it open."""
+        cells = self.resolved
+        return cells.level(field) if isinstance(cells, Cells) else Level.DEFAULT
+
+    def inputs(self, field: str) -> tuple[str, ...]:
+        """What a field was computed from."""
+        cells = self.resolved
+        return cells.reads(field) if isinstance(cells, Cells) else ()
+
+    def plan_has(self, field: str) -> bool:
+        """Whether the field has a value, or is set to one that cannot be read."""
+        return self.origin(field) is not None
+
+    def roots(self, field: str) -> tuple[str, ...]:
+        """The fields where what a weakly known one follows from was lost: assumed, or not read."""
+        cells = self.resolved
+        return cells.roots(field) if isinstance(cells, Cells) else ()
+
     def is_explicit(self, field: str) -> bool:
         """Whether a file of this run says it (rather than a default or a derivation)."""
         origin = self.origin(field)
@@ -331,6 +355,15 @@ class Run:
                     (facts if origin.kind == "catalog" else below).extend(reversed(origin.inputs))
             level = below + facts
         return None
+
+    def line_of(self, place: Location) -> int | None:
+        """The 1-based line of a place in a file of this run."""
+        documents = (
+            *(c.document for c in self.claims),
+            *(b.document for b, _ in self.parts.blocks),
+        )
+        source = next((d.source for d in documents if d.source.path == place.path), None)
+        return None if source is None else source.position(place.span.start)[0]
 
     def block_with(self, field: str) -> Block | None:
         """The block of highest precedence that has a key for the field."""
@@ -449,7 +482,9 @@ class Run:
                 wished=dict(draft.wished),
                 changes=dict(changes),
                 open=draft.open,
+                resolved=draft,
                 _cache={},
+                remembered={},
             )
         found: Run = self._cache[key]
         return found
@@ -468,6 +503,7 @@ def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
         stray=tuple(parts.dialect.strays(draft) if is_cells else draft.stray),
         wrong=tuple(draft.given.wrong if is_cells else draft.wrong),
         unreadable=draft.unreadable,
+        resolved=draft,
         open=draft.open,
         model=parts.find_model(str(model_id)) if model_id else None,
         hardware=_hardware_of(parts, draft),

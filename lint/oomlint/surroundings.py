@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.machine.environments import finish_scene
+from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.machine.scene import GPU_NAMES, GPUS_PER_NODE, INSTANCE, NODES
 from oomlint.errors import UsageError
 from oomlint.frozen import replace
@@ -41,6 +43,8 @@ def add_surroundings(draft: Draft) -> None:
 
 def inferred_hardware(draft: Any) -> Hardware | None:
     """The hardware that the run's own files name; ``None`` where they leave the GPU open."""
+    if isinstance(draft, Cells):
+        return hardware_in_files(draft)
     setting = draft.settings.get("device.type")
     if setting is None or setting.origin.kind != "catalog":
         return None

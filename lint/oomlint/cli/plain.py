@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "estimate": ("estimate", "estimate"),
     "fit": ("fit", "fit"),
     "compare": ("compare", "compare"),
+    "why": ("why", "why"),
     "diagnose": ("diagnose", "diagnose"),
     "rules": ("rules", "rules"),
     "explain": ("rules", "explain"),

@@ -229,13 +229,19 @@ class Cells:
 
     def says(self, field: Any) -> bool:
         """Whether a file or an option sets the field (not a default, not a derivation)."""
-        return self._read(field, _SAID).setting is not None
+        setting = self._read(field, _SAID).setting
+        return setting is not None and setting.origin.kind in ("explicit", "option")
 
     def is_unread(self, field: Any) -> bool:
-        """Whether the field is set to something that cannot be read statically. Who asks so
-        knows what to do then: the asker is none the weaker."""
-        cell = self._read(field, _SAID, weakens=False)
+        """Whether the field is set to something that cannot be read statically; who asks so and
+        hears yes is as weak."""
+        cell = self._read(field, _SAID)
         return cell.setting is None and cell.origin is not None
+
+    def mentions(self, field: Any) -> bool:
+        """Whether anybody sets the field, to what we can read or not."""
+        cell = self._read(field, _SAID, weakens=False)
+        return cell.setting is not None or cell.origin is not None
 
     def is_auto(self, field: Any) -> bool:
         """Whether the field's key says ``"auto"``: somebody else's value is taken."""
@@ -243,7 +249,8 @@ class Cells:
 
     def otherwise(self, field: T | None, value: T) -> T:
         """The value of a field, or where it cannot be read ``value``, which is then assumed."""
-        if not self.is_unread(field):
+        cell = self._read(field, _SAID, weakens=False)
+        if cell.setting is not None or cell.origin is None:
             return self.get(field, value)
         if self._trail:
             frame = self._trail[-1]
@@ -272,6 +279,24 @@ class Cells:
     def reads(self, field: Any) -> tuple[Any, ...]:
         """What a field was computed from."""
         return tuple(self._read(field, _FINAL).reads)
+
+    def roots(self, field: Any) -> tuple[Any, ...]:
+        """The fields where the weakness of one begins: no field that they read is as weak."""
+        level = self.level(field)
+        found: dict[Any, None] = {}
+        seen: set[Any] = set()
+        todo = [field]
+        while todo:
+            each = todo.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            weak = [read for read in self.reads(each) if self.level(read) >= level]
+            if weak:
+                todo += weak
+            else:
+                found[each] = None
+        return tuple(found)
 
     @property
     def blocks(self) -> list[Block]:
@@ -330,12 +355,14 @@ class Cells:
     @property
     def unreadable(self) -> dict[Any, Origin]:
         """Fields that are set to what cannot be read, and whose value nothing else tells."""
-        out: dict[Any, Origin] = {}
         for field in self.fields():
-            cell = self._read(field, _FINAL)
-            if cell.setting is None and cell.origin is not None:
-                out[field] = cell.origin
-        return out
+            self._read(field, _FINAL)
+        # Those included that nobody speaks of and something was computed from.
+        return {
+            field: cell.origin
+            for field, cell in self._cells[_FINAL].items()
+            if cell.setting is None and cell.origin is not None
+        }
 
     @property
     def open(self) -> dict[Change, bool]:

@@ -77,6 +77,7 @@ def finding_object(
             }
             for note in finding.notes
         ],
+        "evidence": None if finding.evidence is None else cast("Any", finding.evidence.word),
         "url": url(finding.rule),
         "fingerprint": prints.of(diagnosis),
         "follows": None if leader is None else prints.of(leader),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from oomlint.forecast import Forecast
 from oomlint.hardware import Gpu, Hardware, common_cards, usable_bytes
@@ -12,7 +12,9 @@ from oomlint.plan import plan_to_dict
 from oomlint.rule import gib
 
 if TYPE_CHECKING:
-    from oomlint.report.shapes import HardwareShape, RunShape
+    from oomlint.evidence import Basis
+    from oomlint.report.shapes import BasisShape, EvidenceShape, HardwareShape, RunShape
+    from oomlint.run import Run
 
 # A card is said to hold a run if a twentieth of it stays free, as the rules judge it.
 _ROOM = 0.95
@@ -67,6 +69,30 @@ def run_object(forecast: Forecast) -> RunShape:
             {"field": a.field, "value": a.value, "why": a.why} for a in forecast.assumptions
         ],
         "verdict": forecast.verdict,
+        "evidence": None if forecast.run is None else evidence_object(forecast.run),
+    }
+
+
+def evidence_object(run: Run) -> EvidenceShape:
+    """What a prediction rests on besides what is written and known."""
+    from oomlint.evidence import level_of, rests_on
+
+    return {
+        "level": cast("Any", level_of(run).word),
+        "rests_on": [_basis_object(run, basis) for basis in rests_on(run)],
+    }
+
+
+def _basis_object(run: Run, basis: Basis) -> BasisShape:
+    place = basis.location
+    return {
+        "field": str(basis.leaf),
+        "value": basis.value,
+        "level": cast("Any", basis.level.word),
+        "why": basis.why,
+        "path": None if place is None else place.path,
+        "line": None if place is None else run.line_of(place),
+        "swing_bytes": basis.swing_bytes,
     }
 
 

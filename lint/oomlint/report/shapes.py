@@ -9,6 +9,9 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from oomlint.plan import Plan
 
+EvidenceLevel = Literal["measured", "stated", "fact", "default", "assumed", "unread"]
+"""How a value is known, best first."""
+
 
 class PointShape(TypedDict):
     """A place in a file: 1-based line and column in code points, 0-based offset."""
@@ -63,6 +66,7 @@ class FindingShape(TypedDict):
     limit_bytes: int | None
     fix: FixShape | None
     related: list[RelatedShape]
+    evidence: EvidenceLevel | None
     url: str
     fingerprint: str
     follows: str | None
@@ -125,6 +129,26 @@ class AssumptionShape(TypedDict):
     why: str
 
 
+class BasisShape(TypedDict):
+    """A value that nobody wrote down, or that was not understood, on which a prediction rests.
+    ``swing_bytes`` is how far the GPU's peak moves over what it plausibly is."""
+
+    field: str
+    value: Any
+    level: EvidenceLevel
+    why: str
+    path: str | None
+    line: int | None
+    swing_bytes: int | None
+
+
+class EvidenceShape(TypedDict):
+    """``level``: the weakest of what moves the peak. ``rests_on``: the widest swing first."""
+
+    level: EvidenceLevel
+    rests_on: list[BasisShape]
+
+
 class RunShape(TypedDict):
     name: str
     framework: str | None
@@ -136,6 +160,7 @@ class RunShape(TypedDict):
     disk: DiskShape
     assumptions: list[AssumptionShape]
     verdict: Literal["fits", "tight", "does_not_fit", "unknown"]
+    evidence: EvidenceShape | None
 
 
 class ErrorShape(TypedDict):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from oomlint.dialects.machine.scene import RAM_LIMIT
+from oomlint.dialects.machine.fields import scene
 from oomlint.judge import Judgement
 from oomlint.run import Run
 
@@ -17,7 +17,7 @@ _STEP_GIB = 8
 def limited_by(run: Run) -> str | None:
     """``slurm``, ``container``, ``slurm default``; ``None`` where something else says how much
     RAM there is, or nothing does."""
-    setting = run.settings.get(RAM_LIMIT)
+    setting = run.settings.get(scene.ram_limit)
     if setting is None:
         return None
     ram = run.origin("host.ram_gib")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.accelerate.keys import ACCELERATE, own
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
@@ -24,7 +25,7 @@ from oomlint.dialects.table import Block, Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import below, f
 
-accelerate = Meaning()
+accelerate = Meaning(flags_first)
 
 _F, _Z = f.parallel.fsdp, f.parallel.zero
 
@@ -62,20 +63,6 @@ def _block_of(said: Said) -> Block | None:
     if said is None:
         return None
     return (said.origin if isinstance(said, Setting | Left) else said).block
-
-
-@accelerate.said(*ACCELERATE.by_field)
-def prefer_flags(run: Cells, field: Any, said: Said) -> Said:
-    """A flag of ``accelerate launch`` beats the file that ``--config_file`` names, although that
-    file is read after it."""
-    block = _block_of(said)
-    if not isinstance(said, Setting) or block is None or block.table is not ACCELERATE:
-        return said
-    for earlier in said.shadowed:
-        other = earlier.origin.block
-        if other is not None and other.table.section == "launcher":
-            return Setting(earlier.value, earlier.origin, (said,))
-    return said
 
 
 _OF_FSDP = (*below(_F), f.load.cpu_ram_efficient)

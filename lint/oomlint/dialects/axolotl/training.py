@@ -34,8 +34,6 @@ def checkpointed_by(run: Cells) -> Any:
 
 @training.derive(f.checkpointing.mode)
 def checkpointing(run: Cells) -> Any:
-    if run.is_unread(own.gc):
-        return None
     mode = "full" if run[_F.activation_checkpointing] else run[own.gc]
     return "full" if mode in ("offload", "disk") else mode
 

@@ -22,7 +22,7 @@ def uses_deepspeed(run: Cells) -> bool:
     """Whether a DeepSpeed config takes part, found or not, or Accelerate makes one up."""
     return (
         any(block.table.section == "deepspeed" for block in run.blocks)
-        or run.is_unread(ref.deepspeed)
+        or run.mentions(ref.deepspeed)
         or run[ref.deepspeed] is not None
         or run[deepspeed.enabled] is True
     )

@@ -13,132 +13,24 @@ from typing import Any
 
 from oomlint.dialects.base import Claim, Dialect, Wishes
 from oomlint.dialects.draft import Draft
-from oomlint.dialects.kinds import TEXT, Kind
 from oomlint.dialects.machine.commands import child, claims_in, command_of, items_of, text_of
-from oomlint.dialects.machine.scene import (
-    GPU_NAMES,
-    INSTANCE,
-    provide_counts,
-    provide_ram,
-    read_gib,
+from oomlint.dialects.machine.kubernetes_keys import (
+    CONTAINER,
+    GKE_NAMES,
+    GPU_RESOURCES,
+    JOB,
+    REPLICAS,
+    SELECTOR,
+    SHARED_MEMORY,
+    TRAINER,
+    read_number,
 )
-from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.machine.scene import GPU_NAMES, INSTANCE, provide_counts, provide_ram
+from oomlint.dialects.table import Block, Table
 from oomlint.documents.base import Document, Entry, Mapping, Node, Sequence
 from oomlint.documents.yaml.document import YamlDocument
 from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen
-
-
-def _read_quantity(raw: Any) -> float | None:
-    """GiB of ``64Gi``, ``64G`` (10**9 bytes) or bytes."""
-    return read_gib(raw, decimal=True)
-
-
-def _write_quantity(value: Any) -> str:
-    whole = float(value).is_integer()
-    return f"{int(value)}Gi" if whole else f"{math.ceil(value * 1024)}Mi"
-
-
-def _read_number(raw: Any) -> int | None:
-    text = str(raw).strip()
-    return int(text) if text.isdigit() and len(text) < 7 and int(text) else None
-
-
-_QUANTITY = Kind(_read_quantity, _write_quantity)
-_NUMBER = Kind(_read_number)
-
-_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "huawei.com/Ascend910")
-
-
-def _resources(prefix: str) -> tuple[Row, ...]:
-    names = [f"{prefix}.{level}." for level in ("limits", "requests")]
-    gpus = [name + gpu for name in names for gpu in _GPU_RESOURCES]
-    return (
-        Row(gpus[0], "k8s.gpus", _NUMBER, aliases=tuple(gpus[1:])),
-        Row(f"{prefix}.limits.memory", "k8s.memory", _QUANTITY),
-    )
-
-
-_EVERYTHING_ELSE = ("",)
-
-CONTAINER = Table(
-    name="container",
-    rows=_resources("resources"),
-    known_prefixes=_EVERYTHING_ELSE,
-    section="scheduler",
-)
-
-# trainer 2.0 pkg/apis/trainer/v1alpha1/trainjob_types.go Trainer.
-TRAINER = Table(
-    name="trainer",
-    rows=(
-        *_resources("resourcesPerNode"),
-        Row("numNodes", "k8s.nodes", _NUMBER),
-        Row("numProcPerNode", "parallel.gpus_per_node", _NUMBER),
-    ),
-    known_prefixes=_EVERYTHING_ELSE,
-    section="scheduler",
-)
-
-# Labels that cloud providers, NVIDIA's GPU feature discovery and autoscalers put on nodes.
-_GPU_LABELS = (
-    "nvidia.com/gpu.product",
-    "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator",
-    "karpenter.k8s.aws/instance-gpu-name",
-    "eks.amazonaws.com/instance-gpu-name",
-    "gpu.nvidia.com/class",
-    "gpu.nvidia.com/model",
-    "amd.com/gpu.product-name",
-    "accelerator",
-)
-_INSTANCE_LABELS = (
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "node.kubernetes.io/instance_type",
-)
-
-SELECTOR = Table(
-    name="nodeSelector",
-    rows=(
-        Row(_GPU_LABELS[0], "k8s.gpu", TEXT, aliases=_GPU_LABELS[1:]),
-        Row(_INSTANCE_LABELS[0], "k8s.instance", TEXT, aliases=_INSTANCE_LABELS[1:]),
-    ),
-    known_prefixes=_EVERYTHING_ELSE,
-    section="scheduler",
-)
-
-SHARED_MEMORY = Table(
-    name="emptyDir",
-    rows=(Row("medium", "k8s.shm_medium", TEXT), Row("sizeLimit", "k8s.shm", _QUANTITY)),
-    known_prefixes=_EVERYTHING_ELSE,
-    section="scheduler",
-)
-
-# What says how many pods of a kind there are; a Deployment's replicas know nothing of each other.
-JOB = Table(
-    name="job",
-    rows=(
-        Row("parallelism", "k8s.nodes", _NUMBER),
-        Row("nprocPerNode", "parallel.gpus_per_node", _NUMBER, aliases=("slotsPerWorker",)),
-    ),
-    known_prefixes=_EVERYTHING_ELSE,
-    section="scheduler",
-)
-REPLICAS = Table(
-    name="replicas",
-    rows=(Row("replicas", "k8s.replicas", _NUMBER),),
-    known_prefixes=_EVERYTHING_ELSE,
-    section="scheduler",
-)
-
-# GKE's names of GPUs where they are not those of the cards (cloud.google.com/kubernetes-engine,
-# "About GPUs in GKE"): the first A100 there is the one of 40 GB.
-_GKE_NAMES = {
-    "nvidia-tesla-a100": "A100-40GB",
-    "nvidia-h100-mega-80gb": "H100-80GB",
-    "nvidia-tesla-v100": "V100-16GB",
-}
 
 # Docker's and containerd's default, which a pod has no other way to change than a volume.
 _DEFAULT_SHM_GIB = 64 / 1024
@@ -156,7 +48,7 @@ class _Pod:
 class Kubernetes(Dialect):
     name = "kubernetes"
     # What else is a pod's business is none of ours, nor whether it can be parsed.
-    markers = tuple(name.encode() for name in _GPU_RESOURCES)
+    markers = tuple(name.encode() for name in GPU_RESOURCES)
     markers_prove = False
     suffixes = (".yaml", ".yml")
 
@@ -250,7 +142,7 @@ def _containers(pod: _Pod) -> Iterator[Mapping]:
 
 def _asks_for_gpus(container: Mapping) -> bool:
     levels = (child(container, "resources", level) for level in ("limits", "requests"))
-    return any(child(level, gpu) is not None for level in levels for gpu in _GPU_RESOURCES)
+    return any(child(level, gpu) is not None for level in levels for gpu in GPU_RESOURCES)
 
 
 def _scene(
@@ -322,7 +214,7 @@ def finish_kubernetes(draft: Draft) -> None:
     provide_counts(draft, nodes, draft.get("k8s.gpus"), _SOURCE, *counted)
     gpu = draft.get("k8s.gpu")
     if gpu is not None:
-        draft.fact(GPU_NAMES, ((_GKE_NAMES.get(gpu, gpu),),), _SOURCE, "k8s.gpu")
+        draft.fact(GPU_NAMES, ((GKE_NAMES.get(gpu, gpu),),), _SOURCE, "k8s.gpu")
     draft.fact(INSTANCE, draft.get("k8s.instance"), _SOURCE, "k8s.instance")
     limit = draft.get("k8s.memory")
     provide_ram(draft, limit, "container", "the container's memory limit", "k8s.memory")
@@ -340,7 +232,7 @@ def finish_kubernetes(draft: Draft) -> None:
 def _replicas(draft: Draft) -> int | None:
     """Pods with GPUs in all, where every group says how many it has."""
     blocks = [block for block in draft.blocks if block.table is REPLICAS]
-    counts = [_read_number(text_of(child(block.mapping, "replicas"))) for block in blocks]
+    counts = [read_number(text_of(child(block.mapping, "replicas"))) for block in blocks]
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from oomlint.dialects.accelerate.keys import LAUNCH_ROWS
 from oomlint.dialects.kinds import AUTO, BOOLEAN, POSITIVE, TEXT, BadValue, Kind, read_integer
+from oomlint.dialects.machine.fields import env_, launch
 from oomlint.dialects.table import Row, Table
+from oomlint.plan.fields import f
 
 # Other options and variables are many and none of our business.
 _ALL_OTHERS = ("",)
@@ -46,8 +48,8 @@ NODES = Kind(_read_nodes)
 TORCHRUN = Table(
     name="torchrun",
     rows=(
-        Row("nproc_per_node", "parallel.gpus_per_node", RANKS, aliases=("nproc", "npernode")),
-        Row("nnodes", "parallel.nodes", NODES, aliases=("nnode",)),
+        Row("nproc_per_node", f.parallel.gpus_per_node, RANKS, aliases=("nproc", "npernode")),
+        Row("nnodes", f.parallel.nodes, NODES, aliases=("nnode",)),
     ),
     known_prefixes=_ALL_OTHERS,
     loader="yaml12",
@@ -58,11 +60,11 @@ TORCHRUN = Table(
 DEEPSPEED_LAUNCHER = Table(
     name="deepspeed",
     rows=(
-        Row("num_gpus", "parallel.gpus_per_node", RANKS, aliases=("num_accelerators",)),
-        Row("num_nodes", "parallel.nodes", RANKS),
-        Row("include", "launch.include", TEXT, aliases=("i",)),
-        Row("exclude", "launch.exclude", TEXT, aliases=("e",)),
-        Row("hostfile", "launch.hostfile", TEXT, aliases=("H",)),
+        Row("num_gpus", f.parallel.gpus_per_node, RANKS, aliases=("num_accelerators",)),
+        Row("num_nodes", f.parallel.nodes, RANKS),
+        Row("include", launch.include, TEXT, aliases=("i",)),
+        Row("exclude", launch.exclude, TEXT, aliases=("e",)),
+        Row("hostfile", launch.hostfile, TEXT, aliases=("H",)),
     ),
     known_prefixes=_ALL_OTHERS,
     loader="yaml12",
@@ -71,11 +73,11 @@ DEEPSPEED_LAUNCHER = Table(
 
 # accelerate 16cb6eb8 commands/launch.py:205-300: processes are counted over all machines.
 _ACCELERATE_ROWS = (
-    Row("num_processes", "launch.total_processes", POSITIVE),
-    Row("num_machines", "launch.machines", POSITIVE),
-    Row("config_file", "launch.config_file", TEXT),
-    Row("gpu_ids", "launch.gpu_ids", TEXT),
-    Row("multi_gpu", "launch.multi_gpu", BOOLEAN),
+    Row("num_processes", launch.total_processes, POSITIVE),
+    Row("num_machines", launch.machines, POSITIVE),
+    Row("config_file", launch.config_file, TEXT),
+    Row("gpu_ids", launch.gpu_ids, TEXT),
+    Row("multi_gpu", launch.multi_gpu, BOOLEAN),
     *LAUNCH_ROWS,
 )
 ACCELERATE_LAUNCHER = Table(
@@ -90,9 +92,9 @@ ACCELERATE_LAUNCHER = Table(
 SRUN = Table(
     name="srun",
     rows=(
-        Row("ntasks_per_node", "parallel.gpus_per_node", RANKS),
-        Row("nodes", "parallel.nodes", NODES, aliases=("N",)),
-        Row("ntasks", "launch.total_processes", POSITIVE, aliases=("n",)),
+        Row("ntasks_per_node", f.parallel.gpus_per_node, RANKS),
+        Row("nodes", f.parallel.nodes, NODES, aliases=("N",)),
+        Row("ntasks", launch.total_processes, POSITIVE, aliases=("n",)),
     ),
     known_prefixes=_ALL_OTHERS,
     loader="yaml12",
@@ -103,11 +105,11 @@ SRUN = Table(
 MPIRUN = Table(
     name="mpirun",
     rows=(
-        Row("np", "launch.total_processes", POSITIVE, aliases=("n", "c")),
-        Row("npernode", "parallel.gpus_per_node", RANKS, aliases=("N", "ppn", "perhost")),
-        Row("host", "launch.hosts", TEXT, aliases=("H", "hosts")),
-        Row("map_by", "launch.map_by", TEXT),
-        Row("hostfile", "launch.hostfile", TEXT, aliases=("machinefile", "f")),
+        Row("np", launch.total_processes, POSITIVE, aliases=("n", "c")),
+        Row("npernode", f.parallel.gpus_per_node, RANKS, aliases=("N", "ppn", "perhost")),
+        Row("host", launch.hosts, TEXT, aliases=("H", "hosts")),
+        Row("map_by", launch.map_by, TEXT),
+        Row("hostfile", launch.hostfile, TEXT, aliases=("machinefile", "f")),
     ),
     known_prefixes=_ALL_OTHERS,
     loader="yaml12",
@@ -115,7 +117,7 @@ MPIRUN = Table(
 )
 
 HOSTFILE_ALIASES = {
-    table.name: table.by_field["launch.hostfile"].aliases for table in (DEEPSPEED_LAUNCHER, MPIRUN)
+    table.name: table.by_field[launch.hostfile].aliases for table in (DEEPSPEED_LAUNCHER, MPIRUN)
 }
 """Other names of the option that names the list of hosts, by launcher."""
 
@@ -147,25 +149,25 @@ ENVIRONMENT = Table(
     rows=(
         Row(
             "CUDA_VISIBLE_DEVICES",
-            "env.cuda_visible_devices",
+            f.env.cuda_visible_devices,
             TEXT,
             aliases=("ASCEND_RT_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
         ),
         Row(
             "PYTORCH_CUDA_ALLOC_CONF",
-            "env.alloc_conf",
+            f.env.alloc_conf,
             TEXT,
             aliases=("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
         ),
         # PyTorch docs, "CUDA Environment Variables" and "torch.distributed: Debugging".
-        Row("CUDA_LAUNCH_BLOCKING", "env.launch_blocking", _SET),
-        Row("PYTORCH_NO_CUDA_MEMORY_CACHING", "env.no_caching", _SET),
-        Row("TORCH_DISTRIBUTED_DEBUG", "env.distributed_debug", TEXT),
+        Row("CUDA_LAUNCH_BLOCKING", f.env.launch_blocking, _SET),
+        Row("PYTORCH_NO_CUDA_MEMORY_CACHING", f.env.no_caching, _SET),
+        Row("TORCH_DISTRIBUTED_DEBUG", f.env.distributed_debug, TEXT),
         # transformers 5.23 modeling_utils.py and accelerate 16cb6eb8 utils/launch.py.
-        Row("ACCELERATE_USE_FSDP", "env.use_fsdp", _SET),
-        Row("FSDP_CPU_RAM_EFFICIENT_LOADING", "env.fsdp_efficient", _SET),
-        Row("NPROC_PER_NODE", "env.nproc_per_node", RANKS),
-        Row("NNODES", "env.nnodes", NODES),
+        Row("ACCELERATE_USE_FSDP", env_.use_fsdp, _SET),
+        Row("FSDP_CPU_RAM_EFFICIENT_LOADING", env_.fsdp_efficient, _SET),
+        Row("NPROC_PER_NODE", env_.nproc_per_node, RANKS),
+        Row("NNODES", env_.nnodes, NODES),
     ),
     known_prefixes=_ALL_OTHERS,
     loader="yaml12",

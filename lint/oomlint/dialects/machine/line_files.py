@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.kinds import Kind
-from oomlint.dialects.machine.launcher_keys import ENVIRONMENT, LISTED_HOSTS
+from oomlint.dialects.machine.fields import launch
+from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Span
@@ -28,7 +29,7 @@ def _read_hosts(raw: Any) -> tuple[tuple[str, int | None], ...] | None:
 
 _HOST_LIST = Table(
     name="hostfile",
-    rows=(Row("hosts", LISTED_HOSTS, Kind(_read_hosts)),),
+    rows=(Row("hosts", launch.listed_hosts, Kind(_read_hosts)),),
     known_prefixes=("",),
     section="scheduler",
 )

@@ -9,8 +9,8 @@ includes the first and derives ``launch.one_process``.
 
 from __future__ import annotations
 
-from oomlint.dialects.meaning import Meaning
-
-scene = Meaning()
-launch_one_process = Meaning()
-launch_all_visible = Meaning()
+from oomlint.dialects.machine.launcher_meaning import (
+    launch_all_visible as launch_all_visible,
+    launch_one_process as launch_one_process,
+)
+from oomlint.dialects.machine.scene_meaning import scene as scene

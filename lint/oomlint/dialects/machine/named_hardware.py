@@ -1,0 +1,135 @@
+"""From the names that schedulers' and containers' files use to GPUs and machines we know."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.machine.fields import scene
+from oomlint.dialects.meaning import Meaning, Sourced
+from oomlint.errors import UsageError
+from oomlint.frozen import replace
+from oomlint.plan.fields import f
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Gpu, Hardware, Instance
+
+named_hardware = Meaning()
+
+_GIB = 2**30
+
+
+@named_hardware.fact(f.device.type)
+def gpu_by_name(run: Cells) -> Any:
+    """The GPU that the first tier of spellings with a known one stands for, if it is but one."""
+    for tier in run.get(scene.gpu_names, ()):
+        known = {gpu.name: name for name in tier if (gpu := gpu_named(name)) is not None}
+        if len(known) == 1:
+            ((gpu_name, spelling),) = known.items()
+            return Sourced(gpu_name, f"{_asker(run, scene.gpu_names)} asks for {spelling}")
+        if known:
+            return None
+    return None
+
+
+@named_hardware.fact(f.device.type)
+def gpu_of_instance(run: Cells) -> Any:
+    found = _instance(run)
+    return None if found is None else Sourced(found.gpu.name, _source(run, found))
+
+
+@named_hardware.fact(scene.gpus_per_node, f.parallel.gpus_per_node)
+def gpus_of_instance(run: Cells) -> Any:
+    found = _instance(run)
+    if found is None:
+        return None
+    number = Sourced(found.gpus, _source(run, found))
+    return dict.fromkeys((scene.gpus_per_node, f.parallel.gpus_per_node), number)
+
+
+@named_hardware.fact(f.host.ram_gib)
+def ram_of_instance(run: Cells) -> Any:
+    found = _instance(run)
+    if found is None or found.host_bytes is None:
+        return None
+    return Sourced(found.host_bytes / _GIB, _source(run, found))
+
+
+def _instance(run: Cells) -> Instance | None:
+    return instance_named(run[scene.instance] or "")
+
+
+def _source(run: Cells, instance: Instance) -> str:
+    return f"{_asker(run, scene.instance)} asks for {instance.name}"
+
+
+def _asker(run: Cells, field: Any) -> str:
+    """Who says a field of the scene: ``Slurm``."""
+    setting = run.setting(field)
+    return "" if setting is None else setting.origin.source
+
+
+@cache
+def gpu_named(name: str) -> Gpu | None:
+    """The one GPU that a name stands for; ``None`` if it is unknown or could be several."""
+    from oomlint.hardware import find_gpu
+
+    try:
+        return find_gpu(name)
+    except UsageError:
+        return None
+
+
+@cache
+def instance_named(name: str) -> Instance | None:
+    """The machine type of a name; ``None`` if it is unknown."""
+    from oomlint.hardware import find_instance
+
+    try:
+        return find_instance(name) if name else None
+    except UsageError:
+        return None
+
+
+# -- all of it -------------------------------------------------------------------------------------
+
+
+def hardware_in_files(run: Cells) -> Hardware | None:
+    """The hardware that the run's own files name; ``None`` where they leave the GPU open."""
+    setting = run.setting(f.device.type)
+    if setting is None or setting.origin.kind != "catalog":
+        return None
+    gpu = gpu_named(str(setting.value))
+    nodes = run[f.parallel.nodes] or run[scene.nodes] or 1
+    per_node = run[f.parallel.gpus_per_node] or run[scene.gpus_per_node]
+    if gpu is None or per_node is None:
+        return None
+    from oomlint.hardware import parse_hardware
+
+    try:
+        hardware = parse_hardware(f"{nodes}x{per_node}x{gpu.name}")
+    except UsageError:
+        return None
+    ram = run[f.host.ram_gib]
+    return replace(
+        hardware,
+        host_bytes_per_node=None if ram is None else round(ram * _GIB),
+        source=setting.origin.source + _place(run, setting.origin.inputs),
+    )
+
+
+def _place(run: Cells, fields: tuple[str, ...]) -> str:
+    """`` (job.sh:5)``: the first place that says one of ``fields``, or what they follow from."""
+    for field in fields:
+        setting = run.setting(field)
+        if setting is None:
+            continue
+        origin, location = setting.origin, setting.origin.location
+        if origin.block is not None and location is not None:
+            line, _ = origin.block.document.source.position(location.span.start)
+            return f" ({location.path}:{line})"
+        further = _place(run, origin.inputs)
+        if further:
+            return further
+    return ""

@@ -1,0 +1,184 @@
+"""What a prediction rests on: values that are assumed, or that somebody says and we did not read.
+
+A field that nobody wrote down may matter or not. Each is tried at what else it plausibly is: what
+that moves is its swing, and it *decides* where the run fits at one value and not at another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from oomlint.documents.text import Location
+from oomlint.frozen import frozen
+from oomlint.memory import estimate
+from oomlint.memory.limits import gpu_limits
+from oomlint.plan import Plan
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.run import Run
+
+_LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "all_linear"}
+_HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
+_WHOLE = {f.precision.param: "fp32", f.precision.grad: "fp32", f.precision.optim_state: "fp32"}
+_ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
+
+# Of fields that move the peak, what else they are in runs that people write.
+_PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
+    f.trainable.method: ({f.trainable.method: "full"}, _LORA),
+    f.trainable.targets: ({f.trainable.targets: "all_linear"},),
+    f.quant.method: ({f.quant.method: "none"}, {f.quant.method: "bnb4"}),
+    f.load.dtype: ({f.load.dtype: "fp32", **_WHOLE}, {f.load.dtype: "bf16", **_HALF}),
+    f.precision.param: (_HALF, _WHOLE),
+    f.precision.master: ({f.precision.master: "none"}, {f.precision.master: "fp32"}),
+    f.optimizer.kind: ({f.optimizer.kind: "adamw"}, {f.optimizer.kind: "adamw8bit"}),
+    f.parallel.backend: ({f.parallel.backend: "ddp"}, _ZERO_3),
+    f.parallel.zero.stage: ({f.parallel.zero.stage: 0}, {f.parallel.zero.stage: 3}),
+    f.parallel.fsdp.strategy: (
+        {f.parallel.fsdp.strategy: "full"},
+        {f.parallel.fsdp.strategy: "no_shard"},
+    ),
+    f.offload.optimizer: ({f.offload.optimizer: "none"}, {f.offload.optimizer: "cpu"}),
+    f.offload.params: ({f.offload.params: "none"}, {f.offload.params: "cpu"}),
+    f.parallel.tp: ({f.parallel.tp: 1}, {f.parallel.tp: 8}),
+    f.parallel.pp: ({f.parallel.pp: 1}, {f.parallel.pp: 8}),
+    f.parallel.cp: ({f.parallel.cp: 1}, {f.parallel.cp: 8}),
+    f.parallel.ep: ({f.parallel.ep: 1}, {f.parallel.ep: 8}),
+    f.parallel.world: (
+        {f.parallel.world: 1, f.parallel.dp: 1, f.parallel.nodes: 1, f.parallel.gpus_per_node: 1},
+        {f.parallel.world: 64, f.parallel.dp: 64, f.parallel.nodes: 8, f.parallel.gpus_per_node: 8},
+    ),
+    f.batch.micro: ({f.batch.micro: 1}, {f.batch.micro: 16}),
+    f.seq.max_len: ({f.seq.max_len: 1024}, {f.seq.max_len: 16384}),
+    f.seq.packing: ({f.seq.packing: "none"}, {f.seq.packing: "varlen"}),
+    f.checkpointing.mode: ({f.checkpointing.mode: "none"}, {f.checkpointing.mode: "full"}),
+    f.loss.logits_materialised: (
+        {f.loss.logits_materialised: "full"},
+        {f.loss.logits_materialised: "fused"},
+    ),
+    f.model.attn_impl: ({f.model.attn_impl: "eager"}, {f.model.attn_impl: "flash2"}),
+    f.objective.ref_model: ({f.objective.ref_model: "none"}, {f.objective.ref_model: "copy"}),
+    f.objective.pairs_per_sample: (
+        {f.objective.pairs_per_sample: 1},
+        {f.objective.pairs_per_sample: 2},
+    ),
+}
+
+
+@frozen(eq=False)
+class Basis:
+    """One thing that is assumed or was not read, and what hangs on it.
+
+    ``field`` is where it was lost: what follows from it is as weak. ``leaf`` is the field of the
+    plan by which it moves memory most. ``swing_bytes`` is how far the GPU's peak moves over what
+    ``leaf`` plausibly is; ``None`` where no peak is known. ``decides`` says of ``gpu`` and ``host``
+    whether the run fits at one of these values and not at another.
+    """
+
+    field: Any
+    leaf: Any
+    value: Any
+    level: Level
+    why: str
+    location: Location | None
+    key: str
+    swing_bytes: int | None
+    decides: frozenset[str]
+
+
+def rests_on(run: Run) -> tuple[Basis, ...]:
+    """What the prediction of a run rests on besides what is written and known, the widest swing
+    first."""
+    known: tuple[Basis, ...] | None = run.remembered.get("rests_on")
+    if known is None:
+        known = run.remembered["rests_on"] = tuple(_found(run))
+    return known
+
+
+def weakest(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]]:
+    """The weakest evidence that decides whether a run fits, and what is known no better."""
+    deciding = [basis for basis in rests_on(run) if resource in basis.decides]
+    level = max((basis.level for basis in deciding), default=Level.DEFAULT)
+    return level, tuple(basis for basis in deciding if basis.level is level)
+
+
+def moves(run: Run, field: Any) -> Iterator[tuple[Any, int]]:
+    """The values that a field of the plan plausibly has, and the GPU's peak at each, in bytes."""
+    base = run.placed
+    if field not in _PLAUSIBLE:
+        return
+    seen: set[Any] = set()
+    for change in ({field: base.plan.get(field)}, *_PLAUSIBLE[field]):
+        value = change[field]
+        plan = base.plan if not seen else base.plan.with_values(change)
+        limits = None if base.hardware is None else gpu_limits(base.hardware, plan)
+        peak = estimate(plan, limits).gpu.peak_bytes
+        if value is not None and value not in seen and peak is not None:
+            yield value, peak
+        seen.add(value)
+
+
+def level_of(run: Run) -> Level:
+    """How well the weakest of the fields is known that move the peak."""
+    levels = (run.level(field) for field in (*_PLAUSIBLE, f.model.dims))
+    return max(levels, default=Level.DEFAULT)
+
+
+def _found(run: Run) -> Iterator[Basis]:
+    best: dict[Any, Basis] = {}
+    for leaf in _PLAUSIBLE:
+        level = run.level(leaf)
+        if level < Level.ASSUMED:
+            continue
+        swing, decides = _swing(run.placed, leaf)
+        for field in run.roots(leaf):
+            basis = _basis(run, field, leaf, swing, decides)
+            other = best.get(field)
+            if other is not None:
+                decides = decides | other.decides
+                wider = basis if (swing or 0) > (other.swing_bytes or 0) else other
+                basis = _basis(run, field, wider.leaf, wider.swing_bytes, decides)
+            best[field] = basis
+    yield from sorted(best.values(), key=lambda basis: -(basis.swing_bytes or 0))
+
+
+def _basis(run: Run, field: Any, leaf: Any, swing: int | None, decides: frozenset[str]) -> Basis:
+    origin = run.origin(field)
+    level = run.level(field)
+    why = origin.source if origin is not None else ""
+    if level is Level.UNREAD:
+        why = why or f"{run.key(field)} is set to what only running it would tell"
+    return Basis(
+        field=field,
+        leaf=leaf,
+        value=run.plan.get(leaf),
+        level=level,
+        why=why,
+        location=origin.location if origin is not None else None,
+        key=run.key(field),
+        swing_bytes=swing,
+        decides=decides,
+    )
+
+
+def _swing(run: Run, leaf: Any) -> tuple[int | None, frozenset[str]]:
+    peaks: dict[str, list[int]] = {"gpu": [], "host": []}
+    for plan in (run.plan, *_variants(run.plan, _PLAUSIBLE[leaf])):
+        limits = None if run.hardware is None else gpu_limits(run.hardware, plan)
+        found = estimate(plan, limits)
+        for resource, peak in (("gpu", found.gpu.peak_bytes), ("host", found.host.peak_bytes)):
+            if peak is not None:
+                peaks[resource].append(peak)
+    limits_of = {"gpu": run.limits.gpu_bytes, "host": run.limits.host_bytes}
+    decides = frozenset(
+        resource
+        for resource, limit in limits_of.items()
+        if limit is not None and len({peak <= limit for peak in peaks[resource]}) > 1
+    )
+    gpu = peaks["gpu"]
+    return (max(gpu) - min(gpu) if gpu else None), decides
+
+
+def _variants(plan: Plan, changes: Iterable[Mapping[Any, Any]]) -> Iterator[Plan]:
+    for change in changes:
+        yield plan.with_values(change)
