@@ -27,6 +27,7 @@ from oomlint.dialects.torchtune.models import (
 from oomlint.dialects.torchtune.training import training
 from oomlint.documents.base import Scalar
 from oomlint.errors import CannotEdit
+from oomlint.frozen import replace
 from oomlint.models.given import with_members
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -80,7 +81,8 @@ def suggested(run: Cells, field: Any, said: Said) -> Said:
     """Nobody has to start what the comment at the head of a file suggests."""
     if not isinstance(said, Setting):
         return said
-    return Setting(said.value, said.origin, said.shadowed, Level.ASSUMED)
+    origin = replace(said.origin, source="the comment at the head of the file suggests it")
+    return Setting(said.value, origin, said.shadowed, Level.ASSUMED)
 
 
 @meaning.said(_F.cpu_offload, _F.reshard_after_forward)
@@ -308,15 +310,21 @@ meaning.cannot_say(
 
 @meaning.derive(f.objective.kind)
 def objective(run: Cells) -> Any:
-    loss = (run[own.loss] or "").rpartition(".")[2]
-    recipe = run[own.recipe] or run[header.recipe] or ""
     if run[f.objective.teacher] is not None:
         return "distill"
-    if loss.startswith(("DPO", "RSO", "IPO")) or "dpo" in recipe:
+    loss = (run[own.loss] or "").rpartition(".")[2]
+    if loss.startswith(("DPO", "RSO", "IPO")) or _compares_answers(run, loss):
         return "dpo"
     if loss.startswith("PPO") or run[f.objective.reward_model] is not None:
         return "ppo"
     return "grpo" if "GRPO" in loss else "sft"
+
+
+def _compares_answers(run: Cells, loss: str) -> bool:
+    """The recipe tells of losses such as SimPO's; a cross entropy compares nothing."""
+    if "CrossEntropy" in loss or loss.startswith("CEWith"):
+        return False
+    return "dpo" in (run[own.recipe] or run[header.recipe] or "")
 
 
 @meaning.derive(f.objective.pairs_per_sample)
@@ -326,10 +334,9 @@ def pairs(run: Cells) -> Any:
 
 @meaning.derive(f.objective.ref_model)
 def reference_model(run: Cells) -> Any:
+    frozen = "shared_adapter_off" if _adds_adapters(run) else "copy"
     kind = run[f.objective.kind]
-    if kind == "dpo":
-        return "shared_adapter_off" if _adds_adapters(run) else "copy"
-    return "copy" if kind in ("ppo", "grpo") else "none"
+    return frozen if kind == "dpo" else "copy" if kind in ("ppo", "grpo") else "none"
 
 
 @meaning.derive(f.objective.ref_dtype)

@@ -334,10 +334,13 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @training.derive(f.save.contents)
 def saved(run: Cells) -> Any:
-    contents: tuple[str, ...] = ("adapter",) if is_adapter_run(run) else ()
-    if not (contents and run[own.adapter_only]):
-        contents = ("model", *contents)
-    return contents if run[f.save.save_only_model] else (*contents, "optimizer")
+    adapters = is_adapter_run(run)
+    parts = {
+        "model": not (adapters and run[own.adapter_only]),
+        "adapter": adapters,
+        "optimizer": not run[f.save.save_only_model],
+    }
+    return tuple(part for part, is_saved in parts.items() if is_saved)
 
 
 @training.derive(f.save.format)
