@@ -31,22 +31,22 @@ _CHECKPOINTING = choice({"unsloth": "unsloth", "true": "full", "none": "none"})
 
 # Section, key, field, kind, default.
 _KEYS: tuple[tuple[str, str, str, Any, Any], ...] = (
-    ("", "model", "model.id", TEXT, None),
-    ("training", "training_type", "unsloth.full", _FULL, False),
-    ("training", "max_seq_length", "unsloth.max_len", LENGTH, 2048),
-    ("training", "load_in_4bit", "unsloth.load_4bit", BOOLEAN, True),
-    ("training", "output_dir", "save.dir", TEXT, "outputs"),
-    ("training", "batch_size", "batch.micro", POSITIVE, 2),
-    ("training", "gradient_accumulation_steps", "batch.grad_accum", POSITIVE, 4),
+    ("", "model", f.model.id, TEXT, None),
+    ("training", "training_type", unsloth.full, _FULL, False),
+    ("training", "max_seq_length", unsloth.max_len, LENGTH, 2048),
+    ("training", "load_in_4bit", unsloth.load_4bit, BOOLEAN, True),
+    ("training", "output_dir", f.save.dir, TEXT, "outputs"),
+    ("training", "batch_size", f.batch.micro, POSITIVE, 2),
+    ("training", "gradient_accumulation_steps", f.batch.grad_accum, POSITIVE, 4),
     ("training", "max_steps", "total_steps", COUNT, None),
-    ("training", "save_steps", "save.every", COUNT, None),
-    ("training", "packing", "trl.packing", BOOLEAN, False),
-    ("training", "gradient_checkpointing", "unsloth.checkpointing", _CHECKPOINTING, "unsloth"),
-    ("lora", "lora_r", "trainable.r", POSITIVE, 64),
-    ("lora", "lora_alpha", "trainable.alpha", NUMBER, 16),
-    ("lora", "lora_dropout", "trainable.dropout", NUMBER, 0.0),
-    ("lora", "target_modules", "hf.lora_targets", TARGETS, SEVEN),
-    ("lora", "use_dora", "hf.use_dora", BOOLEAN, None),
+    ("training", "save_steps", f.save.every, COUNT, None),
+    ("training", "packing", trl.packing, BOOLEAN, False),
+    ("training", "gradient_checkpointing", unsloth.checkpointing, _CHECKPOINTING, "unsloth"),
+    ("lora", "lora_r", f.trainable.r, POSITIVE, 64),
+    ("lora", "lora_alpha", f.trainable.alpha, NUMBER, 16),
+    ("lora", "lora_dropout", f.trainable.dropout, NUMBER, 0.0),
+    ("lora", "target_modules", hf.lora_targets, TARGETS, SEVEN),
+    ("lora", "use_dora", hf.use_dora, BOOLEAN, None),
 )  # fmt: skip
 _WITHOUT_EFFECT = {
     "data": ("dataset", "local_dataset", "format_type"),
@@ -122,19 +122,19 @@ class UnslothCli(Unsloth):
         return Claim(self, "run", document, (block,), framework="unsloth")
 
     def finish(self, draft: Draft) -> None:
-        full = bool(draft.get("unsloth.full"))
-        draft.default("script.adapter", not full, _CONFIG)
+        full = bool(draft.get(unsloth.full))
+        draft.default(script.adapter, not full, _CONFIG)
         if full:
-            draft.override("unsloth.load_4bit", False, "unsloth.full", source=_CONFIG)
-        draft.default("optimizer.name", "adamw_8bit", _TRAINER)
-        draft.default("eval.strategy", "no", f"{_TRAINER}: no eval_steps")
-        if draft.get("save.every") == 0:
-            draft.forget("save.every")
+            draft.override(unsloth.load_4bit, False, unsloth.full, source=_CONFIG)
+        draft.default(f.optimizer.name, "adamw_8bit", _TRAINER)
+        draft.default(f.eval.strategy, "no", f"{_TRAINER}: no eval_steps")
+        if draft.get(f.save.every) == 0:
+            draft.forget(f.save.every)
         super().finish(draft)
 
     def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
         own = dict(changes)
-        if "load.dtype" in own:
+        if f.load.dtype in own:
             raise CannotEdit("unsloth train chooses the dtype by the GPU")
         return super().express(own, draft)
 

@@ -43,22 +43,22 @@ def _read_dtype(raw: Any) -> str | None:
 FAST_MODEL = Table(
     name="FastModel.from_pretrained",
     rows=(
-        Row("model_name", "model.id", MODEL_ID, aliases=("0",), source=_LOADER),
-        Row("max_seq_length", "unsloth.max_len", LENGTH, default=2048, aliases=("1",), source=_LOADER),
-        Row("dtype", "hf.load_dtype", Kind(_read_dtype, DTYPE.write), aliases=("2",), source=_LOADER),
-        Row("load_in_4bit", "unsloth.load_4bit", BOOLEAN, default=True, aliases=("3",), source=_LOADER),
-        Row("load_in_8bit", "unsloth.load_8bit", BOOLEAN, default=False, source=_LOADER),
-        Row("load_in_16bit", "unsloth.load_16bit", BOOLEAN, default=False, source=_LOADER),
-        Row("load_in_fp8", "unsloth.load_fp8", BOOLEAN, default=False, source=_LOADER),
-        Row("full_finetuning", "unsloth.full", BOOLEAN, default=False, source=_LOADER),
-        Row("float32_mixed_precision", "unsloth.fp32", BOOLEAN, source=_LOADER),
-        Row("use_gradient_checkpointing", "unsloth.checkpointing", _CHECKPOINTING, default="unsloth", source=_LOADER),
-        Row("unsloth_tiled_mlp", "unsloth.tiled_mlp", BOOLEAN, default=False, source=_LOADER),
-        Row("fast_inference", "unsloth.vllm", BOOLEAN, default=False, source=_LOADER),
-        Row("device_map", "load.device_map", DEVICE_MAP),
-        Row("attn_implementation", "model.attn_impl", ATTENTION),
-        Row("trust_remote_code", "model.trust_remote_code", BOOLEAN),
-        Row("revision", "model.revision", TEXT),
+        Row("model_name", f.model.id, MODEL_ID, aliases=("0",), source=_LOADER),
+        Row("max_seq_length", unsloth.max_len, LENGTH, default=2048, aliases=("1",), source=_LOADER),
+        Row("dtype", hf.load_dtype, Kind(_read_dtype, DTYPE.write), aliases=("2",), source=_LOADER),
+        Row("load_in_4bit", unsloth.load_4bit, BOOLEAN, default=True, aliases=("3",), source=_LOADER),
+        Row("load_in_8bit", unsloth.load_8bit, BOOLEAN, default=False, source=_LOADER),
+        Row("load_in_16bit", unsloth.load_16bit, BOOLEAN, default=False, source=_LOADER),
+        Row("load_in_fp8", unsloth.load_fp8, BOOLEAN, default=False, source=_LOADER),
+        Row("full_finetuning", unsloth.full, BOOLEAN, default=False, source=_LOADER),
+        Row("float32_mixed_precision", unsloth.fp32, BOOLEAN, source=_LOADER),
+        Row("use_gradient_checkpointing", unsloth.checkpointing, _CHECKPOINTING, default="unsloth", source=_LOADER),
+        Row("unsloth_tiled_mlp", unsloth.tiled_mlp, BOOLEAN, default=False, source=_LOADER),
+        Row("fast_inference", unsloth.vllm, BOOLEAN, default=False, source=_LOADER),
+        Row("device_map", f.load.device_map, DEVICE_MAP),
+        Row("attn_implementation", f.model.attn_impl, ATTENTION),
+        Row("trust_remote_code", f.model.trust_remote_code, BOOLEAN),
+        Row("revision", f.model.revision, TEXT),
     ),
     known_prefixes=("",),
     section="model",
@@ -67,14 +67,14 @@ FAST_MODEL = Table(
 FAST_PEFT = Table(
     name="get_peft_model of Unsloth",
     rows=(
-        Row("r", "trainable.r", POSITIVE, default=16, aliases=("1",), source=WRAPPER),
-        Row("target_modules", "hf.lora_targets", TARGETS, aliases=("2",), source=WRAPPER),
-        Row("lora_alpha", "trainable.alpha", NUMBER, default=16, source=WRAPPER),
-        Row("lora_dropout", "trainable.dropout", NUMBER, default=0.0, source=WRAPPER),
-        Row("modules_to_save", "trainable.modules_to_save", LIST, source=WRAPPER),
-        Row("target_parameters", "trainable.target_params", LIST, source=WRAPPER),
-        Row("use_dora", "hf.use_dora", BOOLEAN, source=WRAPPER),
-        Row("use_gradient_checkpointing", "unsloth.checkpointing", _CHECKPOINTING, default="unsloth", source=WRAPPER),
+        Row("r", f.trainable.r, POSITIVE, default=16, aliases=("1",), source=WRAPPER),
+        Row("target_modules", hf.lora_targets, TARGETS, aliases=("2",), source=WRAPPER),
+        Row("lora_alpha", f.trainable.alpha, NUMBER, default=16, source=WRAPPER),
+        Row("lora_dropout", f.trainable.dropout, NUMBER, default=0.0, source=WRAPPER),
+        Row("modules_to_save", f.trainable.modules_to_save, LIST, source=WRAPPER),
+        Row("target_parameters", f.trainable.target_params, LIST, source=WRAPPER),
+        Row("use_dora", hf.use_dora, BOOLEAN, source=WRAPPER),
+        Row("use_gradient_checkpointing", unsloth.checkpointing, _CHECKPOINTING, default="unsloth", source=WRAPPER),
     ),
     known_prefixes=("",),
     section="adapter",
@@ -82,12 +82,12 @@ FAST_PEFT = Table(
 
 # U models/rl.py:3267; the classes' own defaults come from TRL otherwise.
 _DEFAULTS = {
-    "batch.micro": 4,
-    "batch.grad_accum": 2,
-    "batch.eval_micro": 4,
-    "optimizer.name": "adamw_8bit",
-    "eval.accumulation_steps": 2,
-    "hf.logging_steps": 1,
+    f.batch.micro: 4,
+    f.batch.grad_accum: 2,
+    f.batch.eval_micro: 4,
+    f.optimizer.name: "adamw_8bit",
+    f.eval.accumulation_steps: 2,
+    hf.logging_steps: 1,
 }
 # What U models/rl.py adds to every class, and U trainer.py to its own.
 _ADDED = frozenset(
@@ -121,9 +121,9 @@ PLAIN = {kind: _with_added_keys(table) for kind, table in CALLS.items()}
 # unsloth-cli.py of the repository: switches are off where the library's are on.
 _CLI = "unsloth unsloth-cli.py"
 _CLI_DEFAULTS = {
-    "model.id": "unsloth/llama-3-8b", "unsloth.load_4bit": False, "batch.micro": 2,
-    "batch.grad_accum": 4, "batch.eval_micro": 4, "total_steps": 400, "optimizer.name": "adamw_8bit",
-    "save.dir": "outputs", "hf.logging_steps": 1, "trl.packing": False,
+    f.model.id: "unsloth/llama-3-8b", unsloth.load_4bit: False, f.batch.micro: 2,
+    f.batch.grad_accum: 4, f.batch.eval_micro: 4, "total_steps": 400, f.optimizer.name: "adamw_8bit",
+    f.save.dir: "outputs", hf.logging_steps: 1, trl.packing: False,
 }  # fmt: skip
 CLI = Table(
     name="unsloth-cli.py",
