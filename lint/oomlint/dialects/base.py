@@ -33,6 +33,7 @@ class Reference:
     ``dialect`` is the name of the dialect that reads it. ``optional``: nothing is lost where the file is
     not here or holds nothing of ours (the script that a launch line starts). ``claim`` is the
     name of the one claim wanted of a file that holds several runs; the others stay on their own.
+    ``decides``: whoever names the file claims a run only if the file is of that dialect.
     """
 
     path: str
@@ -40,6 +41,7 @@ class Reference:
     dialect: str
     optional: bool = False
     claim: str = ""
+    decides: bool = False
 
 
 @frozen(eq=False)
