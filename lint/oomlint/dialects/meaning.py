@@ -58,12 +58,17 @@ Rank = Literal["derive", "fact", "default", "assume", "override"]
 
 
 class Sourced:
-    """A derived value with a source of its own, where the derivation has several."""
+    """A derived value with a source of its own, where the derivation has several; ``is_assumed``
+    of one that is a guess."""
 
-    __slots__ = ("source", "value")
+    __slots__ = ("is_assumed", "source", "value")
 
-    def __init__(self, value: Any, source: str) -> None:
-        self.value, self.source = value, source
+    def __init__(self, value: Any, source: str, *, is_assumed: bool = False) -> None:
+        self.value, self.source, self.is_assumed = value, source, is_assumed
+
+
+NOTHING: Any = object()
+"""What an override returns to leave a field without a value."""
 
 
 class Derivation:

@@ -20,8 +20,9 @@ from oomlint.dialects.llama_recipes.keys import (
 )
 from oomlint.dialects.machine.fields import env_
 from oomlint.dialects.machine.launcher_keys import PLAIN
-from oomlint.dialects.machine.launcher_meaning import launcher_of, visible_gpus
+from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.meaning import launch_one_process
+from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Origin
 from oomlint.errors import CannotEdit
