@@ -14,13 +14,13 @@ from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Origin
 from oomlint.dialects.torchtitan.keys import CONFIG, FIELDS, PARALLELIZE, is_registry, own
 from oomlint.dialects.torchtitan.models import Flavor, flavor_of
-from oomlint.dialects.torchtitan.ranks import degrees, ranks, ranks_of_shard
+from oomlint.dialects.torchtitan.ranks import ranks, ranks_of_shard
 from oomlint.dialects.torchtitan.training import training
 from oomlint.errors import CannotEdit
 from oomlint.models.given import with_members
 from oomlint.plan.fields import f
 
-meaning = Meaning(training, ranks, world, launch_one_process, degrees, batch)
+meaning = Meaning(training, ranks, world, launch_one_process, batch)
 
 # -- the model -------------------------------------------------------------------------------------
 
@@ -28,23 +28,18 @@ meaning.constant(own.name, "llama3", f"{CONFIG} Model")
 meaning.constant(own.flavor, "debugmodel", f"{CONFIG} Model")
 
 
-def _named(run: Cells) -> tuple[str, str]:
-    """Name and flavor of the model, empty where they cannot be read."""
-    return run[own.name] or "", run[own.flavor] or ""
-
-
 @meaning.said(f.model.id)
 def shrunk(run: Cells, field: Any, said: Said) -> Said:
     """The debug flavor of its transformers' models shrinks whatever model of the Hub is named."""
-    name, flavor = _named(run)
-    return None if "transformers" in name and flavor.startswith("debug") else said
+    is_debug = (run[own.flavor] or "").startswith("debug")
+    return None if is_debug and "transformers" in (run[own.name] or "") else said
 
 
 def _flavor(run: Cells) -> Flavor | None:
     """What torchtitan builds itself, where no model of the Hub is named."""
     if run.says(f.model.id):
         return None
-    found = flavor_of(*_named(run))
+    found = flavor_of(run[own.name] or "", run[own.flavor] or "")
     return None if found is None or found.dims is None else found
 
 
@@ -64,6 +59,13 @@ def dims_of_flavor(run: Cells) -> Any:
         f.model.dims: Sourced(dims, found.source),
         f.model.arch: Sourced(found.dims.arch, found.source),
     }
+
+
+@meaning.fact(f.model.native_quant)
+def form_of_weights(run: Cells) -> Any:
+    """However the checkpoint of the same name is stored."""
+    found = _flavor(run)
+    return None if found is None or found.id is None else Sourced("none", found.source)
 
 
 @meaning.derive(f.model.attn_impl)
@@ -265,22 +267,30 @@ def tokens_of_micro_batch(run: Cells) -> Any:
     return 16384 if _counts_tokens(run) else None
 
 
-def _rows(run: Cells, local: int) -> int:
+def _rows(run: Cells) -> int | None:
     """A pipeline cuts the local batch into micro batches; without one the whole batch is one."""
-    if _stages(run) == 1:
+    is_cut = _stages(run) > 1
+    parts = _parts(run) if is_cut else None
+    rows = run[own.pp_rows] or 1 if is_cut and not parts else None
+    local = run[own.local_batch]
+    if local is None or not is_cut:
         return local
+    return max(1, local // parts) if parts else rows
+
+
+def _parts(run: Cells) -> int | None:
+    """Into how many micro batches a pipeline cuts the local batch, where that is counted."""
     parts = run[own.pp_count]
     if parts is None and run.says(own.early) and not run.says(own.pp_rows):
-        parts = run[f.parallel.pp]  # 2024's parallelisms/pipelining_utils.py
-    return max(1, local // parts) if parts else run[own.pp_rows] or 1
+        return run[f.parallel.pp]  # 2024's parallelisms/pipelining_utils.py
+    return parts
 
 
 @meaning.derive(f.batch.micro)
 def micro_batch(run: Cells) -> Any:
     if not _counts_tokens(run):
-        local = run[own.local_batch]
-        return None if local is None else _rows(run, local)
-    tokens, length = run[own.tokens], run[f.seq.max_len]
+        return _rows(run)
+    length, tokens = run[f.seq.max_len], run[own.tokens]
     return None if tokens is None or length is None else max(1, tokens // length)
 
 
@@ -288,10 +298,10 @@ def micro_batch(run: Cells) -> Any:
 def accumulation(run: Cells) -> Any:
     if _counts_tokens(run):
         return _steps_of_tokens(run)
-    local, repeats = run[own.local_batch], _repeats(run, own.global_batch, own.local_batch)
-    if local is None or repeats is None:
+    rows, repeats = _rows(run), _repeats(run, own.global_batch, own.local_batch)
+    if rows is None or repeats is None:
         return None
-    return max(1, local // _rows(run, local)) * repeats
+    return max(1, run[own.local_batch] // rows) * repeats
 
 
 def _steps_of_tokens(run: Cells) -> int | None:
