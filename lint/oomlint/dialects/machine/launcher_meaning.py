@@ -13,7 +13,7 @@ from typing import Any
 
 from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.fields import fsdp, hf, machine, ref
+from oomlint.dialects.common.fields import fsdp, machine, ref
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.kubernetes_meaning import kubeflow
 from oomlint.dialects.machine.launch import place
@@ -30,6 +30,7 @@ from oomlint.dialects.machine.slurm_meaning import states_tasks, tasks_per_node
 from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Compute, Derivation, Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin, Setting, Table
+from oomlint.dialects.trainer.fields import hf
 from oomlint.documents.base import Entry
 from oomlint.plan.fields import f
 
