@@ -1,4 +1,4 @@
-"""What torchtitan's trainer makes of its configs: the model, parallelism, batches and dtypes.
+"""What torchtitan's trainer makes of its configs: the model, parallelism and dtypes.
 
 Read from torchtitan b5bcd76c (2026-08-21) and v0.1.0 to v0.2.2; ``TN`` below is its package.
 """
@@ -12,15 +12,16 @@ from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Origin
-from oomlint.dialects.torchtitan.keys import CONFIG, FIELDS, PARALLELIZE, is_registry, own
+from oomlint.dialects.torchtitan.batches import batches
+from oomlint.dialects.torchtitan.keys import CONFIG, PARALLELIZE, is_registry, own
 from oomlint.dialects.torchtitan.models import Flavor, flavor_of
-from oomlint.dialects.torchtitan.ranks import ranks, ranks_of_shard
+from oomlint.dialects.torchtitan.ranks import ranks, ranks_of_shard, stages
 from oomlint.dialects.torchtitan.training import training
 from oomlint.errors import CannotEdit
 from oomlint.models.given import with_members
 from oomlint.plan.fields import f
 
-meaning = Meaning(training, ranks, world, launch_one_process, batch)
+meaning = Meaning(training, batches, ranks, world, launch_one_process, batch)
 
 # -- the model -------------------------------------------------------------------------------------
 
@@ -139,13 +140,9 @@ def splits_experts(run: Cells) -> Any:
     return run[own.etp] if (run[f.parallel.ep] or 1) > 1 else None
 
 
-def _stages(run: Cells) -> int:
-    return run[f.parallel.pp] or 1
-
-
 @meaning.default(f.parallel.pp_schedule, source=f"{CONFIG} Parallelism")
 def schedule(run: Cells) -> Any:
-    return "1F1B" if _stages(run) > 1 else None
+    return "1F1B" if stages(run) > 1 else None
 
 
 _MULTI_STAGE = ("interleaved", "loopedbfs", "zbv", "dualpipev")
@@ -155,11 +152,11 @@ _MULTI_STAGE = ("interleaved", "loopedbfs", "zbv", "dualpipev")
 def stages_of_rank(run: Cells) -> Any:
     """Schedules with several stages a rank take two (distributed/pipeline_parallel.py)."""
     is_multi = (run[f.parallel.pp_schedule] or "").lower().startswith(_MULTI_STAGE)
-    if _stages(run) == 1 or not is_multi:
+    if stages(run) == 1 or not is_multi:
         return None
     dims, each = run[f.model.dims], run[own.stage_layers]
     if each and dims is not None and dims.layers:
-        return max(1, round((dims.layers + 2) / (each * _stages(run))))
+        return max(1, round((dims.layers + 2) / (each * stages(run))))
     return 2
 
 
@@ -211,7 +208,7 @@ def reshards(run: Cells) -> Any:
     if not _shards(run):
         return None
     policy = run[own.reshard]
-    return policy == "always" or (policy == "default" and _stages(run) == 1)
+    return policy == "always" or (policy == "default" and stages(run) == 1)
 
 
 @reshards.written
@@ -222,7 +219,7 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 @meaning.derive(_F.sync_every_micro)
 def syncs(run: Cells) -> Any:
     """torch.distributed.pipelining reduces after the last micro batch; train.py after each."""
-    return _stages(run) == 1 if _shards(run) else None
+    return stages(run) == 1 if _shards(run) else None
 
 
 @meaning.derive(f.offload.params, f.offload.optimizer, source=PARALLELIZE)
@@ -244,143 +241,6 @@ def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 meaning.cannot_say("torchtitan knows no DeepSpeed; it shards with FSDP2", f.parallel.zero.stage)
 meaning.cannot_say("torchtitan knows no DeepSpeed", f.load.zero3_init)
-
-# -- batches ---------------------------------------------------------------------------------------
-
-meaning.always(f.seq.packing, "concat", "torchtitan datasets fill up")
-meaning.always(f.seq.pad, "none", "torchtitan datasets fill up")
-
-
-def _counts_tokens(run: Cells) -> bool:
-    """Newer configs count batches in tokens of a data-parallel rank (config/configs.py
-    TrainingConfig)."""
-    return is_registry(run) and not run.says(own.local_batch)
-
-
-@meaning.default(own.local_batch, source=f"{CONFIG} Training")
-def local_batch(run: Cells) -> Any:
-    return None if _counts_tokens(run) else 8
-
-
-@meaning.default(own.tokens, source=f"{FIELDS} TrainingConfig")
-def tokens_of_micro_batch(run: Cells) -> Any:
-    return 16384 if _counts_tokens(run) else None
-
-
-def _rows(run: Cells) -> int | None:
-    """A pipeline cuts the local batch into micro batches; without one the whole batch is one."""
-    is_cut = _stages(run) > 1
-    parts = _parts(run) if is_cut else None
-    rows = run[own.pp_rows] or 1 if is_cut and not parts else None
-    local = run[own.local_batch]
-    if local is None or not is_cut:
-        return local
-    return max(1, local // parts) if parts else rows
-
-
-def _parts(run: Cells) -> int | None:
-    """Into how many micro batches a pipeline cuts the local batch, where that is counted."""
-    parts = run[own.pp_count]
-    if parts is None and run.says(own.early) and not run.says(own.pp_rows):
-        return run[f.parallel.pp]  # 2024's parallelisms/pipelining_utils.py
-    return parts
-
-
-@meaning.derive(f.batch.micro)
-def micro_batch(run: Cells) -> Any:
-    if not _counts_tokens(run):
-        return _rows(run)
-    length, tokens = run[f.seq.max_len], run[own.tokens]
-    return None if tokens is None or length is None else max(1, tokens // length)
-
-
-@meaning.derive(f.batch.grad_accum)
-def accumulation(run: Cells) -> Any:
-    if _counts_tokens(run):
-        return _steps_of_tokens(run)
-    rows, repeats = _rows(run), _repeats(run, own.global_batch, own.local_batch)
-    if rows is None or repeats is None:
-        return None
-    return max(1, run[own.local_batch] // rows) * repeats
-
-
-def _steps_of_tokens(run: Cells) -> int | None:
-    repeats = _repeats(run, own.step_tokens, own.tokens)
-    if repeats is None or run[own.step_tokens] is not None or _stages(run) == 1:
-        return repeats
-    return run[own.pp_count] or 1
-
-
-def _repeats(run: Cells, whole: Any, part: Any) -> int | None:
-    """How often all ranks take their part until the whole batch is through."""
-    total, each = run[whole], run[part]
-    if total is None:
-        return None if run.is_unread(whole) else 1
-    dp = run[f.parallel.dp]
-    return max(1, total // (each * dp)) if each and dp else None
-
-
-@meaning.derive(f.batch.eval_micro)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[own.local_batch] or run[f.batch.micro]
-
-
-@eval_micro_batch.written
-def _(rows: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if is_registry(run):
-        raise CannotEdit("the validator takes batches of the training's size")
-    return {f.batch.eval_micro: rows}
-
-
-@meaning.written(f.seq.max_len)
-def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if run[own.tokens] is None:
-        return {f.seq.max_len: length}
-    rows = wishes.get(f.batch.micro) or run[f.batch.micro] or 1
-    return {f.seq.max_len: length, own.tokens: rows * length}
-
-
-@meaning.written(f.batch.micro, f.batch.grad_accum)
-def _(_wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
-    """Micro batch and accumulation in torchtitan's terms: a local batch and a global one."""
-    rows = wishes.get(f.batch.micro) or run[f.batch.micro] or 1
-    steps = wishes.get(f.batch.grad_accum) or run[f.batch.grad_accum] or 1
-    resizes = wishes.get(f.batch.micro) is not None
-    if run[own.local_batch] is None:
-        length = wishes.get(f.seq.max_len) or run[f.seq.max_len] or 1
-        part = {own.tokens: rows * length} if resizes else {}
-        return {**part, **_whole(run, own.step_tokens, steps, rows * steps * length)}
-    if _stages(run) > 1:
-        return _batch_of_pipeline(run, rows, steps, resizes=resizes)
-    part = {own.local_batch: rows} if resizes else {}
-    return {**part, **_whole(run, own.global_batch, steps, rows * steps)}
-
-
-def _batch_of_pipeline(run: Cells, rows: int, steps: int, *, resizes: bool) -> dict[Any, Any]:
-    if run[own.pp_count] is not None:
-        raise CannotEdit("the pipeline's micro batches are counted, not sized, here")
-    said: dict[Any, Any] = {own.pp_rows: rows} if resizes else {}
-    if rows * steps != (run[f.batch.micro] or 0) * (run[f.batch.grad_accum] or 0):
-        said[own.local_batch] = rows * steps
-    return said
-
-
-def _whole(run: Cells, field: Any, steps: int, of_rank: int) -> dict[Any, Any]:
-    """The batch of all ranks, of whose each takes so much.
-
-    Raises:
-        CannotEdit: nobody says how many ranks there are.
-    """
-    dp, stated = run[f.parallel.dp], run[field]
-    if stated is None and steps == 1:
-        return {}
-    if dp is not None and stated == of_rank * dp:
-        return {}  # what the file says already: more steps follow from the smaller batch
-    ranks = run.setting(f.parallel.gpus_per_node)
-    if dp is None or (ranks is not None and ranks.origin.kind == "assumed"):
-        raise CannotEdit("the global batch counts all ranks, whose number is not known")
-    return {field: of_rank * dp}
-
 
 # -- dtypes ----------------------------------------------------------------------------------------
 
@@ -414,7 +274,7 @@ def computed(run: Cells) -> Any:
     does."""
     dtype, wanted = run[own.dtype], run[own.compute]
     autocast = not _shards(run) and wanted != dtype
-    if autocast and (run[f.parallel.tp] or 1) * _stages(run) > 1:
+    if autocast and (run[f.parallel.tp] or 1) * stages(run) > 1:
         autocast, wanted = False, dtype
     return {_P.compute: wanted, _P.logits: wanted, _P.autocast: autocast}
 

@@ -34,6 +34,11 @@ def ranks_of_shard(run: Cells) -> int:
     return count
 
 
+def stages(run: Cells) -> int:
+    """Ranks that a pipeline puts one behind the other."""
+    return run[f.parallel.pp] or 1
+
+
 def _explicit_ranks(run: Cells) -> int | None:
     """What the degrees multiply to where every one is given."""
     shard = run.said(f.parallel.dp_shard)
