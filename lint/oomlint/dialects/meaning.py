@@ -296,8 +296,8 @@ def _check(fields: Iterable[Any]) -> None:
             raise TypeError(f"{field!r} is no field: see oomlint.plan.fields")
 
 
-def expressed(wishes: Wishes, run: Cells, framework: str) -> dict[Any, Any]:
-    """Canonical wishes in fields that the tables of a run's files can write.
+def expressed(wishes: Wishes, run: Cells) -> dict[Any, Any]:
+    """Canonical wishes in a framework's own fields.
 
     Raises:
         CannotEdit: the framework has no way to say one, with the reason.
@@ -311,6 +311,15 @@ def expressed(wishes: Wishes, run: Cells, framework: str) -> dict[Any, Any]:
         if field not in said:
             own.pop(field, None)
         own.update(said)
+    return own
+
+
+def writable(own: dict[Any, Any], run: Cells, framework: str) -> dict[Any, Any]:
+    """The fields as they are, if the tables of a run's files can write each.
+
+    Raises:
+        CannotEdit: no file has a key for one.
+    """
     for field in own:
         if run.block_with(field) is None:
             raise CannotEdit(f"{framework} has no key for {field}")
