@@ -381,6 +381,12 @@ def test_fixes_of_sharded_runs() -> None:
     assert "enable_activation_checkpointing: true" in fixed
 
 
+def test_older_releases_offload_under_fsdp1_as_well() -> None:
+    older = _run(_DISTRIBUTED + _FULL, values={"versions.torchtune": "0.2.1"})
+    assert older.plan.parallel.backend == "fsdp1"
+    assert older.what_if({"offload.params": "cpu"}).plan.offload.optimizer == "cpu"
+
+
 @pytest.mark.parametrize(
     "changes",
     [

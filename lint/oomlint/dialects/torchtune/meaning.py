@@ -100,7 +100,7 @@ def offloading(run: Cells) -> Any:
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
     if device not in ("cpu", "none"):
         raise CannotEdit("torchtune offloads to the CPU or not at all")
-    if run[f.parallel.backend] != "fsdp2":
+    if run[f.parallel.backend] not in ("fsdp1", "fsdp2"):
         raise CannotEdit("torchtune's single-device recipes cannot offload to the CPU")
     return {_F.cpu_offload: device == "cpu"}
 
