@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.cells import Given
 from oomlint.dialects.table import Block, Reading
 from oomlint.documents import (
     HELD_LANGUAGES,
@@ -401,13 +401,13 @@ class Linker:
         """Load the files that settings such as ``deepspeed: ds.json`` name."""
         followed: set[str] = set()
         while True:
-            draft = Draft(blocks)
-            todo = [f for f in dialect.references if f not in followed and draft.says(f)]
+            stated = Given(blocks).stated
+            todo = [f for f in dialect.references if f not in followed and f in stated]
             if not todo:
                 return blocks
             for name in todo:
                 followed.add(name)
-                setting = draft.settings[name]
+                setting = stated[name]
                 location = setting.origin.value_location
                 if location is None:
                     continue
