@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.kinds import (
-    ANYTHING,
     BOOLEAN,
     COUNT,
     DTYPE_OR_AUTO_LOAD,
@@ -29,7 +28,7 @@ from oomlint.dialects.trainer.arguments import (
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, over
 from oomlint.dialects.trainer.script import DTYPE as CALL_DTYPE, POSITIONAL
-from oomlint.dialects.trl.fields import handbook, trl
+from oomlint.dialects.trl.fields import trl
 from oomlint.frozen import replace
 from oomlint.plan.fields import f
 
@@ -96,8 +95,6 @@ _CONFIG_ROWS = (
     Row("gradient_checkpointing", hf.checkpointing, BOOLEAN, aliases=("activation_checkpointing",), source=BASE_SOURCE),
     Row("bf16", hf.bf16, BOOLEAN, source=BASE_SOURCE),
     Row("logging_steps", hf.logging_steps, NUMBER, default=10, source=f"{BASE_SOURCE}:53"),
-    Row("dataset_mixture", handbook.mixture, ANYTHING),
-    Row("dataset_mixer", handbook.mixer, ANYTHING),
 )  # fmt: skip
 
 # What SFTConfig(...) and its like take in Python; model and adapter are calls of their own.

@@ -10,11 +10,14 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.generation import check_precomputed_reference
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
-from oomlint.dialects.trainer.fields import hf
+from oomlint.dialects.trainer.fields import hf, script
+from oomlint.dialects.trainer.losses import losses
+from oomlint.dialects.trainer.model import model, one_process
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.changes import (
     CHECKPOINTS,
@@ -32,7 +35,7 @@ from oomlint.dialects.trl.rollouts import rollouts, rolls_out
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
-trainers = Meaning(rollouts, training_arguments)
+trainers = Meaning(rollouts, model, one_process, training_arguments)
 
 # -- the objective ---------------------------------------------------------------------------------
 
@@ -149,6 +152,15 @@ def logits(run: Cells) -> Any:
     return "chunked" if loss == "chunked_nll" else "full"
 
 
+@logits.written
+def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if kind != "chunked":
+        return losses.writers[f.loss.logits_materialised](kind, run, wishes)
+    if run[f.objective.kind] != "sft":
+        raise CannotEdit("only SFTTrainer computes its loss in chunks")
+    return {trl.loss_type: "chunked_nll"}
+
+
 @trainers.derive(f.loss.algorithm)
 def algorithm(run: Cells) -> Any:
     if run[hf.liger]:
@@ -192,6 +204,9 @@ def mixes_precision(run: Cells) -> Any:
     if run[hf.fp16]:
         return False
     return True if run.has(MIXES_PRECISION) else Sourced(False, MIXES_PRECISION.source)
+
+
+trainers.always(shared.amp_is_open, False, "a flag that only running tells counts as off")
 
 
 @trainers.derive(f.checkpointing.offload, f.offload.activations)
@@ -256,6 +271,6 @@ def device_map(run: Cells) -> Any:
     """A model named by a string is loaded with ``device_map="auto"``, unless a launcher starts
     several ranks."""
     launcher = launcher_of(run)
-    if launcher is None or run[trl.model_object] is True or not run.has(SPREADS):
+    if launcher is None or run[script.model_object] or not run.has(SPREADS):
         return None
     return "auto" if launcher is PLAIN else "none"
