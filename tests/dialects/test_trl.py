@@ -82,6 +82,16 @@ def test_the_keys_of_older_versions_bring_their_defaults() -> None:
     assert plan.loss.logits_materialised == "full"
 
 
+def test_a_wish_leaves_the_release_as_the_keys_tell_it() -> None:
+    run = _run(_SFT + "max_seq_length: 2048\n").what_if({"seq.max_len": 512})
+    assert (run.plan.seq.max_len, run.plan.checkpointing.mode) == (512, "none")
+
+
+def test_adapters_that_are_asked_for_have_the_ranks_of_its_config() -> None:
+    trainable = _run(_SFT).assuming({"trainable.method": "lora"}).plan.trainable
+    assert (trainable.r, trainable.alpha, trainable.dropout) == (16, 32, 0.05)
+
+
 def test_qlora_trains_bf16_adapters() -> None:
     plan = _run(_SFT + "use_peft: true\nload_in_4bit: true\nlora_target_modules: all-linear\n").plan
     assert (plan.trainable.method, plan.trainable.r, plan.trainable.targets) == (
