@@ -333,6 +333,7 @@ class Linker:
             *(c for c in ordered if c.kind == "run"),
             *(c for c in ordered if c.kind == "aside"),
         ]
+        missing = [self._placed(each, claim) for each in missing]
         dialect = centre[0].dialect if centre else claim.dialect
         blocks = self._read_all(block for c in ordered for block in c.blocks)
         blocks = self._follow_fields(dialect, blocks, claims, missing, used)
@@ -352,6 +353,15 @@ class Linker:
         )
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
         return self._without_declared(run, claims)
+
+    def _placed(self, missing: MissingFile, claim: Claim) -> MissingFile:
+        """A missing file, marked where the program that it is meant for is not here either."""
+        programs = [reference.path for reference in claim.references if reference.optional]
+        is_foreign = bool(programs) and all(
+            self.workspace.resolve(path, claim.path) is None for path in programs
+        )
+        is_absolute = missing.reference.startswith(("/", "~"))
+        return replace(missing, is_elsewhere=is_absolute or is_foreign)
 
     def _without_declared(self, run: Run, claims: Iterable[Claim]) -> Run:
         """The run less the stray keys that the project's own copy of its framework declares."""

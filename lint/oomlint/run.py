@@ -43,6 +43,9 @@ class MissingFile:
     reference: str
     location: Location
     problem: str
+    is_elsewhere: bool = False
+    """Nothing suggests that it should be here: it has an absolute path, or the very program that is
+    started is not here either (another repository, a container)."""
 
 
 @frozen
