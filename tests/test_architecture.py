@@ -24,6 +24,7 @@ LAYERS = (
     ("copies", "kin"),
     ("run",),
     ("linking",),
+    ("evidence",),
     ("rule",),
     ("judge",),
     ("ways_out", "planner"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.frozen import replace
 from oomlint.plan import Plan
+from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
@@ -41,7 +42,7 @@ def estimate(
     machine = parse_hardware(hardware) if isinstance(hardware, str) else hardware
     if host_memory is not None:
         ram = parse_bytes(host_memory) if isinstance(host_memory, str) else host_memory
-        canonical = canonical.with_values({"host.ram_gib": ram / 2**30})
+        canonical = canonical.with_values({f.host.ram_gib: ram / 2**30})
         if machine is not None:
             machine = replace(machine, host_bytes_per_node=ram)
     return run_object(of_plan(canonical, machine))

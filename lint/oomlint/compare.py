@@ -39,7 +39,7 @@ class Group:
 
     name: str
     title: str
-    fields: tuple[str, ...]
+    fields: tuple[Any, ...]
     always: frozenset[str] = frozenset()
 
 
@@ -99,7 +99,7 @@ class Value:
 class Difference:
     """A field of the plan whose effective values differ."""
 
-    field: str
+    field: Any
     a: Value
     b: Value
 

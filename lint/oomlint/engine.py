@@ -227,7 +227,7 @@ def _check(
     for rule in rules:
         start = 0.0 if timings is None else perf_counter()
         try:
-            for finding in rule.load()().check(run) if rule.concerns(run) else ():
+            for finding in rule.load()().check(run):
                 if not options.selection.ignored_in(finding.rule, finding.location.path):
                     yield Diagnosis(finding, run, fix_for(run, finding))
         except Exception as error:  # a rule's bug must not cost the user the other rules
@@ -249,7 +249,7 @@ def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:
     found = set()
     for rule in rules:
         try:
-            findings = list(rule.load()().check(run)) if rule.concerns(run) else []
+            findings = list(rule.load()().check(run))
         except Exception:  # reported where the rule runs for the user
             continue
         if any(f.resource is None and f.severity >= Severity.WARNING for f in findings):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.documents.text import Location
 from oomlint.frozen import frozen
 from oomlint.memory import estimate
 from oomlint.memory.limits import gpu_limits
@@ -65,7 +64,7 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
 }
 
 
-@frozen(eq=False)
+@frozen
 class Basis:
     """One thing that is assumed or was not read, and what hangs on it.
 
@@ -80,10 +79,28 @@ class Basis:
     value: Any
     level: Level
     why: str
-    location: Location | None
+    path: str | None
+    line: int | None
     key: str
     swing_bytes: int | None
     decides: frozenset[str]
+
+
+@frozen
+class Evidence:
+    """How well the weakest is known of what moves the peak, and what is known no better than by an
+    assumption, the widest swing first."""
+
+    level: Level
+    rests_on: tuple[Basis, ...]
+
+    def decided_by(self, resource: str) -> Level:
+        """The weakest evidence on which it hangs whether the run fits."""
+        return max((b.level for b in self.rests_on if resource in b.decides), default=Level.DEFAULT)
+
+
+def evidence_of(run: Run) -> Evidence:
+    return Evidence(level_of(run), rests_on(run))
 
 
 def rests_on(run: Run) -> tuple[Basis, ...]:
@@ -144,6 +161,7 @@ def _found(run: Run) -> Iterator[Basis]:
 
 def _basis(run: Run, field: Any, leaf: Any, swing: int | None, decides: frozenset[str]) -> Basis:
     origin = run.origin(field)
+    place = origin.location if origin is not None else None
     level = run.level(field)
     why = origin.source if origin is not None else ""
     if level is Level.UNREAD:
@@ -154,7 +172,8 @@ def _basis(run: Run, field: Any, leaf: Any, swing: int | None, decides: frozense
         value=run.plan.get(leaf),
         level=level,
         why=why,
-        location=origin.location if origin is not None else None,
+        path=None if place is None else place.path,
+        line=None if place is None else run.line_of(place),
         key=run.key(field),
         swing_bytes=swing,
         decides=decides,

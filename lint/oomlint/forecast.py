@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from oomlint.errors import UsageError
 from oomlint.frozen import frozen, parameters, replace
 from oomlint.plan import Plan
+from oomlint.plan.fields import f
 from oomlint.plan.training import MODELS_BESIDE
 
 if TYPE_CHECKING:
+    from oomlint.evidence import Evidence
     from oomlint.hardware import Hardware
     from oomlint.memory import Assumption, Estimate, Verdict
     from oomlint.run import Run
@@ -34,8 +36,8 @@ class Forecast:
     assumptions: tuple[Assumption, ...]
     host_limit: int | None
     """RAM of a node in bytes, ``None`` if nobody says."""
-    run: Run | None = None
-    """The run whose files say it all; ``None`` of a plan that was given as such."""
+    evidence: Evidence | None = None
+    """How well that is known on which it rests; ``None`` of a plan that was given as such."""
 
     @property
     def first_seen(self) -> Mapping[str, str | None]:
@@ -54,7 +56,7 @@ def with_gpus(run: Run) -> tuple[Run, tuple[Assumption, ...]]:
     if run.placed is run:
         return run, ()
     why = "no file says how many GPUs there are; --gpus or --hardware does"
-    return run.placed, (Assumption("parallel.gpus_per_node", USUAL_NODE, why),)
+    return run.placed, (Assumption(f.parallel.gpus_per_node, USUAL_NODE, why),)
 
 
 def of_run(run: Run | Forecast) -> Forecast:
@@ -81,6 +83,9 @@ def outline(run: Run | Forecast) -> Forecast:
 
 
 def _of(run: Run, found: Estimate, assumptions: tuple[Assumption, ...]) -> Forecast:
+    from oomlint.evidence import evidence_of
+
+    evidence = evidence_of(run)
     return Forecast(
         name=run.name,
         framework=run.framework,
@@ -88,19 +93,18 @@ def _of(run: Run, found: Estimate, assumptions: tuple[Assumption, ...]) -> Forec
         plan=run.plan,
         hardware=run.hardware,
         estimate=found,
-        verdict=_verdict(run, found),
+        verdict=_verdict(run, found, evidence),
         assumptions=assumptions,
         host_limit=run.limits.host_bytes,
-        run=run,
+        evidence=evidence,
     )
 
 
-def _verdict(run: Run, found: Estimate) -> Verdict:
+def _verdict(run: Run, found: Estimate, evidence: Evidence) -> Verdict:
     """Unknown where it hangs on what somebody says and was not understood."""
-    from oomlint.evidence import weakest
     from oomlint.plan.evidence import Level
 
-    levels = (weakest(run, resource)[0] for resource in ("gpu", "host"))
+    levels = (evidence.decided_by(resource) for resource in ("gpu", "host"))
     return "unknown" if Level.UNREAD in levels else run.verdict_of(found)
 
 
@@ -114,7 +118,7 @@ def of_plan(plan: Plan, hardware: Hardware | None = None) -> Forecast:
     if machine is not None:
         counts = (machine.nodes, machine.gpus_per_node)
         if counts != (plan.parallel.nodes, plan.parallel.gpus_per_node):
-            names = ("parallel.nodes", "parallel.gpus_per_node")
+            names = (f.parallel.nodes, f.parallel.gpus_per_node)
             plan = plan.with_values(dict(zip(names, counts, strict=True)))
     ram = machine.host_bytes_per_node if machine else None
     if ram is None and plan.host.ram_gib is not None:

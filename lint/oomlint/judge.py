@@ -23,6 +23,7 @@ from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen
 from oomlint.memory import state_bytes
 from oomlint.memory.allocator import lengths_vary
+from oomlint.plan.fields import f
 from oomlint.rule import Confidence, Severity, gib
 from oomlint.run import Run
 
@@ -233,13 +234,13 @@ def _needs_long_samples(run: Run, phase: str | None, limit: int) -> bool:
     if seq.max_len is None:
         return False
     short = min(seq.max_len // _SHORT_SAMPLES, _SHORT_SAMPLE)
-    shorter = {"seq.max_len": short}
+    shorter = {f.seq.max_len: short}
     if batch.max_tokens_per_gpu:
         # All samples of a step together may be fewer tokens than one micro batch may have.
         tokens = (batch.micro or 0) * (batch.grad_accum or 0) * short
         if not 0 < tokens < batch.max_tokens_per_gpu:
             return False
-        shorter = {"batch.max_tokens_per_gpu": tokens, "batch.grad_accum": 1}
+        shorter = {f.batch.max_tokens_per_gpu: tokens, f.batch.grad_accum: 1}
     # Samples that are joined without padding make a batch as long as they are together.
     elif seq.packing != "varlen" and not lengths_vary(run.plan):
         return False
@@ -336,7 +337,7 @@ class Relief:
 
     before: Judgement
     after: Judgement
-    changes: Mapping[str, Any]
+    changes: Mapping[Any, Any]
 
     @property
     def saved(self) -> int:
@@ -377,7 +378,7 @@ class Relief:
         return text
 
 
-def relief(run: Run, changes: Mapping[str, Any], *, resource: str = "gpu") -> Relief | None:
+def relief(run: Run, changes: Mapping[Any, Any], *, resource: str = "gpu") -> Relief | None:
     """What ``changes`` bring, or ``None`` where the framework cannot say them or no number is known."""
     judge = judge_host if resource == "host" else judge_gpu
     before = judge(run)

@@ -33,6 +33,7 @@ from oomlint.errors import FileError, InternalError
 from oomlint.expressions import expression
 from oomlint.frozen import field, frozen, mutable, replace
 from oomlint.plan import Plan
+from oomlint.plan.fields import f
 from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
 from oomlint.versions import installed
 from oomlint.workspace import Workspace
@@ -184,7 +185,7 @@ class Linker:
         if claim.kind != "launch":
             return claim
         from oomlint.dialects.machine.launchers import submitted
-        from oomlint.dialects.machine.slurm import SBATCH
+        from oomlint.dialects.machine.slurm_keys import SBATCH
 
         if self._submissions is None:
             self._submissions = {}
@@ -622,7 +623,7 @@ def _without_repeats(runs: list[Run]) -> Iterator[Run]:
     """Runs of one line that differ in more than where they save: a loop over seeds is one."""
     seen: dict[Location, list[Plan]] = {}
     for run in runs:
-        plan = run.plan.with_values({"save.dir": None})
+        plan = run.plan.with_values({f.save.dir: None})
         known = seen.setdefault(run.anchor, [])
         if plan not in known:
             known.append(plan)

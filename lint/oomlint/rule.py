@@ -55,7 +55,7 @@ Resource = Literal["gpu", "host", "disk", "shm"]
 class SetFields:
     """Give canonical fields new values: ``{"batch.micro": 2, "batch.grad_accum": 16}``."""
 
-    values: MappingABC[str, Any]
+    values: MappingABC[Any, Any]
 
 
 @frozen(eq=False)
@@ -99,7 +99,7 @@ class Proposal:
     def set(
         cls,
         title: str,
-        values: MappingABC[str, Any],
+        values: MappingABC[Any, Any],
         applicability: Applicability = Applicability.SAFE,
     ) -> Proposal:
         return cls(title, (SetFields(values),), applicability)
@@ -165,7 +165,7 @@ class Example:
     hardware: str | None = None
     host_memory: str | None = None
     why: str = ""
-    values: MappingABC[str, Any] = field(default_factory=dict)
+    values: MappingABC[Any, Any] = field(default_factory=dict)
 
 
 class Rule:
@@ -209,7 +209,7 @@ class Rule:
         severity: Severity,
         message: str,
         *,
-        at: str | tuple[str, ...] | Location | Fact | StrayKey = (),
+        at: Any | tuple[Any, ...] | Location | Fact | StrayKey = (),
         judged: Judged | None = None,
         confidence: Confidence | None = None,
         resource: Resource | None = None,
@@ -253,7 +253,7 @@ class Rule:
         )
 
     @staticmethod
-    def note(run: Run, field: str, message: str) -> Note:
+    def note(run: Run, field: Any, message: str) -> Note:
         return Note(run.location(field), message)
 
     # -- its page --------------------------------------------------------------------
@@ -269,15 +269,11 @@ class Rule:
 
 @frozen(eq=False)
 class ListedRule:
-    """What can be said of a rule before its module is imported.
-
-    ``concerns`` is false of a run in which the rule would find nothing, and cheap to ask.
-    """
+    """What can be said of a rule before its module is imported."""
 
     code: str
     name: str
     load: Callable[[], type[Rule]]
-    concerns: Callable[[Run], object] = lambda _run: True
     looks_at_merges: bool = False
     origin: str = ""
 
@@ -293,7 +289,7 @@ class ListedRule:
 
 
 def _evidence(
-    run: Run, at: str | tuple[str, ...] | Location | Fact | StrayKey, judged: Judged | None
+    run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey, judged: Judged | None
 ) -> tuple[Level | None, str]:
     """How well that is known on which a finding rests, the fields that it speaks of and, of a
     prediction, those that decide; and the names of what was not read among it."""
@@ -313,7 +309,7 @@ def _evidence(
     return level, " and ".join(names)
 
 
-def _place(run: Run, at: str | tuple[str, ...] | Location | Fact | StrayKey) -> Location:
+def _place(run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey) -> Location:
     if isinstance(at, Location):
         return at
     if isinstance(at, (Fact, StrayKey)):

@@ -110,7 +110,7 @@ class Parts:
         }
         return Cells(Given(self.blocks).with_options(stated, "--set"), whole, known)
 
-    def assuming(self, values: MappingABC[str, Any]) -> Parts:
+    def assuming(self, values: MappingABC[Any, Any]) -> Parts:
         """These parts under more options; made once, since each has settings to complete."""
         key = repr(sorted(values.items()))
         if key not in self._assumed:
@@ -130,7 +130,7 @@ class Parts:
         return draft
 
 
-def resolve(parts: Parts, wishes: MappingABC[str, Any] | None = None) -> Draft | Cells:
+def resolve(parts: Parts, wishes: MappingABC[Any, Any] | None = None) -> Draft | Cells:
     """Merge and complete a run's settings, as if the files said ``wishes`` too.
 
     Raises:
@@ -187,29 +187,29 @@ def _add_versions(parts: Parts, draft: Draft) -> None:
 
 
 def _add_model_facts(parts: Parts, draft: Draft) -> None:
-    name = draft.get("model.id")
+    name = draft.get(f.model.id)
     facts = parts.find_model(str(name)) if name else None
     dims = with_members(facts.dims if facts else None, parts.options)
     if dims is not None:
-        draft.fact("model.dims", dims, facts.source if facts else "--set")
+        draft.fact(f.model.dims, dims, facts.source if facts else "--set")
     if facts is None:
         return
-    draft.fact("model.arch", facts.dims.arch, facts.source)
-    draft.fact("model.ckpt_dtype", facts.ckpt_dtype, facts.source)
-    draft.fact("model.native_quant", facts.native_quant, facts.source)
+    draft.fact(f.model.arch, facts.dims.arch, facts.source)
+    draft.fact(f.model.ckpt_dtype, facts.ckpt_dtype, facts.source)
+    draft.fact(f.model.native_quant, facts.native_quant, facts.source)
 
 
 def _add_hardware_facts(parts: Parts, draft: Draft) -> None:
     hardware = parts.hardware
     if hardware is None:
         return
-    draft.fact("device.type", hardware.gpu.name, hardware.source)
-    draft.fact("parallel.nodes", hardware.nodes, hardware.source)
-    draft.fact("parallel.gpus_per_node", hardware.gpus_per_node, hardware.source)
+    draft.fact(f.device.type, hardware.gpu.name, hardware.source)
+    draft.fact(f.parallel.nodes, hardware.nodes, hardware.source)
+    draft.fact(f.parallel.gpus_per_node, hardware.gpus_per_node, hardware.source)
     draft.fact(MACHINE_NODES, hardware.nodes, hardware.source)
     draft.fact(MACHINE_GPUS, hardware.gpus_per_node, hardware.source)
     if hardware.host_bytes_per_node is not None:
-        draft.fact("host.ram_gib", hardware.host_bytes_per_node / 2**30, hardware.source)
+        draft.fact(f.host.ram_gib, hardware.host_bytes_per_node / 2**30, hardware.source)
 
 
 @frozen(eq=False, slots=False)
@@ -218,19 +218,19 @@ class Run:
 
     name: str
     parts: Parts
-    settings: MappingABC[str, Setting]
+    settings: MappingABC[Any, Setting]
     plan: Plan
     stray: tuple[StrayKey, ...] = ()
     wrong: tuple[WrongValue, ...] = ()
-    unreadable: MappingABC[str, Origin] = field(default_factory=dict)
+    unreadable: MappingABC[Any, Origin] = field(default_factory=dict)
     """Fields whose key is there but whose value only running the user's code would tell."""
     model: ModelFacts | None = None
     hardware: Hardware | None = None
     margin: float = 0.85
     """From this share of a limit on, a run is called tight."""
-    wished: MappingABC[str, Any] = field(default_factory=dict)
+    wished: MappingABC[Any, Any] = field(default_factory=dict)
     """Of a run made by ``what_if``: what its files would have to say, in the dialect's fields."""
-    changes: MappingABC[str, Any] = field(default_factory=dict)
+    changes: MappingABC[Any, Any] = field(default_factory=dict)
     """Of a run made by ``what_if``: the canonical changes that made it."""
     open: MappingABC[Change, bool] = field(default_factory=dict)
     """Changes of libraries whose version nobody says, and whether they were taken as made."""
@@ -291,37 +291,37 @@ class Run:
 
     # -- where things stand ----------------------------------------------------------
 
-    def origin(self, field: str) -> Origin | None:
+    def origin(self, field: Any) -> Origin | None:
         setting = self.settings.get(field)
         if setting is not None:
             return setting.origin
         return self.unreadable.get(field)
 
-    def level(self, field: str) -> Level:
+    def level(self, field: Any) -> Level:
         """How well a field is known; of one without a value, what leaves it open."""
         cells = self.resolved
         return cells.level(field) if isinstance(cells, Cells) else Level.DEFAULT
 
-    def inputs(self, field: str) -> tuple[str, ...]:
+    def inputs(self, field: Any) -> tuple[str, ...]:
         """What a field was computed from."""
         cells = self.resolved
         return cells.reads(field) if isinstance(cells, Cells) else ()
 
-    def plan_has(self, field: str) -> bool:
+    def plan_has(self, field: Any) -> bool:
         """Whether the field has a value, or is set to one that cannot be read."""
         return self.origin(field) is not None
 
-    def roots(self, field: str) -> tuple[str, ...]:
+    def roots(self, field: Any) -> tuple[str, ...]:
         """The fields where what a weakly known one follows from was lost: assumed, or not read."""
         cells = self.resolved
         return cells.roots(field) if isinstance(cells, Cells) else ()
 
-    def is_explicit(self, field: str) -> bool:
+    def is_explicit(self, field: Any) -> bool:
         """Whether a file of this run says it (rather than a default or a derivation)."""
         origin = self.origin(field)
         return origin is not None and origin.kind == "explicit"
 
-    def location(self, *fields: str) -> Location:
+    def location(self, *fields: Any) -> Location:
         """The best place to point at for any of ``fields``: its key, else what it was derived
         from, else the head of the block where it would be written."""
         for name in fields:
@@ -338,7 +338,7 @@ class Run:
                 return block.location
         return self.anchor
 
-    def _explicit_location(self, field: str, depth: int) -> Location | None:
+    def _explicit_location(self, field: Any, depth: int) -> Location | None:
         """Where a file says a field, or what it follows from. A computation asks first whether it
         applies, and last what decides on the value: the last reads are the most telling."""
         level: list[str] = [field]
@@ -365,7 +365,7 @@ class Run:
         source = next((d.source for d in documents if d.source.path == place.path), None)
         return None if source is None else source.position(place.span.start)[0]
 
-    def block_with(self, field: str) -> Block | None:
+    def block_with(self, field: Any) -> Block | None:
         """The block of highest precedence that has a key for the field."""
         blocks = [block for block, _ in self.parts.blocks]
         return next((b for b in reversed(blocks) if b.can_write(field)), None)
@@ -376,7 +376,7 @@ class Run:
             return self.claims[0].anchor
         return Location(self.files[0] if self.files else self.name, Span(0, 0))
 
-    def key(self, field: str) -> str:
+    def key(self, field: Any) -> str:
         """The key that sets a field, as this run's file spells it, for messages."""
         origin = self.origin(field)
         if origin is not None and origin.key:
@@ -393,7 +393,7 @@ class Run:
         parallel = self.plan.parallel
         if parallel.world is not None or parallel.backend in (None, "none"):
             return self
-        return self.assuming({"parallel.nodes": 1, "parallel.gpus_per_node": USUAL_NODE})
+        return self.assuming({f.parallel.nodes: 1, f.parallel.gpus_per_node: USUAL_NODE})
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -439,12 +439,12 @@ class Run:
                 meant[row.field] = value
         return self.assuming(meant) if meant else self
 
-    def _is_given(self, field: str) -> bool:
+    def _is_given(self, field: Any) -> bool:
         """Whether a file or an option to oomlint itself says it."""
         origin = self.origin(field)
         return origin is not None and origin.kind in ("explicit", "option")
 
-    def assuming(self, values: MappingABC[str, Any]) -> Run:
+    def assuming(self, values: MappingABC[Any, Any]) -> Run:
         """This run with facts that no file states, such as eight GPUs a node."""
         return self._resolved(self.parts.assuming(values), self.changes)
 
@@ -462,7 +462,7 @@ class Run:
         version = change.last_without if self.open[change] else change.release
         return self.assuming({f"versions.{change.package}": version})
 
-    def what_if(self, changes: MappingABC[str, Any]) -> Run:
+    def what_if(self, changes: MappingABC[Any, Any]) -> Run:
         """This run as it would be if the files said ``changes`` too.
 
         Raises:
@@ -470,7 +470,7 @@ class Run:
         """
         return self._resolved(self.parts, {**self.changes, **changes})
 
-    def _resolved(self, parts: Parts, changes: MappingABC[str, Any]) -> Run:
+    def _resolved(self, parts: Parts, changes: MappingABC[Any, Any]) -> Run:
         key = repr((sorted(parts.options.items()), sorted(changes.items())))
         if key not in self._cache:
             draft = resolve(parts, changes)
@@ -493,7 +493,7 @@ class Run:
 def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
     """Resolve the parts of a run."""
     draft: Any = resolve(parts)
-    model_id = draft.get("model.id", None)
+    model_id = draft.get(f.model.id, None)
     is_cells = isinstance(draft, Cells)
     return Run(
         name=name,

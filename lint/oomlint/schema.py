@@ -75,7 +75,7 @@ class _Builder:
             out["required"] = [self._name(name) for name in required]
         return out
 
-    def _name(self, field: str) -> str:
+    def _name(self, field: Any) -> str:
         return public_name(field, kebab=self._kebab)
 
     def hint(self, hint: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from oomlint.engine import Options, Report, lint
 from oomlint.fix.apply import FixResult, fix_all
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Rule
 from oomlint.workspace import Workspace
 
@@ -96,7 +97,7 @@ def example_options(example: Example) -> Options:
     hardware = parse_hardware(example.hardware) if example.hardware else None
     values = dict(example.values)
     if example.host_memory:
-        values["host.ram_gib"] = parse_bytes(example.host_memory) / 2**30
+        values[f.host.ram_gib] = parse_bytes(example.host_memory) / 2**30
     return Options(hardware=hardware, values=values)
 
 

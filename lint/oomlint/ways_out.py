@@ -8,10 +8,11 @@ parameters.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judge import settled
-from oomlint.plan.training import ZERO_3
+from oomlint.plan.fields import ZERO_3, f
 from oomlint.rule import gib
 from oomlint.run import Run
 
@@ -39,7 +40,7 @@ def _shard(run: Run) -> str:
     world = plan.parallel.world
     if plan.parallel.backend not in (None, "ddp") or world is None or world < 2:
         return ""
-    sharded = base.assuming({"parallel.backend": "zero", "parallel.zero.stage": 3})
+    sharded = base.assuming({f.parallel.backend: "zero", f.parallel.zero.stage: 3})
     peak = sharded.estimate.gpu.peak_bytes
     if not _fits(run, peak):
         return ""
@@ -53,7 +54,7 @@ def _offload(run: Run) -> str:
         return ""
     if plan.offload.optimizer == "cpu":
         return ""
-    changes: dict[str, object] = {"offload.optimizer": "cpu"}
+    changes: dict[Any, object] = {f.offload.optimizer: "cpu"}
     if plan.parallel.zero.stage != 3:
         changes |= ZERO_3
     try:
@@ -100,8 +101,8 @@ def _peak_on(run: Run, nodes: int, per_node: int) -> int | None:
     """The predicted peak of a GPU, in bytes, of the same run on so many nodes and cards."""
     return run.assuming(
         {
-            "parallel.nodes": nodes,
-            "parallel.gpus_per_node": per_node,
+            f.parallel.nodes: nodes,
+            f.parallel.gpus_per_node: per_node,
             "launch.total_processes": nodes * per_node,
         }
     ).estimate.gpu.peak_bytes
@@ -117,10 +118,10 @@ def _lora(run: Run) -> str:
     if run.plan.trainable.method not in ("full", "freeze"):
         return ""
     lora = {
-        "trainable.method": "lora",
-        "trainable.r": 16,
-        "trainable.targets": "all_linear",
-        "save.contents": ("adapter",),
+        f.trainable.method: "lora",
+        f.trainable.r: 16,
+        f.trainable.targets: "all_linear",
+        f.save.contents: ("adapter",),
     }
     peak = settled(run).assuming(lora).estimate.gpu.peak_bytes
     if not _fits(run, peak):

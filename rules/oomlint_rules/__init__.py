@@ -13,8 +13,8 @@ def listed() -> Iterator[ListedRule]:
     """Every rule by code, none of them imported: see :mod:`.index`."""
     from oomlint_rules.index import ROWS
 
-    for code, name, module, cls, looks_at_merges, concerns in ROWS:
-        yield ListedRule(code, name, _loader(module, cls), concerns, looks_at_merges)
+    for code, name, module, cls, looks_at_merges in ROWS:
+        yield ListedRule(code, name, _loader(module, cls), looks_at_merges)
 
 
 def rules() -> Iterator[type[Rule]]:

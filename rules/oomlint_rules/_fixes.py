@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oomlint.dialects.table import Origin
-from oomlint.plan.training import ZERO_3
+from oomlint.plan.fields import ZERO_3, f
 from oomlint.rule import Applicability, Proposal, RemoveKey
 from oomlint.run import Run
 
@@ -20,13 +20,13 @@ def removal(
     return (Proposal(title, (RemoveKey(origin.block, origin.entry),), applicability),)
 
 
-def higher_sharding(run: Run) -> Mapping[str, Any] | None:
+def higher_sharding(run: Run) -> Mapping[Any, Any] | None:
     """The change that shards everything, or ``None`` where the run already does or cannot."""
     parallel = run.plan.parallel
     if parallel.backend == "zero" and parallel.zero.stage in (0, 1, 2):
         return ZERO_3
     if parallel.backend == "fsdp1" and parallel.fsdp.strategy not in (None, "full"):
-        return {"parallel.fsdp.strategy": "full"}
+        return {f.parallel.fsdp.strategy: "full"}
     if parallel.backend == "fsdp2" and parallel.fsdp.reshard_after_forward is False:
-        return {"parallel.fsdp.reshard_after_forward": True}
+        return {f.parallel.fsdp.reshard_after_forward: True}
     return None

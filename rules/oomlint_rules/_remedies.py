@@ -11,6 +11,7 @@ from typing import Any
 
 from oomlint.judge import USUAL_LARGEST_CARD, Relief, relief, settled
 from oomlint.memory import state_bytes
+from oomlint.plan.fields import f
 from oomlint.rule import Severity
 from oomlint.run import Run
 
@@ -34,23 +35,23 @@ def leading_remedy(run: Run) -> Relief | None:
     return None
 
 
-def _leading_changes(run: Run) -> Iterator[dict[str, Any]]:
+def _leading_changes(run: Run) -> Iterator[dict[Any, Any]]:
     plan = run.plan
     if plan.checkpointing.mode == "none":
-        yield {"checkpointing.mode": "full"}
+        yield {f.checkpointing.mode: "full"}
     if plan.loss.logits_materialised == "full" and not plan.loss.label_smoothing:
-        yield {"loss.logits_materialised": "fused"}
+        yield {f.loss.logits_materialised: "fused"}
     if plan.model.attn_impl == "eager":
-        yield {"model.attn_impl": "sdpa"}
+        yield {f.model.attn_impl: "sdpa"}
     parallel = plan.parallel
     if parallel.backend == "zero" and parallel.zero.stage in (0, 1, 2):
-        yield {"parallel.zero.stage": 3}
+        yield {f.parallel.zero.stage: 3}
     if parallel.backend == "fsdp1" and parallel.fsdp.strategy in ("grad_op", "no_shard"):
-        yield {"parallel.fsdp.strategy": "full"}
+        yield {f.parallel.fsdp.strategy: "full"}
     micro, accum = plan.batch.micro, plan.batch.grad_accum or 1
     factor = 2
     while micro is not None and not plan.batch.auto_micro and micro % factor == 0:
-        yield {"batch.micro": micro // factor, "batch.grad_accum": accum * factor}
+        yield {f.batch.micro: micro // factor, f.batch.grad_accum: accum * factor}
         factor *= 2
 
 
@@ -66,7 +67,7 @@ def longest_that_fits(run: Run, upto: int, *, share: float = 1.0) -> int:
     base = settled(run)
 
     def fits(length: int) -> bool:
-        peak = base.assuming({"seq.max_len": length}).estimate.gpu.peak_bytes
+        peak = base.assuming({f.seq.max_len: length}).estimate.gpu.peak_bytes
         return peak is not None and peak <= share * limit
 
     if fits(upto):

@@ -34,7 +34,7 @@ PLAN = {
 
 RUN_KEYS = {
     "name", "framework", "files", "plan", "hardware", "gpu", "host", "disk", "assumptions",
-    "verdict",
+    "verdict", "evidence"
 }  # fmt: skip
 
 

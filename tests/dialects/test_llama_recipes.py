@@ -85,6 +85,14 @@ def test_bare_quantization_is_eight_bit() -> None:
     assert four.load.device_map == "auto"
 
 
+def test_one_process_lays_quantized_weights_on_all_gpus_that_it_sees() -> None:
+    text = "python -m llama_cookbook.finetuning --use_peft --quantization 4bit --model_name m\n"
+    plan = _run(f"CUDA_VISIBLE_DEVICES=0,1 {text}").plan
+    assert (plan.parallel.backend, plan.parallel.world) == ("device_map_pp", 2)
+    assert (plan.parallel.dp, plan.batch.global_) == (1, 4)
+    assert _run(f"CUDA_VISIBLE_DEVICES=0 {text}").plan.parallel.backend == "none"
+
+
 def test_one_gpu_has_no_checkpointing_and_no_way_to_it() -> None:
     run = _run("python -m llama_recipes.finetuning --model_name meta-llama/Llama-3.2-1B\n")
     assert (run.plan.parallel.world, run.plan.parallel.backend) == (1, "none")

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link
+from tests.linked import link, run_of
 
 from oomlint.dialects import registry
+from oomlint.dialects.cells import Cells
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
+from oomlint.hardware import parse_hardware
 from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -260,6 +264,42 @@ def test_a_launcher_whose_options_are_out_of_sight_is_not_one_process() -> None:
     assert origin.kind == "assumed"
 
 
+def _ranks(text: str, hardware: str | None = None) -> tuple[int | None, int | None, Level]:
+    """Nodes, ranks of a node, and how well these are known."""
+    machine = None if hardware is None else parse_hardware(hardware)
+    run = run_of({"go.sh": text}, hardware=machine)
+    parallel, cells = run.plan.parallel, run.parts.completed
+    assert isinstance(cells, Cells)
+    return parallel.nodes, parallel.gpus_per_node, cells.level(f.parallel.gpus_per_node)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "torchrun $UNSEEN",
+        "torchrun --nproc_per_node $UNSEEN",
+        "python",
+        "ray job submit -- python3",
+        "srun python",
+    ],
+)
+def test_ranks_that_are_told_elsewhere_are_unread_and_never_too_few(start: str) -> None:
+    text = _SCRIPT.replace("torchrun ${DISTRIBUTED_ARGS[@]}", start)
+    assert _ranks(text) == (1, 8, Level.UNREAD)
+    assert _ranks(text, "8xA100-80GB") == (1, 8, Level.ASSUMED)
+    assert _ranks(text, "2x8xA100-80GB") == (2, 8, Level.ASSUMED)
+    staged = text.replace("--save ckpt", "--pipeline-model-parallel-size 4 --save ckpt")
+    assert _ranks(staged) == (2, 8, Level.UNREAD)
+
+
+def test_ranks_of_one_gpu() -> None:
+    single = _SCRIPT.replace("--tensor-model-parallel-size 4 ", "")
+    text = single.replace("torchrun ${DISTRIBUTED_ARGS[@]}", "python")
+    assert _ranks(text, "8xA100-80GB")[:2] == (1, 1)
+    handed = single.replace("torchrun ${DISTRIBUTED_ARGS[@]}", "ray job submit -- python3")
+    assert _ranks(handed) == (1, 8, Level.UNREAD)
+
+
 def test_other_programs_are_asides_or_nobodys() -> None:
     text = _SCRIPT.replace("pretrain_gpt.py", "tools/run_text_generation_server.py")
     linked = _link(text)
@@ -298,6 +338,8 @@ def test_several_towers_have_no_dimensions_here_and_a_length_of_the_language_mod
     plan = _run(_SCRIPT.replace("--num-layers 32", options)).plan
     assert plan.model.dims is None
     assert plan.seq.max_len == 4096
+    text = _SCRIPT.replace("--num-layers 32", options)
+    assert "--decoder-seq-length 2048" in _fixed({"seq.max_len": 2048}, text)
 
 
 def test_tasks_that_evaluate_train_nothing() -> None:

@@ -10,6 +10,7 @@ from tests.fixing import fixed
 from tests.linked import link
 
 from oomlint.dialects import registry
+from oomlint.dialects.torchtune.keys import own
 from oomlint.dialects.torchtune.models import BUILDER
 from oomlint.documents.text import Source
 from oomlint.errors import CannotEdit
@@ -260,7 +261,7 @@ def test_launch_line(config: str) -> None:
     assert plan.parallel.backend == "fsdp2"
     assert (plan.batch.micro, plan.batch.eval_micro, plan.trainable.r) == (4, 4, 64)
     assert plan.optimizer.kind == "adamw8bit"
-    assert "tt.fused" not in run.settings
+    assert own.fused not in run.settings
 
 
 def test_launch_line_of_a_single_device_recipe() -> None:

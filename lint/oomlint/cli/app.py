@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from oomlint.cli import plain
 from oomlint.cli.output import emit_bytes, forget_output
 from oomlint.errors import CannotEdit, FileError, UsageError
 
@@ -16,7 +15,9 @@ from oomlint.errors import CannotEdit, FileError, UsageError
 def run(words: Sequence[str]) -> int:
     """See :func:`oomlint.cli.main`."""
     try:
-        status = _answer(words)
+        from oomlint.cli.group import call
+
+        status = call(words)
         emit_bytes(b"")
     except UsageError as error:
         say(str(error))
@@ -39,17 +40,6 @@ def run(words: Sequence[str]) -> int:
         say(f"internal error, please report it: {_described(error)}")
         return 3
     return status
-
-
-def _answer(words: Sequence[str]) -> int:
-    options = plain.read(words)
-    if options is None:
-        from oomlint.cli.group import call
-
-        return call(words)
-    from oomlint.cli.checking import answer
-
-    return answer(**options)
 
 
 def _described(error: BaseException) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -11,10 +11,31 @@ from typing import TYPE_CHECKING
 import click
 
 from oomlint import __version__
-from oomlint.cli.plain import COMMANDS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+# Command → module and attribute; a command's module is imported when it is asked for.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "check": ("check", "check"),
+    "estimate": ("estimate", "estimate"),
+    "fit": ("fit", "fit"),
+    "compare": ("compare", "compare"),
+    "why": ("why", "why"),
+    "diagnose": ("diagnose", "diagnose"),
+    "rules": ("rules", "rules"),
+    "explain": ("rules", "explain"),
+    "hardware": ("catalogues", "hardware"),
+    "models": ("catalogues", "models"),
+    "config": ("config", "config"),
+    "init": ("config", "init"),
+    "review": ("review", "review"),
+    "lsp": ("lsp", "lsp"),
+    "completion": ("completion", "completion"),
+    "clean": ("clean", "clean"),
+    "plugins": ("plugins", "plugins"),
+    "test-rules": ("rules", "test_rules"),
+}
 
 _GROUP_OPTIONS = ("--help", "-h", "--version")
 

@@ -13,6 +13,7 @@ from oomlint.documents import SUFFIXES
 from oomlint.engine import Options, Report, Selection, distinct_errors
 from oomlint.errors import UsageError
 from oomlint.frozen import frozen, replace
+from oomlint.plan.fields import f
 from oomlint.plugins import rules_in_force
 from oomlint.settings import Found, Framework, Settings, discover, load
 from oomlint.workspace import Workspace, walk
@@ -229,9 +230,9 @@ def _check_words(selection: Selection, found: Found, plugins: Sequence[str]) -> 
         raise UsageError(f"{error}{where}") from None
 
 
-def machine_of(given: Given, settings: Settings) -> tuple[Hardware | None, dict[str, Any]]:
+def machine_of(given: Given, settings: Settings) -> tuple[Hardware | None, dict[Any, Any]]:
     """The hardware that options and settings name, and plan values that follow from them."""
-    values: dict[str, Any] = {}
+    values: dict[Any, Any] = {}
     spec = given.hardware or settings.hardware
     memory = given.host_memory
     machine = None
@@ -243,13 +244,13 @@ def machine_of(given: Given, settings: Settings) -> tuple[Hardware | None, dict[
         from oomlint.hardware import parse_bytes
 
         ram = parse_bytes(memory)
-        values["host.ram_gib"] = ram / 2**30
+        values[f.host.ram_gib] = ram / 2**30
         if machine is not None:
             machine = replace(machine, host_bytes_per_node=ram)
     gpus = given.gpus if given.gpus is not None else settings.gpus
     if gpus is not None:
         nodes, per_node = _counts(str(gpus))
-        values |= {"parallel.nodes": nodes, "parallel.gpus_per_node": per_node}
+        values |= {f.parallel.nodes: nodes, f.parallel.gpus_per_node: per_node}
         if machine is not None:
             counts = f"{nodes}x{per_node}x" if nodes > 1 else f"{per_node}x" if per_node > 1 else ""
             machine = replace(

@@ -130,7 +130,7 @@ class Dialect:
         if cls.meaning is None:
             return None
         from oomlint.dialects.facts import facts
-        from oomlint.dialects.machine.meaning import scene
+        from oomlint.dialects.machine.scene_meaning import scene
 
         return Meaning(cls.meaning, facts, scene)
 

@@ -313,20 +313,26 @@ class Cells:
         """The release of a library that the run's project pins."""
         return release_of((self[f.versions] or {}).get(package))
 
-    def has(self, change: Change, *, otherwise: bool = True, noted: bool = True) -> bool:
-        """Whether the library that runs has made a change.
-
-        Where nobody pins it and both are possible, ``otherwise``, and the change is noted as
-        open. What moves no memory, or was noted elsewhere, need not be ``noted``.
-        """
+    def made(self, change: Change) -> bool | None:
+        """Whether the library that runs has made a change; ``None`` where nobody pins it and both
+        are possible."""
         known = self.version(change.package)
         if known is not None:
             return known >= change.since
         oldest, beyond = self._reach(change.package)
         if change.since <= oldest:
             return True
-        if change.since >= beyond:
-            return False
+        return False if change.since >= beyond else None
+
+    def has(self, change: Change, *, otherwise: bool = True, noted: bool = True) -> bool:
+        """Whether the library that runs has made a change; where both are possible, ``otherwise``,
+        and the change is noted as open.
+
+        What moves no memory, or was noted elsewhere, need not be ``noted``.
+        """
+        made = self.made(change)
+        if made is not None:
+            return made
         if noted and self._trail:
             self._trail[-1].open.setdefault(change, otherwise)
         return otherwise

@@ -68,7 +68,7 @@ class Draft:
 
     # -- reading ---------------------------------------------------------------------
 
-    def get(self, field: str, otherwise: Any = None) -> Any:
+    def get(self, field: Any, otherwise: Any = None) -> Any:
         """The value of a field, or ``otherwise`` while it is not known."""
         setting = self.settings.get(field)
         return otherwise if setting is None else setting.value
@@ -76,12 +76,12 @@ class Draft:
     def __getitem__(self, field: Any) -> Any:
         return self.get(field)
 
-    def says(self, field: str) -> bool:
+    def says(self, field: Any) -> bool:
         """Whether a file or a wish sets the field (not a default, not a derivation)."""
         setting = self.settings.get(field)
         return setting is not None and setting.origin.kind in ("explicit", "option")
 
-    def is_unknown(self, field: str) -> bool:
+    def is_unknown(self, field: Any) -> bool:
         """Whether the field is set to something that cannot be read statically."""
         return field in self.unknown
 
@@ -89,7 +89,7 @@ class Draft:
     def unreadable(self) -> dict[str, Origin]:
         return dict(self.unknown)
 
-    def block_with(self, field: str) -> Block | None:
+    def block_with(self, field: Any) -> Block | None:
         """The block of highest precedence whose table can write the field."""
         if field not in self._homes:
             blocks = reversed(self.blocks)
@@ -153,18 +153,18 @@ class Draft:
                     else:
                         self.settings[row.field] = setting
 
-    def default(self, field: str, value: Any, source: str, *changes: Change) -> None:
+    def default(self, field: Any, value: Any, source: str, *changes: Change) -> None:
         """The framework's own value where nobody set the field; ``changes`` are those of it."""
         if self._is_open(field):
             origin = Origin("default", self.block_with(field), source=source)
             self._fill_by_version(field, value, origin, changes)
 
-    def _is_open(self, field: str) -> bool:
+    def _is_open(self, field: Any) -> bool:
         """Whether nobody says the field, nor sets it to something that cannot be read."""
         return field not in self.settings and field not in self.unknown
 
     def _fill_by_version(
-        self, field: str, value: Any, origin: Origin, changes: Iterable[Change]
+        self, field: Any, value: Any, origin: Origin, changes: Iterable[Change]
     ) -> None:
         for change in sorted(changes, key=lambda c: c.since, reverse=True):
             if not self.has(change):
@@ -172,43 +172,43 @@ class Draft:
         if value is not None:
             self.settings[field] = Setting(value, origin)
 
-    def derive(self, field: str, value: Any, *inputs: str, source: str = "") -> None:
+    def derive(self, field: Any, value: Any, *inputs: str, source: str = "") -> None:
         """A value that follows from other fields; never overrides what a file says."""
         if value is None or self.says(field) or field in self.unknown:
             return
         origin = Origin("derived", self.block_with(field), source=source, inputs=inputs)
         self.settings[field] = Setting(value, origin)
 
-    def override(self, field: str, value: Any, *inputs: str, source: str = "") -> None:
+    def override(self, field: Any, value: Any, *inputs: str, source: str = "") -> None:
         """What the framework makes of a field whatever the file says (it keeps the original)."""
         earlier = self.settings.get(field)
         shadowed = (earlier, *earlier.shadowed) if earlier else ()
         origin = Origin("derived", self.block_with(field), source=source, inputs=inputs)
         self.settings[field] = Setting(value, origin, shadowed)
 
-    def forget(self, field: str) -> None:
+    def forget(self, field: Any) -> None:
         self.settings.pop(field, None)
 
-    def assume(self, field: str, value: Any, why: str) -> None:
+    def assume(self, field: Any, value: Any, why: str) -> None:
         """A stated guess; it is listed with every prediction that rests on it."""
         if value is not None and self._is_open(field):
             origin = Origin("assumed", self.block_with(field), source=why)
             self.settings[field] = Setting(value, origin)
 
-    def fact(self, field: str, value: Any, source: str, *inputs: str) -> None:
+    def fact(self, field: Any, value: Any, source: str, *inputs: str) -> None:
         """Something known about the model or the hardware; ``inputs`` are the fields that say it."""
         if value is not None and self._is_open(field):
             origin = Origin("catalog", source=source, inputs=inputs)
             self.settings[field] = Setting(value, origin)
 
-    def option(self, field: str, value: Any, source: str) -> None:
+    def option(self, field: Any, value: Any, source: str) -> None:
         """A value given to oomlint itself; it wins over the files."""
         earlier = self.settings.get(field)
         shadowed = (earlier, *earlier.shadowed) if earlier else ()
         self.settings[field] = Setting(value, Origin("option", source=source), shadowed)
         self.unknown.pop(field, None)
 
-    def wish(self, field: str, value: Any) -> None:
+    def wish(self, field: Any, value: Any) -> None:
         """What a fix would make a file say; ``None`` leaves the value to others (``"auto"``)."""
         self.wished[field] = value
         if value is None:

@@ -5,8 +5,10 @@ Read from liger-kernel 0.6.2 to 0.8.5 ``transformers/monkey_patch.py``.
 
 from __future__ import annotations
 
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.draft import Draft
 from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
 
 # MODEL_TYPE_TO_APPLY_LIGER_FN of 0.8.5, which has all those of earlier releases.
 _PATCHED = frozenset(
@@ -19,17 +21,17 @@ _PATCHED = frozenset(
 )
 
 
-def liger_patches(draft: Draft, known: frozenset[str] = _PATCHED) -> bool:
+def liger_patches(run: Cells | Draft, known: frozenset[str] = _PATCHED) -> bool:
     """Whether the model's class gets Liger's kernels and its loss: of a type that is not ``known``
     they are left out with a line in the log. A model of which no type is known may have them."""
-    arch = draft.get("model.arch")
+    arch = run[f.model.arch]
     return arch is None or arch in known
 
 
-def check_liger_patches(draft: Draft, known: frozenset[str] = _PATCHED) -> None:
+def check_liger_patches(run: Cells | Draft, known: frozenset[str] = _PATCHED) -> None:
     """
     Raises:
         CannotEdit: Liger would do nothing for the model.
     """
-    if not liger_patches(draft, known):
-        raise CannotEdit(f"Liger has no kernels for models of the type {draft.get('model.arch')}")
+    if not liger_patches(run, known):
+        raise CannotEdit(f"Liger has no kernels for models of the type {run[f.model.arch]}")

@@ -170,7 +170,7 @@ class Origin:
     row: Row | None = None
     entry: Entry | None = None
     source: str = ""
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[Any, ...] = ()
 
     @property
     def location(self) -> Location | None:

@@ -381,7 +381,7 @@ def _reaches(change: Change, run: Run) -> bool:
 
 
 def _prove_run(old: Run, new: Run, own: Sequence[Change], near: Sequence[Change]) -> None:
-    promised: dict[str, Any] = {}
+    promised: dict[Any, Any] = {}
     free: set[str] = set()
     for fix in (d.fix for d in own if d.fix is not None):
         promised.update(fix.expected)
@@ -409,7 +409,7 @@ def _prove_peak(old: Run, new: Run, own: Sequence[Change]) -> None:
         raise _Refused(f"it would raise the predicted GPU peak by {by}", is_bug=False)
 
 
-def _said(run: Run, field: str) -> Any:
+def _said(run: Run, field: Any) -> Any:
     setting = run.settings.get(field)
     return None if setting is None else _comparable(setting.value)
 

@@ -82,7 +82,7 @@ def make_fix(
     file cannot take safely turn the fix into one that is only displayed, with the reason.
     """
     edits: list[Edit] = []
-    expected: dict[str, Any] = {}
+    expected: dict[Any, Any] = {}
     try:
         for wish in proposal.wishes:
             edits += _edits_for(run, wish, expected)
@@ -152,7 +152,7 @@ def _fields_named(block: Block, key: str) -> set[str]:
     return fields
 
 
-def _edits_for(run: Run, wish: Wish, expected: dict[str, Any]) -> list[Edit]:
+def _edits_for(run: Run, wish: Wish, expected: dict[Any, Any]) -> list[Edit]:
     if isinstance(wish, SetFields):
         return _set_fields(run, wish.values, expected)
     if isinstance(wish, RenameKey):
@@ -168,8 +168,8 @@ def _edits_for(run: Run, wish: Wish, expected: dict[str, Any]) -> list[Edit]:
     return list(wish.edits)
 
 
-def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[str, Any]) -> list[Edit]:
-    by_block: dict[int, tuple[Block, dict[str, Any]]] = {}
+def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[Any, Any]) -> list[Edit]:
+    by_block: dict[int, tuple[Block, dict[Any, Any]]] = {}
     changed = run.what_if(values)
     _check_effect(run, changed, values)
     for name, value in changed.wished.items():
@@ -215,7 +215,7 @@ def _check_effect(run: Run, changed: Run, values: MappingABC[str, Any]) -> None:
             raise CannotEdit(f"another setting of this run keeps it at {now}")
 
 
-def _home(run: Run, field: str, *, removes: bool) -> Block:
+def _home(run: Run, field: Any, *, removes: bool) -> Block:
     """The block that says a field now, in force or not, else the one of highest precedence
     that can. What a file says that cannot be written, a command line can say otherwise, but
     not take back."""
@@ -246,7 +246,7 @@ def _overriding(run: Run, locked: Block) -> Block:
 def _after(run: Run, proposal: Proposal) -> Estimate | None:
     """The prediction once the proposal's fields are set and its keys are gone; of what else it
     may do no number is known. A key under its right name is in the prediction already."""
-    values: dict[str, Any] = {}
+    values: dict[Any, Any] = {}
     gone: set[int] = set()
     for wish in proposal.wishes:
         if isinstance(wish, SetFields):

@@ -25,7 +25,7 @@ class Apart:
 
 
 def set_apart(
-    run: Run, edits: tuple[Edit, ...], expected: dict[str, Any], agreed: Set[str]
+    run: Run, edits: tuple[Edit, ...], expected: dict[Any, Any], agreed: Set[str]
 ) -> Apart:
     """Edits of files that are not the run's alone as edits of copies, which the run is made to
     name; what it then says of its files is added to ``expected``.
@@ -78,7 +78,7 @@ def _copy(run: Run, path: str, agreed: Set[str]) -> tuple[Copy, str, Source] | N
     return copy, whose, source
 
 
-def _name_copy(run: Run, copy: Copy, expected: dict[str, Any], whose: str) -> list[Edit]:
+def _name_copy(run: Run, copy: Copy, expected: dict[Any, Any], whose: str) -> list[Edit]:
     """Edits that make the run name its own copy of a file instead of the one it names now.
 
     Raises:

@@ -18,6 +18,7 @@ from oomlint.lsp.keys import Key, keys_at
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
 from oomlint.models import ModelFacts
+from oomlint.plan.fields import f
 from oomlint.rule import count, gib
 from oomlint.run import Run
 from oomlint.suppress import suppressions
@@ -91,7 +92,7 @@ def _value(key: Key) -> Iterator[str]:
         yield f"Not in force: {where} overrides it with `{_plain(setting.value)}`."
     for name, value in _consequences(run, field):
         yield f"→ `{name}` = `{_plain(value)}`"
-    if field == "model.id" and run.model is not None:
+    if field == f.model.id and run.model is not None:
         yield _model(run.model)
 
 
@@ -104,7 +105,7 @@ def _source(origin: Origin, key: Key) -> str:
     return f", from {origin.source}" if origin.source else f" ({origin.kind})"
 
 
-def _consequences(run: Run, field: str) -> list[tuple[str, Any]]:
+def _consequences(run: Run, field: Any) -> list[tuple[str, Any]]:
     """Fields of the plan that follow from one of the framework's own."""
     found = []
     for name, setting in run.settings.items():

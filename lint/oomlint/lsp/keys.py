@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from oomlint.dialects.table import Block, Origin, Row
 from oomlint.documents.base import Entry
 from oomlint.lsp.project import Analysis
+from oomlint.plan.fields import f
 from oomlint.run import Run
 
 # The fields whose keys decide most about memory, and that people turn first.
 _KNOBS = (
-    "batch.micro",
-    "seq.max_len",
-    "parallel.zero.stage",
+    f.batch.micro,
+    f.seq.max_len,
+    f.parallel.zero.stage,
 )
 
 
@@ -71,7 +73,7 @@ def knobs(analysis: Analysis) -> Iterator[tuple[Run, Entry]]:
                 yield run, origin.entry
 
 
-def _stated(run: Run, field: str, depth: int) -> Origin | None:
+def _stated(run: Run, field: Any, depth: int) -> Origin | None:
     """The origin of the key that says a field, or that it follows from."""
     origin = run.origin(field)
     if origin is None or origin.entry is not None or not depth:

@@ -15,6 +15,7 @@ from oomlint.memory.facts import Facts
 from oomlint.memory.result import GpuLimits
 from oomlint.memory.step import Point
 from oomlint.memory.traits import is_read
+from oomlint.plan.fields import f as fields
 
 # States are exact but for what library versions keep beside them: buffers, fp32 norms, block
 # constants of quantisation, half-filled segments.
@@ -43,7 +44,9 @@ _TRACED = 4.0 * 2**30
 # was not measured.
 _FP8_INPUTS = 0.5
 _FP8_WEIGHTS = 2.0
-_GUESSES = frozenset({"seq.max_len", "batch.micro", "parallel.world", "model.dims"})
+_GUESSES = frozenset(
+    {fields.seq.max_len, fields.batch.micro, fields.parallel.world, fields.model.dims}
+)
 
 
 class Totals(NamedTuple):

@@ -24,6 +24,7 @@ from oomlint.memory.sharding import fsdp1_points, fsdp2_points
 from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, trained_storage
 from oomlint.memory.step import Point, highest, replicated_points
 from oomlint.plan import Plan
+from oomlint.plan.fields import f as fields
 
 Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
 
@@ -47,7 +48,7 @@ def estimate(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
 def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     f = facts_of(plan)
     if f.model is None:
-        return unknown_estimate(("model.dims",), tuple(f.assumptions))
+        return unknown_estimate((fields.model.dims,), tuple(f.assumptions))
     states = state_bytes_of(f)
     save = save_peaks_of(f)
     points = training_points(f)

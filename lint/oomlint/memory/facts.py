@@ -25,6 +25,7 @@ from oomlint.memory.trained import (
 )
 from oomlint.memory.vision import TYPICAL_PIXELS, Tower, tower_of
 from oomlint.plan import Plan
+from oomlint.plan.fields import f as fields
 from oomlint.plan.model import BYTES_PER_ELEMENT
 
 _PAIRED = frozenset({"dpo", "orpo", "simpo", "cpo", "rm"})
@@ -51,7 +52,7 @@ class Facts:
         if self.model is None and dims is not None and dims.params_total:
             billions = f"{dims.params_total / 1e9:.3g}B"
             why = f"only the size is known: shaped like other models of {billions} parameters"
-            self.assume("model.dims", billions, why)
+            self.assume(fields.model.dims, billions, why)
             self.model = skeleton(size_class(dims.params_total))
         self.tower: Tower | None = tower_of(dims) if dims is not None else None
         self._parallel()
@@ -71,7 +72,7 @@ class Facts:
         other._batch()
         return other
 
-    def assume(self, field: str, value: Any, why: str) -> Any:
+    def assume(self, field: Any, value: Any, why: str) -> Any:
         self.assumptions.append(Assumption(field, value, why))
         return value
 
@@ -87,7 +88,9 @@ class Facts:
                 world = 1
             else:
                 world = self.assume(
-                    "parallel.world", 8, "the number of GPUs is not known; a node usually has 8"
+                    fields.parallel.world,
+                    8,
+                    "the number of GPUs is not known; a node usually has 8",
                 )
         self.world: int = max(1, world)
         self.nodes: int = max(1, nodes)
@@ -179,7 +182,9 @@ class Facts:
             if load in BYTES_PER_ELEMENT:
                 param = load  # type: ignore[assignment]
             else:
-                param = self.assume("precision.param", "fp32", "PyTorch creates parameters in fp32")
+                param = self.assume(
+                    fields.precision.param, "fp32", "PyTorch creates parameters in fp32"
+                )
         weight = self._bytes(param) or 2.0
         compute = self._bytes(p.compute)
         if compute is None:
@@ -204,12 +209,12 @@ class Facts:
         b = plan.batch
         rows = b.micro
         if rows is None:
-            rows = self.assume("batch.micro", 1, "the micro batch size is not known")
+            rows = self.assume(fields.batch.micro, 1, "the micro batch size is not known")
         length = plan.seq.max_len
         if length is None:
             ctx = plan.model.dims.ctx if plan.model.dims else None
             length = self.assume(
-                "seq.max_len", min(ctx or 2048, 2048), "the sequence length is not known"
+                fields.seq.max_len, min(ctx or 2048, 2048), "the sequence length is not known"
             )
         if b.micro_unit == "tokens":
             rows, length = 1, rows
@@ -236,7 +241,7 @@ class Facts:
             method = (
                 "lora"
                 if t.r
-                else self.assume("trainable.method", "full", "no adapter is configured")
+                else self.assume(fields.trainable.method, "full", "no adapter is configured")
             )
         self.method: str = method
         self.lora = method in ADAPTED
@@ -262,7 +267,9 @@ class Facts:
         if self.lora:
             self.roles = targeted(t, model)
             if t.targets is None:
-                self.assume("trainable.targets", "peft_default", "peft's default target modules")
+                self.assume(
+                    fields.trainable.targets, "peft_default", "peft's default target modules"
+                )
             self.embed_trained, self.head_trained = trained_ends(t)
             if self.embed_trained:
                 self.saved_modules += model.embed_numel
@@ -270,7 +277,9 @@ class Facts:
                 self.saved_modules += model.head_numel or model.embed_numel
             rank = t.r
             if rank is None:
-                rank = self.assume("trainable.r", 8, "peft's default rank (tuners/lora/config.py)")
+                rank = self.assume(
+                    fields.trainable.r, 8, "peft's default rank (tuners/lora/config.py)"
+                )
             self.expert_adapter_numel = rank * expert_ends(t, model)
             self.adapter_numel = rank * adapter_ends(model, self.roles) + self.expert_adapter_numel
             if self.tower is not None:
@@ -398,7 +407,7 @@ class Facts:
         )
         if self.plan.model.vision.max_pixels is None and not self.tower.tile:
             self.assume(
-                "model.vision.max_pixels", TYPICAL_PIXELS,
+                fields.model.vision.max_pixels, TYPICAL_PIXELS,
                 "no limit is set; one image a sample, as large as the model card proposes",
             )  # fmt: skip
 

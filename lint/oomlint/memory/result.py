@@ -26,7 +26,7 @@ Parts: TypeAlias = Mapping[str, Mapping[str, float]]
 class Assumption:
     """A value that the plan left open and the estimate had to choose."""
 
-    field: str
+    field: Any
     value: Any
     why: str
 
@@ -150,9 +150,9 @@ class Estimate:
     host: HostEstimate
     disk_checkpoint_bytes: int | None
     assumptions: tuple[Assumption, ...]
-    unknown: tuple[str, ...]
+    unknown: tuple[Any, ...]
 
 
-def unknown_estimate(fields: tuple[str, ...], assumptions: tuple[Assumption, ...]) -> Estimate:
+def unknown_estimate(fields: tuple[Any, ...], assumptions: tuple[Assumption, ...]) -> Estimate:
     """An estimate without numbers: ``fields`` say what was missing."""
     return Estimate(DeviceEstimate(), HostEstimate(), None, assumptions, fields)

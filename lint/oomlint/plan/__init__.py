@@ -76,7 +76,7 @@ class Plan:
     versions: Mapping[str, str] = field(default_factory=dict)
     total_steps: int | None = None
 
-    def get(self, path: str) -> Any:
+    def get(self, path: Any) -> Any:
         """The leaf at a dotted path such as ``"parallel.zero.stage"``; ``None`` is unknown."""
         value: Any = self
         for part in path.split("."):
@@ -85,7 +85,7 @@ class Plan:
             value = getattr(value, _PYTHON_NAME.get(part, part))
         return value
 
-    def with_values(self, changes: Mapping[str, Any]) -> Plan:
+    def with_values(self, changes: Mapping[Any, Any]) -> Plan:
         """A copy in which the dotted paths of ``changes`` have new values."""
         changed: Plan = _with_values(self, [(_route(path), 0, v) for path, v in changes.items()])
         return changed

@@ -15,7 +15,7 @@ nobody else spells one as text (:func:`field_named` is for settings and options)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from oomlint.errors import UsageError
@@ -106,3 +106,7 @@ def field_named(path: str) -> Field:
     near = get_close_matches(path, leaf_paths(), n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(f"a plan has no field {path!r}{hint}")
+
+
+ZERO_3: Mapping[Any, Any] = {f.parallel.zero.stage: 3, f.parallel.zero.gather16_on_save: True}
+"""What every change sets that brings in ZeRO-3: without the gather no model is saved at the end."""

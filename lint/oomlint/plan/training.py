@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from oomlint.frozen import frozen
 from oomlint.plan.model import DType
@@ -108,10 +108,6 @@ class Zero:
     gather16_on_save: bool | None = None
     round_robin: bool | None = None
     serial_load: bool | None = None
-
-
-ZERO_3: Mapping[str, Any] = {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
-"""What every change sets that brings in ZeRO-3: without the gather no model is saved at the end."""
 
 
 @frozen(kw_only=True)

@@ -8,6 +8,7 @@ from oomlint.frozen import frozen, replace
 from oomlint.hardware import Gpu, Hardware, common_cards, list_instances, usable_bytes
 from oomlint.judge import settled
 from oomlint.memory import Estimate, needed_gpu_bytes
+from oomlint.plan.fields import f
 from oomlint.run import Run
 
 _COUNTS = (1, 2, 4, 8)
@@ -47,7 +48,7 @@ def _smallest(run: Run, card: Gpu) -> HardwareOption | None:
             source=card.source,
         )
         moved = replace(run, hardware=machine, _cache={}).assuming(
-            {"parallel.nodes": nodes, "parallel.gpus_per_node": per_node}
+            {f.parallel.nodes: nodes, f.parallel.gpus_per_node: per_node}
         )
         estimate = settled(moved).estimate
         peak, needed = estimate.gpu.peak_bytes, needed_gpu_bytes(estimate)
@@ -59,7 +60,7 @@ def _smallest(run: Run, card: Gpu) -> HardwareOption | None:
 
 
 def _sizes(run: Run) -> Iterator[tuple[int, int]]:
-    if run.is_explicit("parallel.gpus_per_node") or run.is_explicit("parallel.world"):
+    if run.is_explicit(f.parallel.gpus_per_node) or run.is_explicit(f.parallel.world):
         parallel = run.plan.parallel
         yield parallel.nodes or 1, parallel.gpus_per_node or parallel.world or 1
         return

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from oomlint.plan.fields import f
 from oomlint.planner.aims import Aim
 from oomlint.planner.moves import Move, safe_moves, speeding_moves
 from oomlint.planner.search import Accepts, Search, Way
@@ -56,7 +57,7 @@ def _micro_batches(run: Run) -> Iterator[Move]:
         yield Move(
             "micro-batch-too-large",
             f"micro batch {micro * factor} x {left} accumulation steps",
-            {"batch.micro": micro * factor, "batch.grad_accum": left},
+            {f.batch.micro: micro * factor, f.batch.grad_accum: left},
             given,
         )
 
@@ -67,7 +68,7 @@ def _lengths(run: Run) -> Iterator[Move]:
     upto = min(_LONGEST, (dims.ctx if dims else None) or _LONGEST)
     for length in range(now - now % _LENGTH_STEP + _LENGTH_STEP, upto + 1, _LENGTH_STEP):
         title = f"samples of up to {length} tokens"
-        yield Move("long-context-over-budget", title, {"seq.max_len": length}, "samples are longer")
+        yield Move("long-context-over-budget", title, {f.seq.max_len: length}, "samples are longer")
 
 
 def _fastest(search: Search) -> Way | None:

@@ -8,13 +8,15 @@ found out by asking it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen
 from oomlint.plan import Plan
-from oomlint.plan.training import ZERO_3
+from oomlint.plan.fields import ZERO_3, f
 from oomlint.run import Run
+
+Fields: TypeAlias = Mapping[Any, Any]
 
 
 @frozen
@@ -24,7 +26,7 @@ class Move:
 
     rule: str
     title: str
-    changes: Mapping[str, Any]
+    changes: Mapping[Any, Any]
     gives_up: str = ""
 
     @property
@@ -74,32 +76,32 @@ def _loss(plan: Plan) -> Iterator[Move]:
             ("fused", "compute the loss fused with the output head"),
             ("chunked", "compute the loss in chunks of tokens"),
         ):
-            yield Move(rule, title, {"loss.logits_materialised": kind})
+            yield Move(rule, title, {f.loss.logits_materialised: kind})
 
 
 def _attention(plan: Plan) -> Iterator[Move]:
     if plan.model.attn_impl == "eager":
         for kernel in ("sdpa", "flash2"):
             yield Move(
-                "attention-quadratic-fallback", f"attend with {kernel}", {"model.attn_impl": kernel}
+                "attention-quadratic-fallback", f"attend with {kernel}", {f.model.attn_impl: kernel}
             )
 
 
 def _fused_optimizer(plan: Plan) -> Iterator[Move]:
     if plan.optimizer.kind == "adamw" and plan.optimizer.foreach:
-        yield Move("foreach-optimizer-temp-peak", "use the fused AdamW", {"optimizer.fused": True})
+        yield Move("foreach-optimizer-temp-peak", "use the fused AdamW", {f.optimizer.fused: True})
 
 
 def _checkpointing(plan: Plan) -> Iterator[Move]:
     mode = plan.checkpointing.mode
     if mode in (None, "none"):
-        some = {"checkpointing.mode": "selective_op"}
+        some = {f.checkpointing.mode: "selective_op"}
         yield Move("no-gradient-checkpointing", "recompute the cheap half of activations", some)
     if mode != "full":
-        full = {"checkpointing.mode": "full"}
+        full = {f.checkpointing.mode: "full"}
         yield Move("no-gradient-checkpointing", "recompute activations in the backward pass", full)
     if plan.checkpointing.offload in (None, "none"):
-        both = {"checkpointing.mode": "full", "checkpointing.offload": "cpu"}
+        both = {f.checkpointing.mode: "full", f.checkpointing.offload: "cpu"}
         title = "keep the inputs of layers in host RAM"
         if mode != "full":
             title = f"recompute activations, and {title}"
@@ -111,17 +113,17 @@ def _sharding(plan: Plan) -> Iterator[Move]:
     if parallel.backend in ("zero", "ddp"):
         now = (parallel.zero.stage or 0) if parallel.backend == "zero" else 1
         for stage in range(now + 1, 4):
-            changes: dict[str, Any] = {"parallel.zero.stage": stage}
+            changes: dict[Any, Any] = {f.parallel.zero.stage: stage}
             if stage == 3:
-                changes["parallel.zero.gather16_on_save"] = True
+                changes[f.parallel.zero.gather16_on_save] = True
             yield Move("zero-stage-too-low", f"shard with ZeRO stage {stage}", changes)
     if parallel.backend == "fsdp1" and parallel.fsdp.strategy in ("grad_op", "no_shard"):
-        yield Move("zero-stage-too-low", "shard parameters too", {"parallel.fsdp.strategy": "full"})
+        yield Move("zero-stage-too-low", "shard parameters too", {f.parallel.fsdp.strategy: "full"})
     if parallel.fsdp.strategy in ("hybrid", "hybrid_grad_op") and (parallel.nodes or 1) > 1:
-        across = {"parallel.fsdp.strategy": "full"}
+        across = {f.parallel.fsdp.strategy: "full"}
         yield Move("replica-too-big-for-one-gpu", "shard over all nodes, not inside each", across)
     if parallel.backend == "fsdp2" and parallel.fsdp.reshard_after_forward is False:
-        reshard = {"parallel.fsdp.reshard_after_forward": True}
+        reshard = {f.parallel.fsdp.reshard_after_forward: True}
         yield Move("zero-stage-too-low", "free parameters after the forward pass", reshard)
 
 
@@ -131,8 +133,8 @@ def _gathering(plan: Plan) -> Iterator[Move]:
     zero = plan.parallel.zero
     lower = 300_000_000
     limits = {
-        "parallel.zero.max_live_params": zero.max_live_params,
-        "parallel.zero.max_reuse_distance": zero.max_reuse_distance,
+        f.parallel.zero.max_live_params: zero.max_live_params,
+        f.parallel.zero.max_reuse_distance: zero.max_reuse_distance,
     }
     changes = {name: lower for name, said in limits.items() if (said or 0) > lower}
     if zero.stage == 3 and changes:
@@ -144,9 +146,9 @@ def _buckets(plan: Plan) -> Iterator[Move]:
     transformers' DeepSpeed page lowers them no further)."""
     zero = plan.parallel.zero
     small = 50_000_000
-    sizes = {"parallel.zero.reduce_bucket_elems": zero.reduce_bucket_elems}
+    sizes = {f.parallel.zero.reduce_bucket_elems: zero.reduce_bucket_elems}
     if zero.stage != 3:
-        sizes["parallel.zero.allgather_bucket_elems"] = zero.allgather_bucket_elems
+        sizes[f.parallel.zero.allgather_bucket_elems] = zero.allgather_bucket_elems
     changes = {name: small for name, size in sizes.items() if (size or 0) > small}
     if plan.parallel.backend == "zero" and zero.stage and changes:
         yield Move("ds-bucket-oversized", "communicate in smaller buckets", changes)
@@ -156,7 +158,7 @@ def _micro_batch(plan: Plan) -> Iterator[Move]:
     micro, accumulation = plan.batch.micro, plan.batch.grad_accum or 1
     factor = 2
     while micro is not None and not plan.batch.auto_micro and micro % factor == 0:
-        smaller = {"batch.micro": micro // factor, "batch.grad_accum": accumulation * factor}
+        smaller = {f.batch.micro: micro // factor, f.batch.grad_accum: accumulation * factor}
         title = f"micro batch {micro // factor} x {accumulation * factor} accumulation steps"
         yield Move("micro-batch-too-large", title, smaller)
         factor *= 2
@@ -170,7 +172,7 @@ def _eval_batch(plan: Plan) -> Iterator[Move]:
                 yield Move(
                     "eval-batch-larger-than-train",
                     f"evaluate {size} at a time",
-                    {"batch.eval_micro": size},
+                    {f.batch.eval_micro: size},
                 )
 
 
@@ -178,7 +180,7 @@ def _eval_logits(plan: Plan) -> Iterator[Move]:
     evaluation = plan.eval
     if evaluation.enabled and evaluation.keeps_logits and not evaluation.accumulation_steps:
         title = "move the logits of evaluation to host RAM after every batch"
-        yield Move("eval-logits-accumulate", title, {"eval.accumulation_steps": 1})
+        yield Move("eval-logits-accumulate", title, {f.eval.accumulation_steps: 1})
 
 
 def _rollout(plan: Plan) -> Iterator[Move]:
@@ -189,24 +191,24 @@ def _rollout(plan: Plan) -> Iterator[Move]:
         return
     if not rollout.sleep:
         title = "let the generation engine free its memory while the model trains"
-        yield Move(rule, title, {"objective.rollout.sleep": True})
+        yield Move(rule, title, {f.objective.rollout.sleep: True})
     for share in (0.5, 0.3):
         if (rollout.gpu_mem_util or 0) > share:
             title = f"give the generation engine {share:.0%} of each card"
-            yield Move(rule, title, {"objective.rollout.gpu_mem_util": share})
+            yield Move(rule, title, {f.objective.rollout.gpu_mem_util: share})
 
 
 def _offload(plan: Plan) -> Iterator[Move]:
     if plan.parallel.backend == "zero":
-        optimizer = {"offload.optimizer": "cpu"}
+        optimizer = {f.offload.optimizer: "cpu"}
         if (plan.parallel.zero.stage or 0) >= 1 and plan.offload.optimizer in (None, "none"):
             yield Move("gpu-states-over-budget", "keep the optimizer in host RAM", optimizer)
         if plan.offload.params in (None, "none"):
-            both = {**ZERO_3, "offload.optimizer": "cpu", "offload.params": "cpu"}
+            both: Fields = {**ZERO_3, f.offload.optimizer: "cpu", f.offload.params: "cpu"}
             yield Move("gpu-states-over-budget", "keep parameters and optimizer in host RAM", both)
         yield from _swapping(plan)
     if plan.parallel.backend in ("fsdp1", "fsdp2") and not plan.parallel.fsdp.cpu_offload:
-        changes = {"parallel.fsdp.cpu_offload": True}
+        changes: Fields = {f.parallel.fsdp.cpu_offload: True}
         yield Move("gpu-states-over-budget", "keep parameters and optimizer in host RAM", changes)
 
 
@@ -215,35 +217,35 @@ def _swapping(plan: Plan) -> Iterator[Move]:
     path = plan.offload.nvme_path
     if not path or plan.offload.optimizer == "nvme":
         return
-    changes = {**ZERO_3, "offload.optimizer": "nvme"}
+    changes: Fields = {**ZERO_3, f.offload.optimizer: "nvme"}
     yield Move("offload-host-ram-exceeded", f"keep the optimizer on {path}", changes)
     title = f"keep parameters and optimizer on {path}"
-    yield Move("offload-host-ram-exceeded", title, {**changes, "offload.params": "nvme"})
+    yield Move("offload-host-ram-exceeded", title, {**changes, f.offload.params: "nvme"})
 
 
 def _from_host(plan: Plan) -> Iterator[Move]:
     """Back onto the cards, where it is the host that has too little."""
     title = "keep states on the GPU"
     if plan.parallel.fsdp.cpu_offload:
-        yield Move("offload-host-ram-exceeded", title, {"parallel.fsdp.cpu_offload": False})
+        yield Move("offload-host-ram-exceeded", title, {f.parallel.fsdp.cpu_offload: False})
     if plan.offload.params == "cpu":
         yield Move(
-            "offload-host-ram-exceeded", "keep parameters on the GPU", {"offload.params": "none"}
+            "offload-host-ram-exceeded", "keep parameters on the GPU", {f.offload.params: "none"}
         )
     if plan.offload.optimizer == "cpu":
-        both = {"offload.optimizer": "none", "offload.params": "none"}
+        both = {f.offload.optimizer: "none", f.offload.params: "none"}
         yield Move(
             "offload-host-ram-exceeded",
             title,
-            both if plan.offload.params == "cpu" else {"offload.optimizer": "none"},
+            both if plan.offload.params == "cpu" else {f.offload.optimizer: "none"},
         )
 
 
 def _loading(plan: Plan) -> Iterator[Move]:
     if plan.parallel.backend in ("fsdp1", "fsdp2") and not plan.load.cpu_ram_efficient:
-        once: dict[str, Any] = {"load.cpu_ram_efficient": True}
+        once: dict[Any, Any] = {f.load.cpu_ram_efficient: True}
         if plan.parallel.fsdp.sync_module_states is False:
-            once["parallel.fsdp.sync_module_states"] = True
+            once[f.parallel.fsdp.sync_module_states] = True
         yield Move("fsdp-every-rank-loads", "read the checkpoint on one rank of each node", once)
 
 
@@ -253,13 +255,13 @@ def _pinning(plan: Plan) -> Iterator[Move]:
         yield Move(
             "offload-pinned-memory-tight",
             "do not pin offloaded memory",
-            {"offload.pin_memory": False},
+            {f.offload.pin_memory: False},
         )
 
 
 def _sharded_save(plan: Plan) -> Iterator[Move]:
     if plan.parallel.backend in ("fsdp1", "fsdp2"):
-        sharded = {"parallel.fsdp.state_dict": "sharded"}
+        sharded = {f.parallel.fsdp.state_dict: "sharded"}
         if plan.parallel.fsdp.state_dict != "sharded":
             yield Move("fsdp-full-state-dict-save", "save the shards of each rank", sharded)
 
@@ -267,7 +269,7 @@ def _sharded_save(plan: Plan) -> Iterator[Move]:
 def _workers(plan: Plan) -> Iterator[Move]:
     if (plan.data.workers or 0) > 4:
         yield Move(
-            "dataloader-workers-ram", "use 4 data loader workers a rank", {"data.workers": 4}
+            "dataloader-workers-ram", "use 4 data loader workers a rank", {f.data.workers: 4}
         )
 
 
@@ -297,7 +299,7 @@ _SAFE = (
 
 def _no_checkpointing(plan: Plan) -> Iterator[Move]:
     if plan.checkpointing.mode not in (None, "none"):
-        changes = {"checkpointing.mode": "none"}
+        changes = {f.checkpointing.mode: "none"}
         yield Move(
             "no-gradient-checkpointing", "keep activations instead of recomputing them", changes
         )
@@ -307,7 +309,7 @@ def _larger_micro_batch(plan: Plan) -> Iterator[Move]:
     micro, accumulation = plan.batch.micro, plan.batch.grad_accum or 1
     for factor in range(2, accumulation + 1):
         if micro is not None and accumulation % factor == 0:
-            larger = {"batch.micro": micro * factor, "batch.grad_accum": accumulation // factor}
+            larger = {f.batch.micro: micro * factor, f.batch.grad_accum: accumulation // factor}
             title = f"micro batch {micro * factor} x {accumulation // factor} accumulation steps"
             yield Move("micro-batch-too-large", title, larger)
 
@@ -315,7 +317,7 @@ def _larger_micro_batch(plan: Plan) -> Iterator[Move]:
 def _less_sharding(plan: Plan) -> Iterator[Move]:
     is_third = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
     if is_third and plan.offload.params in (None, "none"):
-        yield Move("zero-stage-too-low", "shard with ZeRO stage 2", {"parallel.zero.stage": 2})
+        yield Move("zero-stage-too-low", "shard with ZeRO stage 2", {f.parallel.zero.stage: 2})
 
 
 _SPEEDING = (_no_checkpointing, _larger_micro_batch, _less_sharding)
@@ -327,21 +329,21 @@ _SPEEDING = (_no_checkpointing, _larger_micro_batch, _less_sharding)
 def _light_optimizer(plan: Plan) -> Iterator[Move]:
     kind = plan.optimizer.kind or ""
     if kind in ("adamw", "adam"):
-        changes = {"optimizer.kind": "adamw8bit"}
+        changes = {f.optimizer.kind: "adamw8bit"}
         given = "optimizer states are kept in 8 bits"
         yield Move("adam-fp32-states-dominant", "use the 8-bit AdamW", changes, given)
-        paged = {"optimizer.kind": "paged_adamw8bit"}
+        paged = {f.optimizer.kind: "paged_adamw8bit"}
         yield Move("adam-fp32-states-dominant", "use the paged 8-bit AdamW", paged, given)
         factored = "the second moment is kept by rows and columns only"
         yield Move(
-            "adam-fp32-states-dominant", "use Adafactor", {"optimizer.kind": "adafactor"}, factored
+            "adam-fp32-states-dominant", "use Adafactor", {f.optimizer.kind: "adafactor"}, factored
         )
 
 
 def _half_precision(plan: Plan) -> Iterator[Move]:
     if plan.precision.compute == "fp32":
         given = "layers compute in 16 bits"
-        yield Move("no-mixed-precision", "train in bf16", {"precision.compute": "bf16"}, given)
+        yield Move("no-mixed-precision", "train in bf16", {f.precision.compute: "bf16"}, given)
 
 
 def _pixels(plan: Plan) -> Iterator[Move]:
@@ -349,7 +351,7 @@ def _pixels(plan: Plan) -> Iterator[Move]:
     if dims is not None and dims.vision is not None:
         limit = 512 * 512
         if (plan.model.vision.max_pixels or 2 * limit) > limit:
-            changes = {"model.vision.max_pixels": limit}
+            changes = {f.model.vision.max_pixels: limit}
             given = "images are scaled down to 512 x 512"
             yield Move("vlm-pixels-uncapped", f"limit images to {limit} pixels", changes, given)
 
@@ -359,7 +361,7 @@ def _tower(plan: Plan) -> Iterator[Move]:
     is_open = plan.model.vision.freeze_tower is False and plan.trainable.method != "none"
     if dims is not None and dims.vision is not None and is_open:
         given = "the vision tower is not trained"
-        changes = {"model.vision.freeze_tower": True}
+        changes = {f.model.vision.freeze_tower: True}
         yield Move("vlm-tower-unfrozen", "freeze the vision tower", changes, given)
 
 
@@ -371,7 +373,7 @@ def _length(plan: Plan) -> Iterator[Move]:
         yield Move(
             "long-context-over-budget",
             f"limit samples to {length} tokens",
-            {"seq.max_len": length},
+            {f.seq.max_len: length},
             given,
         )
 
@@ -380,29 +382,29 @@ def _adapter(plan: Plan) -> Iterator[Move]:
     rule = "full-ft-where-adapter-needed"
     if plan.trainable.method == "full":
         given = "low-rank adapters are trained instead of all weights"
-        plain = {"trainable.method": "lora", "trainable.r": 16}
+        plain: Fields = {f.trainable.method: "lora", f.trainable.r: 16}
         # Where a framework has no word for every linear layer, its own choice has to do.
         for lora, where in (
-            ({**plain, "trainable.targets": "all_linear"}, ""),
+            ({**plain, f.trainable.targets: "all_linear"}, ""),
             (plain, " on the layers that it picks"),
         ):
             yield Move(rule, f"train LoRA adapters of rank 16{where}", lora, given)
-            both = {**lora, "quant.method": "bnb4"}
+            both = {**lora, f.quant.method: "bnb4"}
             quantized = f"{given}, over a base in 4 bits"
             yield Move(rule, f"train QLoRA adapters of rank 16{where}", both, quantized)
     elif plan.trainable.method in ("lora", "dora") and plan.quant.method in (None, "none"):
         given = "the frozen base is kept in 4 bits"
-        yield Move(rule, "quantize the frozen base", {"quant.method": "bnb4"}, given)
+        yield Move(rule, "quantize the frozen base", {f.quant.method: "bnb4"}, given)
 
 
 def _checkpoint_contents(plan: Plan) -> Iterator[Move]:
     if plan.parallel.zero.stage == 3 and plan.parallel.zero.gather16_on_save:
-        shards = {"parallel.zero.gather16_on_save": False}
+        shards = {f.parallel.zero.gather16_on_save: False}
         given = "checkpoints hold shards, to be joined with zero_to_fp32.py"
         yield Move("zero3-gather16-rank0-ram", "save the shards of each rank", shards, given)
     if plan.save.save_only_model is False:
         given = "training cannot be resumed from a checkpoint"
-        alone = {"save.save_only_model": True}
+        alone = {f.save.save_only_model: True}
         yield Move(
             "save-optimizer-states", "leave optimizer states out of checkpoints", alone, given
         )

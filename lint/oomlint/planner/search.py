@@ -51,8 +51,8 @@ class Way:
     slowdown: float
 
     @property
-    def changes(self) -> Mapping[str, Any]:
-        merged: dict[str, Any] = {}
+    def changes(self) -> Mapping[Any, Any]:
+        merged: dict[Any, Any] = {}
         for move in self.moves:
             merged.update(move.changes)
         return merged
@@ -245,7 +245,7 @@ class Search:
         return Deltas(start, rows)
 
     def _changed(self, moves: Sequence[Move]) -> Plan | None:
-        merged: dict[str, Any] = {}
+        merged: dict[Any, Any] = {}
         for move in moves:
             merged.update(move.changes)
         try:
@@ -253,13 +253,13 @@ class Search:
         except CannotEdit:
             return None
 
-    def _difference(self, before: Plan, after: Plan | None) -> dict[str, Any] | None:
+    def _difference(self, before: Plan, after: Plan | None) -> dict[Any, Any] | None:
         if after is None:
             return None
         return {p: after.get(p) for p in leaf_paths() if after.get(p) != before.get(p)}
 
     def planned(self, deltas: Deltas, state: State) -> Plan:
-        merged: dict[str, Any] = {}
+        merged: dict[Any, Any] = {}
         for row, index in zip(deltas.rows, state, strict=True):
             merged.update(row[index])
         return deltas.start.with_values(merged) if merged else deltas.start
@@ -304,7 +304,7 @@ class Search:
 
     def way(self, moves: Sequence[Move]) -> Way | None:
         """The run with all of ``moves``, where its framework can say them and it then fits."""
-        merged: dict[str, Any] = {}
+        merged: dict[Any, Any] = {}
         for move in moves:
             merged.update(move.changes)
         try:
@@ -328,4 +328,4 @@ class Deltas:
     """The plan to start from, and for each group what its moves change; the first is nothing."""
 
     start: Plan
-    rows: Sequence[Sequence[Mapping[str, Any]]]
+    rows: Sequence[Sequence[Mapping[Any, Any]]]

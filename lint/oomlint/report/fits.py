@@ -10,6 +10,7 @@ from oomlint.forecast import of_run
 from oomlint.frozen import frozen
 from oomlint.judge import settled, sharding_is_open
 from oomlint.memory import needed_gpu_bytes
+from oomlint.plan.fields import f as fields
 from oomlint.planner import Aim, HardwareOption, Way
 from oomlint.report.paint import Paint
 from oomlint.report.runs import HOLES, as_json, limits, run_object
@@ -60,7 +61,9 @@ def render(fittings: Sequence[Fitting], paint: Paint = _PLAIN) -> str:
 
 def _unpredicted(fitting: Fitting, paint: Paint) -> str:
     unknown = fitting.run.estimate.unknown
-    missing = "names no model that is known" if "model.dims" in unknown else "leaves much unknown"
+    missing = (
+        "names no model that is known" if fields.model.dims in unknown else "leaves much unknown"
+    )
     head = paint(f"{fitting.run.name} ({fitting.run.framework})", "bold")
     return f"{head}: no prediction, it {missing}"
 
@@ -100,7 +103,7 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
 def _beyond(run: Run) -> Iterator[str]:
     """What would make it fit that is not these files' to say."""
     if sharding_is_open(run):
-        sharded = {"parallel.backend": "zero", "parallel.zero.stage": 3}
+        sharded = {fields.parallel.backend: "zero", fields.parallel.zero.stage: 3}
         peak = settled(run).assuming(sharded).estimate.gpu.peak_bytes
         yield from _wrapped(
             "the numbers are of a whole copy on each GPU; where what launches it shards the model "

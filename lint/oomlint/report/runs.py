@@ -12,9 +12,8 @@ from oomlint.plan import plan_to_dict
 from oomlint.rule import gib
 
 if TYPE_CHECKING:
-    from oomlint.evidence import Basis
-    from oomlint.report.shapes import BasisShape, EvidenceShape, HardwareShape, RunShape
-    from oomlint.run import Run
+    from oomlint.evidence import Evidence
+    from oomlint.report.shapes import EvidenceShape, HardwareShape, RunShape
 
 # A card is said to hold a run if a twentieth of it stays free, as the rules judge it.
 _ROOM = 0.95
@@ -69,30 +68,26 @@ def run_object(forecast: Forecast) -> RunShape:
             {"field": a.field, "value": a.value, "why": a.why} for a in forecast.assumptions
         ],
         "verdict": forecast.verdict,
-        "evidence": None if forecast.run is None else evidence_object(forecast.run),
+        "evidence": None if forecast.evidence is None else evidence_object(forecast.evidence),
     }
 
 
-def evidence_object(run: Run) -> EvidenceShape:
+def evidence_object(evidence: Evidence) -> EvidenceShape:
     """What a prediction rests on besides what is written and known."""
-    from oomlint.evidence import level_of, rests_on
-
     return {
-        "level": cast("Any", level_of(run).word),
-        "rests_on": [_basis_object(run, basis) for basis in rests_on(run)],
-    }
-
-
-def _basis_object(run: Run, basis: Basis) -> BasisShape:
-    place = basis.location
-    return {
-        "field": str(basis.leaf),
-        "value": basis.value,
-        "level": cast("Any", basis.level.word),
-        "why": basis.why,
-        "path": None if place is None else place.path,
-        "line": None if place is None else run.line_of(place),
-        "swing_bytes": basis.swing_bytes,
+        "level": cast("Any", evidence.level.word),
+        "rests_on": [
+            {
+                "field": str(basis.leaf),
+                "value": basis.value,
+                "level": cast("Any", basis.level.word),
+                "why": basis.why,
+                "path": basis.path,
+                "line": basis.line,
+                "swing_bytes": basis.swing_bytes,
+            }
+            for basis in evidence.rests_on
+        ],
     }
 
 

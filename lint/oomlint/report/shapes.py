@@ -124,7 +124,7 @@ class DiskShape(TypedDict):
 class AssumptionShape(TypedDict):
     """A value that the files leave open and the prediction had to choose."""
 
-    field: str
+    field: Any
     value: Any
     why: str
 
@@ -133,7 +133,7 @@ class BasisShape(TypedDict):
     """A value that nobody wrote down, or that was not understood, on which a prediction rests.
     ``swing_bytes`` is how far the GPU's peak moves over what it plausibly is."""
 
-    field: str
+    field: Any
     value: Any
     level: EvidenceLevel
     why: str
@@ -266,7 +266,7 @@ class ValueShape(TypedDict):
 
 
 class DifferenceShape(TypedDict):
-    field: str
+    field: Any
     a: ValueShape
     b: ValueShape
 

@@ -10,6 +10,7 @@ from typing import Any
 from oomlint.dialects.common.fields import library
 from oomlint.evidence import Basis, level_of, moves, rests_on
 from oomlint.plan.evidence import Level
+from oomlint.plan.fields import path_of
 from oomlint.plan.model import ModelDims
 from oomlint.report.paint import Paint, visible
 from oomlint.rule import count, gib
@@ -19,6 +20,9 @@ _PLAIN = Paint()
 _WIDTH = 100
 _DEPTH = 6
 _LONGEST = 60
+
+# What only decides which release of a library counts.
+_PLUMBING = frozenset({path_of(library.bounds)})
 
 _HOW = {
     Level.MEASURED: "measured",
@@ -109,7 +113,7 @@ def _node(
     seen.add(field)
     for read in run.inputs(field):
         is_known = run.settings.get(read) is not None or run.level(read) is Level.UNREAD
-        if is_known and read != library.bounds:
+        if is_known and path_of(read) not in _PLUMBING:
             yield from _node(run, read, f"{indent}  ", paint, depth + 1, seen)
 
 

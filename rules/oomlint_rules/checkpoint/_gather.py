@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal
 from oomlint.run import Run
 from oomlint_rules.settings._trainer import trainer_compares
 
-GATHER = "parallel.zero.gather16_on_save"
+GATHER = f.parallel.zero.gather16_on_save
 """The field; ``stage3_gather_16bit_weights_on_model_save`` in a DeepSpeed JSON."""
 
 

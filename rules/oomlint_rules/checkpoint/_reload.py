@@ -5,13 +5,14 @@ from __future__ import annotations
 from oomlint.frozen import frozen
 from oomlint.judge import Judgement, judge_host, settled
 from oomlint.memory import state_bytes
+from oomlint.plan.fields import f
 from oomlint.rule import gib
 from oomlint.run import Run
 
 _ON_GPU = {
-    "offload.optimizer": "none",
-    "offload.params": "none",
-    "parallel.fsdp.cpu_offload": False,
+    f.offload.optimizer: "none",
+    f.offload.params: "none",
+    f.parallel.fsdp.cpu_offload: False,
 }
 
 

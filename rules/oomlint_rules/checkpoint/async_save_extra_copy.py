@@ -46,6 +46,7 @@ from collections.abc import Iterable
 from oomlint.documents.text import Location
 from oomlint.judge import confidence, judge_host, settled
 from oomlint.memory import state_bytes
+from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -147,7 +148,7 @@ class AsyncSaveExtraCopy(Rule):
             f"an asynchronous save first copies what the GPUs of the node hold to its RAM: up to "
             f"{gib(copied)} of weights and optimizer states, beside {gib(training.predicted)} "
             f"that training keeps there; {have}",
-            at=place or "save.async",
+            at=place or f.save.async_,
             confidence=confidence(run),
             resource="host",
             predicted=need,

@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
@@ -110,7 +111,7 @@ class Bnb8bitSaveOom(Rule):
                 run,
                 "bitsandbytes before 0.39",
                 "; upgrade it, or load in 4 bit",
-                "quant.method",
+                f.quant.method,
                 [],
             )
 
@@ -128,7 +129,7 @@ class Bnb8bitSaveOom(Rule):
             Severity.WARNING if tight else Severity.INFO,
             f"{who} brings the 8-bit weights back into plain order at every save: {size} on the "
             f"GPU{advice}",
-            at=at,  # type: ignore[arg-type]
+            at=at,
             confidence="medium",
             resource="gpu",
             predicted=need,

@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_host
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -75,7 +76,7 @@ _COMMAND = (
 _FULL = "  fsdp_state_dict_type: FULL_STATE_DICT\n"
 _SHARDED = "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
 
-_STATE_DICT = "parallel.fsdp.state_dict"
+_STATE_DICT = f.parallel.fsdp.state_dict
 # A node for a model of this size usually has more; below it there is nothing to say.
 _NOTEWORTHY = 200 * 2**30
 _ADAPTERS = frozenset({"lora", "dora", "qlora", "oft", "adapter"})

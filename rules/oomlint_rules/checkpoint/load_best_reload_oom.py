@@ -37,13 +37,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, command, deepspeed
 from oomlint_rules.checkpoint._reload import reload_of
 from oomlint_rules.settings._trainer import trainer_compares
 
-_FIELD = "save.load_best_at_end"
+_FIELD = f.save.load_best_at_end
 _LARGE = 12e9
 
 _STRATEGIES = "save_strategy: steps\neval_strategy: steps\nsave_steps: 100\neval_steps: 100\n"

@@ -44,12 +44,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 from oomlint_rules.checkpoint._reload import Reload, reload_of
 
-_SERIAL = "parallel.zero.serial_load"
+_SERIAL = f.parallel.zero.serial_load
 _NOTEWORTHY = 128 * 2**30
 
 _ZERO = '"stage": 3, "offload_optimizer": {"device": "cpu"}'
@@ -119,7 +120,7 @@ class ResumeOptimizerLoadOom(Rule):
             severity,
             f"to resume, {found.words}, into RAM: {gib(found.need)} on a node with "
             f"{gib(found.training.predicted)} that training keeps there; {have}",
-            at=("load.resume", _SERIAL),
+            at=(f.load.resume, _SERIAL),
             confidence="low" if found.training.confidence == "low" else "medium",
             resource="host",
             predicted=found.need,

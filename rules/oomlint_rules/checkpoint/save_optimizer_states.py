@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import confidence, judge_host, settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
 from oomlint.run import Run
 
@@ -87,7 +88,7 @@ class SaveOptimizerStates(Rule):
         if plan.save.load_best_at_end:
             return
         disk = base.estimate.disk_checkpoint_bytes
-        slim = base.assuming({"save.save_only_model": True, "save.contents": ("model",)})
+        slim = base.assuming({f.save.save_only_model: True, f.save.contents: ("model",)})
         slim_disk = slim.estimate.disk_checkpoint_bytes
         if disk is None or slim_disk is None or disk <= slim_disk:
             return
@@ -100,7 +101,7 @@ class SaveOptimizerStates(Rule):
             f"each checkpoint of these {count(total)} parameters is {gib(disk)} with optimizer "
             f"states and {gib(slim_disk)} without{kept if keep else ''}"
             f"{f'; {problem}' if problem else ''}. Without them training cannot be resumed exactly",
-            at=("save.save_only_model", "save.strategy", "save.every"),
+            at=(f.save.save_only_model, f.save.strategy, f.save.every),
             confidence=confidence(run),
             resource="disk",
             predicted=disk,
@@ -116,7 +117,7 @@ def _proposals(run: Run) -> Iterable[Proposal]:
         return
     yield Proposal.set(
         "save the model without optimizer states (such a checkpoint cannot resume)",
-        {"save.save_only_model": True},
+        {f.save.save_only_model: True},
         Applicability.UNSAFE,
     )
 

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed, script
@@ -133,37 +134,37 @@ class SaveOptionConflict(Rule):
             yield from self._strategies(run)
 
     def _reload(self, run: Run, engine: str) -> Finding:
-        best, only = run.key("save.load_best_at_end"), run.key("save.save_only_model")
+        best, only = run.key(f.save.load_best_at_end), run.key(f.save.save_only_model)
         return self.finding(
             run,
             Severity.ERROR,
             f"{best} cannot go with {only} under {engine}: a checkpoint without the optimizer "
             "cannot be loaded back, and transformers stops with an error once the model is loaded",
-            at=("save.load_best_at_end", "save.save_only_model"),
+            at=(f.save.load_best_at_end, f.save.save_only_model),
             proposals=[
                 Proposal.set(
-                    f"drop {best}", {"save.load_best_at_end": False}, Applicability.UNSAFE
+                    f"drop {best}", {f.save.load_best_at_end: False}, Applicability.UNSAFE
                 ),
             ],
-            notes=[self.note(run, "save.save_only_model", f"{only} is set here")],
+            notes=[self.note(run, f.save.save_only_model, f"{only} is set here")],
         )
 
     def _sharded(self, run: Run) -> Finding:
-        only = run.key("save.save_only_model")
+        only = run.key(f.save.save_only_model)
         return self.finding(
             run,
             Severity.ERROR,
             f"{only} cannot go with FSDP's SHARDED_STATE_DICT: transformers stops with an error "
             "once the model is loaded",
-            at="save.save_only_model",
+            at=f.save.save_only_model,
             proposals=[
                 Proposal.set(
                     "save the optimizer with the model",
-                    {"save.save_only_model": False},
+                    {f.save.save_only_model: False},
                     Applicability.UNSAFE,
                 ),
             ],
-            notes=[self.note(run, "parallel.fsdp.state_dict", "the state dict is sharded")],
+            notes=[self.note(run, f.parallel.fsdp.state_dict, "the state dict is sharded")],
         )
 
     def _strategies(self, run: Run) -> Iterable[Finding]:
@@ -171,7 +172,7 @@ class SaveOptionConflict(Rule):
         saves, evaluates = plan.save.strategy, plan.eval.strategy
         if saves in ("best", None) or evaluates is None or run.unreadable.keys() & _STRATEGY_FIELDS:
             return
-        best = run.key("save.load_best_at_end")
+        best = run.key(f.save.load_best_at_end)
         if evaluates != saves:
             yield self.finding(
                 run,
@@ -181,11 +182,11 @@ class SaveOptionConflict(Rule):
                 if evaluates != "no"
                 else f"{best} needs an evaluation at every save, and the run does not evaluate: "
                 "transformers stops with an error",
-                at=("eval.strategy", "save.load_best_at_end"),
+                at=(f.eval.strategy, f.save.load_best_at_end),
                 proposals=[
                     Proposal.set(
                         "evaluate whenever it saves",
-                        {"eval.strategy": saves},
+                        {f.eval.strategy: saves},
                         Applicability.UNSAFE,
                     )
                 ]
@@ -199,11 +200,11 @@ class SaveOptionConflict(Rule):
                 f"{best} needs an evaluation at every save, but it saves every "
                 f"{plan.save.every:g} and evaluates every {plan.eval.every:g} steps: "
                 "transformers stops with an error",
-                at=("save.every", "eval.every"),
+                at=(f.save.every, f.eval.every),
             )
 
 
-_STRATEGY_FIELDS = frozenset({"save.strategy", "eval.strategy", "save.every", "eval.every"})
+_STRATEGY_FIELDS = frozenset({f.save.strategy, f.eval.strategy, f.save.every, f.eval.every})
 
 
 def _sharded_state_dict(run: Run) -> bool:

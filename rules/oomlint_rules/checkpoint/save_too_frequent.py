@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -75,7 +76,7 @@ class SaveTooFrequent(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         every, steps = plan.save.every, plan.total_steps
-        if every is None or not 1 <= every <= _FREQUENT or not run.is_explicit("save.every"):
+        if every is None or not 1 <= every <= _FREQUENT or not run.is_explicit(f.save.every):
             return
         if plan.save.strategy not in ("steps", None) or (steps is not None and steps <= 100):
             return
@@ -94,7 +95,7 @@ class SaveTooFrequent(Rule):
             Severity.INFO,
             f"{what} is gathered and written every {every:g} steps{base}; every save repeats "
             "the memory peak of gathering, and takes longer than the steps between",
-            at="save.every",
+            at=f.save.every,
             resource="host",
-            proposals=[Proposal.set(f"save every {_USUAL} steps", {"save.every": _USUAL})],
+            proposals=[Proposal.set(f"save every {_USUAL} steps", {f.save.every: _USUAL})],
         )

@@ -39,6 +39,7 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
 from oomlint.judge import confidence, judge_host, settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed
@@ -117,7 +118,7 @@ class Zero3GatherOffEmptyModel(Rule):
             f"each checkpoint will hold DeepSpeed's shards and no model file that from_pretrained "
             f"can load, because {key} is not set. Set it to true if the first node has {cost} of RAM "
             "to spare at a save, or join the shards afterwards with zero_to_fp32.py",
-            at=(GATHER, "parallel.zero.stage"),
+            at=(GATHER, f.parallel.zero.stage),
             confidence=confidence(run),
             resource="host",
             proposals=_proposals(run),

@@ -49,6 +49,7 @@ from typing import Any
 
 from oomlint.judge import confidence, judge_gpu, settled
 from oomlint.memory import save_peaks
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules.checkpoint._gather import shards_instead
@@ -150,7 +151,7 @@ class Zero3SaveGpuHeadroom(Rule):
         need = gpu.peak_bytes + peaks.gpu
         if need <= limit or (plan.trainable.method not in ("full", "freeze")):
             return
-        key = run.key("parallel.zero.gather16_on_save")
+        key = run.key(f.parallel.zero.gather16_on_save)
         yield self.finding(
             run,
             Severity.WARNING,
@@ -159,14 +160,14 @@ class Zero3SaveGpuHeadroom(Rule):
             f"A smaller micro batch or shorter sequences leave room for it, and {key} off saves "
             "sharded weights without it. Saving only the model skips DeepSpeed's own checkpoint, "
             "while the gather of 16-bit weights itself remains",
-            at=("save.strategy", "save.every", "parallel.zero.gather16_on_save"),
+            at=(f.save.strategy, f.save.every, f.parallel.zero.gather16_on_save),
             confidence="low" if confidence(run) == "low" else "medium",
             resource="gpu",
             predicted=need,
             limit=limit,
             proposals=_proposals(run, peaks.gpu),
-            notes=[self.note(run, "parallel.zero.gather16_on_save", "the gather is asked for here")]
-            if run.is_explicit("parallel.zero.gather16_on_save")
+            notes=[self.note(run, f.parallel.zero.gather16_on_save, "the gather is asked for here")]
+            if run.is_explicit(f.parallel.zero.gather16_on_save)
             else (),
         )
 
@@ -179,17 +180,17 @@ def _proposals(run: Run, gathered: float) -> Iterator[Proposal]:
     if not run.plan.save.save_only_model:
         yield Proposal.set(
             "save the model without optimizer states (such a checkpoint cannot resume)",
-            {"save.save_only_model": True},
+            {f.save.save_only_model: True},
             Applicability.UNSAFE,
         )
 
 
-def _smaller_micro_batch(run: Run, gathered: float) -> Mapping[str, Any] | None:
+def _smaller_micro_batch(run: Run, gathered: float) -> Mapping[Any, Any] | None:
     """The largest share of the micro batch that leaves room for the gather, same global batch."""
     micro, steps, limit = run.plan.batch.micro, run.plan.batch.grad_accum, run.limits.gpu_bytes
     factor = 2
     while micro and steps and limit and micro % factor == 0:
-        changes = {"batch.micro": micro // factor, "batch.grad_accum": steps * factor}
+        changes = {f.batch.micro: micro // factor, f.batch.grad_accum: steps * factor}
         after = judge_gpu(run.what_if(changes))
         if after is not None and after.predicted + gathered <= limit:
             return changes

@@ -184,7 +184,7 @@ _WITH_BASE = (
 )
 
 
-def _way(run: Run, detail: Mapping[str, Any]) -> tuple[int, str] | None:
+def _way(run: Run, detail: Mapping[Any, Any]) -> tuple[int, str] | None:
     """Bytes a parameter and what to say; ``None`` for the newer script on a model trained in full,
     which needs little."""
     if detail["how"] != "zero_to_fp32.py":

@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import Relief, judge_gpu, sharding_is_open
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import lowered
@@ -116,7 +117,7 @@ class DpoRefModelCopy(Rule):
             return
         if sharding_is_open(run):
             return
-        changes = {"objective.ref_model": "precomputed"}
+        changes = {f.objective.ref_model: "precomputed"}
         before, after = judge_gpu(run), judge_gpu(run.assuming(changes))
         if before is None or after is None:
             return
@@ -132,7 +133,7 @@ class DpoRefModelCopy(Rule):
             f"the run {before.sentence}; a copy of the model as the reference takes "
             f"{gib(found.saved)} of it. Without one (its log-probabilities computed before "
             f"training, or an adapter trained instead) {found.sentence}",
-            at=("objective.ref_model", "objective.kind"),
+            at=(f.objective.ref_model, f.objective.kind),
             judged=before,
             proposals=[
                 Proposal.set("compute the reference's log-probabilities before training", changes)

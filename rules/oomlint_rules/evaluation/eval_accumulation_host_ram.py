@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -142,13 +143,13 @@ class EvalAccumulationHostRam(Rule):
             f"{run.key('eval.accumulation_steps')} moves the logits to RAM, where they add up until "
             f"the evaluation is over{numbers}. Keep the predicted tokens only, with "
             "preprocess_logits_for_metrics",
-            at=("eval.accumulation_steps", "eval.strategy"),
+            at=(f.eval.accumulation_steps, f.eval.strategy),
             confidence="medium" if plan.seq.max_len else "low",
             resource="host",
             limit=limit,
             proposals=[
                 Proposal.set(
-                    "measure the loss only", {"eval.keeps_logits": False}, Applicability.UNSAFE
+                    "measure the loss only", {f.eval.keeps_logits: False}, Applicability.UNSAFE
                 )
             ],
         )

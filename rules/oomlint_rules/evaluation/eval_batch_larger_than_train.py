@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import Judgement, judge_gpu, settled, sharding_is_open
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import states_exceed
@@ -130,9 +131,9 @@ class EvalBatchLargerThanTrain(Rule):
             return
         if plan.model.attn_impl == "eager" and _fits_with_sdpa(run):
             return
-        changes = {"batch.eval_micro": micro}
+        changes = {f.batch.eval_micro: micro}
         now = judge_gpu(run, phase="evaluation")
-        said = "" if run.is_explicit("batch.eval_micro") else ", the default,"
+        said = "" if run.is_explicit(f.batch.eval_micro) else ", the default,"
         batch = f"evaluation runs {evaluated} samples at once{said} and training {micro}"
         proposals = [Proposal.set(f"evaluate with a batch of {micro}", changes)]
         if now is None:
@@ -142,7 +143,7 @@ class EvalBatchLargerThanTrain(Rule):
                     Severity.INFO,
                     f"{batch}; what fits in training may not fit in the first evaluation, "
                     f"{run.key('batch.eval_micro')} sets it",
-                    at=("batch.eval_micro", "eval.strategy", "batch.micro"),
+                    at=(f.batch.eval_micro, f.eval.strategy, f.batch.micro),
                     confidence="low",
                     resource="gpu",
                     proposals=proposals,
@@ -157,7 +158,7 @@ class EvalBatchLargerThanTrain(Rule):
             severity,
             f"{batch}: the run {now.sentence}. With {micro} at once it "
             f"needs {gib(after.predicted)}",
-            at=("batch.eval_micro", "eval.strategy", "batch.micro"),
+            at=(f.batch.eval_micro, f.eval.strategy, f.batch.micro),
             judged=now,
             proposals=proposals,
         )
@@ -165,7 +166,7 @@ class EvalBatchLargerThanTrain(Rule):
 
 def _fits_with_sdpa(run: Run) -> bool:
     """Whether eager attention, of which another rule speaks, is what makes evaluation large."""
-    now = judge_gpu(run.assuming({"model.attn_impl": "sdpa"}), phase="evaluation")
+    now = judge_gpu(run.assuming({f.model.attn_impl: "sdpa"}), phase="evaluation")
     return now is not None and not now.is_problem
 
 
@@ -181,7 +182,7 @@ def _severity(run: Run, now: Judgement) -> Severity | None:
     if now.severity is None and now.predicted > 1.25 * training:
         # Nobody chose the batch that sets the peak, and the bounds of the prediction reach the card.
         high = settled(run).estimate.gpu.high_bytes
-        is_chosen = run.is_explicit("batch.eval_micro")
+        is_chosen = run.is_explicit(f.batch.eval_micro)
         close = high is not None and high > run.margin * now.limit
         return Severity.INFO if close and not is_chosen else None
     return now.severity

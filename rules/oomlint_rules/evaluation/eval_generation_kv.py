@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import confidence, settled, sharding_is_open
+from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
@@ -135,12 +136,12 @@ class EvalGenerationKv(Rule):
             severity,
             f"evaluation generates for {rows} samples at once, with a key-value cache of "
             f"{gib(cache)} for up to {tokens} tokens each{room}. One at a time needs {gib(one)}",
-            at=("batch.eval_micro", "eval.generate"),
+            at=(f.batch.eval_micro, f.eval.generate),
             confidence=confidence(run),
             resource="gpu",
             predicted=resident + cache,
             limit=limit,
-            proposals=[Proposal.set("generate for one sample at a time", {"batch.eval_micro": 1})],
+            proposals=[Proposal.set("generate for one sample at a time", {f.batch.eval_micro: 1})],
         )
 
 

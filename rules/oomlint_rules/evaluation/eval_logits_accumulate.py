@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import card_bytes
@@ -141,13 +142,13 @@ class EvalLogitsAccumulate(Rule):
             f"compute_metrics makes evaluation keep the logits on the GPU until it ends: {text}. "
             "Reduce them with preprocess_logits_for_metrics (the predicted tokens, say), or move "
             "them to host RAM after every batch",
-            at=("eval.keeps_logits", "eval.strategy"),
+            at=(f.eval.keeps_logits, f.eval.strategy),
             confidence="medium" if plan.seq.max_len else "low",
             resource="gpu",
             limit=run.limits.gpu_bytes,
             proposals=[
                 Proposal.set(
-                    "move the logits to host RAM after every batch", {"eval.accumulation_steps": 1}
+                    "move the logits to host RAM after every batch", {f.eval.accumulation_steps: 1}
                 )
             ],
         )

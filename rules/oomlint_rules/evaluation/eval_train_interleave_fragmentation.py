@@ -38,11 +38,12 @@ from collections.abc import Iterable
 
 from oomlint.errors import CannotEdit
 from oomlint.judge import judge_gpu
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import command
 
-_STEPS = "env.empty_cache_steps"
+_STEPS = f.env.empty_cache_steps
 _EVERY = 4
 
 _OPTIONS = (
@@ -114,7 +115,7 @@ class EvalTrainInterleaveFragmentation(Rule):
             "for blocks of other sizes in between: what it leaves behind is free in sum but in "
             "pieces too small. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or empty the "
             f"allocator's cache every {_EVERY} steps, which costs up to a tenth of the speed",
-            at=("eval.strategy", "eval.every"),
+            at=(f.eval.strategy, f.eval.every),
             judged=found,
             confidence="low" if found.confidence == "low" else "medium",
             proposals=[Proposal.set(f"empty the cache every {_EVERY} steps", changes)],

@@ -36,12 +36,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
 
-_ROUND = "objective.rollout.generation_batch"
-_ACCUMULATION = "batch.grad_accum"
+_ROUND = f.objective.rollout.generation_batch
+_ACCUMULATION = f.batch.grad_accum
 
 _AXOLOTL = (
     AXOLOTL.replace("micro_batch_size: 1", "micro_batch_size: 3")
@@ -93,7 +94,7 @@ class GrpoBatchSemantics(Rule):
         total, group = rollout.generation_batch, rollout.n
         if not total or not group or origin is None:
             return
-        if "parallel.world" in origin.inputs and not _counted(run):
+        if f.parallel.world in origin.inputs and not _counted(run):
             return
         least = _least(run, group)
         if total % group:
@@ -107,7 +108,7 @@ class GrpoBatchSemantics(Rule):
             Severity.ERROR,
             f"a round of generation makes {total} completions, {problem}: the run stops with an "
             "error. The micro batch counts completions (in TRL since 0.15), not prompts",
-            at=(_ROUND, "objective.rollout.n"),
+            at=(_ROUND, f.objective.rollout.n),
             confidence="medium",
             proposals=_proposals(run, total, group, least),
         )
@@ -115,7 +116,7 @@ class GrpoBatchSemantics(Rule):
 
 def _counted(run: Run) -> bool:
     """Whether a file of this run says how many processes start."""
-    ranks = run.settings.get("parallel.gpus_per_node")
+    ranks = run.settings.get(f.parallel.gpus_per_node)
     return ranks is not None and ranks.origin.kind not in ("catalog", "assumed", "default")
 
 

@@ -37,12 +37,13 @@ from collections.abc import Iterable
 
 from oomlint.frozen import frozen
 from oomlint.judge import Relief, judge_gpu, relief, settled
+from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import card_bytes
 
-_ROWS = "objective.rollout.rollout_micro_batch"
+_ROWS = f.objective.rollout.rollout_micro_batch
 _FP32 = 4
 _ROLLS_OUT = ("ppo", "grpo", "rloo")
 
@@ -177,7 +178,7 @@ class LogprobMicroBatchTooLarge(Rule):
             f"{tokens} tokens at a time build {gib(logits)} of logits in each pass that takes log "
             "probabilities, and three times that where the entropy is taken too and nothing fuses "
             f"it; the run {found.before.sentence}. With {found.changes['batch.micro']} full samples at a time {found.sentence}",
-            at=("batch.max_tokens_per_gpu", "batch.micro"),
+            at=(f.batch.max_tokens_per_gpu, f.batch.micro),
             judged=found.before,
             confidence="medium",
             proposals=[Proposal.set("allow fewer tokens at a time", found.changes)],
@@ -189,7 +190,7 @@ def _fewer_at_a_time(run: Run, micro: int) -> Relief | None:
     found = None
     while micro > 1:
         micro = (micro + 1) // 2
-        changes = {"batch.micro": micro}
+        changes = {f.batch.micro: micro}
         found = relief(run, changes)
         if found is None or run.what_if(changes).verdict == "fits":
             break

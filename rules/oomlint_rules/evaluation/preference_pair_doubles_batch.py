@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judge import Relief, judge_gpu, relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import longest_that_fits, lowered, states_exceed
@@ -108,7 +109,7 @@ class PreferencePairDoublesBatch(Rule):
             return
         if plan.objective.kind == "embedding":
             return
-        single = {"objective.pairs_per_sample": 1}
+        single = {f.objective.pairs_per_sample: 1}
         before, after = judge_gpu(run), judge_gpu(run.assuming(single))
         if before is None or after is None:
             return
@@ -123,7 +124,7 @@ class PreferencePairDoublesBatch(Rule):
             f"the run {before.sentence}. A micro batch of {micro} is {2 * micro} sequences here, "
             f"the chosen and the rejected answers; the second half of them is "
             f"{gib(found.saved)} of the peak",
-            at=("batch.micro", "objective.kind", "seq.max_len"),
+            at=(f.batch.micro, f.objective.kind, f.seq.max_len),
             judged=before,
             proposals=list(_proposals(run, micro)),
         )
@@ -132,8 +133,8 @@ class PreferencePairDoublesBatch(Rule):
 def _proposals(run: Run, micro: int) -> Iterator[Proposal]:
     if micro % 2 == 0:
         changes = {
-            "batch.micro": micro // 2,
-            "batch.grad_accum": 2 * (run.plan.batch.grad_accum or 1),
+            f.batch.micro: micro // 2,
+            f.batch.grad_accum: 2 * (run.plan.batch.grad_accum or 1),
         }
         if relief(run, changes) is not None:
             yield Proposal.set("halve the micro batch and double gradient accumulation", changes)
@@ -142,5 +143,5 @@ def _proposals(run: Run, micro: int) -> Iterator[Proposal]:
     fits = longest_that_fits(run, length, share=run.margin) if length else 0
     if length and 512 <= fits < length:
         yield Proposal.set(
-            f"limit samples to {fits} tokens", {"seq.max_len": fits}, Applicability.UNSAFE
+            f"limit samples to {fits} tokens", {f.seq.max_len: fits}, Applicability.UNSAFE
         )

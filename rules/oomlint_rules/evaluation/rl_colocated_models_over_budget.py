@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judge import judge_gpu, relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import lowered
@@ -93,11 +94,11 @@ class RlColocatedModelsOverBudget(Rule):
         alone = judge_gpu(
             run.assuming(
                 {
-                    "objective.ref_model": "none",
-                    "objective.reward_model": "none",
-                    "objective.teacher": "none",
-                    "objective.critic": "none",
-                    "objective.rollout.engine": "none",
+                    f.objective.ref_model: "none",
+                    f.objective.reward_model: "none",
+                    f.objective.teacher: "none",
+                    f.objective.critic: "none",
+                    f.objective.rollout.engine: "none",
                 }
             )
         )
@@ -119,7 +120,7 @@ class RlColocatedModelsOverBudget(Rule):
             severity,
             f"the run {before.sentence}. {gib(others)} of it are what stands beside the trained "
             f"model ({names}); without that it {own}",
-            at=("objective.ref_model", "objective.kind", "model.id"),
+            at=(f.objective.ref_model, f.objective.kind, f.model.id),
             judged=before,
             proposals=list(_proposals(run)),
         )
@@ -139,8 +140,8 @@ def _beside(run: Run) -> Iterator[str]:
 def _engine_decides(run: Run) -> bool:
     """Whether a generation engine that sleeps, or takes less, is all that is needed."""
     for changes in (
-        {"objective.rollout.gpu_mem_util": 0.3},
-        {"objective.rollout.sleep": True},
+        {f.objective.rollout.gpu_mem_util: 0.3},
+        {f.objective.rollout.sleep: True},
     ):
         found = relief(run, changes)
         if found is not None and found.is_worthwhile and found.suffices:
@@ -151,7 +152,7 @@ def _engine_decides(run: Run) -> bool:
 def _proposals(run: Run) -> Iterator[Proposal]:
     if run.plan.parallel.backend != "zero":
         return
-    changes = {"offload.optimizer": "cpu"}
+    changes = {f.offload.optimizer: "cpu"}
     found = relief(run, changes)
     if found is not None and found.suffices and run.limits.host_bytes is not None:
         yield Proposal.set("offload the optimizer states to host RAM", changes)

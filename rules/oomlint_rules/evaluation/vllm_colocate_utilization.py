@@ -36,6 +36,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from oomlint.judge import relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -114,14 +115,14 @@ class VllmColocateUtilization(Rule):
                     Severity.WARNING if share >= 0.8 else Severity.INFO,
                     f"{taken} while the model trains: {1 - share:.0%} is left for weights, states "
                     "and activations",
-                    at=("objective.rollout.gpu_mem_util", "objective.rollout.engine"),
+                    at=(f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
                     confidence="medium",
                     resource="gpu",
                     proposals=list(_proposals(run, share)),
                 )
             return
-        changes = {"objective.rollout.gpu_mem_util": min(share, _USUAL)}
-        found = relief(run, changes if share > _USUAL else {"objective.rollout.sleep": True})
+        changes = {f.objective.rollout.gpu_mem_util: min(share, _USUAL)}
+        found = relief(run, changes if share > _USUAL else {f.objective.rollout.sleep: True})
         if found is None or found.severity is None or not found.is_worthwhile:
             return
         before = found.before
@@ -131,23 +132,23 @@ class VllmColocateUtilization(Rule):
             run,
             found.severity,
             f"{taken}, {gib(pool)}, and the run {before.sentence}. {way} {found.sentence}",
-            at=("objective.rollout.gpu_mem_util", "objective.rollout.engine"),
+            at=(f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
             judged=before,
             proposals=list(_proposals(run, share)),
         )
 
 
 def _proposals(run: Run, share: float) -> Iterator[Proposal]:
-    options: list[tuple[str, dict[str, Any]]] = []
+    options: list[tuple[str, dict[Any, Any]]] = []
     if share > _USUAL:
         options.append(
             (
                 f"give the engine {_USUAL:.0%} of the card",
-                {"objective.rollout.gpu_mem_util": _USUAL},
+                {f.objective.rollout.gpu_mem_util: _USUAL},
             )
         )
     options.append(
-        ("let the engine sleep while the model trains", {"objective.rollout.sleep": True})
+        ("let the engine sleep while the model trains", {f.objective.rollout.sleep: True})
     )
     for title, changes in options:
         found = relief(run, changes)

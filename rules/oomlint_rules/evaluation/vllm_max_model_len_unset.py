@@ -36,13 +36,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import card_bytes
 
-_LENGTH = "objective.rollout.max_model_len"
-_PROMPT = "objective.rollout.max_prompt_tokens"
+_LENGTH = f.objective.rollout.max_model_len
+_PROMPT = f.objective.rollout.max_prompt_tokens
 _HALF_PRECISION = 2
 # Room for prompts whose length nobody limits, in tokens.
 _LONG_PROMPT = 4096
@@ -128,7 +129,7 @@ class VllmMaxModelLenUnset(Rule):
             f"vLLM makes room for the model's {dims.ctx} tokens, {gib(need)} of key-value cache for one "
             f"sequence, and {share:.0%}{where} leave it {gib(left)} beside the weights: it stops at "
             f"start. {length} tokens are {gib(length * token / ranks)}",
-            at=(_LENGTH, "objective.rollout.gpu_mem_util", "objective.rollout.engine"),
+            at=(_LENGTH, f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
             confidence="medium",
             resource="gpu",
             predicted=need,

@@ -34,9 +34,11 @@ On slow PCIe links, and in LLaMA-Factory under ZeRO-3, where it made a run fail 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judge import judge_host, relief, sharding_is_open
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._remedies import leading_remedy, states_exceed
@@ -125,7 +127,7 @@ class ActivationOffloadAvailable(Rule):
             return
         if states_exceed(run):
             return
-        changes = {"checkpointing.offload": "cpu"}
+        changes = {f.checkpointing.offload: "cpu"}
         found = relief(run, changes)
         if found is None or found.severity is None or not found.suffices:
             return
@@ -140,13 +142,13 @@ class ActivationOffloadAvailable(Rule):
             Severity.WARNING if needed else Severity.INFO,
             f"the run {before.sentence}. With the checkpoints of the layers in host RAM "
             f"{found.sentence}; each rank pins memory for its own there",
-            at=("checkpointing.offload", "checkpointing.mode"),
+            at=(f.checkpointing.offload, f.checkpointing.mode),
             judged=before,
             proposals=[Proposal.set("keep the checkpoints of the layers in host RAM", changes)],
         )
 
 
-def _host_has_room(run: Run, changes: dict[str, str]) -> bool:
+def _host_has_room(run: Run, changes: dict[Any, str]) -> bool:
     """Whether the host is not known to be too small."""
     try:
         after = judge_host(run.what_if(changes))

@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule
 from oomlint.run import Run
 
@@ -81,7 +82,7 @@ class AttentionQuadraticFallback(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         if run.plan.model.attn_impl != "eager":
             return
-        changes = {"model.attn_impl": "sdpa"}
+        changes = {f.model.attn_impl: "sdpa"}
         found = relief(run, changes)
         if found is None or not found.is_worthwhile:
             return
@@ -93,7 +94,7 @@ class AttentionQuadraticFallback(Rule):
             f"the run {before.sentence}: eager attention keeps a matrix of "
             f"{run.intended.plan.seq.max_len} x {run.intended.plan.seq.max_len} for every head. "
             f"With sdpa {found.sentence}",
-            at=("model.attn_impl", "seq.max_len"),
+            at=(f.model.attn_impl, f.seq.max_len),
             judged=before,
             proposals=[Proposal.set("use PyTorch's sdpa attention", changes)],
         )

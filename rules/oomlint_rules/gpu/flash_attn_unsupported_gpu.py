@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 
@@ -101,7 +102,7 @@ class FlashAttnUnsupportedGpu(Rule):
             f"FlashAttention 2 needs an Ampere GPU or newer, and {gpu.name} has compute "
             f"capability {gpu.compute_capability}: training stops at the first batch, or falls "
             "back to eager attention and its tokens x tokens matrix",
-            at=("model.attn_impl", "model.id"),
+            at=(f.model.attn_impl, f.model.id),
             resource="gpu",
-            proposals=[Proposal.set("use PyTorch's sdpa attention", {"model.attn_impl": "sdpa"})],
+            proposals=[Proposal.set("use PyTorch's sdpa attention", {f.model.attn_impl: "sdpa"})],
         )

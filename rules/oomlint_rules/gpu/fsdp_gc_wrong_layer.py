@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 
@@ -119,7 +120,7 @@ class FsdpGcWrongLayer(Rule):
             proposals=[
                 Proposal.set(
                     "checkpoint with FSDP instead",
-                    {**off, "parallel.fsdp.activation_checkpointing": True},
+                    {**off, f.parallel.fsdp.activation_checkpointing: True},
                 )
             ],
         )

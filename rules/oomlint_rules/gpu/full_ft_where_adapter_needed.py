@@ -35,21 +35,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.judge import Relief, judge_gpu, judge_host, relief, sharding_is_open
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
 _FAR = 1.5
-_OTHER_WAYS: tuple[dict[str, Any], ...] = (
-    {"parallel.zero.stage": 3, "offload.optimizer": "cpu", "offload.params": "cpu"},
-    {"offload.optimizer": "cpu", "offload.params": "cpu"},
-    {"parallel.fsdp.cpu_offload": True},
-    {"optimizer.kind": "adamw8bit"},
-    {"optimizer.kind": "adafactor"},
+_OTHER_WAYS: tuple[dict[Any, Any], ...] = (
+    {f.parallel.zero.stage: 3, f.offload.optimizer: "cpu", f.offload.params: "cpu"},
+    {f.offload.optimizer: "cpu", f.offload.params: "cpu"},
+    {f.parallel.fsdp.cpu_offload: True},
+    {f.optimizer.kind: "adamw8bit"},
+    {f.optimizer.kind: "adafactor"},
 )
-_ADAPTERS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("a LoRA adapter", {"trainable.method": "lora"}),
-    ("a LoRA adapter on a base in 4 bit", {"trainable.method": "lora", "quant.method": "bnb4"}),
+_ADAPTERS: tuple[tuple[str, dict[Any, Any]], ...] = (
+    ("a LoRA adapter", {f.trainable.method: "lora"}),
+    ("a LoRA adapter on a base in 4 bit", {f.trainable.method: "lora", f.quant.method: "bnb4"}),
 )
 _AXOLOTL = AXOLOTL + "sequence_len: 512\noptimizer: adamw_torch_fused\nflash_attention: true\n"
 _LF = LLAMA_FACTORY + "cutoff_len: 512\n"
@@ -108,14 +109,14 @@ class FullFtWhereAdapterNeeded(Rule):
                 Severity.INFO,
                 f"the run {judged.sentence}, and neither sharding nor offloading nor a lighter "
                 f"optimizer that this config can have makes it fit. With {name} {found.sentence}",
-                at=("trainable.method", "model.id"),
+                at=(f.trainable.method, f.model.id),
                 judged=judged,
                 proposals=[Proposal.set(f"train {name}", changes, Applicability.UNSAFE)],
             )
             return
 
 
-def _fits(run: Run, changes: dict[str, Any]) -> bool:
+def _fits(run: Run, changes: dict[Any, Any]) -> bool:
     found: Relief | None = relief(run, changes)
     if found is None or not found.suffices:
         return False

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 
@@ -86,7 +87,7 @@ class GcReentrantFrozenInputs(Rule):
             return
         if plan.trainable.method != "freeze" or run.framework in _PREPARES_INPUTS:
             return
-        if not run.is_explicit("checkpointing.reentrant") and not run.is_explicit("hf.reentrant"):
+        if not run.is_explicit(f.checkpointing.reentrant) and not run.is_explicit("hf.reentrant"):
             return
         yield self.finding(
             run,
@@ -94,9 +95,9 @@ class GcReentrantFrozenInputs(Rule):
             f"{run.key('checkpointing.reentrant')} is true and the embeddings are frozen: "
             "reentrant checkpointing passes gradients only where the input of a layer needs one, "
             "so that the trained layers get none",
-            at="checkpointing.reentrant",
+            at=f.checkpointing.reentrant,
             resource="gpu",
             proposals=[
-                Proposal.set("checkpoint without reentry", {"checkpointing.reentrant": False})
+                Proposal.set("checkpoint without reentry", {f.checkpointing.reentrant: False})
             ],
         )

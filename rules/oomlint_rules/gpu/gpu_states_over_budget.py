@@ -41,7 +41,7 @@ from typing import Any
 
 from oomlint.judge import confidence, proviso, relief, settled
 from oomlint.memory import StateBytes, state_bytes
-from oomlint.plan.training import ZERO_3
+from oomlint.plan.fields import ZERO_3, f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
 from oomlint.run import Run
 from oomlint.ways_out import ways_out
@@ -135,7 +135,7 @@ class GpuStatesOverBudget(Rule):
             f"{run.hardware.gpu.name if run.hardware else 'the card'} gives {gib(limit)}: "
             f"{_arithmetic(base, states)}. No batch size fits"
             f"{f'; what is enough: {also}' if also else ''}",
-            at=("trainable.method", "parallel.zero.stage", "model.id"),
+            at=(f.trainable.method, f.parallel.zero.stage, f.model.id),
             confidence=known,
             resource="gpu",
             predicted=base.estimate.gpu.peak_bytes,
@@ -176,7 +176,7 @@ def _proposals(run: Run) -> Iterator[Proposal]:
         yield Proposal.set(title, changes, applicability)
 
 
-_CANDIDATES: tuple[tuple[str, Mapping[str, Any], Applicability], ...] = (
+_CANDIDATES: tuple[tuple[str, Mapping[Any, Any], Applicability], ...] = (
     (
         "raise the ZeRO stage to 3",
         ZERO_3,
@@ -184,25 +184,25 @@ _CANDIDATES: tuple[tuple[str, Mapping[str, Any], Applicability], ...] = (
     ),
     (
         "offload the optimizer states to host RAM",
-        {"offload.optimizer": "cpu"},
+        {f.offload.optimizer: "cpu"},
         Applicability.SAFE,
     ),
     (
         "shard with ZeRO-3 and offload the optimizer states to host RAM",
-        {**ZERO_3, "offload.optimizer": "cpu"},
+        {**ZERO_3, f.offload.optimizer: "cpu"},
         Applicability.SAFE,
     ),
     (
         "offload the optimizer states and the parameters to host RAM",
-        {"offload.optimizer": "cpu", "offload.params": "cpu"},
+        {f.offload.optimizer: "cpu", f.offload.params: "cpu"},
         Applicability.SAFE,
     ),
-    ("keep Adam's states in 8 bit", {"optimizer.kind": "adamw8bit"}, Applicability.UNSAFE),
-    ("train with Adafactor", {"optimizer.kind": "adafactor"}, Applicability.UNSAFE),
+    ("keep Adam's states in 8 bit", {f.optimizer.kind: "adamw8bit"}, Applicability.UNSAFE),
+    ("train with Adafactor", {f.optimizer.kind: "adafactor"}, Applicability.UNSAFE),
 )
 
 
-def _host_is_too_small(run: Run, changes: Mapping[str, Any]) -> bool:
+def _host_is_too_small(run: Run, changes: Mapping[Any, Any]) -> bool:
     """Whether offloading is wanted where the host's RAM is unknown or too little."""
     if not any(name.startswith("offload.") for name in changes):
         return False

@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import Judgement, judge_gpu, relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -75,7 +76,7 @@ _LIGER = "liger_fused_linear_cross_entropy: true\n"
 # Below this share of the peak other things fill the card.
 _SHARE = 0.15
 _HALF = 0.5
-_FUSED = {"loss.logits_materialised": "fused"}
+_FUSED = {f.loss.logits_materialised: "fused"}
 
 
 class LogitsMaterializedLargeVocab(Rule):
@@ -149,7 +150,7 @@ class LogitsMaterializedLargeVocab(Rule):
             severity,
             f"the run {before.sentence}; logits take {gib(logits)} of it (a vocabulary of "
             f"{run.plan.model.dims.vocab}). {cure}",
-            at=("loss.logits_materialised", "seq.max_len", "model.id"),
+            at=(f.loss.logits_materialised, f.seq.max_len, f.model.id),
             judged=before,
             proposals=proposals,
         )

@@ -41,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import Judgement, Relief, card_holds, judge_gpu
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import leading_remedy, longest_that_fits, states_exceed
@@ -130,7 +131,7 @@ class LongContextOverBudget(Rule):
         if found is None or found.severity is None or not found.is_worthwhile:
             return
         leading = leading_remedy(run)
-        if leading is not None and "batch.micro" in leading.changes:
+        if leading is not None and f.batch.micro in leading.changes:
             return
         fits = longest_that_fits(run, length, share=run.margin)
         room = (
@@ -145,12 +146,12 @@ class LongContextOverBudget(Rule):
             f"the run {before.sentence}. Activations and logits of samples of {length} tokens "
             f"are {gib(growing)}; more GPUs share those only where context parallelism splits "
             f"each sample. As it stands {room}{where}",
-            at="seq.max_len",
+            at=f.seq.max_len,
             judged=before,
             proposals=[
                 Proposal.set(
                     f"limit samples to {fits} tokens",
-                    {"seq.max_len": fits},
+                    {f.seq.max_len: fits},
                     Applicability.UNSAFE,
                 )
             ]
@@ -160,6 +161,6 @@ class LongContextOverBudget(Rule):
 
 
 def _half_as_long(run: Run, before: Judgement, length: int) -> Relief | None:
-    changes = {"seq.max_len": length // 2}
+    changes = {f.seq.max_len: length // 2}
     after = judge_gpu(run.assuming(changes))
     return None if after is None else Relief(before, after, changes)

@@ -37,6 +37,7 @@ from collections.abc import Iterable
 
 from oomlint.judge import Relief, judge_gpu, relief, settled, sharding_is_open
 from oomlint.memory import state_bytes
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 
@@ -98,7 +99,7 @@ class MicroBatchTooLarge(Rule):
             found.severity,
             f"the run {before.sentence}. With micro batch x gradient accumulation {then} instead "
             f"of {now} (the global batch stays the same) {found.sentence}",
-            at="batch.micro",
+            at=f.batch.micro,
             judged=before,
             proposals=[
                 Proposal.set(
@@ -107,8 +108,8 @@ class MicroBatchTooLarge(Rule):
                     applicability,
                 )
             ],
-            notes=[self.note(run, "batch.grad_accum", "gradient accumulation")]
-            if run.is_explicit("batch.grad_accum")
+            notes=[self.note(run, f.batch.grad_accum, "gradient accumulation")]
+            if run.is_explicit(f.batch.grad_accum)
             else (),
         )
 
@@ -121,7 +122,7 @@ def smaller_batch(run: Run, micro: int, accum: int) -> Relief | None:
     first: Relief | None = None
     factor = 2
     while micro % factor == 0:
-        changes = {"batch.micro": micro // factor, "batch.grad_accum": accum * factor}
+        changes = {f.batch.micro: micro // factor, f.batch.grad_accum: accum * factor}
         found = relief(run, changes)
         if found is None or not found.is_worthwhile:
             return first

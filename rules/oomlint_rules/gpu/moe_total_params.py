@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu, settled, sharding_is_open
+from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, count, gib
 from oomlint.run import Run
 
@@ -135,6 +136,6 @@ class MoeTotalParams(Rule):
             Severity.INFO,
             f"memory follows all {count(total)} parameters of the {dims.moe.experts} experts, not "
             f"the {count(active)} that are active for a token: {what}",
-            at=("model.id",),
+            at=(f.model.id,),
             judged=now,
         )

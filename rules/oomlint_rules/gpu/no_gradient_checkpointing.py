@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu, relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
 
@@ -86,7 +87,7 @@ class NoGradientCheckpointing(Rule):
         judged = judge_gpu(run)
         if judged is None or not judged.may_gain_by("activations", "temporary"):
             return
-        changes = {"checkpointing.mode": "full"}
+        changes = {f.checkpointing.mode: "full"}
         found = relief(run, changes)
         if found is None or not found.is_worthwhile:
             return
@@ -98,7 +99,7 @@ class NoGradientCheckpointing(Rule):
             f"the run {before.sentence}, of which activations take "
             f"{gib(before.components.get('activations'))}: gradient checkpointing is "
             f"off. With it {found.sentence}, at the price of about a third more time a step",
-            at="checkpointing.mode",
+            at=f.checkpointing.mode,
             judged=before,
             proposals=[Proposal.set("turn on gradient checkpointing", changes)],
         )

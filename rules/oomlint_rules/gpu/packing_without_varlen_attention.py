@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import card_bytes
@@ -121,12 +122,12 @@ class PackingWithoutVarlenAttention(Rule):
             f"where they end: a mask of {length} x {length} has to keep them apart "
             f"({gib(mask)}{', and scores of that size for every head' if attention == 'eager' else ''})"
             ", or they read each other. FlashAttention 2 needs no mask",
-            at=("model.attn_impl", "seq.packing"),
+            at=(f.model.attn_impl, f.seq.packing),
             confidence="medium",
             resource="gpu",
             proposals=[
                 Proposal.set(
-                    "use FlashAttention 2", {"model.attn_impl": "flash2"}, Applicability.UNSAFE
+                    "use FlashAttention 2", {f.model.attn_impl: "flash2"}, Applicability.UNSAFE
                 )
             ]
             if not is_before_ampere(run)

@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import confidence, settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._remedies import longest_that_fits
@@ -140,13 +141,13 @@ class SeqLenUncapped(Rule):
             run,
             Severity.WARNING if severe else Severity.INFO,
             f"nothing limits the length of samples ({run.key('seq.max_len')} is not set), and {text}",
-            at=("seq.max_len", "model.id"),
+            at=(f.seq.max_len, f.model.id),
             confidence="low" if confidence(run) == "low" else "medium",
             resource="gpu",
             limit=run.limits.gpu_bytes,
             proposals=[
                 Proposal.set(
-                    f"limit samples to {limit} tokens", {"seq.max_len": limit}, Applicability.UNSAFE
+                    f"limit samples to {limit} tokens", {f.seq.max_len: limit}, Applicability.UNSAFE
                 )
             ]
             if limit >= 512

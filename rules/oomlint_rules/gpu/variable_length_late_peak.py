@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu, settled
+from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -102,7 +103,7 @@ class VariableLengthLatePeak(Rule):
         now = judge_gpu(run)
         if now is None or now.severity is None or now.predicted > limit:
             return
-        half = settled(run).assuming({"seq.max_len": length // 2}).estimate.gpu.peak_bytes
+        half = settled(run).assuming({f.seq.max_len: length // 2}).estimate.gpu.peak_bytes
         if half is None or now.predicted - half < _SHARE * limit:
             return
         yield self.finding(
@@ -111,7 +112,7 @@ class VariableLengthLatePeak(Rule):
             f"the run {now.sentence}, for a batch with samples of {length} tokens. Batches are as "
             f"long as their longest sample, and one of {length // 2} tokens needs {gib(half)}: the "
             "peak comes whenever the longest sample does",
-            at=("seq.max_len", "batch.micro"),
+            at=(f.seq.max_len, f.batch.micro),
             confidence=now.confidence,
             resource="gpu",
             predicted=now.predicted,

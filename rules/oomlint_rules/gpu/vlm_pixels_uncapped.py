@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 
@@ -104,7 +105,7 @@ class VlmPixelsUncapped(Rule):
         # Rollouts of RL and distillation bring their own limits on prompts.
         if plan.objective.kind in ("grpo", "gkd", "ppo", "rloo"):
             return
-        if run.block_with("model.vision.max_pixels") is None:
+        if run.block_with(f.model.vision.max_pixels) is None:
             return
         pixels = plan.model.vision.max_pixels
         if pixels is not None and pixels <= _LARGE:
@@ -119,13 +120,13 @@ class VlmPixelsUncapped(Rule):
             f"images may have {what}: up to {tokens} tokens each, and four times as many patches "
             "in the vision tower, whose attention sees them all at once. "
             f"{_PROPOSED} pixels are {_PROPOSED // _PIXELS_A_TOKEN} tokens",
-            at=("model.vision.max_pixels", "model.id"),
+            at=(f.model.vision.max_pixels, f.model.id),
             confidence="medium",
             resource="gpu",
             proposals=[
                 Proposal.set(
                     f"scale images down to {_PROPOSED} pixels",
-                    {"model.vision.max_pixels": _PROPOSED},
+                    {f.model.vision.max_pixels: _PROPOSED},
                     Applicability.UNSAFE,
                 )
             ],

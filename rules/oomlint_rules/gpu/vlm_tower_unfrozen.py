@@ -35,11 +35,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 
-_TOWER = "model.vision.freeze_tower"
+_TOWER = f.model.vision.freeze_tower
 _LF = (
     LLAMA_FACTORY.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen2-VL-2B-Instruct")
     + "image_max_pixels: 262144\nfreeze_vision_tower: {frozen}\n"

@@ -30,13 +30,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, command
 
 _MANY = 128
 _ENOUGH = 4
-_FIELD = "data.workers"
+_FIELD = f.data.workers
 
 
 class DataloaderWorkersRam(Rule):
@@ -54,7 +55,7 @@ class DataloaderWorkersRam(Rule):
             files={"train.yaml": f"{AXOLOTL}dataloader_num_workers: 8\n"},
             fixed={"train.yaml": f"{AXOLOTL}dataloader_num_workers: 4\n"},
             hardware="8xA100-80GB",
-            values={"host.cpus": 48},
+            values={f.host.cpus: 48},
         ),
     )
     good = (
@@ -62,7 +63,7 @@ class DataloaderWorkersRam(Rule):
         Example(
             files={"train.yaml": f"{AXOLOTL}dataloader_num_workers: 8\n"},
             hardware="8xA100-80GB",
-            values={"host.cpus": 96},
+            values={f.host.cpus: 96},
         ),
     )
 

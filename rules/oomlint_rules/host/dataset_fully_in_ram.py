@@ -33,14 +33,16 @@ For a small data set on a slow network file system.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from oomlint.documents.base import Fact
 from oomlint.judge import settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, script
 
-_FIELD = "data.in_memory"
+_FIELD = f.data.in_memory
 
 
 def _reads(more: str) -> str:
@@ -78,7 +80,7 @@ class DatasetFullyInRam(Rule):
                 edits = Proposal("map the data set from disk", (ReadyEdits(fact.mend),))
                 yield self._finding(run, f"keep_in_memory of {fact.detail['how']}", fact, edits)
 
-    def _finding(self, run: Run, key: str, at: str | Fact, proposal: Proposal) -> Finding:
+    def _finding(self, run: Run, key: str, at: Any | Fact, proposal: Proposal) -> Finding:
         ranks = settled(run).plan.parallel.gpus_per_node or 1
         each = f"each of the {ranks} ranks of a node" if ranks > 1 else "each rank"
         return self.finding(

@@ -47,6 +47,7 @@ from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judge import judge_host, settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
 from oomlint_rules.host._ram import copies, judge_ram
@@ -168,9 +169,9 @@ class FsdpEveryRankLoads(Rule):
         ranks = settled(run).plan.parallel.gpus_per_node or 1
         if verdict is None or verdict.severity is None or verdict.is_common or ranks < 2:
             return
-        changes: dict[str, Any] = {"load.cpu_ram_efficient": True}
+        changes: dict[Any, Any] = {f.load.cpu_ram_efficient: True}
         if plan.parallel.backend == "fsdp1" and not plan.parallel.fsdp.sync_module_states:
-            changes["parallel.fsdp.sync_module_states"] = True
+            changes[f.parallel.fsdp.sync_module_states] = True
         found = verdict.judgement
         yield self.finding(
             run,
@@ -178,13 +179,13 @@ class FsdpEveryRankLoads(Rule):
             f"each of the {ranks} ranks of a node reads the whole model into RAM: "
             f"{copies(run, ranks)}, with the processes {gib(found.predicted)}; "
             f"{verdict.sentence}{_afterwards(run, changes)}",
-            at="load.cpu_ram_efficient",
+            at=f.load.cpu_ram_efficient,
             judged=found,
             proposals=[Proposal.set("read the checkpoint on one rank of each node", changes)],
         )
 
 
-def _afterwards(run: Run, changes: dict[str, Any]) -> str:
+def _afterwards(run: Run, changes: dict[Any, Any]) -> str:
     try:
         after = judge_host(run.what_if(changes), phase="load")
     except CannotEdit:

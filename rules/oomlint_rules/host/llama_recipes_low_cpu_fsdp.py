@@ -46,6 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import Judgement, judge_host, settled
+from oomlint.plan.fields import f
 from oomlint.rule import (
     Applicability,
     Confidence,
@@ -71,7 +72,7 @@ _NEWER = _START.replace(
 )
 _VARIABLES = "ACCELERATE_USE_FSDP=1 FSDP_CPU_RAM_EFFICIENT_LOADING=1 "
 
-_CHANGES = {"load.cpu_ram_efficient": True}
+_CHANGES = {f.load.cpu_ram_efficient: True}
 # The dialect's own field for --enable_fsdp, to point at.
 _SWITCH = "lr.fsdp"
 
@@ -185,7 +186,7 @@ class LlamaRecipesLowCpuFsdp(Rule):
             run,
             severity,
             message,
-            at=("load.cpu_ram_efficient", _SWITCH),
+            at=(f.load.cpu_ram_efficient, _SWITCH),
             confidence=confidence,
             resource="host",
             predicted=found.predicted if found is not None else None,

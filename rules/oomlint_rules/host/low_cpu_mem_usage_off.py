@@ -34,11 +34,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, script
 
-_FIELD = "load.low_cpu_mem"
+_FIELD = f.load.low_cpu_mem
 _WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 

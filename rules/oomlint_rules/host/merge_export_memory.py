@@ -44,11 +44,12 @@ from oomlint.documents.base import Fact
 from oomlint.hardware import parse_hardware, usable_bytes
 from oomlint.judge import USUAL_LARGEST_CARD
 from oomlint.memory import state_bytes
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
 
-_DEVICE = "save.merge_device"
+_DEVICE = f.save.merge_device
 # Python with torch, and the tensors of the file that is being read or written (5 GB by default).
 _PROCESS, _FILE = 3 * 2**30, 5_000_000_000
 _NOTEWORTHY = 64 * 2**30
@@ -143,7 +144,7 @@ class MergeExportMemory(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         if plan.save.merge == "whole":
-            at = ("save.merge", "lf.export_dir", _DEVICE)
+            at = (f.save.merge, "lf.export_dir", _DEVICE)
             yield from self._whole(run, at, plan.save.merge_device == "cpu")
         for fact in run.facts:
             if fact.kind != "merges-adapter":
@@ -155,7 +156,7 @@ class MergeExportMemory(Rule):
             elif run.is_fragment:
                 yield from self._whole(run, fact, plan.load.device_map in (None, "none"))
 
-    def _whole(self, run: Run, at: tuple[str, ...] | Fact, on_cpu: bool) -> Iterable[Finding]:
+    def _whole(self, run: Run, at: tuple[Any, ...] | Fact, on_cpu: bool) -> Iterable[Finding]:
         total, plan = _parameters(run), run.plan
         if total is None:
             return
@@ -233,6 +234,6 @@ def _parameters(run: Run) -> int | None:
 
 def _to_cpu(run: Run, need: int) -> Iterable[Proposal]:
     limit = run.limits.host_bytes
-    changes: Mapping[str, Any] = {_DEVICE: "cpu"}
+    changes: Mapping[Any, Any] = {_DEVICE: "cpu"}
     if limit is None or need <= run.margin * limit:
         yield Proposal.set("merge in RAM", changes)

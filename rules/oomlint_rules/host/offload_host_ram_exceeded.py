@@ -44,6 +44,7 @@ from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judge import Judgement, judge_gpu, judge_host, settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count, gib
 from oomlint.run import Run
 from oomlint_rules.host._ram import judge_ram
@@ -97,7 +98,7 @@ _LLAMA_FACTORY = (
 )
 
 # Without these the peak of the node is that of training itself.
-_TRAINING_ONLY = {"load.meta_init": True, "save.strategy": "no"}
+_TRAINING_ONLY = {f.load.meta_init: True, f.save.strategy: "no"}
 _MOST_NODES = 64
 
 
@@ -189,13 +190,13 @@ class OffloadHostRamExceeded(Rule):
         )
 
 
-def _offloaded(run: Run) -> tuple[str, ...]:
+def _offloaded(run: Run) -> tuple[Any, ...]:
     plan = run.plan
     if plan.parallel.backend in ("fsdp1", "fsdp2"):
-        return ("parallel.fsdp.cpu_offload",) if plan.parallel.fsdp.cpu_offload else ()
+        return (f.parallel.fsdp.cpu_offload,) if plan.parallel.fsdp.cpu_offload else ()
     fields = (
-        ("offload.optimizer", plan.offload.optimizer),
-        ("offload.params", plan.offload.params),
+        (f.offload.optimizer, plan.offload.optimizer),
+        (f.offload.params, plan.offload.params),
     )
     return tuple(name for name, device in fields if device == "cpu")
 
@@ -242,32 +243,32 @@ def _proposals(run: Run, training: Run) -> Iterator[Proposal]:
         after = _after(training, changes)
         if after is None or after.is_problem:
             continue
-        moves_to_gpu = "offload.pin_memory" not in changes
+        moves_to_gpu = f.offload.pin_memory not in changes
         if moves_to_gpu and not _gpu_has_room(run, changes):
             continue
         yield Proposal.set(title, changes)
 
 
-def _candidates(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _candidates(run: Run) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     offloaded = _offloaded(run)
-    if offloaded == ("parallel.fsdp.cpu_offload",):
-        yield "keep the states on the GPUs", {"parallel.fsdp.cpu_offload": False}
+    if offloaded == (f.parallel.fsdp.cpu_offload,):
+        yield "keep the states on the GPUs", {f.parallel.fsdp.cpu_offload: False}
         return
     yield "keep the states on the GPUs", dict.fromkeys(offloaded, "none")
     if len(offloaded) == 2:
-        yield "offload the optimizer only", {"offload.params": "none"}
+        yield "offload the optimizer only", {f.offload.params: "none"}
     if run.plan.offload.pin_memory:
-        yield "do not pin the offloaded buffers", {"offload.pin_memory": False}
+        yield "do not pin the offloaded buffers", {f.offload.pin_memory: False}
 
 
-def _after(training: Run, changes: Mapping[str, Any]) -> Judgement | None:
+def _after(training: Run, changes: Mapping[Any, Any]) -> Judgement | None:
     try:
         return judge_host(training.what_if(changes))
     except CannotEdit:
         return None
 
 
-def _gpu_has_room(run: Run, changes: Mapping[str, Any]) -> bool:
+def _gpu_has_room(run: Run, changes: Mapping[Any, Any]) -> bool:
     if run.limits.gpu_bytes is None:
         return False
     after = judge_gpu(run.what_if(changes))
@@ -279,7 +280,7 @@ def _what_helps(run: Run, training: Run) -> str:
     nodes = settled(run).plan.parallel.nodes or 1
     while nodes < _MOST_NODES:
         nodes *= 2
-        after = judge_host(settled(training).assuming({"parallel.nodes": nodes}))
+        after = judge_host(settled(training).assuming({f.parallel.nodes: nodes}))
         if after is not None and not after.is_problem:
             ways.append(f"{nodes} nodes ({gib(after.predicted)} each)")
             break

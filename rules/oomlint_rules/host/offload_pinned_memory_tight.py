@@ -40,13 +40,14 @@ from collections.abc import Iterable
 
 from oomlint.errors import CannotEdit
 from oomlint.judge import judge_host, relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 
 _TIGHT = 0.6
-_PIN = "offload.pin_memory"
-_SMALL_GROUPS = {"parallel.zero.sub_group_elems": 100_000_000}
+_PIN = f.offload.pin_memory
+_SMALL_GROUPS = {f.parallel.zero.sub_group_elems: 100_000_000}
 """A tenth of DeepSpeed's default: the same update in more, smaller pieces."""
 
 _ZERO = (
@@ -146,7 +147,7 @@ class OffloadPinnedMemoryTight(Rule):
             f"offloading takes {gib(found.predicted)} of the node's {gib(found.limit)} of RAM, most "
             "of it pinned: such memory cannot be swapped, and its blocks are rounded up to a power "
             "of two",
-            at=(_PIN, "offload.optimizer", "offload.params"),
+            at=(_PIN, f.offload.optimizer, f.offload.params),
             judged=found,
             confidence="medium",
             proposals=[Proposal.set("do not pin offloaded memory", changes)],
@@ -167,7 +168,7 @@ class OffloadPinnedMemoryTight(Rule):
             found.severity or Severity.INFO,
             f"offloading to NVMe passes through {gib(found.components['offloaded_states'])} of "
             f"locked buffers in host RAM, and the node has {gib(found.limit)}{cure}",
-            at=("offload.optimizer", "offload.params"),
+            at=(f.offload.optimizer, f.offload.params),
             judged=found,
             confidence="medium",
             proposals=[Proposal.set("swap smaller groups of parameters", _SMALL_GROUPS)]
@@ -182,7 +183,7 @@ class OffloadPinnedMemoryTight(Rule):
             "offloading to NVMe passes through pinned buffers in host RAM (buffer_count × "
             "buffer_size elements on each rank), and the node's RAM is not known; state it with "
             "--host-memory",
-            at=("offload.optimizer", "offload.params"),
+            at=(f.offload.optimizer, f.offload.params),
             confidence="low",
             resource="host",
         )

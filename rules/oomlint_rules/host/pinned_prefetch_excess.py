@@ -38,13 +38,14 @@ from collections.abc import Iterable
 
 from oomlint.judge import settled
 from oomlint.plan import Plan
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
 from oomlint_rules._fixes import removal
 from oomlint_rules.settings._trainer import trainer_compares
 
-_FIELD = "data.prefetch"
+_FIELD = f.data.prefetch
 _ENOUGH = 2
 # Less than this is no matter on a machine that trains a language model.
 _NOTEWORTHY = 16 * 2**30

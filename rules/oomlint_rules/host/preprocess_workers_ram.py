@@ -30,13 +30,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
 _MANY = 64
 _USUAL = 16
-_FIELD = "data.preprocess_workers"
+_FIELD = f.data.preprocess_workers
 
 
 class PreprocessWorkersRam(Rule):
@@ -53,13 +54,13 @@ class PreprocessWorkersRam(Rule):
         Example(
             files={"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"},
             fixed={"train.yaml": f"{AXOLOTL}dataset_processes: 32\n"},
-            values={"host.cpus": 32},
+            values={f.host.cpus: 32},
         ),
     )
     good = (
         Example(files={"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 16\n"}),
         Example(
-            files={"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"}, values={"host.cpus": 192}
+            files={"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"}, values={f.host.cpus: 192}
         ),
     )
 

@@ -39,7 +39,7 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
 from oomlint.judge import judge_host, settled
-from oomlint.plan.training import ZERO_3
+from oomlint.plan.fields import ZERO_3, f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules.host._ram import copies, judge_ram
@@ -141,7 +141,7 @@ class RanksTimesModelHostLoad(Rule):
             f"{copies(run, ranks)}, with the processes {gib(found.predicted)}; {verdict.sentence}. "
             "Safetensors files are shared between ranks as far as they are only mapped; ZeRO "
             "stage 3 and FSDP load sharded",
-            at=("parallel.zero.stage", "model.id"),
+            at=(f.parallel.zero.stage, f.model.id),
             judged=found,
             confidence="medium" if found.confidence == "high" else found.confidence,
             proposals=_sharded(run),

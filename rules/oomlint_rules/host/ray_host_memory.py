@@ -41,6 +41,7 @@ from oomlint.errors import CannotEdit
 from oomlint.judge import confidence, judge_host, settled
 from oomlint.memory import state_bytes
 from oomlint.plan import Plan
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -143,7 +144,7 @@ class RayHostMemory(Rule):
             run,
             severity,
             f"a node needs {gib(need)} of RAM: {', '.join(parts)}; {have}",
-            at=("offload.idle", "objective.rollout.engine", "model.id"),
+            at=(f.offload.idle, f.objective.rollout.engine, f.model.id),
             confidence="low" if confidence(run) == "low" else "medium",
             resource="host",
             predicted=need,
@@ -176,7 +177,7 @@ def _on_gpu(run: Run, probe: Run) -> Iterator[Proposal]:
     share = probe.plan.objective.rollout.gpu_mem_util
     if states is None or card is None or share is None:
         return
-    changes = {"offload.idle": "none"}
+    changes = {f.offload.idle: "none"}
     try:
         after = judge_host(run.what_if(changes))
     except CannotEdit:

@@ -36,11 +36,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 
-_FIELD = "data.shuffle_buffer"
+_FIELD = f.data.shuffle_buffer
 _SHARE, _AFTER = 0.1, 0.05
 _NOTEWORTHY = 64 * 2**30
 # A pointer in each of three lists, and an integer object for the token id and for its label, which
@@ -118,7 +119,7 @@ class StreamingBufferRam(Rule):
             f"each of {workers} {'worker' if workers == 1 else 'workers'} on each of {ranks} "
             f"{'rank' if ranks == 1 else 'ranks'} keeps {buffer} samples to draw from at random: up "
             f"to {gib(need)} if they have {length} tokens each; {have}",
-            at=(_FIELD, "data.streaming"),
+            at=(_FIELD, f.data.streaming),
             confidence="low",
             resource="host",
             predicted=need,

@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command, deepspeed, script
@@ -126,7 +127,7 @@ class Zero3InitAfterLoad(Rule):
         facts = [fact for fact in run.facts if fact.kind == "load-before-zero3-config"]
         for fact in facts[:1]:
             yield self._early(run, fact, verdict)
-        said = run.settings.get("load.zero3_init")
+        said = run.settings.get(f.load.zero3_init)
         switched_off = said is not None and said.value is False and said.origin.kind == "explicit"
         if switched_off and plan.parallel.zero.stage == 3 and not facts:
             yield from self._switched_off(run, verdict)
@@ -169,12 +170,12 @@ class Zero3InitAfterLoad(Rule):
             severity,
             f"{run.key('load.zero3_init')} is off, so under ZeRO stage 3 every rank reads the whole "
             f"model{_amount(verdict)}",
-            at="load.zero3_init",
+            at=f.load.zero3_init,
             confidence="medium",
             resource="host",
             predicted=verdict.judgement.predicted if verdict is not None else None,
             limit=verdict.judgement.limit if verdict is not None else None,
-            proposals=[Proposal.set("build the model sharded", {"load.zero3_init": True})],
+            proposals=[Proposal.set("build the model sharded", {f.load.zero3_init: True})],
         )
 
 

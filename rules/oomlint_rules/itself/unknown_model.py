@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, count
 from oomlint.run import Run
 
@@ -89,7 +90,7 @@ class UnknownModel(Rule):
                 f"{name} is not in the catalogue and no config.json was found for it: GPU and "
                 "host memory are not predicted, and no rule that needs them speaks. Put its "
                 "config.json there, or name the model it derives from with --set model.id=…",
-                at="model.id",
+                at=f.model.id,
             )
         elif run.model is not None and run.model.confidence == "guessed":
             size = run.model.dims.params_total
@@ -100,5 +101,5 @@ class UnknownModel(Rule):
                 f"of {name} only {known} are known, from its name: model states are good to "
                 "15 %, activations are not predicted, and what does not fit is at most a "
                 "warning. Its config.json would make the prediction exact",
-                at="model.id",
+                at=f.model.id,
             )

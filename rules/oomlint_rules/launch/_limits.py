@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from oomlint.dialects.machine.scene import RAM_LIMIT
+from oomlint.dialects.machine.fields import scene
 from oomlint.judge import Judgement
+from oomlint.plan.fields import f
 from oomlint.run import Run
 
 # Nobody asks a scheduler for 93 GiB.
@@ -17,17 +18,17 @@ _STEP_GIB = 8
 def limited_by(run: Run) -> str | None:
     """``slurm``, ``container``, ``slurm default``; ``None`` where something else says how much
     RAM there is, or nothing does."""
-    setting = run.settings.get(RAM_LIMIT)
+    setting = run.settings.get(scene.ram_limit)
     if setting is None:
         return None
-    ram = run.origin("host.ram_gib")
+    ram = run.origin(f.host.ram_gib)
     if setting.value == "slurm default":
         return None if ram is not None else str(setting.value)
     inputs = set(setting.origin.inputs)
     return str(setting.value) if ram is not None and inputs & set(ram.inputs) else None
 
 
-def enough(run: Run, found: Judgement) -> Mapping[str, Any]:
+def enough(run: Run, found: Judgement) -> Mapping[Any, Any]:
     """The wish for as much RAM as leaves the run's margin above its peak."""
     gib = found.predicted / run.margin / 2**30
-    return {"host.ram_gib": float(math.ceil(gib / _STEP_GIB) * _STEP_GIB)}
+    return {f.host.ram_gib: float(math.ceil(gib / _STEP_GIB) * _STEP_GIB)}

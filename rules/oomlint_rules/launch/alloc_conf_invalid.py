@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import command
@@ -93,7 +94,7 @@ class AllocConfInvalid(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         conf = run.plan.env.alloc_conf
-        if conf and run.is_explicit("env.alloc_conf"):
+        if conf and run.is_explicit(f.env.alloc_conf):
             yield from self._options(run, conf)
         for fact in run.facts:
             if fact.kind == "alloc-conf-after-import" and fact.detail["cuda_used"]:
@@ -141,12 +142,12 @@ class AllocConfInvalid(Rule):
             )
 
     def _say(self, run: Run, severity: Severity, message: str, right: str = "") -> Finding:
-        changes = {"env.alloc_conf": right}
+        changes = {f.env.alloc_conf: right}
         return self.finding(
             run,
             severity,
             message,
-            at="env.alloc_conf",
+            at=f.env.alloc_conf,
             proposals=[Proposal.set(f"write {right}", changes)] if right else [],
         )
 

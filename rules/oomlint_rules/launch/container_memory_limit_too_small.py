@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_host
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
 from oomlint_rules.launch._limits import enough, limited_by
@@ -114,7 +115,7 @@ class ContainerMemoryLimitTooSmall(Rule):
             found.severity,
             f"the container may use {gib(found.limit)} of RAM and the run "
             f"{found.sentence.split(';')[0]}",
-            at="host.ram_gib",
+            at=f.host.ram_gib,
             judged=found,
             proposals=[Proposal.set(f"allow it {wish['host.ram_gib']:.0f} GiB", wish)],
         )

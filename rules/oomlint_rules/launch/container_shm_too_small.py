@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import settled
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -126,7 +127,7 @@ class ContainerShmTooSmall(Rule):
                 " --shm-size=16g",
                 f"python train.py {_WORDS} --model_max_length 8192 --dataloader_num_workers 64",
             ),
-            values={"parallel.gpus_per_node": 1},
+            values={f.parallel.gpus_per_node: 1},
             why="64 workers hold two batches of 192 KiB each",
         ),
         Example(files=_compose("mem_limit: 64g"), fixed=_compose("mem_limit: 64g", "shm_size: 16g")),
@@ -144,7 +145,7 @@ class ContainerShmTooSmall(Rule):
         Example(files=_pod("      volumes: [{name: shm, emptyDir: {medium: Memory}}]\n")),
         Example(
             files=_docker("", f"python train.py {_WORDS}"),
-            values={"parallel.gpus_per_node": 1},
+            values={f.parallel.gpus_per_node: 1},
             why="one GPU and no workers",
         ),
     )
@@ -164,20 +165,20 @@ class ContainerShmTooSmall(Rule):
             need = f"the {ranks} ranks of a node share buffers of NCCL in /dev/shm"
         else:
             return
-        wish = {"host.shm_gib": max(_PLENTY_GIB, 2 * -(-batches // _GIB))}
+        wish = {f.host.shm_gib: max(_PLENTY_GIB, 2 * -(-batches // _GIB))}
         yield self.finding(
             run,
             severity,
             f"{need}, and the container has {gib(limit)} of it; when it is full, processes die of a "
             "bus error. Give it more, or the host's own (docker: --ipc=host; Kubernetes: an emptyDir "
             "with medium: Memory at /dev/shm)",
-            at="host.shm_gib",
+            at=f.host.shm_gib,
             # Where the GPUs reach one another directly, NCCL puts little there.
             confidence="high" if severity is Severity.ERROR else "medium",
             resource="shm",
             predicted=batches if batches > limit else None,
             limit=limit,
-            proposals=[Proposal.set(f"give it {wish['host.shm_gib']} GiB", wish)],
+            proposals=[Proposal.set(f"give it {wish[f.host.shm_gib]} GiB", wish)],
         )
 
 

@@ -40,13 +40,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import command, script
 from oomlint_rules._fixes import removal
 
 _BLOCKING, _UNCACHED, _DETAIL = (
-    "env.launch_blocking", "env.no_caching", "env.distributed_debug",
+    f.env.launch_blocking, f.env.no_caching, f.env.distributed_debug,
 )  # fmt: skip
 _OFF = {_BLOCKING: False, _UNCACHED: False, _DETAIL: "OFF"}
 _EFFECTS = {

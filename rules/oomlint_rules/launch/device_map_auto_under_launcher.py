@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import command, deepspeed, script
@@ -83,7 +84,7 @@ class DeviceMapAutoUnderLauncher(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         spreads = plan.load.device_map in ("auto", "balanced")
-        if not spreads or not run.is_explicit("load.device_map"):
+        if not spreads or not run.is_explicit(f.load.device_map):
             return
         stage3 = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
         launched = any(claim.is_launched for claim in run.claims)
@@ -102,9 +103,9 @@ class DeviceMapAutoUnderLauncher(Rule):
             run,
             Severity.ERROR,
             f"{run.key('load.device_map')} is for a single process: {what}",
-            at="load.device_map",
+            at=f.load.device_map,
             resource="gpu",
             proposals=removal(
-                f"remove {run.key('load.device_map')}", run.origin("load.device_map")
+                f"remove {run.key('load.device_map')}", run.origin(f.load.device_map)
             ),
         )

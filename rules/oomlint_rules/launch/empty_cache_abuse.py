@@ -39,12 +39,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules._fixes import removal
 
-_STEPS = "env.empty_cache_steps"
+_STEPS = f.env.empty_cache_steps
 
 _LOOP = (
     "import torch\n"

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import confidence, settled, sharding_is_open
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -106,7 +107,7 @@ class ExpandableSegmentsUnset(Rule):
             return
         base = settled(run)
         peak, held = base.estimate.gpu.peak_bytes, _held(base)
-        after = _held(base.assuming({"env.expandable_segments": True}))
+        after = _held(base.assuming({f.env.expandable_segments: True}))
         if peak is None or held is None or after is None or peak > limit or sharding_is_open(run):
             return
         breaks = held > limit >= after
@@ -120,14 +121,14 @@ class ExpandableSegmentsUnset(Rule):
             f"reserve {gib(held)} in all, with holes between blocks of changing sizes. Expandable "
             f"segments bring that to {gib(after)}: "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-            at=("env.alloc_conf", "seq.max_len", "batch.micro"),
+            at=(f.env.alloc_conf, f.seq.max_len, f.batch.micro),
             confidence="low" if confidence(run) == "low" else "medium",
             resource="gpu",
             predicted=held,
             limit=limit,
             proposals=[
                 Proposal.set(
-                    "let torch's segments grow", {"env.alloc_conf": "expandable_segments:True"}
+                    "let torch's segments grow", {f.env.alloc_conf: "expandable_segments:True"}
                 )
             ],
         )

@@ -34,11 +34,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import command, deepspeed
 
-_MEMLOCK = "host.memlock"
+_MEMLOCK = f.host.memlock
 _JSON = deepspeed('"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/scratch"}')
 _CPU = _JSON.replace("nvme", "cpu", 1).replace(', "nvme_path": "/scratch"', "")
 _RUN = command("--deepspeed ds.json").removesuffix("\n")
@@ -108,7 +109,7 @@ class MemlockUlimit(Rule):
             "NVMe offload locks its buffers with mlock, and a container without "
             "--ulimit memlock=-1 has its daemon's limit of some MiB: locking fails with "
             "'Cannot allocate memory' while RAM is free",
-            at=(_MEMLOCK, "docker.gpus", "offload.optimizer", "offload.params"),
+            at=(_MEMLOCK, "docker.gpus", f.offload.optimizer, f.offload.params),
             confidence="medium",
             resource="host",
             proposals=[Proposal.set("lift the limit on locked pages", {_MEMLOCK: "unlimited"})],

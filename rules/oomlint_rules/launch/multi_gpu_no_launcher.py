@@ -36,6 +36,7 @@ import re
 from collections.abc import Iterable
 
 from oomlint.documents.text import Edit
+from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity, gib
 from oomlint.run import Run
@@ -79,7 +80,7 @@ class MultiGpuNoLauncher(Rule):
             return
         gathered = _gathered_logits(run, parallel.world)
         on_first = f" ({gib(gathered)} for those of the other GPUs)" if gathered else ""
-        place = run.settings["parallel.backend"].origin.block
+        place = run.settings[f.parallel.backend].origin.block
         yield self.finding(
             run,
             Severity.WARNING,

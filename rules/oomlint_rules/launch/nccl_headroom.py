@@ -35,6 +35,7 @@ from collections.abc import Iterable
 
 from oomlint.hardware import nccl_bytes
 from oomlint.judge import confidence, settled
+from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -98,7 +99,7 @@ class NcclHeadroom(Rule):
             f"the run needs {gib(peak)} of {gib(limit)}, and {gib(limit - peak)} is left. NCCL's "
             f"buffers, {gib(buffers.typical)} in that, are up to {gib(buffers.high)} a process "
             f"group on {world} GPUs, and come with the first exchange of gradients",
-            at=("batch.micro", "model.id"),
+            at=(f.batch.micro, f.model.id),
             confidence=confidence(run),
             resource="gpu",
             predicted=peak,

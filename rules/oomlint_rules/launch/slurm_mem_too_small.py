@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_host
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules.launch._limits import enough, limited_by
@@ -107,7 +108,7 @@ class SlurmMemTooSmall(Rule):
                 run,
                 found.severity,
                 message,
-                at="host.ram_gib",
+                at=f.host.ram_gib,
                 judged=found,
                 proposals=proposals,
             )
@@ -118,7 +119,7 @@ class SlurmMemTooSmall(Rule):
                 Severity.INFO,
                 f"the run {found.sentence.split(' of host RAM')[0]} on each node, and the job asks "
                 "Slurm for no RAM: it gets the site's default (DefMemPerCPU or DefMemPerNode)",
-                at=("parallel.gpus_per_node", "host.ram_gib"),
+                at=(f.parallel.gpus_per_node, f.host.ram_gib),
                 confidence="low",
                 resource="host",
                 predicted=found.predicted,

@@ -36,11 +36,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command
 
-_PROCESSES = "parallel.gpus_per_node"
+_PROCESSES = f.parallel.gpus_per_node
 _DEGREES = ("tp", "pp", "cp", "ulysses")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from oomlint.run import Run
 
 
@@ -18,7 +20,7 @@ def is_before_ampere(run: Run) -> bool:
     return major.isdigit() and int(major) < 8
 
 
-def said_in(run: Run, field: str, values: frozenset[object], depth: int = 3) -> str | None:
+def said_in(run: Run, field: Any, values: frozenset[object], depth: int = 3) -> str | None:
     """The field, among ``field`` and what it was derived from, to which a file of this run
     gives one of ``values``."""
     setting = run.settings.get(field)

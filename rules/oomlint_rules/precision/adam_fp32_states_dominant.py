@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import relief, sharding_is_open
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -89,7 +90,7 @@ class AdamFp32StatesDominant(Rule):
                 ("keep Adam's states in 8 bit", "adamw8bit"),
                 ("train with Adafactor", "adafactor"),
             )
-            if (found := relief(run, {"optimizer.kind": kind})) is not None and found.is_worthwhile
+            if (found := relief(run, {f.optimizer.kind: kind})) is not None and found.is_worthwhile
         ]
         if not options:
             return
@@ -108,7 +109,7 @@ class AdamFp32StatesDominant(Rule):
             min(before.severity, Severity.WARNING),
             f"the run {before.sentence}; optimizer states take {gib(states)} of it. "
             f"To {title}: {found.sentence}{f' ({others})' if others else ''}",
-            at="optimizer.name",
+            at=f.optimizer.name,
             judged=before,
             proposals=[
                 Proposal.set(title, option.changes, Applicability.UNSAFE)

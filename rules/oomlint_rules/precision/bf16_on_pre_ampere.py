@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules.precision._cards import is_before_ampere, said_in
@@ -102,7 +103,7 @@ class Bf16OnPreAmpere(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         if run.plan.precision.compute != "bf16" or not is_before_ampere(run):
             return
-        field = said_in(run, "precision.compute", _SAYS_BF16)
+        field = said_in(run, f.precision.compute, _SAYS_BF16)
         if field is None or run.hardware is None:
             return
         yield self.finding(
@@ -114,6 +115,6 @@ class Bf16OnPreAmpere(Rule):
             at=field,
             resource="gpu",
             proposals=[
-                Proposal.set("train in fp16", {"precision.compute": "fp16"}, Applicability.UNSAFE)
+                Proposal.set("train in fp16", {f.precision.compute: "fp16"}, Applicability.UNSAFE)
             ],
         )

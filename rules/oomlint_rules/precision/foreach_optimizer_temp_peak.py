@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu, relief, sharding_is_open
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
 
@@ -105,7 +106,7 @@ class ForeachOptimizerTempPeak(Rule):
             return
         if before.limit is None and not before.is_problem:
             return
-        found = relief(run, {"optimizer.fused": True})
+        found = relief(run, {f.optimizer.fused: True})
         if found is None or not found.is_worthwhile:
             return
         assert found.severity is not None
@@ -115,7 +116,7 @@ class ForeachOptimizerTempPeak(Rule):
             f"the run {before.sentence}: foreach AdamW makes temporary copies there, "
             f"{gib(found.saved)} above the next highest point. With the fused kernel "
             f"{found.sentence}",
-            at="optimizer.name",
+            at=f.optimizer.name,
             judged=before,
             proposals=[Proposal.set("use the fused AdamW", found.changes)],
         )

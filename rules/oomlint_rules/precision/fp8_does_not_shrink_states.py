@@ -37,6 +37,7 @@ from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu, settled
 from oomlint.memory import state_bytes
+from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command
@@ -84,6 +85,6 @@ class Fp8DoesNotShrinkStates(Rule):
             f"the run {judged.sentence}, of which model states take {gib(states.total)}. FP8 makes "
             "matrix products faster, not what is stored: weights, gradients and optimizer states "
             "take as much as in 16 bit",
-            at="precision.fp8_train",
+            at=f.precision.fp8_train,
             judged=judged,
         )

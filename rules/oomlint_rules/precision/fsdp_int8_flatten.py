@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 
@@ -115,11 +116,11 @@ class FsdpInt8Flatten(Rule):
             '8-bit weights under FSDP: torch refuses them with "Cannot flatten integer dtype '
             'tensors" once the model is loaded. 4-bit weights with a floating-point storage '
             "type can be sharded",
-            at="quant.method",
+            at=f.quant.method,
             proposals=[
                 Proposal.set(
                     "quantize to 4 bit instead of 8",
-                    {"quant.method": "bnb4"},
+                    {f.quant.method: "bnb4"},
                     Applicability.UNSAFE,
                 )
             ],
@@ -134,8 +135,8 @@ class FsdpInt8Flatten(Rule):
             f"4-bit weights stored as {run.plan.quant.storage_dtype} under FSDP: torch refuses "
             'them with "Cannot flatten integer dtype tensors" once the model is loaded; '
             f"bnb_4bit_quant_storage has to be the compute type, {wanted}",
-            at=("quant.storage_dtype", "quant.method"),
+            at=(f.quant.storage_dtype, f.quant.method),
             proposals=[
-                Proposal.set(f"store 4-bit weights as {wanted}", {"quant.storage_dtype": wanted})
+                Proposal.set(f"store 4-bit weights as {wanted}", {f.quant.storage_dtype: wanted})
             ],
         )

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 
@@ -80,16 +81,16 @@ class FsdpQloraStorageDtypeMismatch(Rule):
             Severity.ERROR,
             f"4-bit weights are stored as {stored} and the rest of the model as {loaded}: FSDP "
             'stops with "Must flatten tensors with uniform dtype" once the model is loaded',
-            at=("quant.storage_dtype", "quant.method"),
+            at=(f.quant.storage_dtype, f.quant.method),
             proposals=[
-                Proposal.set(f"store 4-bit weights as {loaded}", {"quant.storage_dtype": loaded})
+                Proposal.set(f"store 4-bit weights as {loaded}", {f.quant.storage_dtype: loaded})
             ],
         )
 
 
 def _is_said(run: Run) -> bool:
     """Whether both types are the files' own words, and no guess of ours."""
-    origin = run.origin("load.dtype")
+    origin = run.origin(f.load.dtype)
     return (
-        run.is_explicit("quant.storage_dtype") and origin is not None and origin.kind != "assumed"
+        run.is_explicit(f.quant.storage_dtype) and origin is not None and origin.kind != "assumed"
     )

@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
@@ -83,8 +84,8 @@ class GaloreNoSaving(Rule):
                 Severity.ERROR,
                 f"{name} frees each gradient as soon as it is used and cannot accumulate them over "
                 f"{accumulation} micro batches: transformers stops with an error",
-                at=("batch.grad_accum", "optimizer.name"),
-                notes=[self.note(run, "optimizer.name", "the optimizer is chosen here")],
+                at=(f.batch.grad_accum, f.optimizer.name),
+                notes=[self.note(run, f.optimizer.name, "the optimizer is chosen here")],
             )
 
         if name.endswith("_layerwise") and _starts_several(run):
@@ -93,7 +94,7 @@ class GaloreNoSaving(Rule):
                 Severity.ERROR,
                 f"{name} works in a single process only, and this run has "
                 f"{run.plan.parallel.world}: transformers stops with an error",
-                at="optimizer.name",
+                at=f.optimizer.name,
             )
 
     def _upcast(self, run: Run) -> Iterable[Finding]:
@@ -119,6 +120,6 @@ class GaloreNoSaving(Rule):
 
 def _starts_several(run: Run) -> bool:
     """Whether a file says that there are several processes, and not the hardware alone."""
-    setting = run.settings.get("parallel.gpus_per_node")
+    setting = run.settings.get(f.parallel.gpus_per_node)
     said = setting is not None and setting.origin.kind != "catalog"
     return said and (run.plan.parallel.world or 1) > 1

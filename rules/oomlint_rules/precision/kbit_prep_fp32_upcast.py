@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu
+from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, gib
 from oomlint.run import Run
 
@@ -61,14 +62,14 @@ class KbitPrepFp32Upcast(Rule):
         Example(
             files={"train.py": _SCRIPT.format(micro=8)},
             hardware="1xRTX-3090-24GB",
-            values={"seq.max_len": 2048},
+            values={f.seq.max_len: 2048},
         ),
     )
     good = (
         Example(
             files={"train.py": _SCRIPT.format(micro=1)},
             hardware="1xH100-80GB",
-            values={"seq.max_len": 2048},
+            values={f.seq.max_len: 2048},
         ),
     )
 
@@ -89,7 +90,7 @@ class KbitPrepFp32Upcast(Rule):
             f"prepare_model_for_kbit_training casts the embedding and the head to fp32, "
             f"{gib(extra)} more. The run {judged.sentence}: freeze the parameters and cast the norms "
             "alone instead",
-            at=("quant.prepares_kbit", "quant.method"),
+            at=(f.quant.prepares_kbit, f.quant.method),
             judged=judged,
             confidence="medium",
         )

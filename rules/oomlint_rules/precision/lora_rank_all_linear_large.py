@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import Relief, relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
@@ -91,7 +92,7 @@ class LoraRankAllLinearLarge(Rule):
             Severity.WARNING if found.suffices else Severity.INFO,
             f"the run {before.sentence}. Rank {rank} costs it {gib(found.saved)} more than rank "
             f"{lower}, with which {found.sentence}",
-            at="trainable.r",
+            at=f.trainable.r,
             judged=before,
             proposals=[
                 Proposal.set(f"lower the rank to {lower}", found.changes, Applicability.UNSAFE)
@@ -104,7 +105,7 @@ def _best(run: Run, rank: int) -> tuple[int, Relief | None]:
     lower, found = rank, None
     while lower // 2 >= _LOWEST:
         lower //= 2
-        found = relief(run, {"trainable.r": lower})
+        found = relief(run, {f.trainable.r: lower})
         if found is None or found.after.severity is None:
             break
     return lower, found

@@ -33,13 +33,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
 _WHOLE = ("embed_tokens", "lm_head", "wte", "word_embeddings", "embed_in", "embed_out")
 _ADAPTERS = ("lora", "qlora", "dora")
-_FIELD = "trainable.modules_to_save"
+_FIELD = f.trainable.modules_to_save
 
 _QLORA = f"{AXOLOTL}adapter: qlora\nload_in_4bit: true\nlora_r: 16\nlora_target_linear: true\n"
 _SAVED = "lora_modules_to_save:\n  - embed_tokens\n  - lm_head\n"

@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import relief, sharding_is_open
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import lowered
@@ -110,7 +111,7 @@ class ModelLoadedInFp32(Rule):
         if plan.load.dtype != "fp32" or plan.quant.method not in (None, "none"):
             return
         half = half_of(run)
-        changes = {"load.dtype": half}
+        changes = {f.load.dtype: half}
         found = relief(run, changes)
         if found is None or not found.is_worthwhile:
             return
@@ -119,20 +120,20 @@ class ModelLoadedInFp32(Rule):
         whole = plan.trainable.method in ("full", "freeze", None)
         if whole and (sharding_is_open(run) or not before.is_problem):
             return
-        origin = run.origin("load.dtype")
+        origin = run.origin(f.load.dtype)
         guessed = origin is None or origin.kind == "assumed"
         severity = found.severity
         if whole:
             severity = lowered(min(severity, Severity.WARNING), run)
         if guessed:
             severity = min(severity, Severity.WARNING)
-        said = "" if run.is_explicit("load.dtype") or not guessed else ", as far as the files tell"
+        said = "" if run.is_explicit(f.load.dtype) or not guessed else ", as far as the files tell"
         yield self.finding(
             run,
             severity,
             f"the run {before.sentence}. Weights are loaded in fp32{said} and take "
             f"{gib(before.components.get('parameters'))}. In {half} {found.sentence}",
-            at=("load.dtype", "model.id"),
+            at=(f.load.dtype, f.model.id),
             judged=before,
             confidence="low" if guessed else before.confidence,
             proposals=[Proposal.set(f"load the weights in {half}", changes, Applicability.UNSAFE)],

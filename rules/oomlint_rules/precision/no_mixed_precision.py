@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import states_exceed
@@ -102,7 +103,7 @@ class NoMixedPrecision(Rule):
         if run.plan.precision.compute != "fp32" or states_exceed(run):
             return
         half = half_of(run)
-        found = relief(run, {"precision.compute": half})
+        found = relief(run, {f.precision.compute: half})
         if found is None or not found.is_worthwhile:
             return
         assert found.severity is not None
@@ -113,7 +114,7 @@ class NoMixedPrecision(Rule):
             min(found.severity, Severity.WARNING),
             f"the run {before.sentence}. It computes in fp32, and activations and logits take "
             f"{gib(moving)} of it. In {half} {found.sentence}",
-            at=("precision.compute", "load.dtype"),
+            at=(f.precision.compute, f.load.dtype),
             judged=before,
             proposals=[Proposal.set(f"train in {half}", found.changes, Applicability.UNSAFE)],
         )

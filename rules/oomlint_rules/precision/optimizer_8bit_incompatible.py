@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
@@ -84,7 +85,7 @@ class Optimizer8bitIncompatible(Rule):
             return
         proposals = []
         if run.plan.parallel.backend == "fsdp2" and name in _BITSANDBYTES:
-            changes = {"optimizer.name": "adamw_torch_8bit"}
+            changes = {f.optimizer.name: "adamw_torch_8bit"}
             proposals.append(
                 Proposal.set("take torchao's 8-bit AdamW", changes, Applicability.UNSAFE)
             )
@@ -92,7 +93,7 @@ class Optimizer8bitIncompatible(Rule):
             run,
             Severity.ERROR,
             f"Axolotl refuses {name} with {reason}",
-            at="optimizer.name",
+            at=f.optimizer.name,
             proposals=proposals,
         )
 

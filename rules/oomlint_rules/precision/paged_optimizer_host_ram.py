@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_host, relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
@@ -94,7 +95,7 @@ class PagedOptimizerHostRam(Rule):
         if judged.predicted - states > judged.limit:
             return  # what else is there is too much by itself
         smaller = _EIGHT_BIT.get(kind)
-        changes = {"optimizer.kind": smaller}
+        changes = {f.optimizer.kind: smaller}
         found = relief(run, changes, resource="host") if smaller else None
         message = (
             f"the run {judged.sentence}. A paged optimizer's states move to host RAM as the card "
@@ -106,7 +107,7 @@ class PagedOptimizerHostRam(Rule):
             run,
             Severity.WARNING,
             message,
-            at=("optimizer.name", "optimizer.kind"),
+            at=(f.optimizer.name, f.optimizer.kind),
             judged=judged,
             confidence="medium",
             proposals=[

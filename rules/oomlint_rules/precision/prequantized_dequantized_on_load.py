@@ -36,6 +36,7 @@ from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu, settled
 from oomlint.memory import state_bytes
+from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
@@ -91,7 +92,7 @@ class PrequantizedDequantizedOnLoad(Rule):
             return
         base = settled(run)
         packed = base.assuming(
-            {"quant.method": _PACKED[stored], "quant.dequantised_on_load": False}
+            {f.quant.method: _PACKED[stored], f.quant.dequantised_on_load: False}
         )
         now, before = state_bytes(base.plan), state_bytes(packed.plan)
         if now is None or before is None:
@@ -105,6 +106,6 @@ class PrequantizedDequantizedOnLoad(Rule):
             f"{gib(now.parameters)} of weights a card where the stored ones would take "
             f"{gib(before.parameters)}. The run {judged.sentence}. Shard the weights, or start "
             "from a 16-bit copy of the model and load that in 4 bit",
-            at=("quant.dequantised_on_load", "model.id"),
+            at=(f.quant.dequantised_on_load, f.model.id),
             judged=judged,
         )

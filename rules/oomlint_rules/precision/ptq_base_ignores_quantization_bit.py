@@ -33,7 +33,9 @@ A checkpoint that bitsandbytes itself wrote (`-bnb-4bit`) and `load_in_4bit` say
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, script
@@ -47,7 +49,7 @@ _BITS = {
     "fp8": ("FP8", 8),
     "fp8_block": ("FP8", 8),
 }
-_ASKED = "quant.requested_bits"
+_ASKED = f.quant.requested_bits
 # The others hand the wish to transformers beside the checkpoint's own config.
 _PASSES_OVER = ("llama-factory", "axolotl")
 
@@ -128,11 +130,11 @@ class PtqBaseIgnoresQuantizationBit(Rule):
         self, run: Run, severity: Severity, message: str, proposals: Iterable[Proposal] = ()
     ) -> Finding:
         return self.finding(
-            run, severity, message, at=(_ASKED, "model.id"), resource="gpu", proposals=proposals
+            run, severity, message, at=(_ASKED, f.model.id), resource="gpu", proposals=proposals
         )
 
     @staticmethod
-    def _source(run: Run) -> str:
+    def _source(run: Run) -> Any:
         """The field that a file of this run sets to ask for the bits."""
         origin = run.origin(_ASKED)
         inputs = origin.inputs if origin is not None else ()
@@ -142,7 +144,7 @@ class PtqBaseIgnoresQuantizationBit(Rule):
         return run.key(self._source(run))
 
     def _removal(self, run: Run) -> tuple[Proposal, ...]:
-        if run.is_explicit("trainable.method") and run.plan.trainable.method == "qlora":
+        if run.is_explicit(f.trainable.method) and run.plan.trainable.method == "qlora":
             return ()  # Axolotl's qlora insists on load_in_4bit
         source = self._source(run)
         return removal(f"remove {run.key(source)}", run.origin(source))

@@ -22,10 +22,10 @@ class Combination:
     ``message`` completes "<framework> refuses …"; ``drop`` is what the fix removes.
     """
 
-    together: tuple[str, ...]
+    together: tuple[Any, ...]
     message: str
-    drop: str = ""
-    unless: tuple[str, ...] = ()
+    drop: Any = ""
+    unless: tuple[Any, ...] = ()
     holds: Callable[[Run], bool] = lambda _run: True
 
 
@@ -68,7 +68,7 @@ def is_on(value: Any) -> bool:
     return value not in (0, "", "none", "no", "false", "False", [], (), {})
 
 
-def value_of(run: Run, name: str) -> Any:
+def value_of(run: Run, name: Any) -> Any:
     """What is in force for a field, or what a file says under a key that is no field."""
     if name in run.settings:
         return run.settings[name].value
@@ -78,7 +78,7 @@ def value_of(run: Run, name: str) -> Any:
     return origin.block.value(origin.entry.value)
 
 
-def origin_of(run: Run, name: str) -> Origin | None:
+def origin_of(run: Run, name: Any) -> Origin | None:
     """Where a field, or a key that is no field, stands."""
     if name in run.settings or name in run.unreadable:
         return run.origin(name)

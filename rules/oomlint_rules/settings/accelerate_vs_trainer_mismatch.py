@@ -36,8 +36,10 @@ silent where it can read that.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from oomlint.dialects.table import Setting
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command, deepspeed
@@ -47,10 +49,10 @@ from oomlint_rules.settings._trainer import trainer_compares
 _ACCELERATE = "accelerate launch --config_file acc.yaml"
 # Accelerate 1.15 utils/dataclasses.py:1509: what may not stand beside deepspeed_config_file.
 _INLINE = (
-    "parallel.zero.stage",
-    "offload.optimizer",
-    "offload.params",
-    "parallel.zero.gather16_on_save",
+    f.parallel.zero.stage,
+    f.offload.optimizer,
+    f.offload.params,
+    f.parallel.zero.gather16_on_save,
     "accelerate.grad_accum",
 )
 _BY_FILE = "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
@@ -207,7 +209,7 @@ class AccelerateVsTrainerMismatch(Rule):
             "transformers stops with an error where the two differ",
             at=origin.location if origin.location is not None else "accelerate.grad_accum",
             proposals=removal("leave accumulation to the trainer", origin),
-            notes=[self.note(run, "batch.grad_accum", f"the trainer accumulates {steps} times")],
+            notes=[self.note(run, f.batch.grad_accum, f"the trainer accumulates {steps} times")],
         )
 
     def _precision(self, run: Run) -> Iterable[Finding]:
@@ -229,7 +231,7 @@ class AccelerateVsTrainerMismatch(Rule):
         )
 
 
-def _said(run: Run, field: str, *, by_accelerate: bool) -> Setting | None:
+def _said(run: Run, field: Any, *, by_accelerate: bool) -> Setting | None:
     """What a file says of a field, in Accelerate's own config or outside of it."""
     setting = run.settings.get(field)
     for each in (setting, *setting.shadowed) if setting is not None else ():

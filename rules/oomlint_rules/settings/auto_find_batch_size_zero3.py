@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, command, deepspeed
@@ -62,12 +63,12 @@ class AutoFindBatchSizeZero3(Rule):
         stage3 = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
         if not plan.batch.auto_micro or not stage3 or not trainer_compares(run):
             return
-        key = run.key("batch.auto_micro")
+        key = run.key(f.batch.auto_micro)
         yield self.finding(
             run,
             Severity.ERROR,
             f"transformers stops with an error at {key} under ZeRO stage 3",
-            at="batch.auto_micro",
-            proposals=[Proposal.set(f"switch {key} off", {"batch.auto_micro": False})],
-            notes=[self.note(run, "parallel.zero.stage", "the stage is 3")],
+            at=f.batch.auto_micro,
+            proposals=[Proposal.set(f"switch {key} off", {f.batch.auto_micro: False})],
+            notes=[self.note(run, f.parallel.zero.stage, "the stage is 3")],
         )

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Rule
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
@@ -52,7 +53,7 @@ def _names(part: str, run: Run) -> bool:
 
 
 def _saves_otherwise(run: Run) -> bool:
-    return run.plan.save.strategy not in ("steps", None) and run.is_explicit("save.strategy")
+    return run.plan.save.strategy not in ("steps", None) and run.is_explicit(f.save.strategy)
 
 
 def _evaluates_otherwise(run: Run) -> bool:
@@ -128,7 +129,7 @@ _TABLE = (
         holds=lambda run: (
             value_of(run, "model_quantization_config") == "Mxfp4Config"
             and run.plan.load.cpu_ram_efficient is True
-            and run.is_explicit("load.cpu_ram_efficient")
+            and run.is_explicit(f.load.cpu_ram_efficient)
         ),
     ),
     Combination(("streaming",), "streaming without max_steps", unless=("total_steps",)),
@@ -156,32 +157,32 @@ _TABLE = (
         "axolotl.batch_size",
     ),
     Combination(
-        ("save.every",),
+        (f.save.every,),
         "save_steps with a save_strategy other than steps",
-        "save.every",
+        f.save.every,
         holds=_saves_otherwise,
     ),
     Combination(
-        ("save.every", "axolotl.saves_per_epoch"),
+        (f.save.every, "axolotl.saves_per_epoch"),
         "save_steps together with saves_per_epoch",
         "axolotl.saves_per_epoch",
     ),
     Combination(
-        ("eval.every", "axolotl.evals_per_epoch"),
+        (f.eval.every, "axolotl.evals_per_epoch"),
         "eval_steps together with evals_per_epoch",
         "axolotl.evals_per_epoch",
     ),
     Combination(
-        ("eval.every",),
+        (f.eval.every,),
         "eval_steps with an eval_strategy other than steps",
-        "eval.every",
+        f.eval.every,
         holds=_evaluates_otherwise,
     ),
     Combination(
         ("fsdp_config",),
         "cpu_offload_pin_memory: false under FSDP1; set fsdp_version: 2",
         holds=lambda run: (
-            run.plan.parallel.backend == "fsdp1" and value_of(run, "offload.pin_memory") is False
+            run.plan.parallel.backend == "fsdp1" and value_of(run, f.offload.pin_memory) is False
         ),
     ),
 )

@@ -32,14 +32,16 @@ With `use_glm_dsa_kernels` Axolotl splits the sequence by itself, and with
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command
 from oomlint_rules.settings._combinations import is_on, value_of
 
-_SIZE = "parallel.cp"
-_ATTENTION = "model.attn_impl"
+_SIZE = f.parallel.cp
+_ATTENTION = f.model.attn_impl
 _NO_FLASH = ("eager", "sdpa", "xformers", "flex", "sage")
 _ON_ACCELERATE = ("hf-trainer", "trl", "accelerate")
 
@@ -132,14 +134,14 @@ class ContextParallelConstraint(Rule):
             yield self._refused(
                 run,
                 "takes one packed sample at a time",
-                "batch.micro",
+                f.batch.micro,
                 Proposal.set(
                     "pack one sample and accumulate",
-                    {"batch.micro": 1, "batch.grad_accum": steps},
+                    {f.batch.micro: 1, f.batch.grad_accum: steps},
                 ),
             )
         if plan.objective.kind == "grpo" and is_on(value_of(run, "trl.use_liger_loss")):
-            yield self._refused(run, "is refused in GRPO with Liger's loss", "objective.kind")
+            yield self._refused(run, "is refused in GRPO with Liger's loss", f.objective.kind)
 
     def _accelerate(self, run: Run) -> Iterator[Finding]:
         plan = run.plan
@@ -147,9 +149,9 @@ class ContextParallelConstraint(Rule):
             yield self._refused(
                 run,
                 "needs FSDP2, and this is FSDP1",
-                "parallel.fsdp.version",
+                f.parallel.fsdp.version,
                 Proposal.set(
-                    "shard with FSDP2", {"parallel.fsdp.version": 2}, Applicability.UNSAFE
+                    "shard with FSDP2", {f.parallel.fsdp.version: 2}, Applicability.UNSAFE
                 ),
             )
         elif plan.parallel.backend in ("none", "ddp"):
@@ -162,7 +164,7 @@ class ContextParallelConstraint(Rule):
                 Proposal.set("use sdpa attention", {_ATTENTION: "sdpa"}),
             )
 
-    def _refused(self, run: Run, why: str, field: str, *proposals: Proposal) -> Finding:
+    def _refused(self, run: Run, why: str, field: Any, *proposals: Proposal) -> Finding:
         return self.finding(
             run,
             Severity.ERROR,

@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
@@ -70,7 +71,7 @@ def _json(micro: str, accumulation: str, total: str) -> str:
 
 
 # The dialect's own fields for what the JSON says, beside what the trainer passes.
-_COMPARED = (("ds.micro", "batch.micro"), ("ds.grad_accum", "batch.grad_accum"))
+_COMPARED = (("ds.micro", f.batch.micro), ("ds.grad_accum", f.batch.grad_accum))
 
 
 class DsBatchMismatch(Rule):
@@ -156,7 +157,7 @@ class DsBatchMismatch(Rule):
         if total is None:
             return
         compares = trainer_compares(run)
-        fields = [("batch.micro", "batch.grad_accum"), ("ds.micro", "ds.grad_accum")][not compares]
+        fields = [(f.batch.micro, f.batch.grad_accum), ("ds.micro", "ds.grad_accum")][not compares]
         micro, accumulation = (
             None if (setting := run.settings.get(name)) is None else int(setting.value)
             for name in fields

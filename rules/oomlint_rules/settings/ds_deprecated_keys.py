@@ -30,7 +30,9 @@ With a DeepSpeed so old that it knows only those names.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+from oomlint.plan.fields import f
 from oomlint.rule import (
     Applicability,
     Example,
@@ -46,8 +48,8 @@ from oomlint_rules._examples import LLAMA_FACTORY, deepspeed
 from oomlint_rules._fixes import removal
 
 _OLD = (
-    ("ds.cpu_offload", "offload.optimizer", "offload_optimizer"),
-    ("ds.cpu_offload_param", "offload.params", "offload_param"),
+    ("ds.cpu_offload", f.offload.optimizer, "offload_optimizer"),
+    ("ds.cpu_offload_param", f.offload.params, "offload_param"),
 )
 
 
@@ -121,7 +123,7 @@ class DsDeprecatedKeys(Rule):
                 proposals=removal("remove elastic_checkpoint", elastic.origin),
             )
 
-    def _offload(self, run: Run, old: str, field: str, key: str) -> Finding:
+    def _offload(self, run: Run, old: str, field: Any, key: str) -> Finding:
         setting = run.settings[old]
         block, entry = setting.origin.block, setting.origin.entry
         proposals = []

@@ -37,6 +37,7 @@ Where a script reads the JSON itself and passes matching flags on.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
@@ -143,7 +144,7 @@ class DsPrecisionMismatch(Rule):
             return False
         return strict or (enabled and amp != "no")
 
-    def _mismatch(self, run: Run, field: str, dtype: str, amp: str) -> Finding:
+    def _mismatch(self, run: Run, field: Any, dtype: str, amp: str) -> Finding:
         switch = f"{dtype}.enabled"
         enabled = "true" if run.settings[field].value else "false"
         trains = f"trains in {amp}" if amp != "no" else "has no 16-bit precision switched on"

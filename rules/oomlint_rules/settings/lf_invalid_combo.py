@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Rule
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, deepspeed
@@ -48,7 +49,7 @@ def _zero3(run: Run) -> bool:
 
 
 def _several(run: Run) -> bool:
-    ranks = run.settings.get("parallel.gpus_per_node")
+    ranks = run.settings.get(f.parallel.gpus_per_node)
     counted = ranks is not None and ranks.origin.kind != "catalog"
     return counted and (run.plan.parallel.world or 1) > 1
 
@@ -68,10 +69,10 @@ def _stage(run: Run) -> str:
 
 _TABLE = (
     Combination(
-        ("eval.generate",),
+        (f.eval.generate,),
         "predict_with_generate with ZeRO-3: generation would gather every layer for every token. "
         "Evaluate by the loss, or shard with ZeRO-2",
-        "eval.generate",
+        f.eval.generate,
         holds=_zero3,
     ),
     Combination(
@@ -143,26 +144,26 @@ _TABLE = (
         holds=lambda run: _stage(run) in _stage_is_not("sft"),
     ),
     Combination(
-        ("eval.generate",),
+        (f.eval.generate,),
         "predict_with_generate outside of stage sft",
-        "eval.generate",
+        f.eval.generate,
         holds=lambda run: _stage(run) in _stage_is_not("sft"),
     ),
     Combination(
-        ("save.load_best_at_end",),
+        (f.save.load_best_at_end,),
         "load_best_model_at_end for reward models and PPO",
-        "save.load_best_at_end",
+        f.save.load_best_at_end,
         holds=lambda run: _stage(run) in ("rm", "ppo"),
     ),
     Combination(
-        ("data.streaming",),
+        (f.data.streaming,),
         "streaming without max_steps: the length of the data is not known",
         unless=("total_steps",),
     ),
     Combination(
-        ("data.streaming", "data.max_samples"),
+        (f.data.streaming, f.data.max_samples),
         "max_samples with streaming",
-        "data.max_samples",
+        f.data.max_samples,
     ),
     Combination(
         ("quantization_device_map",),

@@ -29,7 +29,9 @@ Never: they exclude one another.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, RemoveKey, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
@@ -38,7 +40,7 @@ from oomlint_rules.settings._combinations import is_on, origin_of, value_of
 # From the one that saves most; the first that is on is kept.
 _LOSSES = (
     ("axolotl.liger_flce", "liger_fused_linear_cross_entropy"),
-    ("loss.cut_ce", "cut_cross_entropy"),
+    (f.loss.cut_ce, "cut_cross_entropy"),
     ("axolotl.chunked_ce", "chunked_cross_entropy"),
     ("liger_cross_entropy", "liger_cross_entropy"),
 )
@@ -91,7 +93,7 @@ class MultipleCePatches(Rule):
         )
 
 
-def _said(run: Run, field: str) -> object:
+def _said(run: Run, field: Any) -> object:
     """What the file says, whatever a missing plug-in makes of it."""
     setting = run.settings.get(field)
     values = [setting, *setting.shadowed] if setting is not None else []

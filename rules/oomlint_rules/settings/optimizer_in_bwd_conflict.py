@@ -33,14 +33,16 @@ Where the memory is enough without it: then switch the optimizer in the backward
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import command, script
 from oomlint_rules._fixes import removal
 
-_CLIP = "optimizer.clip_norm"
-_STEPS = "batch.grad_accum"
+_CLIP = f.optimizer.clip_norm
+_STEPS = f.batch.grad_accum
 
 _TORCHTUNE = (
     "output_dir: /tmp/out\n"
@@ -147,7 +149,7 @@ class OptimizerInBwdConflict(Rule):
             )
 
     def _conflict(
-        self, run: Run, message: str, field: str, proposals: Iterable[Proposal]
+        self, run: Run, message: str, field: Any, proposals: Iterable[Proposal]
     ) -> Finding:
         return self.finding(
             run, Severity.ERROR, f"{message}: the framework stops with an error",

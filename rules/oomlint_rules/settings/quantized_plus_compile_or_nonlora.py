@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, script
@@ -93,11 +94,11 @@ class QuantizedPlusCompileOrNonlora(Rule):
             Severity.ERROR,
             "the weights are quantized and nothing adapts them: quantized weights have no gradient, "
             "and the run stops with an error. Train an adapter on them",
-            at=("quant.requested_bits", "quant.method", "model.id"),
+            at=(f.quant.requested_bits, f.quant.method, f.model.id),
             proposals=[
                 Proposal.set(
                     "train an adapter on the quantized weights",
-                    {"trainable.method": method},
+                    {f.trainable.method: method},
                     Applicability.UNSAFE,
                 )
             ],
@@ -107,7 +108,7 @@ class QuantizedPlusCompileOrNonlora(Rule):
 def _config_decides(run: Run, method: str) -> bool:
     """Whether a key says if there is an adapter; a script may wrap its model unseen."""
     try:
-        run.what_if({"trainable.method": method})
+        run.what_if({f.trainable.method: method})
     except CannotEdit:
         return False
     return True

@@ -32,8 +32,10 @@ On large cards, where big buckets are what makes the network fast.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from oomlint.judge import Relief, relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed
@@ -44,8 +46,8 @@ _SMALL_CARD = 32 * 2**30
 # Of a card whose other needs are not known, from this share on the buckets are worth a word.
 _NOTEWORTHY_SHARE = 0.1
 _HALF = 2  # bytes an element
-_REDUCE = "parallel.zero.reduce_bucket_elems"
-_GATHER = "parallel.zero.allgather_bucket_elems"
+_REDUCE = f.parallel.zero.reduce_bucket_elems
+_GATHER = f.parallel.zero.allgather_bucket_elems
 
 _BUCKETS = (
     '"stage": 2, "overlap_comm": true, "reduce_bucket_size": {size}, '
@@ -130,7 +132,7 @@ class DsBucketOversized(Rule):
             proposals=[Proposal.set("make the buckets smaller", found.changes)],
         )
 
-    def _unknown(self, run: Run, taken: int, limit: int, changes: dict[str, int]) -> Finding:
+    def _unknown(self, run: Run, taken: int, limit: int, changes: dict[Any, int]) -> Finding:
         overlap = run.plan.parallel.zero.overlap_comm
         more = ", and up to 4.5 times as much with overlap_comm" if overlap else ""
         return self.finding(

@@ -36,11 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate
 
-_ORIGINAL = "parallel.fsdp.use_orig_params"
+_ORIGINAL = f.parallel.fsdp.use_orig_params
 
 _AXOLOTL = AXOLOTL + (
     "{more}fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n  use_orig_params: {original}\n"
@@ -115,7 +116,7 @@ class Fsdp1LoraUniformRequiresGrad(Rule):
             f"{run.key(_ORIGINAL)} is false and a block has trained and frozen weights: FSDP1 makes "
             "one flat parameter of them and stops, because it would need a gradient in part. "
             "Trained weights would need units of their own",
-            at=(_ORIGINAL, "trainable.method"),
+            at=(_ORIGINAL, f.trainable.method),
             resource="gpu",
             proposals=[Proposal.set("keep the original parameters", {_ORIGINAL: True})],
         )

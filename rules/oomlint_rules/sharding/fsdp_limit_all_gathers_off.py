@@ -33,12 +33,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command
 
-_LIMIT = "parallel.fsdp.limit_all_gathers"
-_PREFETCH = "parallel.fsdp.forward_prefetch"
+_LIMIT = f.parallel.fsdp.limit_all_gathers
+_PREFETCH = f.parallel.fsdp.forward_prefetch
 
 _FOUNDRY = (
     "max_seq_len: 2048\n"

@@ -39,12 +39,13 @@ from collections.abc import Iterable
 
 from oomlint.judge import Relief, relief
 from oomlint.models.architectures import block_classes
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command
 from oomlint_rules._fixes import removal
 
-_CLASSES = "parallel.fsdp.wrap_classes"
+_CLASSES = f.parallel.fsdp.wrap_classes
 _ACCELERATE = "accelerate launch --config_file acc.yaml"
 _LARGE = AXOLOTL.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-32B")
 
@@ -127,7 +128,7 @@ class FsdpWrapMissing(Rule):
             yield from self._one_unit(run)
 
     def _one_unit(self, run: Run) -> Iterable[Finding]:
-        changes = {"parallel.fsdp.wrap": "transformer"}
+        changes = {f.parallel.fsdp.wrap: "transformer"}
         found = relief(run, changes)
         severity = _severity(run, found)
         if severity is None:
@@ -144,7 +145,7 @@ class FsdpWrapMissing(Rule):
             run,
             severity,
             message,
-            at=("parallel.fsdp.wrap", "fsdp.enabled"),
+            at=(f.parallel.fsdp.wrap, "fsdp.enabled"),
             confidence="medium" if found is None else found.before.confidence,
             resource="gpu",
             predicted=found.before.predicted if found is not None else None,
@@ -171,7 +172,7 @@ class FsdpWrapMissing(Rule):
 def _severity(run: Run, found: Relief | None) -> Severity | None:
     """A sharded run that gathers everything is worth a word unless it is known to fit."""
     if found is None:
-        guessed = run.is_fragment and not run.is_explicit("parallel.fsdp.wrap")
+        guessed = run.is_fragment and not run.is_explicit(f.parallel.fsdp.wrap)
         return Severity.INFO if guessed else Severity.WARNING
     if found.saved <= 0:
         return None

@@ -38,6 +38,7 @@ from typing import Any
 
 from oomlint.dialects.table import Setting
 from oomlint.judge import judge_gpu
+from oomlint.plan.fields import f
 from oomlint.rule import (
     Applicability,
     Example,
@@ -116,15 +117,15 @@ class OffloadParamNeedsStage3(Rule):
         stage = run.plan.parallel.zero.stage
         if stage is None or stage == 3:
             return
-        params = _written(run, "offload.params")
+        params = _written(run, f.offload.params)
         if params is not None:
-            yield self._ignored(run, params, "offload.params", "parameters", 3, stage)
-        optimizer = _written(run, "offload.optimizer")
+            yield self._ignored(run, params, f.offload.params, "parameters", 3, stage)
+        optimizer = _written(run, f.offload.optimizer)
         if stage == 0 and optimizer is not None:
-            yield self._ignored(run, optimizer, "offload.optimizer", "the optimizer", 1, stage)
+            yield self._ignored(run, optimizer, f.offload.optimizer, "the optimizer", 1, stage)
 
     def _ignored(
-        self, run: Run, said: Setting, field: str, what: str, needed: int, stage: int
+        self, run: Run, said: Setting, field: Any, what: str, needed: int, stage: int
     ) -> Finding:
         judged = judge_gpu(run)
         dies = judged is not None and judged.limit is not None and judged.is_problem
@@ -144,21 +145,21 @@ class OffloadParamNeedsStage3(Rule):
             predicted=judged.predicted if dies and judged is not None else None,
             limit=judged.limit if dies and judged is not None else None,
             proposals=_proposals(run, said, field, needed),
-            notes=[self.note(run, "parallel.zero.stage", f"the stage is {stage}")],
+            notes=[self.note(run, f.parallel.zero.stage, f"the stage is {stage}")],
         )
 
 
-def _written(run: Run, field: str) -> Setting | None:
+def _written(run: Run, field: Any) -> Setting | None:
     """What a file says of a field that DeepSpeed then overrides."""
     setting = run.settings.get(field)
     earlier = setting.shadowed if setting is not None else ()
     return next((s for s in earlier if s.value != "none" and s.origin.kind == "explicit"), None)
 
 
-def _proposals(run: Run, said: Setting, field: str, needed: int) -> Iterable[Proposal]:
-    changes: dict[str, Any] = {"parallel.zero.stage": needed, field: said.value}
+def _proposals(run: Run, said: Setting, field: Any, needed: int) -> Iterable[Proposal]:
+    changes: dict[Any, Any] = {f.parallel.zero.stage: needed, field: said.value}
     if needed == 3:
-        changes["parallel.zero.gather16_on_save"] = True
+        changes[f.parallel.zero.gather16_on_save] = True
     adapts = run.plan.quant.method not in (None, "none")
     removed = removal(f"remove {said.origin.key}, which has no effect", said.origin)
     if run.is_fragment:

@@ -34,6 +34,7 @@ from collections.abc import Iterable
 
 from oomlint.judge import confidence, relief, settled, sharding_is_open
 from oomlint.memory import state_bytes
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._fixes import higher_sharding
@@ -119,7 +120,7 @@ class ReplicaTooBigForOneGpu(Rule):
             f"every one of the {parallel.world} GPUs keeps a full copy of the weights, "
             f"{gib(states.parameters)}, and has {gib(limit)}: more GPUs do not lower that, sharding the "
             f"weights (ZeRO-3 or FSDP) does{_after(run)}",
-            at=("parallel.zero.stage", "model.id"),
+            at=(f.parallel.zero.stage, f.model.id),
             confidence=known,
             resource="gpu",
             predicted=base.estimate.gpu.peak_bytes,

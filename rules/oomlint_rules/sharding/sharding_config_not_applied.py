@@ -42,11 +42,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import Relief, judge_gpu, relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command, deepspeed
 
-_UNAPPLIED = "parallel.unapplied"
+_UNAPPLIED = f.parallel.unapplied
 _NAMES = {"fsdp": ("FSDP", "fsdp1"), "zero": ("DeepSpeed", "zero")}
 # What a launcher alone says nothing to: these shard by a config that they are given.
 _TRAINERS = ("llama-factory", "hf-trainer", "trl", "ms-swift")
@@ -146,7 +147,7 @@ class ShardingConfigNotApplied(Rule):
 
     def _passed_over(self, run: Run, part: str) -> Finding:
         name, backend = _NAMES[part]
-        changes = {"parallel.backend": backend}
+        changes = {f.parallel.backend: backend}
         found = relief(run, changes)
         key = run.key("accelerate.distributed_type")
         message = (
@@ -180,7 +181,7 @@ class ShardingConfigNotApplied(Rule):
             "the deepspeed launcher starts this run, and nothing names a DeepSpeed config: it is "
             f"plain data parallelism with everything on every card. The run {judged.sentence}. Pass "
             "a config with --deepspeed",
-            at=("launch.include", "parallel.gpus_per_node"),
+            at=("launch.include", f.parallel.gpus_per_node),
             judged=judged,
         )
 
@@ -190,10 +191,10 @@ class ShardingConfigNotApplied(Rule):
             Severity.ERROR,
             f"{processes} processes start and nothing joins them: without FSDP each trains a model "
             "of its own, all of them on the same GPU. Shard with FSDP, or start one process",
-            at=(_UNAPPLIED, "parallel.gpus_per_node"),
+            at=(_UNAPPLIED, f.parallel.gpus_per_node),
             resource="gpu",
             proposals=[
-                Proposal.set("shard with FSDP", {"parallel.backend": "fsdp1"}, Applicability.UNSAFE)
+                Proposal.set("shard with FSDP", {f.parallel.backend: "fsdp1"}, Applicability.UNSAFE)
             ],
         )
 

@@ -34,11 +34,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import judge_gpu
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 
-_SWITCH = "compile.deepcompile"
+_SWITCH = f.compile.deepcompile
 _STAGE = '"stage": {stage}, "stage3_gather_16bit_weights_on_model_save": true'
 _LF = f"{LLAMA_FACTORY}deepspeed: ds.json\n"
 _AXOLOTL = AXOLOTL + "sequence_len: 2048\ndeepspeed: ds.json\ndeepcompile: {on}\n"

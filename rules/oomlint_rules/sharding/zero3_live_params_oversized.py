@@ -30,13 +30,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judge import relief
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 
 _LOWER = 300_000_000
-_LIVE = "parallel.zero.max_live_params"
-_REUSE = "parallel.zero.max_reuse_distance"
+_LIVE = f.parallel.zero.max_live_params
+_REUSE = f.parallel.zero.max_reuse_distance
 
 _ZERO = (
     '"stage": 3, "stage3_max_live_parameters": {size}, "stage3_max_reuse_distance": {size}, '

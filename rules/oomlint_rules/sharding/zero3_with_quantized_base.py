@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
@@ -94,9 +95,9 @@ class Zero3WithQuantizedBase(Rule):
                 Severity.ERROR,
                 f"{name} weights under ZeRO stage 3: they cannot be divided among the ranks, and "
                 "the run stops or keeps all of them on every card",
-                at=("quant.method", "parallel.zero.stage"),
-                proposals=[Proposal.set("use ZeRO stage 2", {"parallel.zero.stage": 2})],
-                notes=[self.note(run, "parallel.zero.stage", "the stage is 3")],
+                at=(f.quant.method, f.parallel.zero.stage),
+                proposals=[Proposal.set("use ZeRO stage 2", {f.parallel.zero.stage: 2})],
+                notes=[self.note(run, f.parallel.zero.stage, "the stage is 3")],
             )
         elif plan.quant.method == "bnb4" and plan.load.zero3_init is False:
             yield self.finding(
@@ -104,6 +105,6 @@ class Zero3WithQuantizedBase(Rule):
                 Severity.WARNING,
                 "the 4-bit weights are loaded before ZeRO stage 3 is known, so every rank loads all "
                 "of them: create the training arguments, with their DeepSpeed config, first",
-                at=("quant.method", "parallel.zero.stage"),
+                at=(f.quant.method, f.parallel.zero.stage),
                 confidence="medium",
             )

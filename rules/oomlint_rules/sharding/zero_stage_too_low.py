@@ -163,7 +163,7 @@ def _what_is_whole(run: Run) -> str:
     return f"{name} keeps {' and '.join(kept)} whole on every card."
 
 
-def _what_else(run: Run, found: Relief, changes: Mapping[str, Any]) -> str:
+def _what_else(run: Run, found: Relief, changes: Mapping[Any, Any]) -> str:
     if found.before.limit is None or found.after.predicted <= found.before.limit:
         return ""
     changed = run.what_if(changes)

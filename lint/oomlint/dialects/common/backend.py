@@ -21,8 +21,8 @@ def is_adapter_run(run: Cells) -> bool:
 def uses_deepspeed(run: Cells) -> bool:
     """Whether a DeepSpeed config takes part, found or not, or Accelerate makes one up."""
     return (
-        any(block.table.section == "deepspeed" for block in run.blocks)
-        or run.mentions(ref.deepspeed)
+        run.mentions(ref.deepspeed)
+        or any(block.table.section == "deepspeed" for block in run.blocks)
         or run[ref.deepspeed] is not None
         or run[deepspeed.enabled] is True
     )

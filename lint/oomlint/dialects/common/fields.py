@@ -9,10 +9,12 @@ from oomlint.plan.fields import Private
 
 
 class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read like ``f``
-    """``amp``: mixed precision in force: ``bf16``, ``fp16`` or ``no``. ``loads``: the dtype that the
+    """``amp``: mixed precision in force: ``bf16``, ``fp16`` or ``no``; ``amp_is_open``: only running
+    tells. ``loads``: the dtype that the
     weights are in before training touches them; ``load.dtype`` where a dialect says nothing else."""
 
     amp: str
+    amp_is_open: bool
     loads: str
 
 
@@ -42,12 +44,6 @@ class deepspeed(Private, prefix="deepspeed"):  # noqa: N801
     """``enabled``: DeepSpeed takes part without a config of its own."""
 
     enabled: bool
-
-
-class hf(Private, prefix="hf"):  # noqa: N801
-    """``fsdp_words``: what transformers' option ``fsdp`` lists."""
-
-    fsdp_words: tuple[str, ...]
 
 
 class peft(Private, prefix="peft"):  # noqa: N801

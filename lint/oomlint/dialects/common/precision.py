@@ -56,10 +56,13 @@ def dtypes(run: Cells) -> Any:
     _note_arithmetic(run)
     backend = run[f.parallel.backend]
     if backend == "zero":
-        return _zero(run)
-    if backend in ("fsdp1", "fsdp2"):
-        return _sharded(run)
-    return _plain(run)
+        found = _zero(run)
+    elif backend in ("fsdp1", "fsdp2"):
+        found = _sharded(run)
+    else:
+        found = _plain(run)
+    open_fields = (_P.compute, _P.autocast, _P.comm) if run[shared.amp_is_open] else ()
+    return {field: value for field, value in found.items() if field not in open_fields}
 
 
 @precision.derive(shared.loads)

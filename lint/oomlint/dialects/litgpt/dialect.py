@@ -8,29 +8,13 @@ differ; it refuses what that function does not have. The YAML does not name its 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Reference, Wishes, expressed
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.kinds import TEXT
-from oomlint.dialects.law import finish_world
-from oomlint.dialects.litgpt.effects import (
-    finish_activations,
-    finish_backend,
-    finish_command,
-    finish_defaults,
-    finish_eval_and_save,
-    finish_global_batch,
-    finish_model,
-    finish_optimizer,
-    finish_precision,
-    finish_trainable,
-)
-from oomlint.dialects.litgpt.fixes import NO_WAY, WAYS
-from oomlint.dialects.litgpt.keys import LAUNCHED, LITGPT
+from oomlint.dialects.litgpt.keys import LAUNCHED, LITGPT, own
+from oomlint.dialects.litgpt.meaning import meaning
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.machine.ranks import finish_launch
 from oomlint.dialects.table import Block, OverrideBlock, Row, Table
 from oomlint.documents.base import Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Location, Span
@@ -58,6 +42,7 @@ class LitGpt(Dialect):
     name = "litgpt"
     markers = (b"litgpt", b"micro_batch_size", b"global_batch_size")
     suffixes = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job")
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -104,23 +89,6 @@ class LitGpt(Dialect):
         overrides = OverrideBlock(document, launch.flags, LITGPT, launch.anchor)
         return Claim(self, "launch", document, (*launch.blocks, launched, overrides), (reference,))
 
-    def finish(self, draft: Draft) -> None:
-        command = finish_command(draft)
-        finish_defaults(draft, command)
-        finish_launch(draft, one_process=False)
-        finish_world(draft)
-        finish_model(draft, command)
-        finish_global_batch(draft)
-        finish_backend(draft, command)
-        finish_trainable(draft, command)
-        finish_precision(draft)
-        finish_optimizer(draft, command)
-        finish_activations(draft, command)
-        finish_eval_and_save(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        return super().express(expressed(changes, draft, WAYS, NO_WAY), draft)
-
 
 def _is_config(root: Mapping) -> bool:
     """``train`` with a batch size, and what is trained; no other framework has both."""
@@ -152,6 +120,6 @@ def _guessed_block(document: Document, anchor: Span) -> Block | None:
 
 _FILE_NAME = Table(
     name="file name",
-    rows=(Row("command", "lit.file.command", TEXT),),
+    rows=(Row("command", own.named_command, TEXT),),
     section="file name",
 )

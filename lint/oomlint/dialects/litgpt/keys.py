@@ -21,6 +21,7 @@ from oomlint.dialects.kinds import (
     read_integer,
 )
 from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.plan.fields import Private, f
 
 SOURCE = "litgpt 26857050"
 
@@ -86,48 +87,102 @@ _QUANTIZE = choice(
     }
 )
 
-LORA_PARTS = ("query", "key", "value", "projection", "mlp", "head")
+
+class own(Private, prefix="litgpt"):  # noqa: N801
+    """``command``: ``lora``, ``full``, ``adapter`` or ``pretrain``; ``named_command``: what the name
+    of the file suggests."""
+
+    command: str
+    named_command: str
+    model_name: str
+    initial_checkpoint: str
+    precision: str
+    quantize: str
+    resume: Any
+    lora_query: bool
+    lora_key: bool
+    lora_value: bool
+    lora_projection: bool
+    lora_mlp: bool
+    lora_head: bool
+    data: str
+    global_batch: int
+    tie_embeddings: bool
+    betas: Any
+    fused: bool
+
+
+class given(Private, prefix="litgpt.config"):  # noqa: N801
+    """A model that ``model_config`` spells out, by the names of LG/config.py."""
+
+    name: str
+    mlp_class_name: str
+    norm_class_name: str
+    n_layer: int
+    n_embd: int
+    n_head: int
+    n_query_groups: int
+    head_size: int
+    intermediate_size: int
+    vocab_size: int
+    padded_vocab_size: int
+    block_size: int
+
+
+LORA_PARTS = {
+    "query": own.lora_query,
+    "key": own.lora_key,
+    "value": own.lora_value,
+    "projection": own.lora_projection,
+    "mlp": own.lora_mlp,
+    "head": own.lora_head,
+}
+_SIZES = {
+    "n_layer": given.n_layer,
+    "n_embd": given.n_embd,
+    "n_head": given.n_head,
+    "n_query_groups": given.n_query_groups,
+    "head_size": given.head_size,
+    "intermediate_size": given.intermediate_size,
+    "vocab_size": given.vocab_size,
+    "padded_vocab_size": given.padded_vocab_size,
+    "block_size": given.block_size,
+}
 
 LITGPT = Table(
     name="LitGPT config",
     rows=(
-        Row("checkpoint_dir", "model.id", _MODEL, aliases=("model_name",)),
-        Row("checkpoint_dir", "model.local_path", TEXT),
-        Row("model_name", "lit.model_name", TEXT),
-        Row("initial_checkpoint_dir", "lit.initial_checkpoint", TEXT),
-        *(
-            Row(f"model_config.{name}", f"lit.arg.{name}", POSITIVE)
-            for name in (
-                "n_layer", "n_embd", "n_head", "n_query_groups", "head_size", "intermediate_size",
-                "vocab_size", "padded_vocab_size", "block_size",
-            )
-        ),
-        Row("model_config.name", "lit.arg.name", TEXT),
-        Row("model_config.mlp_class_name", "lit.arg.mlp", TEXT),
-        Row("model_config.norm_class_name", "lit.arg.norm", TEXT),
-        Row("precision", "lit.precision", _PRECISION),
-        Row("quantize", "lit.quantize", _QUANTIZE),
-        Row("devices", "parallel.gpus_per_node", _DEVICES),
-        Row("num_nodes", "parallel.nodes", POSITIVE),
-        Row("resume", "lit.resume", ANYTHING),
-        Row("lora_r", "trainable.r", POSITIVE),
-        Row("lora_alpha", "trainable.alpha", NUMBER),
-        Row("lora_dropout", "trainable.dropout", NUMBER),
-        *(Row(f"lora_{part}", f"lit.lora.{part}", BOOLEAN) for part in LORA_PARTS),
-        Row("data.class_path", "lit.data", TEXT, aliases=("data",)),
-        Row("data.init_args.num_workers", "data.workers", COUNT, aliases=("data.num_workers",)),
-        Row("train.micro_batch_size", "batch.micro", POSITIVE),
-        Row("train.global_batch_size", "lit.global", POSITIVE),
-        Row("train.max_seq_length", "seq.max_len", POSITIVE),
-        Row("train.tie_embeddings", "lit.tie_embeddings", BOOLEAN),
-        Row("train.save_interval", "save.every", POSITIVE),
+        Row("checkpoint_dir", f.model.id, _MODEL, aliases=("model_name",)),
+        Row("checkpoint_dir", f.model.local_path, TEXT),
+        Row("model_name", own.model_name, TEXT),
+        Row("initial_checkpoint_dir", own.initial_checkpoint, TEXT),
+        *(Row(f"model_config.{name}", field, POSITIVE) for name, field in _SIZES.items()),
+        Row("model_config.name", given.name, TEXT),
+        Row("model_config.mlp_class_name", given.mlp_class_name, TEXT),
+        Row("model_config.norm_class_name", given.norm_class_name, TEXT),
+        Row("precision", own.precision, _PRECISION),
+        Row("quantize", own.quantize, _QUANTIZE),
+        Row("devices", f.parallel.gpus_per_node, _DEVICES),
+        Row("num_nodes", f.parallel.nodes, POSITIVE),
+        Row("resume", own.resume, ANYTHING),
+        Row("lora_r", f.trainable.r, POSITIVE),
+        Row("lora_alpha", f.trainable.alpha, NUMBER),
+        Row("lora_dropout", f.trainable.dropout, NUMBER),
+        *(Row(f"lora_{part}", field, BOOLEAN) for part, field in LORA_PARTS.items()),
+        Row("data.class_path", own.data, TEXT, aliases=("data",)),
+        Row("data.init_args.num_workers", f.data.workers, COUNT, aliases=("data.num_workers",)),
+        Row("train.micro_batch_size", f.batch.micro, POSITIVE),
+        Row("train.global_batch_size", own.global_batch, POSITIVE),
+        Row("train.max_seq_length", f.seq.max_len, POSITIVE),
+        Row("train.tie_embeddings", own.tie_embeddings, BOOLEAN),
+        Row("train.save_interval", f.save.every, POSITIVE),
         Row("train.max_steps", "total_steps", POSITIVE),
-        Row("eval.interval", "eval.every", POSITIVE),
-        Row("eval.max_new_tokens", "eval.max_new_tokens", COUNT),
-        Row("optimizer.class_path", "optimizer.name", _OPTIMIZER, aliases=("optimizer",)),
-        Row("optimizer.init_args.betas", "lit.betas", ANYTHING, aliases=("optimizer.betas",)),
-        Row("optimizer.init_args.fused", "lit.fused", BOOLEAN, aliases=("optimizer.fused",)),
-        Row("out_dir", "save.dir", TEXT),
+        Row("eval.interval", f.eval.every, POSITIVE),
+        Row("eval.max_new_tokens", f.eval.max_new_tokens, COUNT),
+        Row("optimizer.class_path", f.optimizer.name, _OPTIMIZER, aliases=("optimizer",)),
+        Row("optimizer.init_args.betas", own.betas, ANYTHING, aliases=("optimizer.betas",)),
+        Row("optimizer.init_args.fused", own.fused, BOOLEAN, aliases=("optimizer.fused",)),
+        Row("out_dir", f.save.dir, TEXT),
     ),
     known=known_keys("litgpt"),
     # Arguments of classes, which are any class's own.
@@ -140,6 +195,6 @@ LITGPT = Table(
 # The words of a launch line that are no options.
 LAUNCHED = Table(
     name="litgpt",
-    rows=(Row("command", "lit.command", TEXT), Row("model", "model.id", _MODEL)),
+    rows=(Row("command", own.command, TEXT), Row("model", f.model.id, _MODEL)),
     section="launcher words",
 )

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Wishes, expressed
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.law import finish_batch, finish_world
-from oomlint.dialects.llama_recipes.effects import (
-    finish_activations,
-    finish_backend,
-    finish_eval_and_save,
-    finish_load,
-    finish_precision,
-    finish_trainable,
-)
-from oomlint.dialects.llama_recipes.fixes import NO_WAY, WAYS
+from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.llama_recipes.keys import LLAMA_RECIPES, OLD_LLAMA_RECIPES
+from oomlint.dialects.llama_recipes.meaning import meaning
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.machine.ranks import finish_launch
 from oomlint.documents.base import Document
 
 # Options that no other script of the name ``finetuning.py`` has.
@@ -46,6 +34,7 @@ class LlamaRecipes(Dialect):
     name = "llama-recipes"
     markers = (b"finetuning",)
     suffixes = (".sh", ".bash", ".slurm", ".sbatch", ".job")
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):
@@ -53,17 +42,3 @@ class LlamaRecipes(Dialect):
                 table = OLD_LLAMA_RECIPES if launch.stem == "llama_finetuning" else LLAMA_RECIPES
                 blocks = (*launch.blocks, launch.program_block(table))
                 yield Claim(self, "run", document, blocks)
-
-    def finish(self, draft: Draft) -> None:
-        finish_launch(draft)
-        finish_backend(draft)
-        finish_trainable(draft)
-        finish_world(draft)
-        finish_load(draft)
-        finish_precision(draft)
-        finish_activations(draft)
-        finish_batch(draft)
-        finish_eval_and_save(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        return super().express(expressed(changes, draft, WAYS, NO_WAY), draft)

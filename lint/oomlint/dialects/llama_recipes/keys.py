@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -25,10 +24,36 @@ from oomlint.dialects.kinds import (
 )
 from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.errors import CannotEdit
+from oomlint.plan.fields import Private, f
 
 _TRAINING = "llama-cookbook 0e003351 configs/training.py"
 FSDP_SOURCE = "llama-cookbook 0e003351 configs/fsdp.py"
 _PEFT = "llama-cookbook 0e003351 configs/peft.py"
+
+
+class own(Private, prefix="lr"):  # noqa: N801  a namespace of fields, read like ``f``
+    """Options whose meaning takes more than one of them."""
+
+    fsdp: bool
+    low_cpu: bool
+    one_gpu: bool
+    use_peft: bool
+    peft_method: str
+    from_peft: str
+    freeze_layers: bool
+    frozen_layers: int
+    freeze_llm: bool
+    context_length: int
+    mixed_precision: bool
+    fp16: bool
+    pure_bf16: bool
+    hsdp: bool
+    sharding_group: int
+    fsdp_checkpointing: str
+    quant_storage: str
+    fast_kernels: bool
+    save_model: bool
+    max_steps: int
 
 
 def _read_quantization(raw: Any) -> str:
@@ -75,56 +100,56 @@ _STATE_DICT = choice(
 )
 
 
-def _fsdp(key: str, field: str, kind: Kind, default: Any = None) -> Row:
+def _fsdp(key: str, field: Any, kind: Kind, default: Any = None) -> Row:
     return Row(f"fsdp_config.{key}", field, kind, default, aliases=(key,), source=FSDP_SOURCE)
 
 
-def _lora(key: str, field: str, kind: Kind, default: Any = None) -> Row:
+def _lora(key: str, field: Any, kind: Kind, default: Any = None) -> Row:
     return Row(f"lora_config.{key}", field, kind, default, aliases=(key,), source=_PEFT)
 
 
 LLAMA_RECIPES = Table(
     name="llama-recipes options",
     rows=(
-        Row("model_name", "model.id", TEXT),
-        Row("enable_fsdp", "lr.fsdp", BOOLEAN, default=False, source=_TRAINING),
-        Row("low_cpu_fsdp", "lr.low_cpu", BOOLEAN, default=False, source=_TRAINING),
-        Row("one_gpu", "lr.one_gpu", BOOLEAN, default=False, source=_TRAINING),
-        Row("quantization", "quant.method", _QUANTIZATION, default="none", source=_TRAINING),
-        Row("use_peft", "lr.use_peft", BOOLEAN, default=False, source=_TRAINING),
-        Row("peft_method", "lr.peft_method", TEXT, default="lora", source=_TRAINING),
-        _lora("r", "trainable.r", POSITIVE, 8),
-        _lora("lora_alpha", "trainable.alpha", NUMBER, 32),
-        _lora("lora_dropout", "trainable.dropout", NUMBER, 0.05),
-        _lora("target_modules", "trainable.targets", TARGETS, ("q_proj", "v_proj")),
-        Row("from_peft_checkpoint", "lr.from_peft", TEXT),
-        Row("freeze_layers", "lr.freeze_layers", BOOLEAN, default=False, source=_TRAINING),
-        Row("num_freeze_layers", "lr.frozen_layers", COUNT, default=1, source=_TRAINING),
-        Row("freeze_LLM_only", "lr.freeze_llm", BOOLEAN, default=False, source=_TRAINING),
-        Row("batch_size_training", "batch.micro", POSITIVE, default=4, source=_TRAINING),
-        Row("gradient_accumulation_steps", "batch.grad_accum", POSITIVE, default=1, source=_TRAINING),
-        Row("val_batch_size", "batch.eval_micro", POSITIVE, default=1, source=_TRAINING),
-        Row("batching_strategy", "seq.packing", choice({"packing": "concat", "padding": "none"}), default="concat", source=_TRAINING),
-        Row("context_length", "lr.context_length", POSITIVE, default=4096, source=_TRAINING),
-        Row("mixed_precision", "lr.mixed_precision", BOOLEAN, default=True, source=_TRAINING),
-        Row("use_fp16", "lr.fp16", BOOLEAN, aliases=("fsdp_config.use_fp16",), default=False, source=_TRAINING),
-        _fsdp("pure_bf16", "lr.pure_bf16", BOOLEAN, False),
-        _fsdp("sharding_strategy", "parallel.fsdp.strategy", _STRATEGY),
-        _fsdp("hsdp", "lr.hsdp", BOOLEAN, False),
-        _fsdp("sharding_group_size", "lr.sharding_group", COUNT),
-        _fsdp("checkpoint_type", "parallel.fsdp.state_dict", _STATE_DICT),
-        _fsdp("fsdp_activation_checkpointing", "lr.fsdp_checkpointing", switch(on="full", off="none"), "full"),
-        _fsdp("fsdp_cpu_offload", "parallel.fsdp.cpu_offload", BOOLEAN),
-        _fsdp("optimizer", "optimizer.name", TEXT, "AdamW"),
-        Row("quantization_config.use_double_quant", "quant.double", BOOLEAN, aliases=("use_double_quant",)),
-        Row("quantization_config.quant_storage", "lr.quant_storage", TEXT, aliases=("quant_storage",)),
-        Row("use_fast_kernels", "lr.fast_kernels", BOOLEAN, default=False, source=_TRAINING),
-        Row("run_validation", "eval.enabled", BOOLEAN, default=True, source=_TRAINING),
-        Row("save_model", "lr.save_model", BOOLEAN, default=True, source=_TRAINING),
-        Row("save_optimizer", "save.save_only_model", switch(on=False, off=True), default=True, source=_TRAINING),
-        Row("output_dir", "save.dir", TEXT),
-        Row("num_workers_dataloader", "data.workers", COUNT, default=1, source=_TRAINING),
-        Row("max_train_step", "lr.max_steps", COUNT),
+        Row("model_name", f.model.id, TEXT),
+        Row("enable_fsdp", own.fsdp, BOOLEAN, default=False, source=_TRAINING),
+        Row("low_cpu_fsdp", own.low_cpu, BOOLEAN, default=False, source=_TRAINING),
+        Row("one_gpu", own.one_gpu, BOOLEAN, default=False, source=_TRAINING),
+        Row("quantization", f.quant.method, _QUANTIZATION, default="none", source=_TRAINING),
+        Row("use_peft", own.use_peft, BOOLEAN, default=False, source=_TRAINING),
+        Row("peft_method", own.peft_method, TEXT, default="lora", source=_TRAINING),
+        _lora("r", f.trainable.r, POSITIVE, 8),
+        _lora("lora_alpha", f.trainable.alpha, NUMBER, 32),
+        _lora("lora_dropout", f.trainable.dropout, NUMBER, 0.05),
+        _lora("target_modules", f.trainable.targets, TARGETS, ("q_proj", "v_proj")),
+        Row("from_peft_checkpoint", own.from_peft, TEXT),
+        Row("freeze_layers", own.freeze_layers, BOOLEAN, default=False, source=_TRAINING),
+        Row("num_freeze_layers", own.frozen_layers, COUNT, default=1, source=_TRAINING),
+        Row("freeze_LLM_only", own.freeze_llm, BOOLEAN, default=False, source=_TRAINING),
+        Row("batch_size_training", f.batch.micro, POSITIVE, default=4, source=_TRAINING),
+        Row("gradient_accumulation_steps", f.batch.grad_accum, POSITIVE, default=1, source=_TRAINING),
+        Row("val_batch_size", f.batch.eval_micro, POSITIVE, default=1, source=_TRAINING),
+        Row("batching_strategy", f.seq.packing, choice({"packing": "concat", "padding": "none"}), default="concat", source=_TRAINING),
+        Row("context_length", own.context_length, POSITIVE, default=4096, source=_TRAINING),
+        Row("mixed_precision", own.mixed_precision, BOOLEAN, default=True, source=_TRAINING),
+        Row("use_fp16", own.fp16, BOOLEAN, aliases=("fsdp_config.use_fp16",), default=False, source=_TRAINING),
+        _fsdp("pure_bf16", own.pure_bf16, BOOLEAN, False),
+        _fsdp("sharding_strategy", f.parallel.fsdp.strategy, _STRATEGY),
+        _fsdp("hsdp", own.hsdp, BOOLEAN, False),
+        _fsdp("sharding_group_size", own.sharding_group, COUNT),
+        _fsdp("checkpoint_type", f.parallel.fsdp.state_dict, _STATE_DICT),
+        _fsdp("fsdp_activation_checkpointing", own.fsdp_checkpointing, switch(on="full", off="none"), "full"),
+        _fsdp("fsdp_cpu_offload", f.parallel.fsdp.cpu_offload, BOOLEAN),
+        _fsdp("optimizer", f.optimizer.name, TEXT, "AdamW"),
+        Row("quantization_config.use_double_quant", f.quant.double, BOOLEAN, aliases=("use_double_quant",)),
+        Row("quantization_config.quant_storage", own.quant_storage, TEXT, aliases=("quant_storage",)),
+        Row("use_fast_kernels", own.fast_kernels, BOOLEAN, default=False, source=_TRAINING),
+        Row("run_validation", f.eval.enabled, BOOLEAN, default=True, source=_TRAINING),
+        Row("save_model", own.save_model, BOOLEAN, default=True, source=_TRAINING),
+        Row("save_optimizer", f.save.save_only_model, switch(on=False, off=True), default=True, source=_TRAINING),
+        Row("output_dir", f.save.dir, TEXT),
+        Row("num_workers_dataloader", f.data.workers, COUNT, default=1, source=_TRAINING),
+        Row("max_train_step", own.max_steps, COUNT),
     ),
     known=known_keys("llama_recipes"),
     ignores_unknown=True,
@@ -132,13 +157,8 @@ LLAMA_RECIPES = Table(
     section="training",
 )  # fmt: skip
 
-
-def is_old(draft: Draft) -> bool:
-    """``llama_finetuning.py`` is the script of 2023: it loaded weights in fp32."""
-    return any(block.table is OLD_LLAMA_RECIPES for block in draft.blocks)
-
-
-# The first version's defaults were the same where memory is concerned (llama-recipes 0.0.1).
+# ``llama_finetuning.py`` is the script of 2023. Its defaults were the same where memory is concerned
+# (llama-recipes 0.0.1).
 OLD_LLAMA_RECIPES = Table(
     name=LLAMA_RECIPES.name,
     rows=LLAMA_RECIPES.rows,

@@ -8,33 +8,17 @@ dataclass takes it: top-level keys that it lacks are refused (LF/utils/config_ut
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Reference, Wishes, expressed
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.llm_foundry.effects import (
-    finish_activations,
-    finish_backend,
-    finish_eval,
-    finish_global_batch,
-    finish_load,
-    finish_loss,
-    finish_model,
-    finish_optimizer,
-    finish_precision,
-    finish_ranks,
-    finish_save,
-    finish_sequences,
-    finish_trainable,
-)
-from oomlint.dialects.llm_foundry.fixes import NO_WAY, WAYS
+from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.llm_foundry.keys import COMPOSER, LLM_FOUNDRY, MCLI
+from oomlint.dialects.llm_foundry.meaning import meaning
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import REFERENCE, OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.table import Block, Row
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Location
+from oomlint.plan.fields import f
 
 
 class _FoundryBlock(OmegaConfBlock):
@@ -43,7 +27,7 @@ class _FoundryBlock(OmegaConfBlock):
     def _entry_of(self, row: Row) -> Entry | None:
         entry = super()._entry_of(row)
         seen: set[str] = set()
-        while row.field == "seq.max_len" and entry is not None and isinstance(entry.value, Scalar):
+        while row.field == f.seq.max_len and entry is not None and isinstance(entry.value, Scalar):
             match = REFERENCE.fullmatch(str(entry.value.value))
             if match is None or match[1] in seen:
                 break
@@ -59,6 +43,7 @@ class LlmFoundry(Dialect):
     name = "llm-foundry"
     markers = (b"train_loader", b"composer", b"llmfoundry", b"icl_tasks", b"eval_gauntlet")
     suffixes = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job")
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -109,25 +94,6 @@ class LlmFoundry(Dialect):
         )
         flags = (launch.program_block(COMPOSER),) if composes else ()
         return Claim(self, "launch", document, (*launch.blocks, *flags, overrides), (reference,))
-
-    def finish(self, draft: Draft) -> None:
-        draft.apply_row_defaults()
-        finish_ranks(draft)
-        finish_backend(draft)
-        finish_model(draft)
-        finish_load(draft)
-        finish_trainable(draft)
-        finish_optimizer(draft)
-        finish_precision(draft)
-        finish_activations(draft)
-        finish_sequences(draft)
-        finish_loss(draft)
-        finish_global_batch(draft)
-        finish_eval(draft)
-        finish_save(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        return super().express(expressed(changes, draft, WAYS, NO_WAY), draft)
 
 
 def _child(root: Mapping, key: str) -> Node | None:

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.machine.containers import DOCKER_RUN, SERVICE
+from oomlint.dialects.machine.containers_keys import DOCKER_RUN, SERVICE
 from oomlint.dialects.machine.fields import docker, scene
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.table import Block

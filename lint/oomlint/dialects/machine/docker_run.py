@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from oomlint.dialects.base import Reference
-from oomlint.dialects.machine.containers import DOCKER_RUN, env_file
+from oomlint.dialects.machine.containers import env_file
+from oomlint.dialects.machine.containers_keys import DOCKER_RUN
 from oomlint.dialects.machine.enclosing import Enclosing
 from oomlint.dialects.table import Block
 from oomlint.documents.base import UNKNOWN, Command, Document, Entry, Mapping, Node, Scalar

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from oomlint.plan.fields import Private
 
 if TYPE_CHECKING:
-    from oomlint.dialects.machine.skypilot import Accelerators
-    from oomlint.dialects.machine.slurm import Gres
+    from oomlint.dialects.machine.skypilot_keys import Accelerators
+    from oomlint.dialects.machine.slurm_keys import Gres
 
 
 class launch(Private, prefix="launch"):  # noqa: N801  a namespace of fields, read like ``f``

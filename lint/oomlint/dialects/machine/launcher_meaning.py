@@ -13,7 +13,7 @@ from typing import Any
 
 from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.fields import fsdp, hf, machine, ref
+from oomlint.dialects.common.fields import fsdp, machine, ref
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.kubernetes_meaning import kubeflow
 from oomlint.dialects.machine.launch import place
@@ -27,12 +27,14 @@ from oomlint.dialects.machine.launcher_keys import (
 )
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.machine.slurm_meaning import states_tasks, tasks_per_node
+from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Compute, Derivation, Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin, Setting, Table
+from oomlint.dialects.trainer.fields import hf
 from oomlint.documents.base import Entry
 from oomlint.plan.fields import f
 
-ranks = Meaning(kubeflow, flags_first)
+ranks = Meaning(flags_first)
 
 
 def launcher_of(run: Cells) -> Table | None:
@@ -44,16 +46,6 @@ def launcher_of(run: Cells) -> Table | None:
 def _launcher_block(run: Cells) -> Block | None:
     found = (block for block in reversed(run.blocks) if block.table.section == "launcher")
     return next(found, None)
-
-
-def visible_gpus(run: Cells) -> int | None:
-    """How many GPUs ``CUDA_VISIBLE_DEVICES`` leaves visible; ``None`` where it is not set."""
-    shown = run[f.env.cuda_visible_devices]
-    if shown is None:
-        return None
-    # CUDA stops at the first id that it cannot use, such as -1.
-    ids = (part.strip() for part in str(shown).split(","))
-    return len(list(takewhile(lambda name: name and not name.startswith("-"), ids)))
 
 
 def _under(launcher: Table, *fields: Any, source: str = "") -> Callable[[Compute], Derivation]:
@@ -74,7 +66,7 @@ def expandable_segments(run: Cells) -> Any:
     setting = run[f.env.alloc_conf]
     if setting is None:
         return None
-    return "expandable_segments:true" in setting.lower().replace(" ", "")
+    return "expandable_segments:true" in str(setting).lower().replace(" ", "")
 
 
 # -- torchrun --------------------------------------------------------------------------------------
@@ -353,8 +345,9 @@ def _told_by(block: Block, decides: Callable[[str], bool]) -> Origin | None:
 
 # -- for dialects to include -----------------------------------------------------------------------
 
-launch_one_process = Meaning(ranks)
-launch_all_visible = Meaning(ranks)
+# What Kubeflow's Trainer tells torchrun comes before what torchrun takes where nobody tells it.
+launch_one_process = Meaning(kubeflow, ranks)
+launch_all_visible = Meaning(kubeflow, ranks)
 launch_all_visible.always(
     launch.one_process, False, "the program spreads over every visible GPU by itself"
 )

@@ -21,7 +21,7 @@ from oomlint.dialects.machine.launcher_keys import (
     PLAIN,
     TORCHRUN,
 )
-from oomlint.dialects.machine.slurm import SBATCH, SLURM_COMMAND
+from oomlint.dialects.machine.slurm_keys import SBATCH, SLURM_COMMAND
 from oomlint.dialects.table import Block, Table
 from oomlint.documents.base import Command, Document, Entry, Mapping, Scalar
 from oomlint.documents.shell.names import is_subcommand, operands_of

@@ -9,19 +9,8 @@ includes the first and derives ``launch.one_process``.
 
 from __future__ import annotations
 
-from oomlint.dialects.machine.containers_meaning import container
-from oomlint.dialects.machine.kubernetes_meaning import pod
 from oomlint.dialects.machine.launcher_meaning import (
     launch_all_visible as launch_all_visible,
     launch_one_process as launch_one_process,
 )
-from oomlint.dialects.machine.limits import limits
-from oomlint.dialects.machine.named_hardware import named_hardware
-from oomlint.dialects.machine.skypilot_meaning import sky_task
-from oomlint.dialects.machine.slurm_meaning import slurm_job
-from oomlint.dialects.machine.stand_ins import stand_ins
-from oomlint.dialects.meaning import Meaning
-
-# A container's limit is inside the job's, so it counts first; whatever a file counts itself, before
-# what its machine type has.
-scene = Meaning(container, pod, slurm_job, sky_task, named_hardware, stand_ins, limits)
+from oomlint.dialects.machine.scene_meaning import scene as scene

@@ -6,7 +6,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.fields import scene, sky
-from oomlint.dialects.machine.skypilot import PLAIN_NAMES, TASK
+from oomlint.dialects.machine.skypilot_keys import PLAIN_NAMES, TASK
 from oomlint.dialects.meaning import Meaning
 from oomlint.plan.fields import f
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.fields import scene, slurm
-from oomlint.dialects.machine.slurm import SBATCH, SLURM_COMMAND
+from oomlint.dialects.machine.slurm_keys import SBATCH, SLURM_COMMAND
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.table import Block
 from oomlint.errors import CannotEdit

@@ -15,7 +15,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.machine.fields import docker, env_, k8s, launch, scene, sky, slurm
-from oomlint.dialects.machine.launcher_meaning import visible_gpus
+from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.table import Origin, Setting
 from oomlint.plan.evidence import Level
@@ -23,7 +23,8 @@ from oomlint.plan.fields import f
 
 stand_ins = Meaning()
 
-# What the answers are made of: only the hardware that the user names answers in their place.
+# What the answers are made of is not asked for: `srun --nodes=$((SLURM_NNODES - 1))` counts a step,
+# and the variable the job.
 _MADE_OF = frozenset(
     {f.env.cuda_visible_devices}.union(
         *(kind.all() for kind in (machine, scene, slurm, k8s, docker, sky))
@@ -34,7 +35,7 @@ _MADE_OF = frozenset(
 @stand_ins.said()
 def stand_in(run: Cells, field: Any, said: Said) -> Said:
     """What stands in for a value that only running the command would tell."""
-    if not isinstance(said, Origin):
+    if not isinstance(said, Origin) or field in _MADE_OF:
         return said
     return _answer(run, field, said) or _count(run, field) or said
 
@@ -57,17 +58,13 @@ def _answer(run: Cells, field: Any, asker: Origin) -> Setting | None:
         return None
     from oomlint.documents.shell import machine as shell
 
-    answers: dict[str, _Answer]
-    if field in _MADE_OF:
-        answers = {shell.GPUS: _named_gpus, shell.NODES: _named_nodes}
-    else:
-        answers = {
-            shell.GPUS: _gpus,
-            shell.VISIBLE: _visible,
-            shell.NODES: _nodes,
-            shell.TASKS: _tasks,
-            shell.TASKS_PER_NODE: _tasks_per_node,
-        }
+    answers: dict[str, _Answer] = {
+        shell.GPUS: _gpus,
+        shell.VISIBLE: _visible,
+        shell.NODES: _nodes,
+        shell.TASKS: _tasks,
+        shell.TASKS_PER_NODE: _tasks_per_node,
+    }
     names = answers.keys() & _NAME.findall(asks)
     number = shell.answered(asks, {name: answers[name](run) for name in names})
     try:
@@ -79,16 +76,8 @@ def _answer(run: Cells, field: Any, asker: Origin) -> Setting | None:
     return _assumed(run, field, value, "the script asks its machine, which has that many")
 
 
-def _named_gpus(run: Cells) -> int | None:
-    return run[machine.gpus_per_node]
-
-
-def _named_nodes(run: Cells) -> int | None:
-    return run[machine.nodes]
-
-
 def _gpus(run: Cells) -> int | None:
-    return run[scene.gpus_per_node] or _named_gpus(run)
+    return run[scene.gpus_per_node] or run[machine.gpus_per_node]
 
 
 def _visible(run: Cells) -> int | None:
@@ -97,7 +86,7 @@ def _visible(run: Cells) -> int | None:
 
 
 def _nodes(run: Cells) -> int | None:
-    return run[scene.nodes] or _named_nodes(run)
+    return run[scene.nodes] or run[machine.nodes]
 
 
 def _tasks_per_node(run: Cells) -> int | None:

@@ -11,23 +11,12 @@ import re
 from collections.abc import Iterable, Mapping as MappingABC
 from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Wishes, expressed
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.megatron.core import NO_WAY, expressed_batch, finish_batch
-from oomlint.dialects.megatron.effects import (
-    finish_activations,
-    finish_checkpointing,
-    finish_eval_and_save,
-    finish_model,
-    finish_optimizer,
-    finish_precision,
-    finish_ranks,
-    finish_sharding,
-)
-from oomlint.dialects.megatron.fixes import WAYS
 from oomlint.dialects.megatron.keys import MEGATRON, SWITCHES
+from oomlint.dialects.megatron.meaning import meaning
 from oomlint.dialects.table import RemovingBlock
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
@@ -101,7 +90,8 @@ class MegatronLm(Dialect):
     markers = (b"tensor-model-parallel-size", b"pretrain_gpt", b"num-layers", b"num_layers", b"micro-batch-size")  # fmt: skip
     markers_prove = False
     suffixes = SHELL_SUFFIXES
-    references = {"ref.deepspeed": "deepspeed"}
+    references = {ref.deepspeed: "deepspeed"}
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):
@@ -114,22 +104,6 @@ class MegatronLm(Dialect):
                 yield Claim(self, "run", document, blocks, launch.scene_references)
             elif kind == "aside":
                 yield Claim(self, "aside", document, ())
-
-    def finish(self, draft: Draft) -> None:
-        finish_ranks(draft)
-        finish_model(draft)
-        finish_sharding(draft)
-        finish_batch(draft)
-        finish_precision(draft)
-        finish_optimizer(draft)
-        finish_checkpointing(draft)
-        finish_activations(draft)
-        finish_eval_and_save(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = expressed(changes, draft, WAYS, NO_WAY)
-        expressed_batch(own, draft)
-        return super().express(own, draft)
 
 
 def _kind_of(launch: Launch) -> str | None:

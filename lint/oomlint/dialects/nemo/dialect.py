@@ -8,26 +8,12 @@ its ``nemo`` package. Hydra merges ``key=value`` words into the YAML that the sc
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference, Wishes, expressed
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.megatron.core import expressed_batch, finish_batch
-from oomlint.dialects.nemo.effects import (
-    finish_activations,
-    finish_eval_and_save,
-    finish_model,
-    finish_optimizer,
-    finish_precision,
-    finish_ranks,
-    finish_sequences,
-    finish_sharding,
-    finish_trainable,
-)
-from oomlint.dialects.nemo.fixes import NO_WAY, WAYS
 from oomlint.dialects.nemo.keys import NEMO, section
+from oomlint.dialects.nemo.meaning import meaning
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping, Scalar
@@ -52,6 +38,7 @@ class Nemo(Dialect):
     markers = (b"micro_batch_size", b"tensor_model_parallel_size", b"megatron_")
     markers_prove = False
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -86,23 +73,6 @@ class Nemo(Dialect):
             return Claim(self, "run", document, (*launch.blocks, block))
         merged = OmegaConfOverrides(document, overrides, NEMO, launch.anchor)
         return Claim(self, "launch", document, (*launch.blocks, merged), (reference,))
-
-    def finish(self, draft: Draft) -> None:
-        finish_ranks(draft)
-        finish_model(draft)
-        finish_trainable(draft)
-        finish_sharding(draft)
-        finish_batch(draft)
-        finish_precision(draft)
-        finish_optimizer(draft)
-        finish_activations(draft)
-        finish_sequences(draft)
-        finish_eval_and_save(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = expressed(changes, draft, WAYS, NO_WAY)
-        expressed_batch(own, draft)
-        return super().express(own, draft)
 
 
 _MEGATRON_KEYS = frozenset(

@@ -12,24 +12,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Reference, Wishes, expressed
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block, OverrideBlock
-from oomlint.dialects.torchtitan.effects import (
-    finish_activations,
-    finish_eval_and_save,
-    finish_local_batch,
-    finish_loss,
-    finish_model,
-    finish_optimizer,
-    finish_parallel,
-    finish_precision,
-    finish_ranks,
-)
-from oomlint.dialects.torchtitan.fixes import NO_WAY, WAYS, pair_batches
 from oomlint.dialects.torchtitan.keys import EXTENDED, HEADER, OPTIONS, SCENE, STARTED, TORCHTITAN
+from oomlint.dialects.torchtitan.meaning import meaning
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES
 from oomlint.documents.base import Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Location, Span
@@ -46,6 +34,7 @@ class Torchtitan(Dialect):
     markers_prove = False
     suffixes = (*TOML_SUFFIXES, *SHELL_SUFFIXES, ".py")
     only_marked = (".py",)
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -116,22 +105,6 @@ class Torchtitan(Dialect):
         for package in ("models", "experiments"):
             path = f"torchtitan/{package}/{folder}/config_registry.py"
             yield Reference(path, where, self.name, optional=True, claim=str(config.value))
-
-    def finish(self, draft: Draft) -> None:
-        finish_ranks(draft)
-        finish_model(draft)
-        finish_parallel(draft)
-        finish_local_batch(draft)
-        finish_precision(draft)
-        finish_optimizer(draft)
-        finish_activations(draft)
-        finish_loss(draft)
-        finish_eval_and_save(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = expressed(changes, draft, WAYS, NO_WAY)
-        pair_batches(own, changes, draft)
-        return super().express(own, draft)
 
 
 def _is_config(root: Mapping) -> bool:

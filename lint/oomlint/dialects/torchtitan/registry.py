@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.kinds import LIST, TEXT, BadValue, Kind, choice
 from oomlint.dialects.table import Block, Row, Table
-from oomlint.dialects.torchtitan.keys import KNOWN, REGISTRY_NAME, ROWS
+from oomlint.dialects.torchtitan.keys import KNOWN, REGISTRY_NAME, ROWS, own
 from oomlint.documents.base import (
     UNKNOWN,
     Document,
@@ -26,6 +26,7 @@ from oomlint.documents.base import (
 )
 from oomlint.errors import CannotEdit
 from oomlint.frozen import replace
+from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
     from oomlint.documents.python.registry import ConfigFunction
@@ -66,20 +67,20 @@ def _write_checkpointing(mode: Any) -> Name:
 _CLASS = Kind(_read_class, _unwritable)
 _DTYPE = choice({"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"})
 _OWN_ROWS = (
-    Row("model_spec.flavor", "tt.flavor", TEXT),
-    Row("model_spec.attn_backend", "tt.attention", TEXT),
-    Row("model_spec.converters", "tt.converters", LIST),
-    Row("activation_checkpoint.class", "tt.ac", Kind(_read_checkpointing, _write_checkpointing)),
-    Row("loss.class", "tt.loss", _CLASS),
+    Row("model_spec.flavor", own.flavor, TEXT),
+    Row("model_spec.attn_backend", own.attention, TEXT),
+    Row("model_spec.converters", own.converters, LIST),
+    Row("activation_checkpoint.class", own.ac, Kind(_read_checkpointing, _write_checkpointing)),
+    Row("loss.class", own.loss, _CLASS),
 )
-_REPLACED = frozenset(row.field for row in _OWN_ROWS) | {"optimizer.name"}
+_REPLACED = frozenset(row.field for row in _OWN_ROWS) | {f.optimizer.name}
 
 REGISTRY = Table(
     name=REGISTRY_NAME,
     rows=(
         *(row for row in ROWS if row.field not in _REPLACED),
         *_OWN_ROWS,
-        Row("optimizer.groups", "optimizer.name", Kind(_read_class, _unwritable)),
+        Row("optimizer.groups", f.optimizer.name, Kind(_read_class, _unwritable)),
     ),
     known=KNOWN,
     # Arguments of classes, which may be anybody's own subclasses.
@@ -89,7 +90,7 @@ REGISTRY = Table(
 )
 # What the file's place among torchtitan's modules says.
 _PLACE = Table(
-    name="registry module", rows=(Row("module", "tt.name", TEXT),), section="registry module"
+    name="registry module", rows=(Row("module", own.name, TEXT),), section="registry module"
 )
 
 _FOLDER = re.compile(r"(?:models|experiments)/(.+)/config_registry\.py$")
@@ -138,8 +139,10 @@ def registry_claims(dialect: Dialect, document: Document) -> Iterator[Claim]:
         blocks = [_module_block(document, function)]
         for depth in reversed(range(len(chain))):
             part = chain[depth]
-            own = part is function
-            shared = None if own else f"{part.name} is the base of {function.name}; change it there"
+            is_own = part is function
+            shared = (
+                None if is_own else f"{part.name} is the base of {function.name}; change it there"
+            )
             anew = {section for later in chain[:depth] for section in _made_anew(later)}
             blocks += _blocks(document, _without(part, anew), shared)
         name = f"{document.source.path}:{function.name}"

@@ -15,45 +15,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference, Wishes, expressed
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.kinds import POSITIVE, TEXT
-from oomlint.dialects.law import finish_batch, finish_world
+from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import TORCHRUN
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.machine.ranks import finish_launch
-from oomlint.dialects.omegaconf import REFERENCE, OmegaConfBlock, OmegaConfOverrides
-from oomlint.dialects.table import Block, Row, Table
-from oomlint.dialects.torchtune.effects import (
-    finish_activations,
-    finish_backend,
-    finish_eval_and_save,
-    finish_loss,
-    finish_model,
-    finish_objective,
-    finish_optimizer,
-    finish_precision,
-    finish_ranks,
-    finish_recipe,
-    finish_sequences,
-    finish_trainable,
-)
-from oomlint.dialects.torchtune.fixes import NO_WAY, WAYS
-from oomlint.dialects.torchtune.keys import LAUNCHED, TORCHTUNE
+from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
+from oomlint.dialects.table import Block
+from oomlint.dialects.torchtune.keys import HEADER, LAUNCHED, TORCHTUNE
+from oomlint.dialects.torchtune.meaning import meaning
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Location, Source, Span
 from oomlint.frozen import replace
 
-_HEADER = Table(
-    name="comment",
-    rows=(
-        Row("recipe", "tt.header.recipe", TEXT),
-        Row("nproc_per_node", "tt.header.ranks", POSITIVE),
-        Row("nnodes", "tt.header.nodes", POSITIVE),
-    ),
-    section="comment",
-)
 _HEADER_LINE = re.compile(r"^#[# \t]*tune run (?P<line>[^\n]*)", re.MULTILINE)
 _RECIPE_WORD = re.compile(r"(?P<recipe>[\w./-]*[A-Za-z]\w*)\s+--config[ =]+(?P<config>\S+)")
 
@@ -62,6 +35,7 @@ class Torchtune(Dialect):
     name = "torchtune"
     markers = (b"torchtune", b"_component_", b"tune run")
     suffixes = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job")
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -120,31 +94,6 @@ class Torchtune(Dialect):
             referred=reference.location,
         )
         return Claim(self, "part", document, (block,))
-
-    def finish(self, draft: Draft) -> None:
-        _remove_deleted(draft)
-        _follow_references(draft)
-        finish_recipe(draft)
-        finish_launch(draft)
-        draft.default(
-            "env.expandable_segments", True, "torchtune bd2a0fc7 torchtune/__init__.py:15"
-        )
-        finish_ranks(draft)
-        finish_world(draft)
-        finish_backend(draft)
-        finish_model(draft)
-        finish_objective(draft)
-        finish_trainable(draft)
-        finish_optimizer(draft)
-        finish_precision(draft)
-        finish_activations(draft)
-        finish_sequences(draft)
-        finish_loss(draft)
-        finish_batch(draft)
-        finish_eval_and_save(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        return super().express(expressed(changes, draft, WAYS, NO_WAY), draft)
 
 
 # -- recognising ------------------------------------------------------------------------------
@@ -248,40 +197,8 @@ def _header_blocks(document: Document) -> Iterable[Block]:
             span = Span(start + match.start(group), start + match.end(group))
             entries[key] = Entry(key, span, Scalar(span, match[group]), span)
     where = Span(start, found.end("line"))
-    yield Block(document, Mapping(where, entries), _HEADER, where, locked="it is a comment")
+    yield Block(document, Mapping(where, entries), HEADER, where, locked="it is a comment")
 
 
 _NPROC = re.compile(r"--nproc[_-]per[_-]node[ =]+(\d{1,5})")
 _NNODES = re.compile(r"--nnodes[ =]+(\d{1,5})")
-
-
-# -- what keys mean ---------------------------------------------------------------------------
-
-
-def _remove_deleted(draft: Draft) -> None:
-    """``~key`` on the command line deletes it from the YAML (TT/torchtune/config/_parse.py)."""
-    removed = draft.get("tt.removed")
-    if not removed:
-        return
-    for row in TORCHTUNE.rows:
-        if any(f"{row.key}.".startswith(f"{key}.") for key in removed):
-            draft.forget(row.field)
-            draft.unknown.pop(row.field, None)
-    draft.apply_row_defaults()
-
-
-def _follow_references(draft: Draft) -> None:
-    """A value that refers to another key changes with it: ``batch_size_val: ${batch_size}``."""
-    for field, setting in list(draft.settings.items()):
-        entry = setting.origin.entry
-        node = entry.value if entry is not None else None
-        if not isinstance(node, Scalar) or not isinstance(node.value, str):
-            continue
-        match = REFERENCE.fullmatch(node.value)
-        row = TORCHTUNE.names.get(match[1]) if match else None
-        own = setting.origin.row
-        if row is None or own is None or row.kind is not own.kind or row.field == field:
-            continue
-        if draft.get(row.field) is not None:
-            draft.forget(field)
-            draft.derive(field, draft.get(row.field), row.field)

@@ -23,8 +23,69 @@ from oomlint.dialects.kinds import (
 )
 from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.dialects.torchtune.models import BUILDER
+from oomlint.plan.fields import Private, f
 
 RECIPES = "torchtune 0.7.0 recipes"
+
+
+class own(Private, prefix="torchtune"):  # noqa: N801  a namespace of fields, read like ``f``
+    """Keys and words of torchtune whose meaning takes more than one of them.
+
+    ``recipe`` and ``removed`` (``~key``) are words of the launch line. ``single``: the recipe is
+    one of those for a single device.
+    """
+
+    recipe: str
+    removed: tuple[str, ...]
+    single: bool
+    builder: str
+    lora_attn_modules: tuple[str, ...]
+    lora_mlp: bool
+    lora_output: bool
+    dora: bool
+    quantize_base: bool
+    decoder_trainable: str
+    encoder_trainable: str
+    fusion_trainable: str
+    max_tiles: int
+    dtype: str
+    checkpointing: bool
+    ac_mode: str
+    ac_option: str
+    offload_activations: bool
+    fused: bool
+    foreach: bool
+    loss: str
+    sharded_layers: tuple[str, ...]
+    compile_loss: bool
+    checkpointer: str
+    adapter_only: bool
+    epochs: int
+    reference: str
+    training_workers: int
+
+
+class arg(Private, prefix="torchtune.arg"):  # noqa: N801
+    """Keyword arguments of a family's own builder, by their names."""
+
+    vocab_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    embed_dim: int
+    intermediate_dim: int
+    max_seq_len: int
+
+
+ARGUMENTS = {name: getattr(arg, name) for name in arg.__annotations__}
+
+
+class header(Private, prefix="torchtune.header"):  # noqa: N801
+    """The launch line that the comment at the head of a shipped config suggests."""
+
+    recipe: str
+    ranks: int
+    nodes: int
 
 
 def _read_compile(raw: Any) -> bool:
@@ -46,7 +107,7 @@ _TRAINABLE = choice(
 )
 
 
-def _component(key: str, field: str, *aliases: str, kind: Kind = _COMPONENT) -> Row:
+def _component(key: str, field: Any, *aliases: str, kind: Kind = _COMPONENT) -> Row:
     return Row(f"{key}._component_", field, kind, aliases=(key, *aliases))
 
 
@@ -55,69 +116,66 @@ def _component(key: str, field: str, *aliases: str, kind: Kind = _COMPONENT) -> 
 TORCHTUNE = Table(
     name="torchtune config",
     rows=(
-        _component("model", "model.id", "policy_model._component_", kind=BUILDER),
-        _component("model", "tt.builder", "policy_model._component_"),
-        Row("model.lora_rank", "trainable.r", POSITIVE),
-        Row("model.lora_alpha", "trainable.alpha", NUMBER),
-        Row("model.lora_dropout", "trainable.dropout", NUMBER),
-        Row("model.lora_attn_modules", "tt.lora_attn_modules", LIST),
-        Row("model.apply_lora_to_mlp", "tt.lora_mlp", BOOLEAN),
-        Row("model.apply_lora_to_output", "tt.lora_output", BOOLEAN),
-        Row("model.use_dora", "tt.dora", BOOLEAN),
-        Row("model.quantize_base", "tt.quantize_base", BOOLEAN),
-        Row("model.decoder_trainable", "tt.decoder_trainable", _TRAINABLE),
-        Row("model.encoder_trainable", "tt.encoder_trainable", _TRAINABLE),
-        Row("model.fusion_trainable", "tt.fusion_trainable", _TRAINABLE),
+        _component("model", f.model.id, "policy_model._component_", kind=BUILDER),
+        _component("model", own.builder, "policy_model._component_"),
+        Row("model.lora_rank", f.trainable.r, POSITIVE),
+        Row("model.lora_alpha", f.trainable.alpha, NUMBER),
+        Row("model.lora_dropout", f.trainable.dropout, NUMBER),
+        Row("model.lora_attn_modules", own.lora_attn_modules, LIST),
+        Row("model.apply_lora_to_mlp", own.lora_mlp, BOOLEAN),
+        Row("model.apply_lora_to_output", own.lora_output, BOOLEAN),
+        Row("model.use_dora", own.dora, BOOLEAN),
+        Row("model.quantize_base", own.quantize_base, BOOLEAN),
+        Row("model.decoder_trainable", own.decoder_trainable, _TRAINABLE),
+        Row("model.encoder_trainable", own.encoder_trainable, _TRAINABLE),
+        Row("model.fusion_trainable", own.fusion_trainable, _TRAINABLE),
         *(
-            Row(f"model.{name}", f"tt.arg.{name}", POSITIVE, aliases=(f"policy_model.{name}",))
-            for name in (
-                "vocab_size", "num_layers", "num_heads", "num_kv_heads", "embed_dim",
-                "intermediate_dim", "max_seq_len",
-            )
+            Row(f"model.{name}", field, POSITIVE, aliases=(f"policy_model.{name}",))
+            for name, field in ARGUMENTS.items()
         ),
-        Row("tokenizer.max_seq_len", "seq.max_len", POSITIVE),
-        Row("tokenizer.max_num_tiles", "tt.max_tiles", POSITIVE),
-        Row("dataset.packed", "seq.packing", switch(on="neat", off="none"), default="none", source="TT/torchtune/datasets: packed=False"),
-        Row("batch_size", "batch.micro", POSITIVE, aliases=("training.batch_size",)),
-        Row("gradient_accumulation_steps", "batch.grad_accum", POSITIVE, default=1, source=RECIPES),
-        Row("dtype", "tt.dtype", DTYPE, default="fp32", source="TT/torchtune/training/precision.py:102: no dtype is float32"),
-        Row("enable_activation_checkpointing", "tt.checkpointing", BOOLEAN, aliases=("training.enable_activation_checkpointing",), default=False, source=RECIPES),
-        Row("ac_mode", "tt.ac_mode", TEXT),
-        Row("ac_option", "tt.ac_option", TEXT),
-        Row("enable_activation_offloading", "tt.offload_activations", BOOLEAN, aliases=("training.enable_activation_offloading",), default=False, source=RECIPES),
-        _component("optimizer", "optimizer.name", "training.optimizer._component_"),
-        Row("optimizer.fused", "tt.fused", BOOLEAN, aliases=("training.optimizer.fused",)),
-        Row("optimizer.foreach", "tt.foreach", BOOLEAN),
-        Row("optimizer_in_bwd", "optimizer.in_backward", BOOLEAN, default=False, source=RECIPES),
-        Row("clip_grad_norm", "optimizer.clip_norm", NUMBER),
-        _component("loss", "tt.loss", "training.loss._component_"),
-        Row("loss.num_output_chunks", "loss.chunks", POSITIVE),
-        Row("fsdp_cpu_offload", "parallel.fsdp.cpu_offload", BOOLEAN, default=False, source=RECIPES),
-        Row("fsdp_reshard_after_forward", "parallel.fsdp.reshard_after_forward", BOOLEAN, default=True, source=RECIPES),
-        Row("custom_sharded_layers", "tt.sharded_layers", LIST),
-        Row("data_parallel_shard_dim", "parallel.dp_shard", REST),
-        Row("data_parallel_replicate_dim", "parallel.dp_replicate", REST),
-        Row("tensor_parallel_dim", "parallel.tp", POSITIVE),
-        Row("context_parallel_dim", "parallel.cp", POSITIVE),
-        Row("enable_fp8_training", "precision.fp8_train", switch(on="torchao", off="none"), default="none", source=RECIPES),
-        Row("compile", "compile.enabled", _COMPILE, aliases=("training.compile",), default=False, source=RECIPES),
-        Row("compile.loss", "tt.compile_loss", BOOLEAN),
-        Row("run_val_every_n_steps", "eval.every", POSITIVE),
-        Row("batch_size_val", "batch.eval_micro", POSITIVE),
-        _component("checkpointer", "tt.checkpointer", "training.checkpointer._component_"),
-        Row("checkpointer.keep_last_n_checkpoints", "save.keep", POSITIVE),
-        Row("save_every_n_steps", "save.every", POSITIVE, aliases=("training.save_every_n_steps",)),
-        Row("save_adapter_weights_only", "tt.adapter_only", BOOLEAN, default=False, source=RECIPES),
-        Row("enable_async_checkpointing", "save.async", switch(on="thread", off="none"), default="none", source=RECIPES),
-        Row("output_dir", "save.dir", TEXT),
-        Row("epochs", "tt.epochs", COUNT),
-        _component("teacher_model", "objective.teacher"),
-        _component("reward_and_value_model", "objective.reward_model"),
-        _component("ref_checkpointer", "tt.reference", "ref_policy_checkpointer._component_", "postprocessing.ref_checkpointer._component_"),
-        Row("grpo_samples", "objective.rollout.n", POSITIVE, aliases=("inference.group_size",)),
-        Row("max_generated_tokens", "objective.rollout.max_completion_tokens", POSITIVE, aliases=("inference.max_generated_tokens",)),
-        Row("forward_batch_size", "objective.rollout.rollout_micro_batch", POSITIVE),
-        Row("orchestration.num_training_workers", "tt.training_workers", POSITIVE),
+        Row("tokenizer.max_seq_len", f.seq.max_len, POSITIVE),
+        Row("tokenizer.max_num_tiles", own.max_tiles, POSITIVE),
+        Row("dataset.packed", f.seq.packing, switch(on="neat", off="none"), default="none", source="TT/torchtune/datasets: packed=False"),
+        Row("batch_size", f.batch.micro, POSITIVE, aliases=("training.batch_size",)),
+        Row("gradient_accumulation_steps", f.batch.grad_accum, POSITIVE, default=1, source=RECIPES),
+        Row("dtype", own.dtype, DTYPE, default="fp32", source="TT/torchtune/training/precision.py:102: no dtype is float32"),
+        Row("enable_activation_checkpointing", own.checkpointing, BOOLEAN, aliases=("training.enable_activation_checkpointing",), default=False, source=RECIPES),
+        Row("ac_mode", own.ac_mode, TEXT),
+        Row("ac_option", own.ac_option, TEXT),
+        Row("enable_activation_offloading", own.offload_activations, BOOLEAN, aliases=("training.enable_activation_offloading",), default=False, source=RECIPES),
+        _component("optimizer", f.optimizer.name, "training.optimizer._component_"),
+        Row("optimizer.fused", own.fused, BOOLEAN, aliases=("training.optimizer.fused",)),
+        Row("optimizer.foreach", own.foreach, BOOLEAN),
+        Row("optimizer_in_bwd", f.optimizer.in_backward, BOOLEAN, default=False, source=RECIPES),
+        Row("clip_grad_norm", f.optimizer.clip_norm, NUMBER),
+        _component("loss", own.loss, "training.loss._component_"),
+        Row("loss.num_output_chunks", f.loss.chunks, POSITIVE),
+        Row("fsdp_cpu_offload", f.parallel.fsdp.cpu_offload, BOOLEAN, default=False, source=RECIPES),
+        Row("fsdp_reshard_after_forward", f.parallel.fsdp.reshard_after_forward, BOOLEAN, default=True, source=RECIPES),
+        Row("custom_sharded_layers", own.sharded_layers, LIST),
+        Row("data_parallel_shard_dim", f.parallel.dp_shard, REST),
+        Row("data_parallel_replicate_dim", f.parallel.dp_replicate, REST),
+        Row("tensor_parallel_dim", f.parallel.tp, POSITIVE),
+        Row("context_parallel_dim", f.parallel.cp, POSITIVE),
+        Row("enable_fp8_training", f.precision.fp8_train, switch(on="torchao", off="none"), default="none", source=RECIPES),
+        Row("compile", f.compile.enabled, _COMPILE, aliases=("training.compile",), default=False, source=RECIPES),
+        Row("compile.loss", own.compile_loss, BOOLEAN),
+        Row("run_val_every_n_steps", f.eval.every, POSITIVE),
+        Row("batch_size_val", f.batch.eval_micro, POSITIVE),
+        _component("checkpointer", own.checkpointer, "training.checkpointer._component_"),
+        Row("checkpointer.keep_last_n_checkpoints", f.save.keep, POSITIVE),
+        Row("save_every_n_steps", f.save.every, POSITIVE, aliases=("training.save_every_n_steps",)),
+        Row("save_adapter_weights_only", own.adapter_only, BOOLEAN, default=False, source=RECIPES),
+        Row("enable_async_checkpointing", f.save.async_, switch(on="thread", off="none"), default="none", source=RECIPES),
+        Row("output_dir", f.save.dir, TEXT),
+        Row("epochs", own.epochs, COUNT),
+        _component("teacher_model", f.objective.teacher),
+        _component("reward_and_value_model", f.objective.reward_model),
+        _component("ref_checkpointer", own.reference, "ref_policy_checkpointer._component_", "postprocessing.ref_checkpointer._component_"),
+        Row("grpo_samples", f.objective.rollout.n, POSITIVE, aliases=("inference.group_size",)),
+        Row("max_generated_tokens", f.objective.rollout.max_completion_tokens, POSITIVE, aliases=("inference.max_generated_tokens",)),
+        Row("forward_batch_size", f.objective.rollout.rollout_micro_batch, POSITIVE),
+        Row("orchestration.num_training_workers", own.training_workers, POSITIVE),
     ),
     known=known_keys("torchtune"),
     # Arguments of components, which are any callable's own.
@@ -134,9 +192,18 @@ TORCHTUNE = Table(
     section="training",
 )  # fmt: skip
 
-# The words of a launch line that are no ``key=value``, and a shipped file's comment.
+# The words of a launch line that are no ``key=value``.
 LAUNCHED = Table(
     name="tune run",
-    rows=(Row("recipe", "tt.recipe", TEXT), Row("removed", "tt.removed", LIST)),
+    rows=(Row("recipe", own.recipe, TEXT), Row("removed", own.removed, LIST)),
     section="launcher words",
+)
+HEADER = Table(
+    name="comment",
+    rows=(
+        Row("recipe", header.recipe, TEXT),
+        Row("nproc_per_node", header.ranks, POSITIVE),
+        Row("nnodes", header.nodes, POSITIVE),
+    ),
+    section="comment",
 )

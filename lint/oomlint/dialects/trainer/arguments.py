@@ -20,6 +20,7 @@ from oomlint.dialects.accelerate.keys import (
     STATE_DICT,
     WRAP,
 )
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.kinds import (
     BOOLEAN,
@@ -35,6 +36,8 @@ from oomlint.dialects.kinds import (
     read_integer,
 )
 from oomlint.dialects.table import Renaming, Row, Table, known_keys
+from oomlint.dialects.trainer.fields import hf, hf_fsdp
+from oomlint.plan.fields import f
 
 KNOWN_TRAINING_ARGUMENTS = known_keys("training_arguments")
 
@@ -77,22 +80,22 @@ _SAVE_INTERVAL = choice(
 SOURCE = "transformers 5.23 training_args.py"
 
 FSDP_ROWS = (
-    Row("version", "hf.fsdp.version", FSDP_VERSION),
-    Row("min_num_params", "hf.fsdp.min_params", COUNT),
-    Row("transformer_layer_cls_to_wrap", "hf.fsdp.wrap_classes", LIST),
-    Row("auto_wrap_policy", "hf.fsdp.wrap", WRAP),
-    Row("cpu_offload", "hf.fsdp.cpu_offload", BOOLEAN),
-    Row("reshard_after_forward", "hf.fsdp.reshard_after_forward", RESHARD),
-    Row("state_dict_type", "hf.fsdp.state_dict", STATE_DICT),
-    Row("cpu_ram_efficient_loading", "hf.fsdp.cpu_ram_efficient", BOOLEAN),
-    Row("activation_checkpointing", "hf.fsdp.activation_checkpointing", BOOLEAN),
-    Row("backward_prefetch", "hf.fsdp.backward_prefetch", BACKWARD_PREFETCH),
-    Row("forward_prefetch", "hf.fsdp.forward_prefetch", BOOLEAN),
-    Row("limit_all_gathers", "hf.fsdp.limit_all_gathers", BOOLEAN),
-    Row("use_orig_params", "hf.fsdp.use_orig_params", BOOLEAN),
-    Row("sync_module_states", "hf.fsdp.sync_module_states", BOOLEAN),
+    Row("version", hf_fsdp.version, FSDP_VERSION),
+    Row("min_num_params", hf_fsdp.min_params, COUNT),
+    Row("transformer_layer_cls_to_wrap", hf_fsdp.wrap_classes, LIST),
+    Row("auto_wrap_policy", hf_fsdp.wrap, WRAP),
+    Row("cpu_offload", hf_fsdp.cpu_offload, BOOLEAN),
+    Row("reshard_after_forward", hf_fsdp.reshard_after_forward, RESHARD),
+    Row("state_dict_type", hf_fsdp.state_dict, STATE_DICT),
+    Row("cpu_ram_efficient_loading", hf_fsdp.cpu_ram_efficient, BOOLEAN),
+    Row("activation_checkpointing", hf_fsdp.activation_checkpointing, BOOLEAN),
+    Row("backward_prefetch", hf_fsdp.backward_prefetch, BACKWARD_PREFETCH),
+    Row("forward_prefetch", hf_fsdp.forward_prefetch, BOOLEAN),
+    Row("limit_all_gathers", hf_fsdp.limit_all_gathers, BOOLEAN),
+    Row("use_orig_params", hf_fsdp.use_orig_params, BOOLEAN),
+    Row("sync_module_states", hf_fsdp.sync_module_states, BOOLEAN),
 )
-_LOST_OFFLOAD = Row("offload_params", "hf.fsdp_lost_offload", BOOLEAN)
+_LOST_OFFLOAD = Row("offload_params", hf.fsdp_lost_offload, BOOLEAN)
 _FSDP_KNOWN = ("xla", "xla_fsdp_v2", "xla_fsdp_settings", "xla_fsdp_grad_ckpt")
 
 FSDP_CONFIG = Table(
@@ -110,48 +113,48 @@ _ACTIVATION_KWARGS = "gradient_checkpointing_kwargs"
 
 TRAINING_ARGUMENTS = (
     Row(
-        "per_device_train_batch_size", "batch.micro", POSITIVE, default=8,
+        "per_device_train_batch_size", f.batch.micro, POSITIVE, default=8,
         aliases=("per_gpu_train_batch_size",), source=f"{SOURCE}:777",
     ),
-    Row("gradient_accumulation_steps", "batch.grad_accum", POSITIVE, default=1, source=f"{SOURCE}:849"),
+    Row("gradient_accumulation_steps", f.batch.grad_accum, POSITIVE, default=1, source=f"{SOURCE}:849"),
     Row(
-        "per_device_eval_batch_size", "batch.eval_micro", POSITIVE, default=8,
+        "per_device_eval_batch_size", f.batch.eval_micro, POSITIVE, default=8,
         aliases=("per_gpu_eval_batch_size",), source=f"{SOURCE}:1128",
     ),
-    Row("auto_find_batch_size", "batch.auto_micro", BOOLEAN, default=False, source=f"{SOURCE}:989"),
+    Row("auto_find_batch_size", f.batch.auto_micro, BOOLEAN, default=False, source=f"{SOURCE}:989"),
     Row("max_steps", "total_steps", LIMIT, source=f"{SOURCE}:779"),
-    Row("optim", "optimizer.name", TEXT, default="adamw_torch_fused", source=f"{SOURCE}:806 (torch 2.8 or newer)"),
-    Row("optim_args", "hf.optim_args", TEXT),
-    Row("optim_target_modules", "hf.optim_targets", LIST),
-    Row("adafactor", "hf.adafactor", BOOLEAN, source="transformers 4.57 training_args.py:1303"),
-    Row("bf16", "hf.bf16", BOOLEAN, default=False, source=f"{SOURCE}:874"),
-    Row("fp16", "hf.fp16", BOOLEAN, default=False, source=f"{SOURCE}:880"),
-    Row("tf32", "precision.tf32", BOOLEAN),
-    Row("bf16_full_eval", "hf.bf16_full_eval", BOOLEAN),
-    Row("fp16_full_eval", "hf.fp16_full_eval", BOOLEAN),
+    Row("optim", f.optimizer.name, TEXT, default="adamw_torch_fused", source=f"{SOURCE}:806 (torch 2.8 or newer)"),
+    Row("optim_args", hf.optim_args, TEXT),
+    Row("optim_target_modules", hf.optim_targets, LIST),
+    Row("adafactor", hf.adafactor, BOOLEAN, source="transformers 4.57 training_args.py:1303"),
+    Row("bf16", hf.bf16, BOOLEAN, default=False, source=f"{SOURCE}:874"),
+    Row("fp16", hf.fp16, BOOLEAN, default=False, source=f"{SOURCE}:880"),
+    Row("tf32", f.precision.tf32, BOOLEAN),
+    Row("bf16_full_eval", hf.bf16_full_eval, BOOLEAN),
+    Row("fp16_full_eval", hf.fp16_full_eval, BOOLEAN),
     Row(
-        "gradient_checkpointing", "hf.checkpointing", BOOLEAN, default=False,
+        "gradient_checkpointing", hf.checkpointing, BOOLEAN, default=False,
         aliases=("activation_checkpointing",), source=f"{SOURCE}:908",
     ),
     Row(
-        f"{_ACTIVATION_KWARGS}.use_reentrant", "hf.reentrant", BOOLEAN,
+        f"{_ACTIVATION_KWARGS}.use_reentrant", hf.reentrant, BOOLEAN,
         aliases=("activation_checkpointing_kwargs.use_reentrant",),
     ),
     Row(
-        f"{_ACTIVATION_KWARGS}.every_n_layers", "hf.checkpoint_every", POSITIVE,
+        f"{_ACTIVATION_KWARGS}.every_n_layers", hf.checkpoint_every, POSITIVE,
         aliases=("activation_checkpointing_kwargs.every_n_layers",),
     ),
     Row(
-        f"{_ACTIVATION_KWARGS}.offload", "hf.checkpoint_offload", BOOLEAN,
+        f"{_ACTIVATION_KWARGS}.offload", hf.checkpoint_offload, BOOLEAN,
         aliases=("activation_checkpointing_kwargs.offload",),
     ),
-    Row("use_liger_kernel", "hf.liger", BOOLEAN, default=False, aliases=("use_liger",), source=f"{SOURCE}:957"),
-    Row("liger_kernel_config.fused_linear_cross_entropy", "hf.liger_flce", BOOLEAN),
-    Row("torch_compile", "compile.enabled", BOOLEAN, default=False, source=f"{SOURCE}:940"),
-    Row("torch_compile_mode", "compile.mode", TEXT),
-    Row("label_smoothing_factor", "hf.label_smoothing", NUMBER, default=0.0, source=f"{SOURCE}:869"),
-    Row("deepspeed", "ref.deepspeed", TEXT, table=DEEPSPEED, source=f"{SOURCE}:1463"),
-    Row("fsdp", "hf.fsdp_words", _FSDP, source=f"{SOURCE}:1447"),
+    Row("use_liger_kernel", hf.liger, BOOLEAN, default=False, aliases=("use_liger",), source=f"{SOURCE}:957"),
+    Row("liger_kernel_config.fused_linear_cross_entropy", hf.liger_flce, BOOLEAN),
+    Row("torch_compile", f.compile.enabled, BOOLEAN, default=False, source=f"{SOURCE}:940"),
+    Row("torch_compile_mode", f.compile.mode, TEXT),
+    Row("label_smoothing_factor", hf.label_smoothing, NUMBER, default=0.0, source=f"{SOURCE}:869"),
+    Row("deepspeed", ref.deepspeed, TEXT, table=DEEPSPEED, source=f"{SOURCE}:1463"),
+    Row("fsdp", hf.fsdp_words, _FSDP, source=f"{SOURCE}:1447"),
     *(
         Row(
             f"fsdp_config.{row.key}", row.field, row.kind,
@@ -160,49 +163,49 @@ TRAINING_ARGUMENTS = (
         for row in FSDP_ROWS
     ),
     Row(
-        "fsdp_config.offload_params", "hf.fsdp_lost_offload", BOOLEAN,
+        "fsdp_config.offload_params", hf.fsdp_lost_offload, BOOLEAN,
         aliases=("fsdp_config.fsdp_offload_params", "fsdp_offload_params"),
         source=f"{SOURCE}:2775 does not read it",
     ),
-    Row("fsdp_config", "ref.fsdp_config", Kind(lambda raw: raw if isinstance(raw, str) else None)),
-    Row("fsdp_transformer_layer_cls_to_wrap", "hf.fsdp.wrap_classes", LIST),
-    Row("fsdp_min_num_params", "hf.fsdp.min_params", COUNT),
-    Row("parallelism_config.tp_size", "parallel.tp", POSITIVE),
-    Row("parallelism_config.cp_size", "parallel.cp", POSITIVE),
-    Row("parallelism_config.sp_size", "parallel.ulysses", POSITIVE),
-    Row("parallelism_config.dp_replicate_size", "parallel.dp_replicate", POSITIVE),
-    Row("parallelism_config.dp_shard_size", "parallel.dp_shard", POSITIVE),
-    Row("ddp_bucket_cap_mb", "parallel.ddp.bucket_mb", NUMBER, default=25.0, source="torch 2.9 DistributedDataParallel"),
-    Row("ddp_find_unused_parameters", "parallel.ddp.find_unused", BOOLEAN),
-    Row("ddp_static_graph", "parallel.ddp.static_graph", BOOLEAN, default=False, source=f"{SOURCE}:1422"),
-    Row("do_eval", "hf.do_eval", BOOLEAN),
+    Row("fsdp_config", ref.fsdp_config, Kind(lambda raw: raw if isinstance(raw, str) else None)),
+    Row("fsdp_transformer_layer_cls_to_wrap", hf_fsdp.wrap_classes, LIST),
+    Row("fsdp_min_num_params", hf_fsdp.min_params, COUNT),
+    Row("parallelism_config.tp_size", f.parallel.tp, POSITIVE),
+    Row("parallelism_config.cp_size", f.parallel.cp, POSITIVE),
+    Row("parallelism_config.sp_size", f.parallel.ulysses, POSITIVE),
+    Row("parallelism_config.dp_replicate_size", f.parallel.dp_replicate, POSITIVE),
+    Row("parallelism_config.dp_shard_size", f.parallel.dp_shard, POSITIVE),
+    Row("ddp_bucket_cap_mb", f.parallel.ddp.bucket_mb, NUMBER, default=25.0, source="torch 2.9 DistributedDataParallel"),
+    Row("ddp_find_unused_parameters", f.parallel.ddp.find_unused, BOOLEAN),
+    Row("ddp_static_graph", f.parallel.ddp.static_graph, BOOLEAN, default=False, source=f"{SOURCE}:1422"),
+    Row("do_eval", hf.do_eval, BOOLEAN),
     Row(
-        "eval_strategy", "eval.strategy", INTERVAL, default="no",
+        "eval_strategy", f.eval.strategy, INTERVAL, default="no",
         aliases=("evaluation_strategy",), source=f"{SOURCE}:1106",
     ),
-    Row("eval_steps", "eval.every", NUMBER),
-    Row("eval_accumulation_steps", "eval.accumulation_steps", POSITIVE),
-    Row("eval_on_start", "eval.on_start", BOOLEAN, default=False, source=f"{SOURCE}:1135"),
-    Row("prediction_loss_only", "hf.loss_only", BOOLEAN, default=False, source=f"{SOURCE}:1131"),
-    Row("batch_eval_metrics", "hf.batch_metrics", BOOLEAN, default=False, source=f"{SOURCE}:1155"),
-    Row("resume_from_checkpoint", "load.resume", RESUME),
-    Row("torch_empty_cache_steps", "env.empty_cache_steps", POSITIVE),
-    Row("logging_steps", "hf.logging_steps", NUMBER, default=500, source=f"{SOURCE}:1001"),
-    Row("save_strategy", "save.strategy", _SAVE_INTERVAL, default="steps", source=f"{SOURCE}:1177"),
-    Row("save_steps", "save.every", NUMBER, default=500, source=f"{SOURCE}:1183"),
-    Row("save_total_limit", "save.keep", LIMIT, source=f"{SOURCE}:1201"),
-    Row("save_only_model", "save.save_only_model", BOOLEAN, default=False, source=f"{SOURCE}:1171"),
-    Row("load_best_model_at_end", "save.load_best_at_end", BOOLEAN, default=False, source=f"{SOURCE}:1254"),
-    Row("output_dir", "save.dir", TEXT),
-    Row("dataloader_num_workers", "data.workers", COUNT, default=0, source=f"{SOURCE}:1323"),
-    Row("dataloader_prefetch_factor", "data.prefetch", POSITIVE),
-    Row("dataloader_pin_memory", "data.pin_memory", BOOLEAN, default=True, source=f"{SOURCE}:1332"),
-    Row("dataloader_persistent_workers", "data.persistent", BOOLEAN, default=False, source=f"{SOURCE}:1335"),
+    Row("eval_steps", f.eval.every, NUMBER),
+    Row("eval_accumulation_steps", f.eval.accumulation_steps, POSITIVE),
+    Row("eval_on_start", f.eval.on_start, BOOLEAN, default=False, source=f"{SOURCE}:1135"),
+    Row("prediction_loss_only", hf.loss_only, BOOLEAN, default=False, source=f"{SOURCE}:1131"),
+    Row("batch_eval_metrics", hf.batch_metrics, BOOLEAN, default=False, source=f"{SOURCE}:1155"),
+    Row("resume_from_checkpoint", f.load.resume, RESUME),
+    Row("torch_empty_cache_steps", f.env.empty_cache_steps, POSITIVE),
+    Row("logging_steps", hf.logging_steps, NUMBER, default=500, source=f"{SOURCE}:1001"),
+    Row("save_strategy", f.save.strategy, _SAVE_INTERVAL, default="steps", source=f"{SOURCE}:1177"),
+    Row("save_steps", f.save.every, NUMBER, default=500, source=f"{SOURCE}:1183"),
+    Row("save_total_limit", f.save.keep, LIMIT, source=f"{SOURCE}:1201"),
+    Row("save_only_model", f.save.save_only_model, BOOLEAN, default=False, source=f"{SOURCE}:1171"),
+    Row("load_best_model_at_end", f.save.load_best_at_end, BOOLEAN, default=False, source=f"{SOURCE}:1254"),
+    Row("output_dir", f.save.dir, TEXT),
+    Row("dataloader_num_workers", f.data.workers, COUNT, default=0, source=f"{SOURCE}:1323"),
+    Row("dataloader_prefetch_factor", f.data.prefetch, POSITIVE),
+    Row("dataloader_pin_memory", f.data.pin_memory, BOOLEAN, default=True, source=f"{SOURCE}:1332"),
+    Row("dataloader_persistent_workers", f.data.persistent, BOOLEAN, default=False, source=f"{SOURCE}:1335"),
 )  # fmt: skip
 
 SEQ2SEQ_ARGUMENTS = (
-    Row("predict_with_generate", "eval.generate", BOOLEAN, default=False, source="transformers 5.23 training_args_seq2seq.py"),
-    Row("generation_max_length", "eval.max_new_tokens", POSITIVE),
+    Row("predict_with_generate", f.eval.generate, BOOLEAN, default=False, source="transformers 5.23 training_args_seq2seq.py"),
+    Row("generation_max_length", f.eval.max_new_tokens, POSITIVE),
 )  # fmt: skip
 """What Seq2SeqTrainingArguments adds."""
 

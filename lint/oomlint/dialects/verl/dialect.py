@@ -10,30 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Reference, Wishes, expressed
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launchers import read_launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import HydraOverrides, OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.table import Block, Table
-from oomlint.dialects.verl.effects import (
-    finish_activations,
-    finish_backend,
-    finish_eval_and_save,
-    finish_mini_batch,
-    finish_model,
-    finish_optimizer,
-    finish_precision,
-    finish_ranks,
-    finish_rl,
-    finish_sequences,
-    finish_trainable,
-    running_trainer,
-)
-from oomlint.dialects.verl.fixes import NO_WAY, WAYS
 from oomlint.dialects.verl.keys import (
     ACTOR_MODEL,
     LAUNCHED,
@@ -42,6 +25,7 @@ from oomlint.dialects.verl.keys import (
     VERL_SFT,
     VERL_SFT_ENGINE,
 )
+from oomlint.dialects.verl.meaning import meaning
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Location
 from oomlint.frozen import replace
@@ -57,6 +41,7 @@ class Verl(Dialect):
     name = "verl"
     markers = (b"verl", b"actor_rollout_ref")
     suffixes = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job")
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -131,28 +116,6 @@ class Verl(Dialect):
                 document,
                 (OmegaConfBlock(document, words, _TABLES[str(kind)], anchor),),
             )
-
-    def finish(self, draft: Draft) -> None:
-        draft.apply_row_defaults()
-        trainer = running_trainer(draft)
-        finish_ranks(draft, trainer)
-        finish_backend(draft)
-        finish_model(draft)
-        if trainer == "ppo":
-            finish_rl(draft)
-        else:
-            draft.derive("objective.kind", "sft", "verl.module")
-            draft.derive("objective.ref_model", "none", "verl.module")
-        finish_trainable(draft)
-        finish_optimizer(draft)
-        finish_precision(draft)
-        finish_activations(draft)
-        finish_sequences(draft, trainer)
-        finish_mini_batch(draft, trainer)
-        finish_eval_and_save(draft, trainer)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        return super().express(expressed(changes, draft, WAYS, NO_WAY), draft)
 
 
 _TABLES = {"ppo": VERL_PPO, "sft": VERL_SFT, "engine": VERL_SFT_ENGINE, "ray": VERL_SFT_ENGINE}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 from oomlint.documents.text import Source
-from oomlint.documents.yaml.plain import plain_events
 from oomlint.errors import ParseError
 from oomlint.expressions import expression
 
@@ -16,10 +14,6 @@ _TEMPLATE_FILE: Final = expression(r"\{\{|\{%")
 
 
 def read_events(source: Source) -> list[Any]:
-    # Once some text has needed libyaml, it is twice as quick as expressions of Python.
-    plain = None if "ruamel.yaml.cyaml" in sys.modules else plain_events(source.text)
-    if plain is not None:
-        return plain
     from ruamel.yaml.error import YAMLError
 
     problems: list[ParseError] = []

@@ -1,0 +1,236 @@
+"""What every script over transformers' Trainer says of its model: who is trained, in which types.
+
+Read from transformers 5.23 ``examples/pytorch``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.changes import CHECKPOINT_DTYPE
+from oomlint.dialects.common.backend import ADAPTER_METHODS, is_adapter_run, uses_deepspeed
+from oomlint.dialects.common.fields import asked, fsdp, shared
+from oomlint.dialects.machine.fields import launch
+from oomlint.dialects.machine.launcher_keys import PLAIN
+from oomlint.dialects.machine.launcher_meaning import launcher_of
+from oomlint.dialects.meaning import Meaning, Said, Sourced, Wishes
+from oomlint.dialects.table import Setting
+from oomlint.dialects.trainer.fields import hf, script
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
+
+model = Meaning()
+"""Who is trained, and what the frozen weights are stored in."""
+loading = Meaning()
+"""The dtype that weights are loaded in, by transformers' ``from_pretrained``. A framework that loads
+otherwise says so by a default of its own for ``load.dtype``."""
+one_process = Meaning()
+"""One process that sees several GPUs: torch's DataParallel, or layers spread by a device map."""
+
+# -- adapters --------------------------------------------------------------------------------------
+
+
+def bits_of(run: Cells) -> int | None:
+    """The bits that a script's ``--bits`` asks for, unless a switch of its own is off."""
+    is_off = run.says(hf.load_4bit) and not run[hf.load_4bit]
+    return None if is_off else run[hf.bits]
+
+
+@model.derive(f.quant.requested_bits, asked.bits)
+def requested_bits(run: Cells) -> Any:
+    bits = bits_of(run)
+    if bits is None:
+        bits = 4 if run[hf.load_4bit] else 8 if run[hf.load_8bit] else None
+    return {f.quant.requested_bits: bits, asked.bits: bits if bits in (4, 8) else None}
+
+
+@model.default(f.quant.double, source="transformers 5.23 utils/quantization_config.py")
+def quantizes_once(run: Cells) -> Any:
+    return False if run[f.quant.method] == "bnb4" else None
+
+
+def _names(run: Cells, field: Any) -> bool:
+    return isinstance(run.stated(field), Setting)
+
+
+@model.derive(f.trainable.method)
+def method(run: Cells) -> Any:
+    wants = run[hf.use_peft]
+    if wants is None:
+        # Scripts without a switch of their own adapt where they name a rank or quantize.
+        bits = run[f.quant.requested_bits]
+        wants = bits in (4, 8) or (bits is not None and not run[hf.full])
+        wants = wants or _names(run, f.trainable.r) or run.says(hf.lora_targets)
+    if not wants:
+        return run[script.method] or "full"
+    if run[hf.use_dora]:
+        return "dora"
+    return "qlora" if run[f.quant.method] == "bnb4" else "lora"
+
+
+@method.written
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if wanted not in ADAPTER_METHODS:
+        raise CannotEdit(f"there is no switch here for {wanted}")
+    if run.block_with(hf.use_peft) is None:
+        raise CannotEdit("the script itself has to wrap the model with a LoraConfig")
+    return {hf.use_peft: True}
+
+
+@model.written(f.quant.method)
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    switch = {"bnb4": hf.load_4bit, "bnb8": hf.load_8bit}.get(wanted)
+    if switch is None:
+        raise CannotEdit(f"there is no switch here for {wanted} quantization")
+    if run.block_with(switch) is None:
+        raise CannotEdit("the script itself has to load the model with a BitsAndBytesConfig")
+    if is_adapter_run(run):
+        return {switch: True}
+    if run.block_with(hf.use_peft) is None:
+        raise CannotEdit("the script itself has to wrap the model with a LoraConfig")
+    return {switch: True, hf.use_peft: True}
+
+
+_OF_ADAPTERS = (
+    f.trainable.r,
+    f.trainable.alpha,
+    f.trainable.dropout,
+    f.trainable.modules_to_save,
+)
+
+
+@model.said(*_OF_ADAPTERS)
+def of_adapters(run: Cells, field: Any, said: Said) -> Said:
+    """What a config says of adapters means nothing where none is trained."""
+    if not isinstance(said, Setting) or said.origin.kind == "option":
+        return said
+    return said if is_adapter_run(run) else None
+
+
+@model.derive(f.trainable.targets)
+def targets(run: Cells) -> Any:
+    if not is_adapter_run(run) or run.is_unread(hf.lora_targets):
+        return None
+    named = run[hf.lora_targets]
+    if not named:
+        return "peft_default"
+    return "all_linear" if named in (("all-linear",), ("all_linear",), ("all",)) else named
+
+
+@model.default(
+    f.trainable.r,
+    f.trainable.alpha,
+    f.trainable.dropout,
+    source="peft 0.21.2 tuners/lora/config.py",
+)
+def defaults_of_peft(run: Cells) -> Any:
+    if not is_adapter_run(run):
+        return None
+    return {f.trainable.r: 8, f.trainable.alpha: 8, f.trainable.dropout: 0.0}
+
+
+# -- attention -------------------------------------------------------------------------------------
+
+
+@model.derive(f.model.attn_impl)
+def attention(run: Cells) -> Any:
+    return "flash2" if run[hf.use_flash] else None
+
+
+@attention.written
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if wanted == "flash2" and run.says(hf.use_flash):
+        return {hf.use_flash: True}
+    return {f.model.attn_impl: wanted}
+
+
+model.constant(f.model.attn_impl, "sdpa", "transformers 5.23 takes sdpa where the model has it")
+
+# -- loading ---------------------------------------------------------------------------------------
+
+
+@loading.derive(f.load.dtype)
+def load_dtype(run: Cells) -> Any:
+    said = run[hf.load_dtype]
+    return run[f.model.ckpt_dtype] if said == "auto" else said
+
+
+@load_dtype.written
+def _(dtype: Any, run: Cells, wishes: Wishes) -> Wishes:
+    return {hf.load_dtype: dtype}
+
+
+@loading.default(f.load.dtype)
+def usual_dtype(run: Cells) -> Any:
+    """The checkpoint's from transformers 5.0 on, fp32 before."""
+    if run[hf.load_dtype] is not None or run.is_unread(hf.load_dtype):
+        return None
+    if run.has(CHECKPOINT_DTYPE, otherwise=False):
+        return Sourced(run[f.model.ckpt_dtype], "transformers 5.23 modeling_utils.py:4178")
+    if run.made(CHECKPOINT_DTYPE) is None:
+        return None
+    return Sourced("fp32", CHECKPOINT_DTYPE.source)
+
+
+@loading.assume(f.load.dtype)
+def likely_dtype(run: Cells) -> Any:
+    if run.is_unread(hf.load_dtype):
+        return None
+    if run[hf.load_dtype] == "auto":
+        return Sourced("bf16", "dtype auto: most checkpoints are 16 bit")
+    if run[hf.load_dtype] is not None or run.made(CHECKPOINT_DTYPE) is not None:
+        return None
+    return Sourced(
+        "fp32",
+        "nothing names a dtype: transformers loads in fp32 up to 4.57, and wherever a script "
+        "passes None; from 5.0 on in that of the checkpoint",
+    )
+
+
+# -- one process -----------------------------------------------------------------------------------
+
+
+def _is_one_process(run: Cells) -> bool:
+    return launcher_of(run) is PLAIN and run[launch.total_processes] is None
+
+
+def _spreads(run: Cells) -> bool:
+    return run[f.load.device_map] in ("auto", "balanced", "explicit")
+
+
+@one_process.derive(f.parallel.gpus_per_node, source="one process uses one GPU")
+def uses_one(run: Cells) -> Any:
+    if not _is_one_process(run) or _spreads(run):
+        return None
+    quantized = run[f.quant.method] in ("bnb4", "bnb8")
+    return 1 if quantized or uses_deepspeed(run) or run[hf.fsdp_words] else None
+
+
+def _spans(run: Cells) -> bool:
+    """Whether one process holds several GPUs that nothing else shards over."""
+    if not _is_one_process(run) or (run[f.parallel.world] or 1) < 2:
+        return False
+    return not uses_deepspeed(run) and not run[fsdp.enabled]
+
+
+@one_process.derive(f.parallel.backend, source="transformers 5.23 trainer.py:2666")
+def spans_gpus(run: Cells) -> Any:
+    """A Trainer wraps the model in ``nn.DataParallel`` unless it is quantized or already spread."""
+    if not _spans(run):
+        return None
+    return "device_map_pp" if _spreads(run) else "dp"
+
+
+@one_process.derive(f.parallel.dp, source="transformers 5.23 trainer.py:2666")
+def one_replica(run: Cells) -> Any:
+    return 1 if _spans(run) and _spreads(run) else None
+
+
+# -- mixed precision that only running tells -------------------------------------------------------
+
+
+@model.derive(shared.amp_is_open)
+def amp_is_open(run: Cells) -> Any:
+    """Where only running tells whether mixed precision is on, what follows from it is unknown."""
+    return True if run.is_unread(hf.bf16) and not run[hf.fp16] else None

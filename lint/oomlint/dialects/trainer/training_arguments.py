@@ -1,0 +1,395 @@
+"""What transformers' Trainer makes of its arguments, and how they say a wish.
+
+A dialect over the Trainer includes :data:`training_arguments`, which folds in an Accelerate YAML or
+the flags of ``accelerate launch`` too. It derives itself what it trains (``trainable.*``,
+``objective.*``), what its keys ask for of quantization (``asked.*``) and ``load.dtype``.
+
+Read from transformers 5.23 (``HF`` below is ``src/transformers``); where 5.8 or 4.57 differ, the
+version that the run names decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from oomlint.dialects.accelerate.meaning import accelerate, accelerate_amp
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.changes import FSDP2_BY_DEFAULT, NOT_REENTRANT
+from oomlint.dialects.common.backend import backend, is_adapter_run
+from oomlint.dialects.common.fields import fsdp, shared
+from oomlint.dialects.common.precision import precision
+from oomlint.dialects.common.quantization import quantization
+from oomlint.dialects.common.sharding import sharding
+from oomlint.dialects.common.world import batch, world
+from oomlint.dialects.deepspeed.keys import ds
+from oomlint.dialects.deepspeed.meaning import deepspeed_json
+from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
+from oomlint.dialects.table import Setting
+from oomlint.dialects.trainer.arguments import FSDP_ROWS, SOURCE
+from oomlint.dialects.trainer.fields import hf, hf_fsdp
+from oomlint.dialects.trainer.losses import losses
+from oomlint.dialects.trainer.optimizers import optimizers
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
+
+training_arguments = Meaning(
+    losses,
+    optimizers,
+    accelerate,
+    world,
+    sharding,
+    backend,
+    quantization,
+    precision,
+    deepspeed_json,
+    batch,
+)
+
+_F = f.parallel.fsdp
+
+# -- libraries -------------------------------------------------------------------------------------
+
+
+@training_arguments.requires
+def what_the_newest_requires(run: Cells) -> Iterator[Bounds]:
+    """Where nobody pins transformers it is the newest, and what that one requires is as new
+    (transformers 5.23 setup.py, integrations/peft.py MIN_PEFT_VERSION)."""
+    yield "transformers", (), (5, 24)
+    if run.version("transformers") is None:
+        yield "torch", (2, 4), ()
+        yield "accelerate", (1, 1), ()
+        yield "peft", (0, 18), ()
+
+
+# -- mixed precision -------------------------------------------------------------------------------
+
+
+@training_arguments.derive(shared.amp)
+def amp(run: Cells) -> Any:
+    """HF/training_args.py __post_init__ 5: fp16, then bf16, then ACCELERATE_MIXED_PRECISION."""
+    if run[hf.fp16]:
+        return "fp16"
+    return "bf16" if run[hf.bf16] else accelerate_amp(run)
+
+
+@training_arguments.derive(f.eval.full_eval_dtype)
+def dtype_of_evaluation(run: Cells) -> Any:
+    if run[hf.bf16_full_eval]:
+        return "bf16"
+    return "fp16" if run[hf.fp16_full_eval] else None
+
+
+@training_arguments.written(f.precision.compute)
+def _(half: Any, run: Cells, wishes: Wishes) -> Wishes:
+    """The switch of one 16-bit type on, and that of the other off where a file names it."""
+    if half not in ("bf16", "fp16"):
+        raise CannotEdit(f"the Trainer has no mixed precision in {half}")
+    if run.says(ds.bf16) or run.says(ds.fp16):
+        raise CannotEdit("the DeepSpeed config names the precision too; change both")
+    from oomlint.dialects.accelerate.keys import own as acc
+
+    if not (run.says(hf.bf16) or run.says(hf.fp16)) and run.says(acc.mixed_precision):
+        return {acc.mixed_precision: half}
+    on, other = (hf.bf16, hf.fp16) if half == "bf16" else (hf.fp16, hf.bf16)
+    return {**({other: False} if run.says(other) else {}), on: True}
+
+
+# -- FSDP ------------------------------------------------------------------------------------------
+
+_FSDP = f"{SOURCE}:2775"
+
+# HF/trainer_utils.py FSDPOption; of several words the later counts.
+_STRATEGIES = {
+    "hybrid_shard_zero2": "hybrid_grad_op",
+    "hybrid_shard": "hybrid",
+    "no_shard": "no_shard",
+    "shard_grad_op": "grad_op",
+    "full_shard": "full",
+}
+
+
+def _strategy(run: Cells) -> str | None:
+    words = run[hf.fsdp_words] or ()
+    return next((strategy for word, strategy in _STRATEGIES.items() if word in words), None)
+
+
+@training_arguments.derive(fsdp.enabled)
+def asks_for_fsdp(run: Cells) -> Any:
+    return True if run[hf.fsdp_words] else None
+
+
+training_arguments.constant(hf_fsdp.version, 2, _FSDP, FSDP2_BY_DEFAULT)
+training_arguments.constant(hf_fsdp.state_dict, "full", _FSDP)
+training_arguments.constant(hf_fsdp.use_orig_params, True, _FSDP)
+training_arguments.constant(hf_fsdp.sync_module_states, True, _FSDP)
+training_arguments.constant(hf_fsdp.backward_prefetch, "none", _FSDP)
+training_arguments.constant(hf_fsdp.forward_prefetch, False, _FSDP)
+training_arguments.constant(hf_fsdp.activation_checkpointing, False, _FSDP)
+training_arguments.constant(hf_fsdp.cpu_ram_efficient, False, _FSDP)
+
+
+@training_arguments.default(hf_fsdp.wrap, source=_FSDP)
+def wraps(run: Cells) -> Any:
+    words = run[hf.fsdp_words] or ()
+    return "transformer" if run.has(FSDP2_BY_DEFAULT) or "auto_wrap" in words else "none"
+
+
+@training_arguments.override(hf_fsdp.wrap, source=_FSDP)
+def wraps_by_size(run: Cells) -> Any:
+    return "size" if run[hf_fsdp.min_params] and not run.has(FSDP2_BY_DEFAULT) else None
+
+
+@training_arguments.default(hf_fsdp.cpu_offload, source=_FSDP)
+def offloads(run: Cells) -> Any:
+    return "offload" in (run[hf.fsdp_words] or ())
+
+
+@training_arguments.default(hf_fsdp.reshard_after_forward, source=_FSDP)
+def reshards(run: Cells) -> Any:
+    strategy = _strategy(run)
+    return None if strategy is None else strategy in ("full", "hybrid")
+
+
+@training_arguments.derive(_F.strategy)
+def strategy(run: Cells) -> Any:
+    return _strategy(run)
+
+
+TARGETS = {
+    hf_fsdp.version: _F.version,
+    hf_fsdp.min_params: _F.min_params,
+    hf_fsdp.wrap_classes: _F.wrap_classes,
+    hf_fsdp.wrap: _F.wrap,
+    hf_fsdp.cpu_offload: _F.cpu_offload,
+    hf_fsdp.reshard_after_forward: _F.reshard_after_forward,
+    hf_fsdp.state_dict: _F.state_dict,
+    hf_fsdp.cpu_ram_efficient: f.load.cpu_ram_efficient,
+    hf_fsdp.activation_checkpointing: _F.activation_checkpointing,
+    hf_fsdp.backward_prefetch: _F.backward_prefetch,
+    hf_fsdp.forward_prefetch: _F.forward_prefetch,
+    hf_fsdp.limit_all_gathers: _F.limit_all_gathers,
+    hf_fsdp.use_orig_params: _F.use_orig_params,
+    hf_fsdp.sync_module_states: _F.sync_module_states,
+}
+"""What each key of ``fsdp_config`` stands for."""
+
+
+_ARGUMENT_OF = {target: argument for argument, target in TARGETS.items()}
+
+
+@training_arguments.said(*TARGETS.values(), _F.strategy)
+def beside_arguments(run: Cells, field: Any, said: Said) -> Said:
+    """What an Accelerate config says of FSDP is replaced by what the arguments make of it."""
+    if not isinstance(said, Setting) or said.origin.kind != "explicit" or not run[hf.fsdp_words]:
+        return said
+    taken = _strategy(run) if field == _F.strategy else run[_ARGUMENT_OF[field]]
+    return said if taken is None else None
+
+
+def _take(argument: Any, target: Any) -> None:
+    """``fsdp_config`` (HF/training_args.py _process_fsdp_args) counts where ``fsdp`` is set."""
+
+    @training_arguments.derive(target, source=_FSDP)
+    def taken(run: Cells) -> Any:
+        return run[argument] if run[hf.fsdp_words] else None
+
+
+for _argument, _target in TARGETS.items():
+    _take(_argument, _target)
+
+
+# -- checkpointing ---------------------------------------------------------------------------------
+
+
+@training_arguments.derive(f.checkpointing.mode)
+def checkpointing(run: Cells) -> Any:
+    on = run[hf.checkpointing]
+    if on is None:
+        return None
+    return ("every_n" if (run[hf.checkpoint_every] or 1) > 1 else "full") if on else "none"
+
+
+@checkpointing.written
+def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if mode not in ("full", "none"):
+        raise CannotEdit("the Trainer checkpoints every layer or none")
+    return {hf.checkpointing: mode == "full"}
+
+
+@training_arguments.derive(f.checkpointing.every_n)
+def layers_between(run: Cells) -> Any:
+    every = run[hf.checkpoint_every]
+    return every if run[hf.checkpointing] and every and every > 1 else None
+
+
+@training_arguments.default(hf.reentrant, source="transformers 5.23 modeling_utils.py:3149")
+def is_reentrant(run: Cells) -> Any:
+    if run[hf.checkpointing] is None:
+        return None
+    return not run.has(NOT_REENTRANT, noted=False)  # it moves no memory
+
+
+@training_arguments.derive(f.checkpointing.reentrant)
+def reentrant(run: Cells) -> Any:
+    return None if run[hf.checkpointing] is None else run[hf.reentrant]
+
+
+@reentrant.written
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    return {hf.reentrant: wanted}
+
+
+@training_arguments.derive(f.checkpointing.offload, f.offload.activations)
+def moves_checkpoints(run: Cells) -> Any:
+    on = run[hf.checkpointing]
+    if on is None:
+        return None
+    device = "cpu" if on and run[hf.checkpoint_offload] else "none"
+    return {f.checkpointing.offload: device, f.offload.activations: device}
+
+
+@training_arguments.written(f.checkpointing.offload)
+def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if device == "cpu":
+        raise CannotEdit("the Trainer has no key that moves checkpoints to the CPU")
+    return {}
+
+
+# -- DeepSpeed and DDP -----------------------------------------------------------------------------
+
+
+@training_arguments.default(f.load.zero3_init, source="transformers 5.23 integrations/deepspeed.py")
+def opens_zero_init(run: Cells) -> Any:
+    """TrainingArguments exist before the model does, so from_pretrained finds their config and
+    opens zero.Init."""
+    return run[f.parallel.backend] == "zero" and run[f.parallel.zero.stage] == 3
+
+
+# torch 2.9 DistributedDataParallel: gradient_as_bucket_view is false, and the Trainer leaves it
+# (HF/trainer.py:750-766).
+training_arguments.constant(f.parallel.ddp.bucket_view, False, "torch 2.9 DistributedDataParallel")
+
+
+@training_arguments.derive(f.parallel.ddp.find_unused, source="HF/trainer.py:752")
+def looks_for_unused(run: Cells) -> Any:
+    """Unused parameters are looked for unless checkpointing is on."""
+    return run[f.checkpointing.mode] == "none"
+
+
+# -- evaluating and saving -------------------------------------------------------------------------
+
+
+@training_arguments.derive(f.eval.enabled)
+def evaluates(run: Cells) -> Any:
+    return run[f.eval.strategy] not in (None, "no") or bool(run[hf.do_eval])
+
+
+@training_arguments.derive(f.eval.every, source="HF/training_args.py __post_init__ 3")
+def evaluates_every(run: Cells) -> Any:
+    return run[hf.logging_steps] if run[f.eval.strategy] == "steps" else None
+
+
+training_arguments.constant(
+    # Without compute_metrics only the loss is kept.
+    f.eval.keeps_logits, False, "transformers 5.23 trainer.py:2868"
+)  # fmt: skip
+
+
+@training_arguments.override(f.eval.keeps_logits, source="HF/trainer.py evaluation_loop")
+def drops_logits(run: Cells) -> Any:
+    """No predictions are asked for, or each batch is done with."""
+    return False if run[hf.loss_only] or run[hf.batch_metrics] else None
+
+
+@training_arguments.written(f.eval.keeps_logits)
+def _(keeps: Any, run: Cells, wishes: Wishes) -> Wishes:
+    return {hf.loss_only: not keeps}
+
+
+@training_arguments.derive(f.save.unit)
+def unit_of_saves(run: Cells) -> Any:
+    return "epochs" if run[f.save.strategy] == "epoch" else "steps"
+
+
+training_arguments.constant(f.save.keep, "all", f"{SOURCE}:1201")
+
+
+@training_arguments.derive(f.save.contents)
+def saved(run: Cells) -> Any:
+    contents: tuple[str, ...] = ("adapter",) if is_adapter_run(run) else ("model",)
+    return contents if run[f.save.save_only_model] else (*contents, "optimizer", "scheduler", "rng")
+
+
+@training_arguments.derive(f.save.full_gather)
+def gathers_to_save(run: Cells) -> Any:
+    wrapper = run[f.parallel.backend]
+    if wrapper == "zero" and run[f.parallel.zero.stage] == 3:
+        return bool(run[f.parallel.zero.gather16_on_save])
+    return run[_F.state_dict] == "full" if wrapper in ("fsdp1", "fsdp2") else None
+
+
+# -- wishes that belong together -------------------------------------------------------------------
+
+
+def matching_batch(own: Wishes, run: Cells) -> dict[Any, Any]:
+    """Numbers that a DeepSpeed or Accelerate config repeats and that must stay equal to the
+    Trainer's (HF/integrations/deepspeed.py fill_match raises where they differ)."""
+    from oomlint.dialects.accelerate.keys import own as acc
+
+    repeated: dict[Any, Any] = {}
+    for field, copies in (
+        (f.batch.micro, (ds.micro,)),
+        (f.batch.grad_accum, (ds.grad_accum, acc.grad_accum)),
+    ):
+        if field in own:
+            repeated.update({copy: own[field] for copy in copies if run.says(copy)})
+    if run.says(ds.train_batch):
+        before = after = 1
+        for size in (f.batch.micro, f.batch.grad_accum):
+            before *= run[size] or 1
+            after *= own.get(size) or run[size] or 1
+        total = run[ds.train_batch] * after
+        if after != before and total % before:
+            raise CannotEdit("train_batch_size in the DeepSpeed config would not match")
+        if after != before:
+            repeated[ds.train_batch] = total // before
+    return repeated
+
+
+def in_training_arguments(own: Wishes, run: Cells) -> dict[Any, Any]:
+    """Fields that a run over the Trainer would write, with what must change along with them.
+
+    Raises:
+        CannotEdit: the Trainer has no way to say it.
+    """
+    said = {**own, **matching_batch(own, run)}
+    if run[hf.fsdp_words]:
+        _take_fsdp_arguments(said, run)
+    for field in said:
+        if not _is_option(field, run):
+            raise CannotEdit("a command line says it only in a file that --fsdp_config names")
+    return said
+
+
+def _take_fsdp_arguments(own: dict[Any, Any], run: Cells) -> None:
+    """Wishes about FSDP in the Trainer's own arguments, where these set it up."""
+    for row in FSDP_ROWS:
+        target = TARGETS[row.field]
+        if target in own:
+            own[row.field] = own.pop(target)
+    if own.pop(_F.strategy, None) == "full":
+        own[hf_fsdp.reshard_after_forward] = True
+    if own.get(hf_fsdp.cpu_offload) and not _is_option(hf_fsdp.cpu_offload, run):
+        own.pop(hf_fsdp.cpu_offload)
+        own[hf.fsdp_words] = (*run[hf.fsdp_words], "offload")
+
+
+def _is_option(field: Any, run: Cells) -> bool:
+    """Whether a field has a key of its own where it would be written: HfArgumentParser takes
+    what is inside ``fsdp_config`` as a file or as JSON alone (transformers 5.23
+    hf_argparser.py:354 stops at ``--fsdp_config.cpu_offload``)."""
+    block = run.block_with(field)
+    if block is None or run.says(field) or not getattr(block.document, "dotted_keys", False):
+        return True
+    return not block.table.by_field[field].key.startswith("fsdp_config.")

@@ -1,0 +1,126 @@
+"""How verl cuts its batches: mini batches over the ranks, and micro batches by number or by tokens.
+
+Read from verl 0.8.0.dev (b178a3cd, 2026-01-29); ``VL`` below is its ``verl`` package.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.world import batch
+from oomlint.dialects.meaning import Meaning, Wishes
+from oomlint.dialects.verl.engine import running_trainer
+from oomlint.dialects.verl.keys import own
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
+
+batches = Meaning(batch)
+
+
+@batches.derive(f.batch.micro_unit)
+def counts_completions(run: Cells) -> Any:
+    return "completions" if running_trainer(run) == "ppo" else None
+
+
+def _per_rank(run: Cells) -> int | None:
+    """VL/workers/fsdp_workers.py:240: prompts x responses, over the data-parallel ranks."""
+    if running_trainer(run) == "ppo":
+        mini, responses = run[own.mini], run[f.objective.rollout.n]
+        total = mini * responses if mini and responses else None
+    else:
+        total = run[own.train_batch]
+    dp = run[f.parallel.dp]
+    return max(1, total // dp) if total and dp else None
+
+
+@batches.derive(f.batch.micro)
+def micro_of_rank(run: Cells) -> Any:
+    total, dp = run[own.micro_of_all], run[f.parallel.dp]
+    return max(1, total // dp) if total and dp else None
+
+
+@micro_of_rank.written
+def _(micro: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if run[own.dynamic]:
+        length = run[f.seq.max_len]
+        if length is None:
+            raise CannotEdit("the token budget depends on a length that is not known here")
+        return {own.max_tokens: -(-micro * length // (run[f.parallel.ulysses] or 1))}
+    if run.says(own.micro_of_all):
+        dp = run[f.parallel.dp]
+        if dp is None:
+            raise CannotEdit("ppo_micro_batch_size depends on the number of GPUs")
+        return {own.micro_of_all: micro * dp}
+    return {f.batch.micro: micro}
+
+
+@batches.override(f.batch.micro)
+def rows_of_budget(run: Cells) -> Any:
+    filled = _filled(run)
+    return None if filled is None else filled[0]
+
+
+@batches.derive(f.batch.max_tokens_per_gpu)
+def tokens_of_budget(run: Cells) -> Any:
+    filled = _filled(run)
+    return None if filled is None else filled[1]
+
+
+def _filled(run: Cells) -> tuple[int | None, int] | None:
+    """Rows and tokens of micro batches under a budget of tokens: as many as the samples need, and
+    all alike (utils/seqlen_balancing.py:348 rearrange_micro_batches).
+
+    Samples that fill one and a half budgets make two micro batches of three quarters. A full one
+    beside the gradients of another takes two budgets of tokens, and no rank has more than the
+    samples of its mini batch.
+    """
+    if not run[own.dynamic]:
+        return None
+    length, samples = run[f.seq.max_len], _per_rank(run)
+    # A budget for each rank of a sequence-parallel group (workers/actor/dp_actor.py:552).
+    budget = (run[f.parallel.ulysses] or 1) * (run[own.max_tokens] or 0)
+    if not budget:
+        return None
+    if not length:
+        return None, budget
+    if not samples:
+        return max(1, budget // length), budget
+    count = min(samples, -(-samples * length // budget))
+    rows = -(-samples // count)
+    return rows, min(budget, rows * length) if count <= 2 else budget
+
+
+@tokens_of_budget.written
+def _(tokens: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if not run[own.dynamic]:
+        raise CannotEdit("a token budget counts only with use_dynamic_bsz")
+    return {own.max_tokens: max(1, tokens // (run[f.parallel.ulysses] or 1))}
+
+
+@batches.derive(f.batch.grad_accum)
+def accumulation(run: Cells) -> Any:
+    samples, micro = _per_rank(run), run[f.batch.micro]
+    return -(-samples // micro) if samples and micro else None
+
+
+@accumulation.written
+def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
+    """Micro batch x accumulation x ranks is the mini batch, which a fix leaves as it is."""
+    rows, before = run[f.batch.micro], run[f.batch.grad_accum]
+    micro = wishes.get(f.batch.micro, rows)
+    if micro is None or rows is None or before is None:
+        raise CannotEdit("gradient accumulation follows from the number of GPUs")
+    if steps * micro != rows * before:
+        raise CannotEdit("gradient accumulation follows from the mini batch in verl")
+    return {}
+
+
+@batches.derive(f.batch.eval_micro)
+def validated_rows(run: Cells) -> Any:
+    """PPO validates by generation alone; under a token budget a row is all of it."""
+    is_single = running_trainer(run) == "ppo" or run[own.dynamic]
+    return 1 if is_single else run[f.batch.micro]
+
+
+batches.cannot_say("verl has no batch size of its own for validation", f.batch.eval_micro)
