@@ -180,13 +180,13 @@ class _Broken(Axolotl):
             raise KeyError("oops")
         return super().recognise(document)
 
-    def finish(self, draft):
-        if self.where == "finish":
+    def meaning_of(self, blocks):
+        if self.where == "meaning":
             raise KeyError("oops")
-        super().finish(draft)
+        return super().meaning_of(blocks)
 
 
-@pytest.mark.parametrize("where", ["recognise", "finish"])
+@pytest.mark.parametrize("where", ["recognise", "meaning"])
 def test_dialect_that_fails_costs_only_its_own_runs(where):
     linked = link(
         {"a.yaml": RUN, "ds.json": ZERO3}, dialects=Registry.of([DeepSpeed(), _Broken(where)])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.cells import Given
 from oomlint.dialects.table import Block, Reading
 from oomlint.documents import (
     HELD_LANGUAGES,
@@ -256,7 +256,8 @@ class Linker:
         if name in self._failures and (must_read or self._has_marker(name, data, proof=True)):
             linked.errors += self._failures.pop(name)
         for claim in claims:
-            linked.recognised.setdefault(name, claim.framework or claim.dialect.name)
+            if not any(reference.decides for reference in claim.references):
+                linked.recognised.setdefault(name, claim.framework or claim.dialect.name)
         return claims
 
     def _has_marker(self, name: str, data: bytes, *, proof: bool = False) -> bool:
@@ -400,13 +401,13 @@ class Linker:
         """Load the files that settings such as ``deepspeed: ds.json`` name."""
         followed: set[str] = set()
         while True:
-            draft = Draft(blocks)
-            todo = [f for f in dialect.references if f not in followed and draft.says(f)]
+            stated = Given(blocks).stated
+            todo = [f for f in dialect.references if f not in followed and f in stated]
             if not todo:
                 return blocks
             for name in todo:
                 followed.add(name)
-                setting = draft.settings[name]
+                setting = stated[name]
                 location = setting.origin.value_location
                 if location is None:
                     continue
@@ -453,7 +454,7 @@ class Linker:
         wanted = wanted or self._adopted(found, reference.dialect)
         if reference.claim:
             wanted = [c for c in wanted if c.name == f"{found}:{reference.claim}"]
-        else:
+        elif wanted or not reference.decides:
             used.add(found)
         if not wanted:
             return []
@@ -603,6 +604,8 @@ def _may_train(document: Document) -> bool:
 
 def _trains(run: Run) -> bool:
     """Whether a launch line says anything about training, or starts something that does."""
+    if not _is_borne_out(run):
+        return False
     if any(claim.kind == "run" for claim in run.claims):
         return True
     if any(_is_idle(claim) for claim in run.claims):
@@ -612,6 +615,13 @@ def _trains(run: Run) -> bool:
     # Any script may be started with a launcher's config; one that names its own is training.
     optional = any(r.optional for claim in run.claims for r in claim.references)
     return bool(run.missing) and not optional
+
+
+def _is_borne_out(run: Run) -> bool:
+    """Whether the files that decide on its claims are what they were taken for."""
+    reached = {id(claim.named) for claim in run.claims}
+    deciding = (r for claim in run.claims for r in claim.references if r.decides)
+    return all(id(reference) in reached for reference in deciding)
 
 
 def _is_idle(claim: Claim) -> bool:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from oomlint.changes import Change, Release, release_of
-from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.base import Claim, Dialect, whole
 from oomlint.dialects.cells import Cells, Given, Surroundings
 from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import AUTO, BadValue
@@ -91,8 +91,8 @@ class Parts:
     @cached_property
     def completed(self) -> Draft | Cells:
         """The settings as the files have them, completed; to be read only."""
-        whole = self.dialect.whole_meaning()
-        if whole is None:
+        meaning = self.dialect.meaning_of([block for block, _ in self.blocks])
+        if meaning is None:
             draft = self.merged()
             _complete(self, draft)
             return draft
@@ -108,7 +108,7 @@ class Parts:
             for name, value in self.options.items()
             if not name.startswith(("versions.", "model.dims."))
         }
-        return Cells(Given(self.blocks).with_options(stated, "--set"), whole, known)
+        return Cells(Given(self.blocks).with_options(stated, "--set"), whole(meaning), known)
 
     def assuming(self, values: MappingABC[Any, Any]) -> Parts:
         """These parts under more options; made once, since each has settings to complete."""

@@ -309,6 +309,66 @@ def test_other_programs_are_asides_or_nobodys() -> None:
     assert "megatron" not in others.values()
 
 
+_OTHER_SCRIPT = _SCRIPT.replace("pretrain_gpt.py", "train.py")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "pretrain_gpt.py",
+        "./../../pretrain_bert.py",
+        "pretrain_llama.py",
+        "/workspace/Megatron-LM/examples/sft.py",
+        "examples/multimodal/train.py",
+        "-m megatron.training.finetune",
+    ],
+)
+def test_programs_are_known_by_their_names(program: str) -> None:
+    _run(_SCRIPT.replace("pretrain_gpt.py", program))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from megatron.training import get_args, pretrain",
+        "from megatron.training.arguments import parse_args",
+        "    import megatron.initialize",
+        "from megatron import get_args",
+    ],
+)
+def test_a_script_whose_command_line_megatron_reads_is_megatrons(line: str) -> None:
+    for start in ("train.py", "-m tasks.train"):
+        text = _SCRIPT.replace("pretrain_gpt.py", start)
+        script = f"try:\n    pass\nfinally:\n    pass\n{line}\n"
+        name = "train.py" if start == "train.py" else "tasks/train.py"
+        run = run_of({"go.sh": text, name: script}, "go.sh")
+        assert (run.framework, run.plan.batch.micro) == ("megatron", 2)
+        assert name in run.sources
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        None,
+        "import ray\nfrom slime.utils.arguments import parse_args\n",
+        "from megatron.core import parallel_state\nimport argparse\n",
+        "from megatron_patch.arguments import parse\n",
+    ],
+)
+def test_a_script_of_another_project_with_megatrons_options_is_nobodys(script: str | None) -> None:
+    start = (
+        "ray job submit --address=http://127.0.0.1:8265 -- python3 train.py --rollout-num-gpus 8"
+    )
+    for text in (
+        _OTHER_SCRIPT,
+        _OTHER_SCRIPT.replace("torchrun ${DISTRIBUTED_ARGS[@]} train.py", start),
+    ):
+        files = {"go.sh": text, **({} if script is None else {"train.py": script})}
+        linked = link(files, "go.sh")
+        assert not linked.runs
+        assert "megatron" not in linked.recognised.values()
+
+
 def test_two_stacks_of_equal_depth_are_an_encoder_and_a_decoder() -> None:
     text = _SCRIPT.replace("pretrain_gpt.py", "pretrain_t5.py")
     stacks = "--encoder-num-layers 12 --decoder-num-layers"

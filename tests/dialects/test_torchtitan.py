@@ -165,6 +165,33 @@ def test_explicit_degrees_make_up_the_world_on_any_machine() -> None:
     assert (wide.plan.parallel.nodes, wide.plan.parallel.world) == (4, 32)
 
 
+def test_ranks_that_a_launcher_counts_are_those_of_the_launcher() -> None:
+    text = _TOML.replace("shard_degree = -1", "shard_degree = 16")
+    for launcher, options in (
+        ("srun -n 16", {}),
+        ("mpirun -np 16", {"hardware": parse_hardware("8xH100-80GB")}),
+    ):
+        line = f"{launcher} python -m torchtitan.train --job.config_file job.toml\n"
+        (run,) = link({"job.toml": text, "go.sh": line}, **options).runs
+        assert run.plan.parallel.world == 16
+
+
+def test_a_batch_of_all_ranks_that_cannot_be_read_leaves_the_micro_batch() -> None:
+    run = _launched("CONFIG_FILE=job.toml ./run_train.sh --training.global_batch_size $SIZE")
+    assert (run.plan.batch.micro, run.plan.batch.grad_accum) == (4, None)
+
+
+def test_a_name_that_cannot_be_read_leaves_the_model_open() -> None:
+    plan = _launched("CONFIG_FILE=job.toml ./run_train.sh --model.name $NAME").plan
+    assert (plan.model.id, plan.model.dims) == (None, None)
+
+
+def test_dimensions_that_the_user_gives_count_before_those_of_the_flavor() -> None:
+    dims = _run(values={"model.dims.layers": 2}).plan.model.dims
+    assert dims is not None
+    assert (dims.layers, dims.hidden) == (2, 4096)
+
+
 def test_defaults_are_those_of_the_job_config() -> None:
     plan = _run('[model]\nflavor = "70B"\n[training]\n').plan
     assert plan.model.id == "meta-llama/Llama-3.1-70B"

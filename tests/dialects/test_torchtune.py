@@ -16,6 +16,8 @@ from oomlint.documents.text import Source
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -110,6 +112,22 @@ def test_references_that_cannot_be_followed_are_unknown(value: str) -> None:
     assert "batch.micro" in run.unreadable
 
 
+def test_references_follow_the_launch_line() -> None:
+    line = "tune run lora_finetune_single_device --config a.yaml batch_size="
+    assert _launched(line + "4").plan.batch.eval_micro == 4
+    unread = _launched(line + "$SIZE")
+    assert unread.plan.batch.eval_micro is None
+    assert f.batch.eval_micro in unread.unreadable
+
+
+def test_references_in_a_circle_of_spellings_end() -> None:
+    text = _LORA.replace(
+        "batch_size: 2", "batch_size: ${batch_size_val}\ntraining:\n  batch_size: 3"
+    )
+    text = text.replace("batch_size_val: ${batch_size}", "batch_size_val: ${training.batch_size}")
+    assert _run(_SINGLE + text).plan.batch.micro == 3
+
+
 def test_references_to_values_of_another_kind() -> None:
     text = _LORA.replace("['q_proj', 'output_proj']", "${batch_size}").replace("True", "False", 1)
     assert _run(_SINGLE + text).plan.trainable.targets == ("2",)
@@ -154,6 +172,20 @@ def test_distributed_recipes_shard_with_fsdp2() -> None:
     origin = run.origin("parallel.gpus_per_node")
     assert origin is not None
     assert origin.kind == "assumed"
+
+
+def test_what_follows_from_a_comment_is_assumed() -> None:
+    suggested = _run(_DISTRIBUTED + _FULL)
+    assert suggested.level(f.parallel.backend) is Level.ASSUMED
+    launched = _launched(
+        "tune run --nproc_per_node 4 full_finetune_distributed --config a.yaml", _FULL
+    )
+    assert launched.level(f.parallel.backend) < Level.ASSUMED
+
+
+def test_one_device_reads_no_keys_of_sharding() -> None:
+    fsdp = _run(_SINGLE + _FULL + "fsdp_cpu_offload: True\n").plan.parallel.fsdp
+    assert (fsdp.cpu_offload, fsdp.reshard_after_forward) == (None, None)
 
 
 def test_recipe_from_keys_and_file_name() -> None:
@@ -347,6 +379,12 @@ def test_fixes_of_sharded_runs() -> None:
     fixed = _fixed(text, {"checkpointing.offload": "cpu"}).lower()
     assert "enable_activation_offloading: true" in fixed
     assert "enable_activation_checkpointing: true" in fixed
+
+
+def test_older_releases_offload_under_fsdp1_as_well() -> None:
+    older = _run(_DISTRIBUTED + _FULL, values={"versions.torchtune": "0.2.1"})
+    assert older.plan.parallel.backend == "fsdp1"
+    assert older.what_if({"offload.params": "cpu"}).plan.offload.optimizer == "cpu"
 
 
 @pytest.mark.parametrize(

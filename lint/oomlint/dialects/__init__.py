@@ -19,6 +19,7 @@ CLASSES = (
     ("litgpt.dialect", "LitGpt"),
     ("llm_foundry.dialect", "LlmFoundry"),
     ("megatron.dialect", "MegatronLm"),
+    ("megatron.dialect", "MegatronScript"),
     ("ms_swift.megatron", "MegatronSwift"),
     ("ms_swift.dialect", "MsSwift"),
     ("ms_swift.dialect", "MsSwiftFsdp"),

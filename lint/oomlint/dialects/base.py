@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from oomlint.dialects.draft import Draft
-from oomlint.dialects.meaning import Meaning, expressed as said_by_meaning
+from oomlint.dialects.meaning import Meaning, expressed as said_by_meaning, writable
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Document, Fact
 from oomlint.documents.text import Location, Span
@@ -33,6 +33,7 @@ class Reference:
     ``dialect`` is the name of the dialect that reads it. ``optional``: nothing is lost where the file is
     not here or holds nothing of ours (the script that a launch line starts). ``claim`` is the
     name of the one claim wanted of a file that holds several runs; the others stay on their own.
+    ``decides``: whoever names the file claims a run only if the file is of that dialect.
     """
 
     path: str
@@ -40,6 +41,7 @@ class Reference:
     dialect: str
     optional: bool = False
     claim: str = ""
+    decides: bool = False
 
 
 @frozen(eq=False)
@@ -123,16 +125,9 @@ class Dialect:
     meaning: ClassVar[Meaning | None] = None
     """What the framework makes of its keys, and how it says a wish."""
 
-    @classmethod
-    @cache
-    def whole_meaning(cls) -> Meaning | None:
-        """The meaning with what holds for every run: the machine, the model, libraries."""
-        if cls.meaning is None:
-            return None
-        from oomlint.dialects.facts import facts
-        from oomlint.dialects.machine.scene_meaning import scene
-
-        return Meaning(cls.meaning, facts, scene)
+    def meaning_of(self, blocks: Iterable[Block]) -> Meaning | None:
+        """What the framework makes of these very blocks."""
+        return self.meaning
 
     def strays(self, run: Cells) -> Iterable[StrayKey]:
         """The keys of a run that nothing knows."""
@@ -163,7 +158,7 @@ class Dialect:
             CannotEdit: the framework has no way to say it, with the reason.
         """
         if self.meaning is not None:
-            return said_by_meaning(changes, draft, self.name)
+            return writable(said_by_meaning(changes, draft), draft, self.name)
         for name in changes:
             if draft.block_with(name) is None:
                 raise CannotEdit(f"{self.name} has no key for {name}")
@@ -200,6 +195,15 @@ def expressed(
 def follows(_wanted: Any, _draft: Draft, _changes: Wishes) -> dict[str, Any]:
     """The way of a field that has no key of its own and follows from the other changes."""
     return {}
+
+
+@cache
+def whole(meaning: Meaning) -> Meaning:
+    """A meaning with what holds for every run: the machine, the model, libraries."""
+    from oomlint.dialects.facts import facts
+    from oomlint.dialects.machine.scene_meaning import scene
+
+    return Meaning(meaning, facts, scene)
 
 
 @frozen

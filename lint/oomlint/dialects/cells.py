@@ -7,11 +7,12 @@ nobody lists its inputs, nothing stands in an order made by hand, and a change o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oomlint.changes import Change, Release, release_of
 from oomlint.dialects.meaning import (
+    NOTHING,
     ROW_DEFAULTS,
     Derivation,
     Left,
@@ -76,6 +77,7 @@ class Given:
         self.stray: list[StrayKey] = []
         self.wrong: list[WrongValue] = []
         self._homes: dict[Any, Block | None] = {}
+        self._worked_out: dict[Any, Any] = {}
         for block, reading in blocks:
             self._merge(block, reading)
         for block in reversed(self.blocks):
@@ -117,6 +119,13 @@ class Given:
             blocks = reversed(self.blocks)
             self._homes[field] = next((b for b in blocks if b.can_write(field)), None)
         return self._homes[field]
+
+    def once(self, function: Callable[[list[Block]], T]) -> T:
+        """What a function makes of the blocks, worked out once."""
+        if function not in self._worked_out:
+            self._worked_out[function] = function(self.blocks)
+        result: T = self._worked_out[function]
+        return result
 
     def said(self, field: Any) -> Said:
         found = self.stated.get(field) or self.unread.get(field)
@@ -539,7 +548,7 @@ class Cells:
         return _Cell(Setting(value, origin, (), level), level, frame.reads, frame.open)
 
     def _derived(self, field: Any, derivation: Derivation, frame: _Frame) -> _Cell | None:
-        value, source = self._result(field, derivation, frame)
+        value, source, is_assumed = self._result(field, derivation, frame)
         if value is None:
             return None
         block = self.block_with(field)
@@ -547,8 +556,11 @@ class Cells:
             origin = Origin("default", block, source=source)
             return self._defaulted(field, value, origin, derivation.changes, frame)
         level = frame.level
-        if derivation.rank == "derive":
-            kind: Any = "derived"
+        if is_assumed:
+            kind: Any = "assumed"
+            level = max(level, Level.ASSUMED)
+        elif derivation.rank == "derive":
+            kind = "derived"
             level = max(level, Level.STATED if frame.reads else Level.DEFAULT)
         elif derivation.rank == "fact":
             kind, level, block = "catalog", max(level, Level.FACT), None
@@ -557,15 +569,16 @@ class Cells:
         origin = Origin(kind, block, source=source, inputs=tuple(frame.reads))
         return _Cell(Setting(value, origin, (), level), level, frame.reads, frame.open)
 
-    def _result(self, field: Any, derivation: Derivation, frame: _Frame) -> tuple[Any, str]:
-        """What a derivation gives for a field; its reads count for the computation under way."""
+    def _result(self, field: Any, derivation: Derivation, frame: _Frame) -> tuple[Any, str, bool]:
+        """What a derivation gives for a field, its source, and whether it is a guess; its reads
+        count for the computation under way."""
         if len(derivation.fields) == 1:
             value = derivation.compute(self)
         else:
             value = self._grouped(field, derivation, frame)
         if isinstance(value, Sourced):
-            return value.value, value.source
-        return value, derivation.source
+            return value.value, value.source, value.is_assumed
+        return value, derivation.source, False
 
     def _grouped(self, field: Any, derivation: Derivation, frame: _Frame) -> Any:
         key = id(derivation)
@@ -599,7 +612,7 @@ class Cells:
             frame.reads = dict(cell.reads)
             frame.level = Level.MEASURED
             frame.self_value = cell
-            value, source = self._result(field, derivation, frame)
+            value, source, is_assumed = self._result(field, derivation, frame)
             noted = {**cell.open, **frame.open}
             earlier = cell.setting
             if value is None:
@@ -608,11 +621,15 @@ class Cells:
                 setting = None if earlier is None else _at(earlier, level)
                 cell = _Cell(setting, level, frame.reads, noted, cell.origin)
                 continue
-            shadowed = () if earlier is None else (earlier, *earlier.shadowed)
             level = max(frame.level, Level.STATED if frame.reads else Level.DEFAULT)
-            origin = Origin(
-                "derived", self.block_with(field), source=source, inputs=tuple(frame.reads)
-            )
+            if value is NOTHING:
+                cell = _Cell(None, level, frame.reads, noted)
+                continue
+            shadowed = () if earlier is None else (earlier, *earlier.shadowed)
+            kind: Any = "derived"
+            if is_assumed:
+                kind, level = "assumed", max(level, Level.ASSUMED)
+            origin = Origin(kind, self.block_with(field), source=source, inputs=tuple(frame.reads))
             cell = _Cell(
                 Setting(value, origin, shadowed, level), level, frame.reads, noted, cell.origin
             )

@@ -15,6 +15,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'LitGpt': ('litgpt', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'litgpt', b'micro_batch_size', b'global_batch_size'), True, ()),
     'LlmFoundry': ('llm-foundry', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'train_loader', b'composer', b'llmfoundry', b'icl_tasks', b'eval_gauntlet'), True, ()),
     'MegatronLm': ('megatron', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'tensor-model-parallel-size', b'pretrain_gpt', b'num-layers', b'num_layers', b'micro-batch-size'), False, ()),
+    'MegatronScript': ('megatron-script', (), (), True, ()),
     'MegatronSwift': ('megatron-swift', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'megatron', b'tensor_model_parallel_size', b'recompute_granularity', b'micro_batch_size'), True, ()),
     'MsSwift': ('ms-swift', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'swift', b'tuner_type', b'train_type', b'sft_type', b'rlhf_type', b'split_dataset_ratio', b'llm_sft', b'llm_dpo', b'llm_infer', b'sampler_engine', b'load_data_args'), True, ()),
     'MsSwiftFsdp': ('ms-swift-fsdp', ('.json',), (), True, ()),

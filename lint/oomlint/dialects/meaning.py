@@ -58,12 +58,17 @@ Rank = Literal["derive", "fact", "default", "assume", "override"]
 
 
 class Sourced:
-    """A derived value with a source of its own, where the derivation has several."""
+    """A derived value with a source of its own, where the derivation has several; ``is_assumed``
+    of one that is a guess."""
 
-    __slots__ = ("source", "value")
+    __slots__ = ("is_assumed", "source", "value")
 
-    def __init__(self, value: Any, source: str) -> None:
-        self.value, self.source = value, source
+    def __init__(self, value: Any, source: str, *, is_assumed: bool = False) -> None:
+        self.value, self.source, self.is_assumed = value, source, is_assumed
+
+
+NOTHING: Any = object()
+"""What an override returns to leave a field without a value."""
 
 
 class Derivation:
@@ -291,8 +296,8 @@ def _check(fields: Iterable[Any]) -> None:
             raise TypeError(f"{field!r} is no field: see oomlint.plan.fields")
 
 
-def expressed(wishes: Wishes, run: Cells, framework: str) -> dict[Any, Any]:
-    """Canonical wishes in fields that the tables of a run's files can write.
+def expressed(wishes: Wishes, run: Cells) -> dict[Any, Any]:
+    """Canonical wishes in a framework's own fields.
 
     Raises:
         CannotEdit: the framework has no way to say one, with the reason.
@@ -306,6 +311,15 @@ def expressed(wishes: Wishes, run: Cells, framework: str) -> dict[Any, Any]:
         if field not in said:
             own.pop(field, None)
         own.update(said)
+    return own
+
+
+def writable(own: dict[Any, Any], run: Cells, framework: str) -> dict[Any, Any]:
+    """The fields as they are, if the tables of a run's files can write each.
+
+    Raises:
+        CannotEdit: no file has a key for one.
+    """
     for field in own:
         if run.block_with(field) is None:
             raise CannotEdit(f"{framework} has no key for {field}")

@@ -45,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.llama_recipes.keys import own
 from oomlint.judge import Judgement, judge_host, settled
 from oomlint.plan.fields import f
 from oomlint.rule import (
@@ -73,8 +74,6 @@ _NEWER = _START.replace(
 _VARIABLES = "ACCELERATE_USE_FSDP=1 FSDP_CPU_RAM_EFFICIENT_LOADING=1 "
 
 _CHANGES = {f.load.cpu_ram_efficient: True}
-# The dialect's own field for --enable_fsdp, to point at.
-_SWITCH = "lr.fsdp"
 
 
 class LlamaRecipesLowCpuFsdp(Rule):
@@ -186,7 +185,7 @@ class LlamaRecipesLowCpuFsdp(Rule):
             run,
             severity,
             message,
-            at=(f.load.cpu_ram_efficient, _SWITCH),
+            at=(f.load.cpu_ram_efficient, own.fsdp),
             confidence=confidence,
             resource="host",
             predicted=found.predicted if found is not None else None,

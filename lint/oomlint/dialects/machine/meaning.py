@@ -1,6 +1,6 @@
 """What launchers, schedulers and containers make of a run.
 
-``scene`` belongs to every run (:meth:`~oomlint.dialects.base.Dialect.whole_meaning`): the machine
+``scene`` belongs to every run (:func:`oomlint.dialects.base.whole`): the machine
 that the files around its command ask for, as facts. The others are for the dialect to include: the
 ranks that the run's launcher starts, of a program that uses one GPU where no launcher starts it,
 and of one that spreads over every visible GPU by itself. A dialect in which that depends on the run

@@ -1,5 +1,8 @@
 """Megatron-LM: the command lines of ``pretrain_gpt.py`` and its kin, forks included.
 
+A program is known by its name; one that any project may call so, ``train.py``, by what it imports:
+other projects (slime) pass Megatron's options on to it and more of their own.
+
 Read from Megatron-LM d98e8a64 (2026-08-22), core_v0.7.0 and v2.5. Everything is an option, the
 model's dimensions too, and switches have no value. Scripts of forks add options of their own,
 so unknown ones are nobody's fault. Megatron-DeepSpeed adds ``--deepspeed_config``.
@@ -8,39 +11,40 @@ so unknown ones are nobody's fault. Megatron-DeepSpeed adds ``--deepspeed_config
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping as MappingABC
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from typing import Any, ClassVar, Literal
 
-from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.common.fields import ref
-from oomlint.dialects.machine.launch import Launch
+from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.megatron.keys import MEGATRON, SWITCHES
 from oomlint.dialects.megatron.meaning import meaning
 from oomlint.dialects.table import RemovingBlock
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
-from oomlint.documents.text import Edit
+from oomlint.documents.text import Edit, Location
 from oomlint.errors import CannotEdit
 from oomlint.frozen import replace
 
-# What tells Megatron's options from those of other programs that count layers.
-_OWN = frozenset(
-    {
-        "tensor_model_parallel_size", "pipeline_model_parallel_size", "micro_batch_size",
-        "num_attention_heads", "hidden_size", "num_layers", "seq_length", "train_iters",
-        "max_position_embeddings", "lr_decay_style", "split", "data_path", "global_batch_size",
-        "use_mcore_models", "use_distributed_optimizer", "recompute_granularity",
-        "transformer_impl", "tokenizer_type", "eval_iters", "save_interval", "bf16",
-    }
-)  # fmt: skip
-_PARALLEL = frozenset(
-    {
-        "tensor_model_parallel_size", "pipeline_model_parallel_size", "num_layers",
-        "encoder_num_layers", "use_mcore_models", "model_parallel_size", "use_checkpoint_args",
-    }
-)  # fmt: skip
-_ENOUGH = 5
+# Megatron-LM d98e8a64, core_v0.7.0 and v2.5, Megatron-DeepSpeed 4efb479d: their own programs, by the
+# end of their path, and whatever lies in a checkout of theirs or in the package.
+_PROGRAMS = re.compile(
+    r"(?:^|/)(?:pretrain_(?:gpt|gpt_core|bert|t5|ict|retro|mamba|hybrid|vlm|vision_\w+)|train_rl"
+    r"|finetune_llama|tasks/(?:\w+/)*(?:main|evaluate)|tools/\w*(?:text_generation|samples_gpt"
+    r"|merge_mp_partitions)\w*|examples/(?:multimodal|mimo|detxoify_lm|post_training/modelopt)/\w+"
+    r"|megatron(?:[-_](?:lm|deepspeed|core)[^/]*)?/.+)$",
+    re.IGNORECASE,
+)
+# Programs of forks, such as pretrain_llama.py, with options that have Megatron's names alone.
+_FORK = re.compile(r"(?:^|/)pretrain_\w+$", re.IGNORECASE)
+_DEGREES = frozenset(
+    {"tensor_model_parallel_size", "pipeline_model_parallel_size", "model_parallel_size"}
+)
+# Without one of these nothing is known of what a program trains.
+_TELLING = _DEGREES | {
+    "num_layers", "encoder_num_layers", "use_mcore_models", "use_checkpoint_args",
+}  # fmt: skip
 _TRAINS = re.compile(r"pretrain|finetune|train|sft|main", re.IGNORECASE)
 _NO_TRAINING = re.compile(
     r"generat|infer|server|eval|export|convert|preprocess|tools|merge|quantize|prune|mmlu|"
@@ -49,6 +53,13 @@ _NO_TRAINING = re.compile(
 )
 # Megatron-LM tasks/main.py and examples/academic_paper_scripts/msdp/main.py, "--task".
 _NO_TRAINING_TASK = re.compile(r"EVAL|PROMPT|LAMBADA|WIKITEXT", re.IGNORECASE)
+# What a script imports whose command line is read by Megatron's own parser; megatron.core alone
+# serves many that have one of their own.
+_OWN_PARSER = re.compile(
+    r"^[ \t]*(?:from|import)[ \t]+megatron"
+    r"(?:\.(?:training|arguments|initialize|global_vars)\b|[ \t]+import[ \t]+(?!core\b))",
+    re.MULTILINE,
+)
 
 
 class _Options(RemovingBlock):
@@ -96,23 +107,57 @@ class MegatronLm(Dialect):
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):
             kind = _kind_of(launch)
-            if kind == "run":
-                options = _Options(
-                    document, _as_options(document, launch.flags), MEGATRON, launch.anchor
-                )
-                blocks = (*launch.blocks, options)
-                yield Claim(self, "run", document, blocks, launch.scene_references)
-            elif kind == "aside":
+            if kind == "aside":
                 yield Claim(self, "aside", document, ())
+            elif kind is not None:
+                flags = _as_options(document, launch.flags)
+                blocks = (*launch.blocks, _Options(document, flags, MEGATRON, launch.anchor))
+                references = (*launch.scene_references, *_evidence(launch, kind))
+                yield Claim(self, kind, document, blocks, references)
 
 
-def _kind_of(launch: Launch) -> str | None:
-    """Whether a command trains with Megatron, is another of its programs, or none."""
-    keys = set(launch.flags.entries)
-    if not keys & _PARALLEL or len(keys & _OWN) < _ENOUGH:
+class MegatronScript(Dialect):
+    """The Python script of a command, where that script alone tells whose options it takes."""
+
+    name = "megatron-script"
+    suffixes = ()
+    any_text: ClassVar[bool] = True
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        return ()
+
+    def adopt(self, document: Document) -> Claim | None:
+        is_ours = _OWN_PARSER.search(document.source.text) is not None
+        return Claim(self, "part", document, ()) if is_ours else None
+
+
+def _kind_of(launch: Launch) -> Literal["run", "aside", "launch"] | None:
+    """Whether a command trains with Megatron, is another of its programs, starts a script that is
+    to be asked, or none."""
+    keys = launch.flags.entries.keys()
+    if not keys & _TELLING:
         return None
-    task = launch.flag("task")
-    tasked = isinstance(task.value, Scalar) and str(task.value.value) if task is not None else ""
-    if _NO_TRAINING.search(launch.name) or _NO_TRAINING_TASK.search(tasked or ""):
-        return "aside"
-    return "run" if _TRAINS.search(launch.stem) else None
+    path = _path_of(launch)
+    if _PROGRAMS.search(path) or (_FORK.search(path) and keys & _DEGREES):
+        task = launch.flag("task")
+        asked = isinstance(task.value, Scalar) and str(task.value.value) if task else ""
+        if _NO_TRAINING.search(path) or _NO_TRAINING_TASK.search(asked or ""):
+            return "aside"
+        return "run" if _TRAINS.search(launch.stem) else None
+    is_python = launch.is_module or launch.script is not None
+    return "launch" if is_python and _TRAINS.search(launch.stem) else None
+
+
+def _path_of(launch: Launch) -> str:
+    """The program as a path without its suffix, of a module too."""
+    if launch.is_module:
+        return launch.name.replace(".", "/")
+    return launch.name.replace("\\", "/").removesuffix(".py")
+
+
+def _evidence(launch: Launch, kind: str) -> Iterator[Reference]:
+    """The script that must be Megatron's for the command to be."""
+    if kind == "launch":
+        where = Location(launch.document.source.path, place(launch.program))
+        path = f"{_path_of(launch)}.py"
+        yield Reference(path, where, MegatronScript.name, optional=True, decides=True)

@@ -8,30 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Reference, Wishes, expressed
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.law import express_global_batch
+from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.openrlhf.effects import (
-    finish_accumulation,
-    finish_objective,
-    finish_precision,
-    finish_ranks,
-    finish_save,
-    finish_sequences,
-    finish_trainable,
-    finish_zero,
-    program_of,
-)
-from oomlint.dialects.openrlhf.fixes import NO_WAY, WAYS
 from oomlint.dialects.openrlhf.keys import TABLES
+from oomlint.dialects.openrlhf.meaning import meaning
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import Document
 from oomlint.documents.text import Location
-from oomlint.errors import CannotEdit
 
 _MODULE = re.compile(r"(?:^|.*\.)openrlhf\.cli\.(\w+)$")
 _OWN = frozenset(
@@ -72,6 +57,7 @@ class OpenRlhf(Dialect):
     name = "openrlhf"
     markers = (b"openrlhf", b"micro_train_batch_size")
     suffixes = SHELL_SUFFIXES
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):
@@ -86,22 +72,3 @@ class OpenRlhf(Dialect):
                 blocks = (*launch.blocks, launch.program_block(table))
                 references = (*launch.scene_references, *_own_program(launch, program))
                 yield Claim(self, "run", document, blocks, references)
-
-    def finish(self, draft: Draft) -> None:
-        program, dotted = program_of(draft)
-        finish_ranks(draft, program)
-        finish_objective(draft, program)
-        finish_trainable(draft)
-        finish_zero(draft)
-        finish_accumulation(draft, program, dotted)
-        finish_precision(draft, dotted)
-        finish_sequences(draft, program, dotted)
-        finish_save(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        if any(name.startswith("parallel.fsdp.") for name in changes):
-            raise CannotEdit("OpenRLHF uses DeepSpeed, not FSDP")
-        own = expressed(changes, draft, WAYS, NO_WAY)
-        unknown = "the batch size counts all GPUs, whose number is not known"
-        express_global_batch(own, draft, "or.batch", unknown)
-        return super().express(own, draft)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -21,9 +22,49 @@ from oomlint.dialects.kinds import (
 )
 from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.errors import CannotEdit
+from oomlint.plan.fields import Private, f
 
 CLI = "OpenRLHF 3c3be623 cli/train_*.py"
 OLD_CLI = "OpenRLHF v0.7.5 cli/train_*.py"
+ACTOR = "OpenRLHF 3c3be623 models/actor.py"
+STRATEGY = "OpenRLHF 3c3be623 utils/deepspeed"
+
+
+class own(Private, prefix="or"):  # noqa: N801  a namespace of fields, read like ``f``
+    """Options whose meaning takes more than one of them."""
+
+    batch: int
+    dtype: str
+    bf16: bool
+    sleep: bool
+    flash: bool
+    liger: bool
+    load_4bit: bool
+    lora_rank: int
+    targets: tuple[str, ...]
+    packing: bool
+    pretrain_mode: bool
+    save_steps: int
+    eval_steps: int
+    eval_dataset: str
+    ref_model: str
+    ref_offload: bool
+    ref_reward_offload: bool
+    teacher: str
+    actor_gpus: int
+    actor_nodes: int
+    critic: str
+    reward: str
+    reward_url: str
+    colocate_all: bool
+    async_: bool
+    colocate_ref: bool
+    estimator: str
+    kl: float
+    engines: int
+    vllm_sleep: bool
+    dynamic_batch: bool
+    max_tokens: int
 
 
 def _switched(value: Any) -> bool:
@@ -64,7 +105,7 @@ ATTENTION = choice(
 class _Option(NamedTuple):
     """One option under its dotted and its flat name."""
 
-    field: str
+    field: Any
     kind: Kind
     dotted: str
     flat: str = ""
@@ -74,68 +115,68 @@ class _Option(NamedTuple):
 
 
 _OPTIONS = (
-    _Option("model.id", TEXT, "model.model_name_or_path", "pretrain", "actor.model_name_or_path"),
-    _Option("batch.micro", POSITIVE, "train.micro_batch_size", "micro_train_batch_size"),
-    _Option("or.batch", POSITIVE, "train.batch_size", "train_batch_size", default=128),
-    _Option("seq.max_len", POSITIVE, "data.max_len", "max_len"),
-    _Option("parallel.zero.stage", COUNT, "ds.zero_stage", "zero_stage", default=2),
-    _Option("or.dtype", choice({"bf16": "bf16", "fp16": "fp16"}), "ds.param_dtype", "param_dtype"),
-    _Option("or.bf16", SWITCH, "bf16", "bf16"),
-    _Option("checkpointing.mode", _CHECKPOINTS, "model.gradient_checkpointing_enable", "gradient_checkpointing", "actor.gradient_checkpointing_enable", "none"),
-    _Option("checkpointing.reentrant", SWITCH, "model.gradient_checkpointing_reentrant", "gradient_checkpointing_use_reentrant", "actor.gradient_checkpointing_reentrant", False),
-    _Option("offload.optimizer", _OFFLOADS, "ds.adam_offload", "adam_offload", default="none"),
-    _Option("or.sleep", SWITCH, "ds.enable_sleep", "deepspeed_enable_sleep", default=False),
-    _Option("parallel.zero.hpz", POSITIVE, "ds.zpg", "zpg", default=1),
-    _Option("parallel.zero.overlap_comm", SWITCH, "ds.overlap_comm", "overlap_comm", default=False),
-    _Option("ds.grad_accum_dtype", choice({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}), "ds.grad_accum_dtype", "grad_accum_dtype"),
-    _Option("parallel.tp", POSITIVE, "ds.tensor_parallel_size", "ds_tensor_parallel_size", default=1),
-    _Option("parallel.cp", POSITIVE, "ds.ring_attn_size", "ring_attn_size", default=1),
-    _Option("model.attn_impl", ATTENTION, "ds.attn_implementation", "attn_implementation"),
-    _Option("or.flash", SWITCH, "flash_attn", "flash_attn"),
-    _Option("model.experts_impl", choice({"grouped_mm": "grouped", "eager": "loop"}, otherwise=None), "ds.experts_implementation"),
-    _Option("or.liger", SWITCH, "ds.use_liger_kernel", "use_liger_kernel", default=False),
-    _Option("or.load_4bit", SWITCH, "ds.load_in_4bit", "load_in_4bit", default=False),
-    _Option("or.lora_rank", COUNT, "ds.lora.rank", "lora_rank", default=0),
-    _Option("trainable.alpha", NUMBER, "ds.lora.alpha", "lora_alpha", default=16),
-    _Option("trainable.dropout", NUMBER, "ds.lora.dropout", "lora_dropout", default=0.0),
-    _Option("or.targets", LIST, "ds.lora.target_modules", "target_modules", default=("all-linear",)),
-    _Option("or.packing", SWITCH, "ds.packing_samples", "packing_samples", default=False),
-    _Option("or.pretrain_mode", SWITCH, "model.pretrain_mode_enable", "pretrain_mode"),
-    _Option("optimizer.name", TEXT, "optim", "optim", "actor.optim", "adam"),
-    _Option("save.dir", TEXT, "ckpt.output_dir", "save_path"),
-    _Option("or.save_steps", INTEGER, "ckpt.save_steps", "save_steps", default=-1),
-    _Option("save.keep", POSITIVE, "ckpt.max_num", "max_ckpt_num", default=3),
-    _Option("save.save_only_model", SWITCH, "ckpt.disable_ds", "disable_ds_ckpt", default=False),
-    _Option("or.eval_steps", INTEGER, "eval.steps", "eval_steps", default=-1),
-    _Option("or.eval_dataset", TEXT, "eval.dataset", "eval_dataset"),
-    _Option("data.workers", COUNT, "data.dataloader_num_workers", "dataloader_num_workers", default=0),
-    _Option("data.max_samples", POSITIVE, "data.max_samples", "max_samples"),
-    _Option("or.ref_model", TEXT, "ref.model_name_or_path", "ref_pretrain"),
-    _Option("or.ref_offload", SWITCH, "ref.offload", "ref_offload", default=False),
-    _Option("or.ref_reward_offload", SWITCH, "ref_reward_offload", "ref_reward_offload"),
-    _Option("or.teacher", TEXT, "teacher_model", "teacher_model"),
-    _Option("objective.loss", TEXT, "model.loss_type", "loss"),
+    _Option(f.model.id, TEXT, "model.model_name_or_path", "pretrain", "actor.model_name_or_path"),
+    _Option(f.batch.micro, POSITIVE, "train.micro_batch_size", "micro_train_batch_size"),
+    _Option(own.batch, POSITIVE, "train.batch_size", "train_batch_size", default=128),
+    _Option(f.seq.max_len, POSITIVE, "data.max_len", "max_len"),
+    _Option(f.parallel.zero.stage, COUNT, "ds.zero_stage", "zero_stage", default=2),
+    _Option(own.dtype, choice({"bf16": "bf16", "fp16": "fp16"}), "ds.param_dtype", "param_dtype"),
+    _Option(own.bf16, SWITCH, "bf16", "bf16"),
+    _Option(f.checkpointing.mode, _CHECKPOINTS, "model.gradient_checkpointing_enable", "gradient_checkpointing", "actor.gradient_checkpointing_enable", "none"),
+    _Option(f.checkpointing.reentrant, SWITCH, "model.gradient_checkpointing_reentrant", "gradient_checkpointing_use_reentrant", "actor.gradient_checkpointing_reentrant", False),
+    _Option(f.offload.optimizer, _OFFLOADS, "ds.adam_offload", "adam_offload", default="none"),
+    _Option(own.sleep, SWITCH, "ds.enable_sleep", "deepspeed_enable_sleep", default=False),
+    _Option(f.parallel.zero.hpz, POSITIVE, "ds.zpg", "zpg", default=1),
+    _Option(f.parallel.zero.overlap_comm, SWITCH, "ds.overlap_comm", "overlap_comm", default=False),
+    _Option(ds.grad_accum_dtype, choice({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}), "ds.grad_accum_dtype", "grad_accum_dtype"),
+    _Option(f.parallel.tp, POSITIVE, "ds.tensor_parallel_size", "ds_tensor_parallel_size", default=1),
+    _Option(f.parallel.cp, POSITIVE, "ds.ring_attn_size", "ring_attn_size", default=1),
+    _Option(f.model.attn_impl, ATTENTION, "ds.attn_implementation", "attn_implementation"),
+    _Option(own.flash, SWITCH, "flash_attn", "flash_attn"),
+    _Option(f.model.experts_impl, choice({"grouped_mm": "grouped", "eager": "loop"}, otherwise=None), "ds.experts_implementation"),
+    _Option(own.liger, SWITCH, "ds.use_liger_kernel", "use_liger_kernel", default=False),
+    _Option(own.load_4bit, SWITCH, "ds.load_in_4bit", "load_in_4bit", default=False),
+    _Option(own.lora_rank, COUNT, "ds.lora.rank", "lora_rank", default=0),
+    _Option(f.trainable.alpha, NUMBER, "ds.lora.alpha", "lora_alpha", default=16),
+    _Option(f.trainable.dropout, NUMBER, "ds.lora.dropout", "lora_dropout", default=0.0),
+    _Option(own.targets, LIST, "ds.lora.target_modules", "target_modules", default=("all-linear",)),
+    _Option(own.packing, SWITCH, "ds.packing_samples", "packing_samples", default=False),
+    _Option(own.pretrain_mode, SWITCH, "model.pretrain_mode_enable", "pretrain_mode"),
+    _Option(f.optimizer.name, TEXT, "optim", "optim", "actor.optim", "adam"),
+    _Option(f.save.dir, TEXT, "ckpt.output_dir", "save_path"),
+    _Option(own.save_steps, INTEGER, "ckpt.save_steps", "save_steps", default=-1),
+    _Option(f.save.keep, POSITIVE, "ckpt.max_num", "max_ckpt_num", default=3),
+    _Option(f.save.save_only_model, SWITCH, "ckpt.disable_ds", "disable_ds_ckpt", default=False),
+    _Option(own.eval_steps, INTEGER, "eval.steps", "eval_steps", default=-1),
+    _Option(own.eval_dataset, TEXT, "eval.dataset", "eval_dataset"),
+    _Option(f.data.workers, COUNT, "data.dataloader_num_workers", "dataloader_num_workers", default=0),
+    _Option(f.data.max_samples, POSITIVE, "data.max_samples", "max_samples"),
+    _Option(own.ref_model, TEXT, "ref.model_name_or_path", "ref_pretrain"),
+    _Option(own.ref_offload, SWITCH, "ref.offload", "ref_offload", default=False),
+    _Option(own.ref_reward_offload, SWITCH, "ref_reward_offload", "ref_reward_offload"),
+    _Option(own.teacher, TEXT, "teacher_model", "teacher_model"),
+    _Option(f.objective.loss, TEXT, "model.loss_type", "loss"),
     # Reinforcement learning over Ray.
-    _Option("or.actor_gpus", POSITIVE, "actor.num_gpus_per_node", "actor_num_gpus_per_node"),
-    _Option("or.actor_nodes", POSITIVE, "actor.num_nodes", "actor_num_nodes"),
-    _Option("or.critic", TEXT, "critic.model_name_or_path", "critic_pretrain"),
-    _Option("or.reward", TEXT, "reward.model_name_or_path", "reward_pretrain"),
-    _Option("or.reward_url", TEXT, "reward.remote_url", "remote_rm_url"),
-    _Option("or.colocate_all", SWITCH, "train.colocate_all", "colocate_all_models", default=False),
-    _Option("or.async", SWITCH, "train.async_enable", "async_train", default=False),
-    _Option("or.colocate_ref", SWITCH, "train.colocate_actor_ref", "colocate_actor_ref", default=False),
-    _Option("or.estimator", TEXT, "algo.advantage.estimator", "advantage_estimator"),
-    _Option("or.kl", NUMBER, "algo.kl.init_coef", "init_kl_coef", default=0.01),
-    _Option("or.engines", COUNT, "vllm.num_engines", "vllm_num_engines"),
-    _Option("objective.rollout.tp", POSITIVE, "vllm.tensor_parallel_size", "vllm_tensor_parallel_size"),
-    _Option("objective.rollout.gpu_mem_util", NUMBER, "vllm.gpu_memory_utilization", "vllm_gpu_memory_utilization"),
-    _Option("or.vllm_sleep", SWITCH, "vllm.enable_sleep", "vllm_enable_sleep", default=False),
-    _Option("objective.rollout.n", POSITIVE, "rollout.n_samples_per_prompt", "n_samples_per_prompt"),
-    _Option("objective.rollout.rollout_micro_batch", POSITIVE, "rollout.micro_batch_size", "micro_rollout_batch_size"),
-    _Option("objective.rollout.max_prompt_tokens", POSITIVE, "data.max_prompt_len", "prompt_max_len"),
-    _Option("objective.rollout.max_completion_tokens", POSITIVE, "rollout.max_new_tokens", "generate_max_len"),
-    _Option("or.dynamic_batch", SWITCH, "train.dynamic_batch_enable", "use_dynamic_batch", default=False),
-    _Option("or.max_tokens", POSITIVE, "train.max_tokens_per_gpu", "train_max_tokens_per_gpu"),
+    _Option(own.actor_gpus, POSITIVE, "actor.num_gpus_per_node", "actor_num_gpus_per_node"),
+    _Option(own.actor_nodes, POSITIVE, "actor.num_nodes", "actor_num_nodes"),
+    _Option(own.critic, TEXT, "critic.model_name_or_path", "critic_pretrain"),
+    _Option(own.reward, TEXT, "reward.model_name_or_path", "reward_pretrain"),
+    _Option(own.reward_url, TEXT, "reward.remote_url", "remote_rm_url"),
+    _Option(own.colocate_all, SWITCH, "train.colocate_all", "colocate_all_models", default=False),
+    _Option(own.async_, SWITCH, "train.async_enable", "async_train", default=False),
+    _Option(own.colocate_ref, SWITCH, "train.colocate_actor_ref", "colocate_actor_ref", default=False),
+    _Option(own.estimator, TEXT, "algo.advantage.estimator", "advantage_estimator"),
+    _Option(own.kl, NUMBER, "algo.kl.init_coef", "init_kl_coef", default=0.01),
+    _Option(own.engines, COUNT, "vllm.num_engines", "vllm_num_engines"),
+    _Option(f.objective.rollout.tp, POSITIVE, "vllm.tensor_parallel_size", "vllm_tensor_parallel_size"),
+    _Option(f.objective.rollout.gpu_mem_util, NUMBER, "vllm.gpu_memory_utilization", "vllm_gpu_memory_utilization"),
+    _Option(own.vllm_sleep, SWITCH, "vllm.enable_sleep", "vllm_enable_sleep", default=False),
+    _Option(f.objective.rollout.n, POSITIVE, "rollout.n_samples_per_prompt", "n_samples_per_prompt"),
+    _Option(f.objective.rollout.rollout_micro_batch, POSITIVE, "rollout.micro_batch_size", "micro_rollout_batch_size"),
+    _Option(f.objective.rollout.max_prompt_tokens, POSITIVE, "data.max_prompt_len", "prompt_max_len"),
+    _Option(f.objective.rollout.max_completion_tokens, POSITIVE, "rollout.max_new_tokens", "generate_max_len"),
+    _Option(own.dynamic_batch, SWITCH, "train.dynamic_batch_enable", "use_dynamic_batch", default=False),
+    _Option(own.max_tokens, POSITIVE, "train.max_tokens_per_gpu", "train_max_tokens_per_gpu"),
 )  # fmt: skip
 
 _KNOWN = known_keys("openrlhf")

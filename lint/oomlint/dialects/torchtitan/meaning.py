@@ -1,4 +1,4 @@
-"""What torchtitan's trainer makes of its configs: the model, parallelism, batches and dtypes.
+"""What torchtitan's trainer makes of its configs: the model, parallelism and dtypes.
 
 Read from torchtitan b5bcd76c (2026-08-21) and v0.1.0 to v0.2.2; ``TN`` below is its package.
 """
@@ -12,15 +12,16 @@ from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Origin
-from oomlint.dialects.torchtitan.keys import CONFIG, FIELDS, PARALLELIZE, is_registry, own
+from oomlint.dialects.torchtitan.batches import batches
+from oomlint.dialects.torchtitan.keys import CONFIG, PARALLELIZE, is_registry, own
 from oomlint.dialects.torchtitan.models import Flavor, flavor_of
-from oomlint.dialects.torchtitan.ranks import degrees, ranks, ranks_of_shard
+from oomlint.dialects.torchtitan.ranks import ranks, ranks_of_shard, stages
 from oomlint.dialects.torchtitan.training import training
 from oomlint.errors import CannotEdit
 from oomlint.models.given import with_members
 from oomlint.plan.fields import f
 
-meaning = Meaning(training, ranks, world, launch_one_process, degrees, batch)
+meaning = Meaning(training, batches, ranks, world, launch_one_process, batch)
 
 # -- the model -------------------------------------------------------------------------------------
 
@@ -28,23 +29,18 @@ meaning.constant(own.name, "llama3", f"{CONFIG} Model")
 meaning.constant(own.flavor, "debugmodel", f"{CONFIG} Model")
 
 
-def _named(run: Cells) -> tuple[str, str]:
-    """Name and flavor of the model, empty where they cannot be read."""
-    return run[own.name] or "", run[own.flavor] or ""
-
-
 @meaning.said(f.model.id)
 def shrunk(run: Cells, field: Any, said: Said) -> Said:
     """The debug flavor of its transformers' models shrinks whatever model of the Hub is named."""
-    name, flavor = _named(run)
-    return None if "transformers" in name and flavor.startswith("debug") else said
+    is_debug = (run[own.flavor] or "").startswith("debug")
+    return None if is_debug and "transformers" in (run[own.name] or "") else said
 
 
 def _flavor(run: Cells) -> Flavor | None:
     """What torchtitan builds itself, where no model of the Hub is named."""
     if run.says(f.model.id):
         return None
-    found = flavor_of(*_named(run))
+    found = flavor_of(run[own.name] or "", run[own.flavor] or "")
     return None if found is None or found.dims is None else found
 
 
@@ -64,6 +60,13 @@ def dims_of_flavor(run: Cells) -> Any:
         f.model.dims: Sourced(dims, found.source),
         f.model.arch: Sourced(found.dims.arch, found.source),
     }
+
+
+@meaning.fact(f.model.native_quant)
+def form_of_weights(run: Cells) -> Any:
+    """However the checkpoint of the same name is stored."""
+    found = _flavor(run)
+    return None if found is None or found.id is None else Sourced("none", found.source)
 
 
 @meaning.derive(f.model.attn_impl)
@@ -137,13 +140,9 @@ def splits_experts(run: Cells) -> Any:
     return run[own.etp] if (run[f.parallel.ep] or 1) > 1 else None
 
 
-def _stages(run: Cells) -> int:
-    return run[f.parallel.pp] or 1
-
-
 @meaning.default(f.parallel.pp_schedule, source=f"{CONFIG} Parallelism")
 def schedule(run: Cells) -> Any:
-    return "1F1B" if _stages(run) > 1 else None
+    return "1F1B" if stages(run) > 1 else None
 
 
 _MULTI_STAGE = ("interleaved", "loopedbfs", "zbv", "dualpipev")
@@ -153,11 +152,11 @@ _MULTI_STAGE = ("interleaved", "loopedbfs", "zbv", "dualpipev")
 def stages_of_rank(run: Cells) -> Any:
     """Schedules with several stages a rank take two (distributed/pipeline_parallel.py)."""
     is_multi = (run[f.parallel.pp_schedule] or "").lower().startswith(_MULTI_STAGE)
-    if _stages(run) == 1 or not is_multi:
+    if stages(run) == 1 or not is_multi:
         return None
     dims, each = run[f.model.dims], run[own.stage_layers]
     if each and dims is not None and dims.layers:
-        return max(1, round((dims.layers + 2) / (each * _stages(run))))
+        return max(1, round((dims.layers + 2) / (each * stages(run))))
     return 2
 
 
@@ -209,7 +208,7 @@ def reshards(run: Cells) -> Any:
     if not _shards(run):
         return None
     policy = run[own.reshard]
-    return policy == "always" or (policy == "default" and _stages(run) == 1)
+    return policy == "always" or (policy == "default" and stages(run) == 1)
 
 
 @reshards.written
@@ -220,7 +219,7 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 @meaning.derive(_F.sync_every_micro)
 def syncs(run: Cells) -> Any:
     """torch.distributed.pipelining reduces after the last micro batch; train.py after each."""
-    return _stages(run) == 1 if _shards(run) else None
+    return stages(run) == 1 if _shards(run) else None
 
 
 @meaning.derive(f.offload.params, f.offload.optimizer, source=PARALLELIZE)
@@ -242,135 +241,6 @@ def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 meaning.cannot_say("torchtitan knows no DeepSpeed; it shards with FSDP2", f.parallel.zero.stage)
 meaning.cannot_say("torchtitan knows no DeepSpeed", f.load.zero3_init)
-
-# -- batches ---------------------------------------------------------------------------------------
-
-meaning.always(f.seq.packing, "concat", "torchtitan datasets fill up")
-meaning.always(f.seq.pad, "none", "torchtitan datasets fill up")
-
-
-def _counts_tokens(run: Cells) -> bool:
-    """Newer configs count batches in tokens of a data-parallel rank (config/configs.py
-    TrainingConfig)."""
-    return is_registry(run) and not run.says(own.local_batch)
-
-
-@meaning.default(own.local_batch, source=f"{CONFIG} Training")
-def local_batch(run: Cells) -> Any:
-    return None if _counts_tokens(run) else 8
-
-
-@meaning.default(own.tokens, source=f"{FIELDS} TrainingConfig")
-def tokens_of_micro_batch(run: Cells) -> Any:
-    return 16384 if _counts_tokens(run) else None
-
-
-def _rows(run: Cells, local: int) -> int:
-    """A pipeline cuts the local batch into micro batches; without one the whole batch is one."""
-    if _stages(run) == 1:
-        return local
-    parts = run[own.pp_count]
-    if parts is None and run.says(own.early) and not run.says(own.pp_rows):
-        parts = run[f.parallel.pp]  # 2024's parallelisms/pipelining_utils.py
-    return max(1, local // parts) if parts else run[own.pp_rows] or 1
-
-
-@meaning.derive(f.batch.micro)
-def micro_batch(run: Cells) -> Any:
-    if not _counts_tokens(run):
-        local = run[own.local_batch]
-        return None if local is None else _rows(run, local)
-    tokens, length = run[own.tokens], run[f.seq.max_len]
-    return None if tokens is None or length is None else max(1, tokens // length)
-
-
-@meaning.derive(f.batch.grad_accum)
-def accumulation(run: Cells) -> Any:
-    if _counts_tokens(run):
-        return _steps_of_tokens(run)
-    local, repeats = run[own.local_batch], _repeats(run, own.global_batch, own.local_batch)
-    if local is None or repeats is None:
-        return None
-    return max(1, local // _rows(run, local)) * repeats
-
-
-def _steps_of_tokens(run: Cells) -> int | None:
-    repeats = _repeats(run, own.step_tokens, own.tokens)
-    if repeats is None or run[own.step_tokens] is not None or _stages(run) == 1:
-        return repeats
-    return run[own.pp_count] or 1
-
-
-def _repeats(run: Cells, whole: Any, part: Any) -> int | None:
-    """How often all ranks take their part until the whole batch is through."""
-    total, each = run[whole], run[part]
-    if total is None:
-        return None if run.is_unread(whole) else 1
-    dp = run[f.parallel.dp]
-    return max(1, total // (each * dp)) if each and dp else None
-
-
-@meaning.derive(f.batch.eval_micro)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[own.local_batch] or run[f.batch.micro]
-
-
-@eval_micro_batch.written
-def _(rows: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if is_registry(run):
-        raise CannotEdit("the validator takes batches of the training's size")
-    return {f.batch.eval_micro: rows}
-
-
-@meaning.written(f.seq.max_len)
-def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if run[own.tokens] is None:
-        return {f.seq.max_len: length}
-    rows = wishes.get(f.batch.micro) or run[f.batch.micro] or 1
-    return {f.seq.max_len: length, own.tokens: rows * length}
-
-
-@meaning.written(f.batch.micro, f.batch.grad_accum)
-def _(_wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
-    """Micro batch and accumulation in torchtitan's terms: a local batch and a global one."""
-    rows = wishes.get(f.batch.micro) or run[f.batch.micro] or 1
-    steps = wishes.get(f.batch.grad_accum) or run[f.batch.grad_accum] or 1
-    resizes = wishes.get(f.batch.micro) is not None
-    if run[own.local_batch] is None:
-        length = wishes.get(f.seq.max_len) or run[f.seq.max_len] or 1
-        part = {own.tokens: rows * length} if resizes else {}
-        return {**part, **_whole(run, own.step_tokens, steps, rows * steps * length)}
-    if _stages(run) > 1:
-        return _batch_of_pipeline(run, rows, steps, resizes=resizes)
-    part = {own.local_batch: rows} if resizes else {}
-    return {**part, **_whole(run, own.global_batch, steps, rows * steps)}
-
-
-def _batch_of_pipeline(run: Cells, rows: int, steps: int, *, resizes: bool) -> dict[Any, Any]:
-    if run[own.pp_count] is not None:
-        raise CannotEdit("the pipeline's micro batches are counted, not sized, here")
-    said: dict[Any, Any] = {own.pp_rows: rows} if resizes else {}
-    if rows * steps != (run[f.batch.micro] or 0) * (run[f.batch.grad_accum] or 0):
-        said[own.local_batch] = rows * steps
-    return said
-
-
-def _whole(run: Cells, field: Any, steps: int, of_rank: int) -> dict[Any, Any]:
-    """The batch of all ranks, of whose each takes so much.
-
-    Raises:
-        CannotEdit: nobody says how many ranks there are.
-    """
-    dp, stated = run[f.parallel.dp], run[field]
-    if stated is None and steps == 1:
-        return {}
-    if dp is not None and stated == of_rank * dp:
-        return {}  # what the file says already: more steps follow from the smaller batch
-    ranks = run.setting(f.parallel.gpus_per_node)
-    if dp is None or (ranks is not None and ranks.origin.kind == "assumed"):
-        raise CannotEdit("the global batch counts all ranks, whose number is not known")
-    return {field: of_rank * dp}
-
 
 # -- dtypes ----------------------------------------------------------------------------------------
 
@@ -404,7 +274,7 @@ def computed(run: Cells) -> Any:
     does."""
     dtype, wanted = run[own.dtype], run[own.compute]
     autocast = not _shards(run) and wanted != dtype
-    if autocast and (run[f.parallel.tp] or 1) * _stages(run) > 1:
+    if autocast and (run[f.parallel.tp] or 1) * stages(run) > 1:
         autocast, wanted = False, dtype
     return {_P.compute: wanted, _P.logits: wanted, _P.autocast: autocast}
 

@@ -11,6 +11,8 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.machine.fields import launch, scene
+from oomlint.dialects.machine.launcher_meaning import launcher_of
+from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Setting
 from oomlint.dialects.torchtitan.keys import header, own
@@ -19,8 +21,6 @@ from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
 ranks = Meaning()
-degrees = Meaning()
-"""What the degrees make of a machine, where nothing launches the run."""
 
 # A node of the clusters that torchtitan's own configs are for.
 _USUAL_RANKS = 8
@@ -32,6 +32,11 @@ def ranks_of_shard(run: Cells) -> int:
     for degree in (f.parallel.dp_replicate, f.parallel.tp, f.parallel.pp, f.parallel.cp):
         count *= run[degree] or 1
     return count
+
+
+def stages(run: Cells) -> int:
+    """Ranks that a pipeline puts one behind the other."""
+    return run[f.parallel.pp] or 1
 
 
 def _explicit_ranks(run: Cells) -> int | None:
@@ -62,24 +67,33 @@ def allocator_of_script(run: Cells) -> Any:
 _MAKE_UP_WORLD = "torchtitan distributed/parallel_dims.py: the degrees make up the world"
 
 
-def _fitting(run: Cells) -> int | None:
-    """Ranks of a node, whatever room the machine has beyond them."""
+def _is_left_to_machine(run: Cells) -> bool:
+    """Whether nobody launches the run, or with as many ranks as there are GPUs."""
+    if launcher_of(run) is None:
+        return not run.says(f.parallel.gpus_per_node)
+    return run.is_auto(f.parallel.gpus_per_node) and visible_gpus(run) is None
+
+
+def _fitting(run: Cells) -> tuple[int, int] | None:
+    """Ranks of a node and nodes, whatever room the machine has beyond them."""
     total = _explicit_ranks(run)
     room = run[machine.gpus_per_node] or run[scene.gpus_per_node]
-    return None if total is None or room is None else min(total, room)
-
-
-@degrees.derive(f.parallel.gpus_per_node, source=_MAKE_UP_WORLD)
-def ranks_of_degrees(run: Cells) -> Any:
-    return _fitting(run)
-
-
-@degrees.derive(f.parallel.nodes, source=_MAKE_UP_WORLD)
-def nodes_of_degrees(run: Cells) -> Any:
-    total, fitting = _explicit_ranks(run), _fitting(run)
-    if total is None or fitting is None or run[f.parallel.gpus_per_node] != fitting:
+    if total is None or room is None or not _is_left_to_machine(run):
         return None
-    return -(-total // fitting)
+    per_node = min(total, room)
+    return per_node, -(-total // per_node)
+
+
+@ranks.derive(f.parallel.gpus_per_node, source=_MAKE_UP_WORLD)
+def ranks_of_degrees(run: Cells) -> Any:
+    found = _fitting(run)
+    return None if found is None else found[0]
+
+
+@ranks.derive(f.parallel.nodes, source=_MAKE_UP_WORLD)
+def nodes_of_degrees(run: Cells) -> Any:
+    found = _fitting(run)
+    return None if found is None else found[1]
 
 
 # -- as nobody says --------------------------------------------------------------------------------

@@ -11,37 +11,19 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from oomlint.dialects.base import Claim, Dialect, Reference, Wishes
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.machine.ranks import finish_launch
-from oomlint.dialects.table import Table
-from oomlint.dialects.trainer.argument_effects import finish_training_arguments
-from oomlint.dialects.trainer.fixes import express_model, express_training_arguments
-from oomlint.dialects.trainer.idle_flags import finish_idle_flags
+from oomlint.dialects.meaning import Wishes, expressed, writable
+from oomlint.dialects.table import StrayKey, Table
 from oomlint.dialects.trainer.keys import MODEL_ROWS, SCRIPT_OPTIONS, TRAINER
-from oomlint.dialects.trainer.known_scripts import (
-    finish_known_script,
-    in_open_instruct,
-    known_script,
-)
-from oomlint.dialects.trainer.model_effects import (
-    finish_adapter,
-    finish_attention,
-    finish_data_parallel,
-    finish_load_dtype,
-    finish_one_process,
-    forget_unclear_precision,
-)
-from oomlint.dialects.trainer.own_loss import finish_embedding, finish_own_loss
+from oomlint.dialects.trainer.known_scripts import in_open_instruct, known_script
+from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.script import ARGUMENTS, script_claim, script_runs
-from oomlint.dialects.trainer.script_effects import (
-    declared_options,
-    finish_classifier,
-    finish_early_load,
-    finish_script,
-)
+from oomlint.dialects.trainer.statements import declared_options
+from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_launch
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Location, Span
@@ -108,7 +90,8 @@ class HfTrainer(Dialect):
         b"import train",
     )  # fmt: skip
     suffixes: ClassVar[tuple[str, ...]] = (".py", *SHELL_SUFFIXES)
-    references = {"ref.deepspeed": "deepspeed", "ref.fsdp_config": "fsdp-config"}
+    references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for run in script_runs(document):
@@ -143,48 +126,27 @@ class HfTrainer(Dialect):
             where = Location(document.source.path, Span(0, 0))
             yield Claim(self, "aside", document, (), (Reference(path, where, "", optional=True),))
 
-    def finish(self, draft: Draft) -> None:
-        finish_idle_flags(draft)
-        finish_launch(draft, one_process=False)
-        finish_script(draft)
-        finish_known_script(draft)
-        finish_embedding(draft)
-        draft.default("objective.kind", "sft", "the Trainer's own loss on labels")
-        draft.default("objective.ref_model", "none", "the Trainer itself knows no other model")
-        finish_adapter(draft)
-        switch = draft.settings.get("hf.load_4bit")
-        if switch is not None and switch.origin.key in ("q_lora", "use_qlora"):
-            # A script's own switch does more than ask for 4 bit; whether it is idle is its business.
-            draft.forget("quant.requested_bits")
-        finish_load_dtype(draft)
-        finish_one_process(draft)
-        finish_training_arguments(draft, load_dtype=draft.get("load.dtype"))
-        finish_data_parallel(draft)
-        forget_unclear_precision(draft)
-        finish_classifier(draft)
-        finish_own_loss(draft)
-        finish_attention(draft)
-        draft.default("seq.packing", "none", "samples are batched one by one")
-        draft.default("seq.pad", "longest", "the usual collator pads to the longest sample")
-        finish_early_load(draft)
+    def strays(self, run: Cells) -> Iterable[StrayKey]:
+        declared = run.given.once(declared_options)
+        return [stray for stray in run.given.stray if stray.path not in declared]
 
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = express_model(changes, draft)
+    def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
+        own = expressed(changes, run)
         for field in own:
-            if _is_mere_custom(field, draft):
+            if _is_mere_custom(field, run):
                 raise CannotEdit("nothing shows that the script has an option for it")
-        return super().express(express_training_arguments(own, draft), draft)
+        return writable(in_training_arguments(own, run), run, self.name)
 
 
-def _is_mere_custom(field: str, draft: Draft) -> bool:
+def _is_mere_custom(field: Any, run: Cells) -> bool:
     """Whether only custom has a command line's name for a field: HfArgumentParser stops at an
     option that the script does not declare (transformers 5.23 hf_argparser.py:354)."""
-    block = draft.block_with(field)
-    if block is None or draft.says(field) or not hasattr(block.document, "commands"):
+    block = run.block_with(field)
+    if block is None or run.says(field) or not hasattr(block.document, "commands"):
         return False
     # Known scripts' tables give a default to each of these rows that the script declares.
     row = block.table.by_field[field]
-    return row in MODEL_ROWS and row.key not in declared_options(draft)
+    return row in MODEL_ROWS and row.key not in run.given.once(declared_options)
 
 
 def script_reference(launch: Launch) -> Iterator[Reference]:

@@ -64,9 +64,13 @@ class hf_fsdp(Private, prefix="hf.fsdp"):  # noqa: N801
 
 
 class script(Private, prefix="script"):  # noqa: N801
-    """What a training script does with options of its own, and what its calls say together."""
+    """What a training script does with options of its own, and what its calls say together.
+
+    ``adapter``: its trainer is given a config of one. ``model_object``: its trainer is given a model
+    that is loaded, and no name."""
 
     adapter: Any
+    model_object: bool
     evaluates: bool
     held_out: Any
     kbit_checkpointing: bool

@@ -14,7 +14,7 @@ from oomlint.dialects.common.fields import asked, fsdp, shared
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
-from oomlint.dialects.meaning import Meaning, Said, Sourced, Wishes
+from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.errors import CannotEdit
@@ -100,12 +100,10 @@ _OF_ADAPTERS = (
 )
 
 
-@model.said(*_OF_ADAPTERS)
-def of_adapters(run: Cells, field: Any, said: Said) -> Said:
+@model.override(*_OF_ADAPTERS)
+def of_adapters(run: Cells) -> Any:
     """What a config says of adapters means nothing where none is trained."""
-    if not isinstance(said, Setting) or said.origin.kind == "option":
-        return said
-    return said if is_adapter_run(run) else None
+    return None if is_adapter_run(run) else dict.fromkeys(_OF_ADAPTERS, NOTHING)
 
 
 @model.derive(f.trainable.targets)

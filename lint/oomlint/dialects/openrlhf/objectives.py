@@ -1,0 +1,132 @@
+"""What OpenRLHF trains for, which models lie beside the trained one, and who generates.
+
+Read from OpenRLHF 3c3be623 (0.11.0, 2026-08-13) and the tags v0.3.8 to v0.10.4; ``OR`` below is
+``openrlhf/``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.openrlhf.keys import CLI, own
+from oomlint.dialects.openrlhf.programs import program_of, reinforces
+from oomlint.plan.fields import f
+
+objectives = Meaning()
+
+# algo.advantage.estimator: only gae needs a critic (OR/cli/train_ppo_ray.py).
+_ESTIMATORS = {"gae": "ppo", "rloo": "rloo"}
+_KINDS = {"dpo": "dpo", "rm": "rm", "kto": "kto", "kd": "distill", "prm": "sft"}
+
+
+@objectives.derive(f.objective.kind)
+def kind(run: Cells) -> Any:
+    if reinforces(run):
+        return _ESTIMATORS.get(run[own.estimator] or "gae", "grpo")
+    program = program_of(run)
+    if program == "sft" and run[own.pretrain_mode]:
+        return "pretrain"
+    return _KINDS.get(program, "sft")
+
+
+@objectives.derive(f.objective.pairs_per_sample, source=f"{CLI}: chosen and rejected in one batch")
+def pairs(run: Cells) -> Any:
+    return 2 if program_of(run) in ("dpo", "rm") else 1
+
+
+# -- models beside the trained one -----------------------------------------------------------------
+
+
+@objectives.derive(f.objective.ref_model)
+def reference_model(run: Cells) -> Any:
+    is_on_cpu = run[own.ref_offload] or run[own.ref_reward_offload]
+    return "copy" if _has_reference(run) and not is_on_cpu else "none"
+
+
+def _has_reference(run: Cells) -> bool:
+    """Whether a reference lies on the GPUs of the trained model, if it is on any.
+
+    OR/cli/train_dpo.py:42: a model of its own, for LoRA too.
+    """
+    if not reinforces(run):
+        return program_of(run) in ("dpo", "kto")
+    shares = _lie_together(run) or run[own.colocate_ref]
+    return shares and run[own.kl] != 0
+
+
+def _lie_together(run: Cells) -> bool:
+    """Whether the models of reinforcement learning share their GPUs."""
+    return program_of(run) == "ppo" or run[own.colocate_all]
+
+
+@objectives.derive(f.objective.teacher)
+def teacher(run: Cells) -> Any:
+    return run[own.teacher]
+
+
+@objectives.derive(f.objective.reward_model)
+def reward_model(run: Cells) -> Any:
+    if not reinforces(run) or not _lie_together(run):
+        return None
+    is_elsewhere = run[own.reward_url] is not None or run[own.ref_reward_offload]
+    return None if is_elsewhere else run[own.reward]
+
+
+@objectives.derive(f.objective.critic)
+def critic(run: Cells) -> Any:
+    """It begins as a copy of the reward model, or of the trained one."""
+    if run[f.objective.kind] != "ppo" or not _lie_together(run):
+        return None
+    return run[own.critic] or run[own.reward] or run[f.model.id]
+
+
+# -- generating ------------------------------------------------------------------------------------
+
+_R = f.objective.rollout
+
+
+@objectives.derive(_R.engine)
+def engine(run: Cells) -> Any:
+    if not reinforces(run):
+        return None
+    if not run[own.engines]:
+        return "hf"
+    return "vllm_colocate" if _shares_with_engines(run) else "vllm_server"
+
+
+def _shares_with_engines(run: Cells) -> bool:
+    """OR/cli/train_ppo_ray.py:667: asynchronous training colocates all but the engines."""
+    return run[own.colocate_all] and not run[own.async_]
+
+
+@objectives.derive(_R.sleep)
+def sleeps(run: Cells) -> Any:
+    return run[own.vllm_sleep] if run[_R.engine] == "vllm_colocate" else None
+
+
+@objectives.default(_R.gpu_mem_util, source=f"{CLI}: vllm.gpu_memory_utilization")
+def share_of_engine(run: Cells) -> Any:
+    return 0.95 if _generates_in_vllm(run) else None
+
+
+@objectives.default(_R.tp, source=f"{CLI}: vllm.tensor_parallel_size")
+def gpus_of_engine(run: Cells) -> Any:
+    return 1 if _generates_in_vllm(run) else None
+
+
+def _generates_in_vllm(run: Cells) -> bool:
+    return run[_R.engine] in ("vllm_colocate", "vllm_server")
+
+
+@objectives.default(_R.n, source=f"{CLI}: rollout.n_samples_per_prompt")
+def completions(run: Cells) -> Any:
+    return 1 if reinforces(run) else None
+
+
+@objectives.derive(f.batch.max_tokens_per_gpu)
+def tokens_of_micro_batch(run: Cells) -> Any:
+    if not reinforces(run) or not run[own.dynamic_batch]:
+        return None
+    return run[own.max_tokens] or 16192

@@ -1,0 +1,189 @@
+"""What a script puts in place of the model's own loss: fused kernels, losses of its own, poolings.
+
+Liger's defaults are those of liger-kernel 0.6 transformers/monkey_patch.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.kinds import BOOLEAN, BadValue
+from oomlint.dialects.meaning import Meaning, Sourced
+from oomlint.dialects.table import Block, plain_value
+from oomlint.dialects.trainer.script import is_reached
+from oomlint.documents.base import Call, Fact
+from oomlint.plan.fields import f
+
+embedding = Meaning()
+"""A run that pools its samples compares at least two texts of each, and has no logits."""
+own_losses = Meaning()
+"""What calls and classes of the script make of the loss, whatever else is derived."""
+
+# How a sample's vector is made of its tokens: options of FlagEmbedding, LLM2Vec, Tevatron, SimCSE.
+_POOLING = re.compile(r"(?:sentence_)?(?:pooling|pooler)(?:_(?:mode|method|type|strategy))?")
+_PATCHES = re.compile(r"(?:^|\.)_?apply_liger_kernel_to_\w+$")
+_PATCHED_LOADER = re.compile(r"(?:^|\.)AutoLigerKernelForCausalLM\.from_pretrained$")
+# apple/ml-cross-entropy cut_cross_entropy/transformers/patch.py.
+_CUT = re.compile(r"(?:^|\.)cce_patch$")
+# transformers' AutoModel is the model without its head, unless code of the checkpoint's own runs.
+_HEADLESS = re.compile(r"(?:^|\.)AutoModel\.from_(?:pretrained|config)$")
+_LIGER = "liger-kernel 0.6 transformers/monkey_patch.py"
+
+
+def _pools(blocks: list[Block]) -> bool:
+    """Whether an option of a command line, or of a file in its place, says how to pool."""
+    given = (block for block in blocks if not hasattr(block.document, "calls"))
+    return any(_POOLING.fullmatch(name) for block in given for name in block.mapping.entries)
+
+
+@embedding.default(
+    f.objective.kind,
+    f.objective.pairs_per_sample,
+    source="an option says how a sample's tokens are pooled to one vector",
+)
+def compares_texts(run: Cells) -> Any:
+    if not run.given.once(_pools):
+        return None
+    return {f.objective.kind: "embedding", f.objective.pairs_per_sample: 2}
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+def _documents(blocks: list[Block]) -> Iterable[object]:
+    return {id(block.document): block.document for block in blocks}.values()
+
+
+def _calls(blocks: list[Block]) -> tuple[Call, ...]:
+    """The calls of the run's scripts that its options do not pass by."""
+    options = {
+        name: entry.value
+        for block in blocks
+        if not hasattr(block.document, "calls")
+        for name, entry in block.mapping.entries.items()
+    }
+    return tuple(
+        call
+        for document in _documents(blocks)
+        for call in getattr(document, "calls", ())
+        if is_reached(call.arguments, options)
+    )
+
+
+def _cuts(blocks: list[Block]) -> bool:
+    return any(_CUT.search(call.callee) for call in _calls(blocks))
+
+
+def _liger_call(blocks: list[Block]) -> Call | None:
+    """The last call that patches the model."""
+    found = (
+        call
+        for call in reversed(_calls(blocks))
+        if _PATCHES.search(call.callee) or _PATCHED_LOADER.search(call.callee)
+    )
+    return next(found, None)
+
+
+def _asks(call: Call, name: str, *, default: bool) -> bool:
+    entry = call.arguments.entries.get(name)
+    if entry is None:
+        return default
+    try:
+        return bool(BOOLEAN.read(plain_value(entry.value, "yaml12")))
+    except BadValue:
+        return default
+
+
+def _trained(blocks: list[Block]) -> frozenset[str]:
+    """The names by which the script calls what loads the model and what trains it."""
+    return frozenset(
+        block.document.source.text[block.anchor.start : block.anchor.end]
+        for block in blocks
+        if hasattr(block.document, "calls") and block.table.section in ("model", "trainer")
+    )
+
+
+def _is_headless(blocks: list[Block]) -> bool:
+    return any(map(_HEADLESS.search, _trained(blocks)))
+
+
+def _own_loss(blocks: list[Block]) -> str | None:
+    """The function of the script's own class that computes the loss without naming logits."""
+    trained = _trained(blocks)
+    for fact in _facts(blocks):
+        if fact.kind == "own-loss" and any(
+            fact.detail["class"] in name.split(".") for name in trained
+        ):
+            return f"{fact.detail['class']}.{fact.detail['function']}"
+    return None
+
+
+def _facts(blocks: list[Block]) -> Iterator[Fact]:
+    for document in _documents(blocks):
+        yield from getattr(document, "facts", ())
+
+
+# -- what they make of the loss --------------------------------------------------------------------
+
+
+@own_losses.override(f.loss.cut_ce, source="Cut Cross Entropy patches the model")
+def cuts(run: Cells) -> Any:
+    return True if run.given.once(_cuts) else None
+
+
+@own_losses.override(
+    f.loss.liger.rope, f.loss.liger.rms, f.loss.liger.swiglu, f.loss.liger.flce, source=_LIGER
+)
+def patched_by_liger(run: Cells) -> Any:
+    call = run.given.once(_liger_call)
+    if call is None:
+        return None
+    return {
+        f.loss.liger.rope: _asks(call, "rope", default=True),
+        f.loss.liger.rms: _asks(call, "rms_norm", default=True),
+        f.loss.liger.swiglu: _asks(call, "swiglu", default=True),
+        f.loss.liger.flce: True if _fuses(call) else None,
+    }
+
+
+def _fuses(call: Call) -> bool:
+    return _asks(call, "fused_linear_cross_entropy", default=True)
+
+
+@own_losses.override(f.loss.algorithm, source=_LIGER)
+def in_place(run: Cells) -> Any:
+    call = run.given.once(_liger_call)
+    if call is None or _fuses(call):
+        return None
+    return "in_place" if _asks(call, "cross_entropy", default=False) else None
+
+
+@own_losses.override(f.loss.logits_materialised, f.eval.keeps_logits)
+def keeps_no_logits(run: Cells) -> Any:
+    reason, is_assumed = _reason(run)
+    if reason is None:
+        return None
+    return {
+        f.loss.logits_materialised: Sourced("fused", reason, is_assumed=is_assumed),
+        f.eval.keeps_logits: Sourced(False, reason, is_assumed=is_assumed),
+    }
+
+
+def _reason(run: Cells) -> tuple[str | None, bool]:
+    """Why no logits are kept, if that is so, and whether it is a guess."""
+    if run[f.objective.kind] == "embedding":
+        return "an embedding has no logits", False
+    own = run.given.once(_own_loss)
+    if own is not None:
+        return f"{own} is the script's own and never names logits", True
+    if run.given.once(_is_headless) and not run[f.model.trust_remote_code]:
+        return "AutoModel is the model without its head", False
+    call = run.given.once(_liger_call)
+    if call is not None and _fuses(call) and not run[f.loss.label_smoothing]:
+        return _LIGER, False
+    return (
+        ("Cut Cross Entropy patches the model", False) if run.given.once(_cuts) else (None, False)
+    )

@@ -1,0 +1,184 @@
+"""What the calls of a training script say together.
+
+Read from transformers 5.23 (``HF`` below is ``src/transformers``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.meaning import Meaning, Said, Sourced
+from oomlint.dialects.table import Block, Origin
+from oomlint.dialects.trainer.fields import hf, script
+from oomlint.dialects.trainer.model import bits_of
+from oomlint.dialects.trainer.script import (
+    ADAPTER,
+    CHECKPOINTS,
+    EARLY_FROM_PRETRAINED,
+    FROM_PRETRAINED,
+    LOADING_TRAINER_CALL,
+    PREPARES_KBIT,
+    TRAINER_CALL,
+)
+from oomlint.dialects.trainer.statements import options, reaches
+from oomlint.plan.fields import f
+
+calls = Meaning(options)
+"""What holds whoever loads the model: options of the command line, what the trainer is given."""
+scripts = Meaning(calls)
+"""What a script's calls load, adapt and quantize."""
+early_load = Meaning()
+"""Weights loaded before the training arguments exist."""
+classifier = Meaning()
+"""A model that classifies has no logits over the vocabulary, in training or evaluation."""
+
+_TRAINER_TABLES = (TRAINER_CALL, LOADING_TRAINER_CALL)
+_SCRIPT_TABLES = (FROM_PRETRAINED, EARLY_FROM_PRETRAINED, ADAPTER, *_TRAINER_TABLES)
+
+
+def is_script(run: Cells) -> bool:
+    """Whether calls of a Python script take part in the run."""
+    return run.given.once(_has_calls)
+
+
+def _has_calls(blocks: list[Block]) -> bool:
+    return any(block.table in _SCRIPT_TABLES for block in blocks)
+
+
+def _loads(run: Cells) -> bool:
+    return reaches(run, FROM_PRETRAINED, EARLY_FROM_PRETRAINED)
+
+
+@scripts.derive(script.model_object)
+def gives_model(run: Cells) -> Any:
+    return _loads(run) if is_script(run) else None
+
+
+# -- adapters and quantization ---------------------------------------------------------------------
+
+
+@scripts.derive(hf.use_peft)
+def adapts(run: Cells) -> Any:
+    if not is_script(run):
+        return None
+    return True if reaches(run, ADAPTER) or run[script.adapter] else None
+
+
+@scripts.default(hf.use_peft, source="no call of the script adds an adapter")
+def adapts_nothing(run: Cells) -> Any:
+    return False if is_script(run) else None
+
+
+@scripts.said(f.trainable.method)
+def unclear_adapter(run: Cells, field: Any, said: Said) -> Said:
+    """Where only running tells whether the trainer is given an adapter, nobody knows."""
+    if said is not None or not is_script(run) or run.mentions(hf.use_peft):
+        return said
+    given = run.said(script.adapter)
+    is_adapted = reaches(run, ADAPTER) or not isinstance(given, Origin)
+    return said if is_adapted else given
+
+
+@scripts.derive(f.quant.prepares_kbit)
+def prepares(run: Cells) -> Any:
+    """Without quantized weights it changes nothing (peft 0.21.2 utils/other.py:190)."""
+    if not is_script(run) or not reaches(run, PREPARES_KBIT):
+        return None
+    quantized = run[hf.load_4bit] or run[hf.load_8bit] or bits_of(run) in (4, 8)
+    return True if quantized else None
+
+
+@scripts.override(hf.checkpointing)
+def checkpointing_of_calls(run: Cells) -> Any:
+    if not is_script(run):
+        return None
+    prepared = run[f.quant.prepares_kbit] and run[script.kbit_checkpointing]
+    return True if reaches(run, CHECKPOINTS) or prepared else None
+
+
+# -- loading ---------------------------------------------------------------------------------------
+
+# Names that transformers 5.0 took away: training_args.py and trainer.py of 4.57.
+_BEFORE_5 = frozenset(
+    {"tokenizer", "evaluation_strategy", "per_gpu_train_batch_size", "max_seq_length"}
+)
+
+
+def _is_old(blocks: list[Block]) -> bool:
+    return not _BEFORE_5.isdisjoint(name for block in blocks for name in block.mapping.entries)
+
+
+@scripts.assume(f.load.dtype)
+def likely_dtype(run: Cells) -> Any:
+    """``from_pretrained`` without a dtype: fp32 up to transformers 4.57, from 5.0 on what the
+    checkpoint is in (modeling_utils.py:4178). Where the project pins no version, the script's own
+    words tell its age, if anything."""
+    if not is_script(run) or not _loads(run) or run.version("transformers") is not None:
+        return None
+    if run.is_unread(hf.load_dtype) or run[hf.load_dtype] is not None:
+        return None
+    if run.given.once(_is_old):
+        return Sourced(
+            "fp32",
+            "from_pretrained names no dtype, and the script is written for transformers 4, "
+            "which then loads in fp32",
+        )
+    return Sourced(
+        run[f.model.ckpt_dtype],
+        "from_pretrained names no dtype: transformers 5 takes the checkpoint's, "
+        "transformers 4 loads in fp32 and needs twice the memory for it",
+    )
+
+
+@early_load.override(f.load.zero3_init)
+def loads_before_arguments(run: Cells) -> Any:
+    """zero.Init opens only where the Trainer's DeepSpeed config exists by then
+    (transformers 5.23 integrations/deepspeed.py is_deepspeed_zero3_enabled)."""
+    early = any(block.table is EARLY_FROM_PRETRAINED for block in run.blocks)
+    return False if early and run[f.parallel.zero.stage] == 3 else None
+
+
+# -- what the trainer is given ---------------------------------------------------------------------
+
+
+def _given_to_trainer(blocks: list[Block]) -> tuple[frozenset[str], ...]:
+    trainers = (block for block in blocks if block.table in _TRAINER_TABLES)
+    return tuple(frozenset(block.mapping.entries) for block in trainers)
+
+
+@calls.derive(f.eval.keeps_logits, source="transformers 5.23 trainer.py:2868")
+def keeps_logits(run: Cells) -> Any:
+    """What preprocess_logits_for_metrics returns is kept; what is generated are tokens
+    (trainer_seq2seq.py prediction_step)."""
+    for names in run.given.once(_given_to_trainer):
+        if "compute_metrics" in names:
+            return "preprocess_logits_for_metrics" not in names and not run[f.eval.generate]
+    return None
+
+
+# -- classifiers -----------------------------------------------------------------------------------
+
+# Heads with a few classes in place of the vocabulary.
+_CLASSIFIER = re.compile(
+    r"For(?:\w*Classification|QuestionAnswering|MultipleChoice|ObjectDetection|\w*Segmentation)\b"
+)
+
+
+def _classifies(blocks: list[Block]) -> bool:
+    loaders = (b for b in blocks if b.table in (FROM_PRETRAINED, EARLY_FROM_PRETRAINED))
+    return any(
+        _CLASSIFIER.search(b.document.source.text[b.anchor.start : b.anchor.end]) for b in loaders
+    )
+
+
+@classifier.override(
+    f.eval.keeps_logits,
+    f.loss.logits_materialised,
+    source="transformers: the head's output is samples x classes",
+)
+def no_logits(run: Cells) -> Any:
+    if not run.given.once(_classifies):
+        return None
+    return {f.eval.keeps_logits: False, f.loss.logits_materialised: "fused"}

@@ -1,0 +1,209 @@
+"""What the statements of a training script and of its command line come to, each of which may speak
+of the other: options take the place of a script's defaults, and arguments that a script writes out
+itself of options that it never reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping as MappingABC
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.kinds import BadValue
+from oomlint.dialects.meaning import Left, Meaning, Said
+from oomlint.dialects.table import Block, Origin, Setting, Table, plain_value
+from oomlint.dialects.trainer.fields import hf
+from oomlint.dialects.trainer.script import (
+    ADAPTER,
+    DEFAULTS,
+    EARLY_FROM_PRETRAINED,
+    FROM_PRETRAINED,
+    is_on,
+    is_reached,
+)
+from oomlint.documents.base import UNKNOWN, Node, Scalar
+from oomlint.documents.text import Span
+from oomlint.frozen import replace
+
+idle_flags = Meaning()
+"""Flags of a command line that never reach the arguments which a script writes out itself."""
+options = Meaning()
+"""Options that a script's own calls refer to."""
+
+# -- flags that nothing reads ----------------------------------------------------------------------
+
+# Classes that HfArgumentParser fills from the command line.
+_ARGUMENTS = re.compile(r"(?:TrainingArguments|Config)$")
+
+
+def _parses_arguments(blocks: list[Block]) -> bool:
+    return any(map(_is_parsed, blocks))
+
+
+def _is_parsed(block: Block) -> bool:
+    declared = getattr(block.document, "options", None)
+    return declared is not None and any(map(_ARGUMENTS.search, declared.bases))
+
+
+@idle_flags.said()
+def written_out(run: Cells, field: Any, said: Said) -> Said:
+    """``TrainingArguments(per_device_train_batch_size=2)`` stays 2 whatever a flag says, unless
+    the script has HfArgumentParser read that class from the command line."""
+    if not isinstance(said, Setting) or not said.shadowed:
+        return said
+    block = said.origin.block
+    if block is None or not is_command(block) or run.given.once(_parses_arguments):
+        return said
+    written = next(filter(_is_written_out, said.shadowed), None)
+    if written is None:
+        return said
+    return replace(written, shadowed=tuple(s for s in said.shadowed if s is not written))
+
+
+def _is_written_out(setting: Setting) -> bool:
+    """Whether a script's own call says the value, and not by an option of its command line."""
+    origin = setting.origin
+    if origin.block is None or origin.entry is None or not _is_script(origin.block):
+        return False
+    value = origin.entry.value
+    is_plain = isinstance(value, Scalar) and not getattr(value, "option", "")
+    return origin.block.table.section == "training" and is_plain
+
+
+def is_command(block: Block) -> bool:
+    return hasattr(block.document, "commands")
+
+
+def _is_script(block: Block) -> bool:
+    return hasattr(block.document, "calls")
+
+
+# -- options of the command line -------------------------------------------------------------------
+
+
+def options_of(blocks: list[Block]) -> MappingABC[str, Node]:
+    """What the command line and the files in its place say, over the script's defaults."""
+    found: dict[str, Node] = {}
+    for block in blocks:
+        in_file = block.table.section == "training" and not _is_script(block)
+        if in_file or block.table.section in ("options", "defaults") or is_command(block):
+            found.update((name, entry.value) for name, entry in block.mapping.entries.items())
+    return found
+
+
+# Of TrainingArguments: off where a command line does not set them.
+_OFF = {
+    name: Scalar(Span(0, 0), False) for name in ("gradient_checkpointing", "bf16", "fp16", "tf32")
+}
+
+
+def is_launched(blocks: list[Block]) -> bool:
+    return any(map(is_command, blocks))
+
+
+def _reached(blocks: list[Block]) -> tuple[Table, ...]:
+    switches = {**(_OFF if is_launched(blocks) else {}), **options_of(blocks)}
+    return tuple(block.table for block in blocks if is_reached(block.mapping, switches))
+
+
+def reaches(run: Cells, *tables: Table) -> bool:
+    """Whether a call that one of these tables reads is made, by the switches around it."""
+    reached = run.given.once(_reached)
+    return any(table is each for each in reached for table in tables)
+
+
+def declared_options(blocks: list[Block]) -> frozenset[str]:
+    """The options that the scripts of a run declare, as far as they are here."""
+    documents = {id(block.document): block.document for block in blocks}.values()
+    declared = (getattr(document, "options", None) for document in documents)
+    return frozenset().union(*(each.names for each in declared if each is not None))
+
+
+@options.said()
+def chosen(run: Cells, field: Any, said: Said) -> Said:
+    """Values that an option decides on: ``dtype=torch.bfloat16 if args.bf16 else None``."""
+    if not isinstance(said, Origin) or said.entry is None or said.row is None:
+        return said
+    node: Any = said.entry.value
+    if getattr(node, "either", None) is None or not run.given.once(is_launched):
+        return said
+    given = run.given.once(options_of)
+    while node is not None and getattr(node, "either", None) is not None:
+        node = node.either[not is_on(node.option, given)]
+    raw = UNKNOWN if node is None else plain_value(node, "yaml12")
+    return said if raw is UNKNOWN else _read(run, field, said, raw, None)
+
+
+@options.said()
+def given_by_option(run: Cells, field: Any, said: Said) -> Said:
+    """``--batch_size 2`` wins over the default that the script gives its option."""
+    if said is None or isinstance(said, Left):
+        return said
+    origin = said.origin if isinstance(said, Setting) else said
+    option = _option_of(origin, run.given.once(options_of))
+    if option is None or origin.row is None:
+        return said
+    raw = plain_value(option, "yaml12")
+    if raw is UNKNOWN:
+        return origin
+    return _read(run, field, origin, raw, said if isinstance(said, Setting) else None)
+
+
+def _read(run: Cells, field: Any, origin: Origin, raw: Any, earlier: Setting | None) -> Said:
+    """What a value of the command line means where a call refers to it."""
+    assert origin.row is not None
+    try:
+        value = None if raw is None else origin.row.kind.read(raw)
+    except BadValue:
+        return origin
+    if value is None:
+        return None if earlier is None else earlier
+    shadowed = () if earlier is None else (earlier, *earlier.shadowed)
+    return Setting(value, Origin("derived", run.block_with(field)), shadowed)
+
+
+_OPTION = re.compile(r"\w+\.(\w+)$")
+
+
+def _option_of(origin: Origin, given: MappingABC[str, Node]) -> Node | None:
+    """The command line's value for an argument that a script writes as ``args.name``."""
+    if origin.entry is None or origin.block is None or not _is_script(origin.block):
+        return None
+    value = origin.entry.value
+    if not given or not isinstance(value, Scalar):
+        return None
+    option = getattr(value, "option", "")
+    if option:  # known by its default, also where no object holds it (fire, typer)
+        return given.get(option)
+    span = value.via or value.span
+    match = _OPTION.match(origin.block.document.source.text[span.start : span.end])
+    return given.get(match.group(1)) if match else None
+
+
+# -- defaults that mean nothing --------------------------------------------------------------------
+
+_QUANTIZE = ("load_in_4bit", "load_in_8bit", "quantization_config")
+
+
+def _unused(blocks: list[Block]) -> frozenset[Any]:
+    """Fields whose options the script's own calls do without: a model that is loaded without a word
+    of quantization, an adapter behind no switch."""
+    return frozenset(_fields_unused(blocks))
+
+
+def _fields_unused(blocks: list[Block]) -> Iterator[Any]:
+    loaders = [b.mapping for b in blocks if b.table in (FROM_PRETRAINED, EARLY_FROM_PRETRAINED)]
+    if loaders and not any(m.open_ended or set(_QUANTIZE) & set(m.entries) for m in loaders):
+        yield from (hf.load_4bit, hf.load_8bit, hf.bits)
+    adapters = [block.mapping for block in blocks if block.table is ADAPTER]
+    if adapters and not any(getattr(mapping, "guards", ()) for mapping in adapters):
+        yield hf.use_peft
+
+
+@options.said(hf.load_4bit, hf.load_8bit, hf.bits, hf.use_peft)
+def default_of_unused(run: Cells, field: Any, said: Said) -> Said:
+    if not isinstance(said, Setting) or said.origin.block is None:
+        return said
+    is_default = said.origin.block.table is DEFAULTS
+    return None if is_default and field in run.given.once(_unused) else said

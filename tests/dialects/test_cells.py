@@ -1,0 +1,354 @@
+"""Cells: where a field takes its value from, how it is known, what it was computed from, and what a
+change of some of them computes anew."""
+
+import pytest
+
+from oomlint.changes import Change
+from oomlint.dialects.cells import Cells, CircularDerivation, Given, Surroundings
+from oomlint.dialects.facts import facts
+from oomlint.dialects.kinds import COUNT
+from oomlint.dialects.meaning import NOTHING, Left, Meaning, Sourced, expressed, writable
+from oomlint.dialects.table import Block, Row, Setting, Table
+from oomlint.documents.text import Source, Span
+from oomlint.documents.yaml.document import parse_yaml
+from oomlint.errors import CannotEdit, UsageError
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import Private, below, f, field_named
+
+
+class own(Private, prefix="test"):  # noqa: N801
+    """Fields of a framework that is only here."""
+
+    key: int
+    other: int
+
+
+LATER = Change("lib", (2, 0), "it was 3", "the lib's page", was=3)
+TABLE = Table(
+    name="t",
+    rows=(
+        Row("micro", f.batch.micro, COUNT.or_auto(), default=8, source="the docs"),
+        Row("accum", f.batch.grad_accum, COUNT, default=1),
+        Row("len", f.seq.max_len, COUNT),
+        Row("key", own.key, COUNT, default=3),
+        Row("workers", f.data.workers, COUNT, default=4, changes=(LATER,)),
+    ),
+)
+
+
+def cells_of(*texts: str, meaning: Meaning | None = None, options=None, versions=None) -> Cells:
+    blocks = []
+    for number, text in enumerate(texts):
+        document = parse_yaml(Source(f"{number}.yaml", text))
+        block = Block(document, document.roots[0], TABLE, Span(0, 1))
+        blocks.append((block, block.read()))
+    known = Surroundings({}, None, lambda _name: None, versions or {}, {})
+    given = Given(blocks).with_options(options or {}, "--set")
+    return Cells(given, Meaning(meaning or Meaning(), facts), known)
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+def test_a_field_is_its_path_by_the_public_name():
+    assert str(f.parallel.zero.stage) == "parallel.zero.stage"
+    assert str(f.save.async_) == "save.async"
+    assert str(own.key) == "test.key"
+    assert field_named("save.async") is f.save.async_
+    assert f.offload.params in set(below(f.offload))
+
+
+def test_a_name_that_the_plan_does_not_have_is_an_error():
+    with pytest.raises(AttributeError, match=r"no field save\.asynch"):
+        _ = f.save.asynch  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        _ = own.unheard_of  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match=r"did you mean batch\.micro"):
+        field_named("batch.mikro")
+
+
+def test_a_derivation_of_what_is_no_field_does_not_import():
+    with pytest.raises(TypeError, match="is no field"):
+        Meaning().derive("batch.micro")
+
+
+def test_a_field_of_the_plan_is_not_declared_again():
+    with pytest.raises(TypeError, match=r"batch\.micro is a field of the plan"):
+        type("again", (Private,), {"__annotations__": {"micro": int}}, prefix="batch")
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+def test_later_blocks_win_and_what_they_hide_is_kept():
+    cells = cells_of("micro: 1\nlen: 5\n", "micro: 2\nlen: 5\n")
+    assert cells[f.batch.micro] == 2
+    setting = cells.setting(f.batch.micro)
+    assert setting is not None
+    assert [s.value for s in setting.shadowed] == [1]
+    assert setting.level is Level.STATED
+
+
+def test_unread_beats_what_was_said_before_and_yields_to_what_is_said_after():
+    cells = cells_of("micro: 1\n", "micro: ${N}\n")
+    assert cells[f.batch.micro] is None
+    assert cells.level(f.batch.micro) is Level.UNREAD
+    assert list(cells.unreadable) == [f.batch.micro]
+    assert cells_of("micro: ${N}\n", "micro: 1\n")[f.batch.micro] == 1
+
+
+def test_defaults_fill_only_what_nobody_set():
+    cells = cells_of("accum: ${N}\nlen: 5\n")
+    assert cells[f.batch.micro] == 8
+    setting = cells.setting(f.batch.micro)
+    assert setting is not None
+    assert (setting.origin.source, setting.level) == ("the docs", Level.DEFAULT)
+    assert cells[f.batch.grad_accum] is None
+    assert cells[f.seq.max_len] == 5
+
+
+def test_auto_takes_no_default_and_leaves_the_field_to_derivations():
+    assert cells_of("micro: auto\n")[f.batch.micro] is None
+    meaning = Meaning()
+    meaning.derive(f.batch.micro)(lambda run: 5 if run.is_auto(f.batch.micro) else None)
+    assert cells_of("micro: auto\n", meaning=meaning)[f.batch.micro] == 5
+    assert cells_of("micro: 2\n", meaning=meaning)[f.batch.micro] == 2
+
+
+def test_an_option_of_the_user_beats_the_files_and_none_leaves_a_field_to_others():
+    cells = cells_of("len: 5\nmicro: 1\n", options={f.seq.max_len: 4, f.batch.micro: None})
+    assert (cells[f.seq.max_len], cells.says(f.seq.max_len)) == (4, True)
+    assert cells.is_auto(f.batch.micro)
+
+
+def test_a_reader_of_statements_decides_what_counts():
+    meaning = Meaning()
+
+    @meaning.said(f.seq.max_len)
+    def halved(run, field, said):
+        return Setting(said.value // 2, said.origin) if isinstance(said, Setting) else said
+
+    @meaning.said(f.batch.micro)
+    def left(run, field, said):
+        return Left(said.origin) if run[f.seq.max_len] == 5 else said
+
+    cells = cells_of("len: 10\nmicro: 2\n", meaning=meaning)
+    assert (cells[f.seq.max_len], cells[f.batch.micro]) == (5, None)
+    assert cells.stated(f.seq.max_len).value == 10
+
+
+# -- where a value comes from ----------------------------------------------------------------------
+
+
+def test_the_order_of_sources():
+    meaning = Meaning()
+    meaning.assume(f.seq.max_len, why="a guess")(lambda run: 1)
+    meaning.constant(f.seq.max_len, 2, "the docs")
+    assert cells_of("key: 1\n", meaning=meaning)[f.seq.max_len] == 2
+    meaning = Meaning(meaning)
+    meaning.fact(f.seq.max_len, f.batch.micro)(lambda run: {f.seq.max_len: 3, f.batch.micro: 3})
+    cells = cells_of("key: 1\n", meaning=meaning)
+    assert cells[f.seq.max_len] == 3
+    assert cells[f.batch.micro] == 8, "the default of a row beats a fact"
+    meaning = Meaning(meaning)
+    meaning.derive(f.seq.max_len)(lambda run: None)
+    meaning.derive(f.seq.max_len)(lambda run: 4)
+    meaning.derive(f.seq.max_len)(lambda run: 5)
+    cells = cells_of("key: 1\n", meaning=meaning)
+    assert cells[f.seq.max_len] == 4, "the first that answers"
+    assert cells_of("len: 6\n", meaning=meaning)[f.seq.max_len] == 6
+
+
+def test_overrides_see_what_was_there_and_keep_it():
+    meaning = Meaning()
+    meaning.override(f.seq.max_len)(lambda run: run[f.seq.max_len] + 1)
+    meaning = Meaning(meaning)
+    meaning.override(f.seq.max_len)(lambda run: run[f.seq.max_len] * 10)
+    meaning.override(f.batch.micro)(lambda run: NOTHING)
+    meaning.derive(f.batch.grad_accum)(lambda run: run.base(f.seq.max_len))
+    cells = cells_of("len: 5\n", meaning=meaning)
+    assert cells[f.seq.max_len] == 60, "those of the included meaning come first"
+    setting = cells.setting(f.seq.max_len)
+    assert setting is not None
+    assert [s.value for s in setting.shadowed] == [6, 5]
+    assert cells[f.batch.micro] is None
+    assert cells[f.batch.grad_accum] == 5
+
+
+def test_one_function_may_give_several_fields():
+    calls = []
+    meaning = Meaning()
+
+    @meaning.derive(f.seq.max_len, f.total_steps, source="both")
+    def both(run):
+        calls.append(run[own.key])
+        return {f.seq.max_len: run[own.key], f.total_steps: Sourced(9, "its own")}
+
+    cells = cells_of("key: 7\n", meaning=meaning)
+    assert (cells[f.seq.max_len], cells[f.total_steps]) == (7, 9)
+    assert calls == [7]
+    sources = [cells.setting(field).origin.source for field in (f.seq.max_len, f.total_steps)]
+    assert sources == ["both", "its own"]
+    assert cells.reads(f.total_steps) == (own.key,)
+
+
+def test_what_a_derivation_did_not_declare_is_an_error():
+    meaning = Meaning()
+    meaning.derive(f.seq.max_len, f.total_steps)(lambda run: {f.batch.micro: 1})
+    with pytest.raises(TypeError, match="does not declare"):
+        _ = cells_of("key: 1\n", meaning=meaning)[f.seq.max_len]
+
+
+def test_a_circle_is_an_error_with_its_path():
+    meaning = Meaning()
+    meaning.derive(f.seq.max_len)(lambda run: run[f.total_steps])
+    meaning.derive(f.total_steps)(lambda run: run[f.seq.max_len])
+    with pytest.raises(CircularDerivation) as caught:
+        _ = cells_of("key: 1\n", meaning=meaning)[f.seq.max_len]
+    assert str(caught.value).startswith("seq.max_len -> ")
+    assert str(caught.value).endswith("-> seq.max_len")
+    assert "total_steps" in str(caught.value)
+
+
+# -- evidence --------------------------------------------------------------------------------------
+
+
+def _reading(*fields):
+    meaning = Meaning()
+    meaning.derive(f.total_steps)(lambda run: sum(run[field] or 0 for field in fields))
+    return meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "level"),
+    [
+        ("len: 5\n", (f.seq.max_len,), Level.STATED),
+        ("len: 5\n", (f.seq.max_len, f.batch.micro), Level.DEFAULT),
+        ("len: 5\nmicro: ${N}\n", (f.seq.max_len, f.batch.micro), Level.UNREAD),
+        ("key: 1\n", (), Level.DEFAULT),
+    ],
+)
+def test_a_derived_value_is_as_well_known_as_the_weakest_that_it_read(text, fields, level):
+    cells = cells_of(text, meaning=_reading(*fields))
+    assert cells.level(f.total_steps) is level
+
+
+def test_a_guess_weakens_what_follows_and_is_where_the_weakness_begins():
+    meaning = _reading(f.model.from_scratch)
+    meaning.assume(f.model.from_scratch, why="nobody says")(lambda run: True)
+    cells = cells_of("key: 1\n", meaning=meaning)
+    assert cells.level(f.total_steps) is Level.ASSUMED
+    assert cells.roots(f.total_steps) == (f.model.from_scratch,)
+
+
+def test_who_asks_whether_a_field_is_unread_and_hears_yes_is_as_weak():
+    meaning = Meaning()
+    meaning.derive(f.total_steps)(lambda run: 1 if run.is_unread(f.batch.micro) else 2)
+    meaning.derive(f.seq.max_len)(lambda run: run.otherwise(f.batch.micro, 6))
+    meaning.derive(f.data.prefetch)(lambda run: 1 if run.mentions(f.batch.micro) else 2)
+    cells = cells_of("micro: ${N}\n", meaning=meaning)
+    assert [cells.level(field) for field in (f.total_steps, f.seq.max_len, f.data.prefetch)] == [
+        Level.UNREAD,
+        Level.ASSUMED,
+        Level.STATED,
+    ]
+    assert cells[f.seq.max_len] == 6
+    assert cells_of("micro: 1\n", meaning=meaning).level(f.total_steps) <= Level.DEFAULT
+
+
+def test_a_derivation_that_gives_up_leaves_its_weakness_to_the_default_behind_it():
+    meaning = Meaning()
+    meaning.derive(f.batch.grad_accum)(lambda run: None if run[f.batch.micro] is None else 2)
+    cells = cells_of("micro: ${N}\n", meaning=meaning)
+    assert cells[f.batch.grad_accum] == 1
+    assert cells.level(f.batch.grad_accum) is Level.UNREAD
+
+
+# -- libraries -------------------------------------------------------------------------------------
+
+
+def test_a_default_is_that_of_the_release_that_runs():
+    assert cells_of("key: 1\n", versions={"lib": ("1.9", "r.txt")})[f.data.workers] == 3
+    assert cells_of("key: 1\n", versions={"lib": ("2.0", "r.txt")})[f.data.workers] == 4
+    cells = cells_of("key: 1\n")
+    assert (cells[f.data.workers], cells.open) == (4, {LATER: True})
+
+
+def test_bounds_of_a_library_settle_what_nobody_pins():
+    meaning = Meaning()
+
+    @meaning.requires
+    def newest(run):
+        yield "lib", (3,), ()
+
+    cells = cells_of("key: 1\n", meaning=meaning)
+    assert (cells[f.data.workers], cells.made(LATER), cells.open) == (4, True, {})
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+def test_a_change_computes_only_what_depends_on_it():
+    computed = []
+
+    def noted(name, *fields):
+        def compute(run):
+            computed.append(name)
+            return sum(run[field] or 0 for field in fields)
+
+        return compute
+
+    meaning = Meaning()
+    meaning.derive(f.total_steps)(noted("steps", f.seq.max_len))
+    meaning.derive(f.data.prefetch)(noted("prefetch", f.batch.micro))
+    meaning.derive(f.save.every)(noted("every", f.total_steps))
+    cells = cells_of("len: 5\n", meaning=meaning)
+    assert cells.plan().save.every == 5
+    computed.clear()
+    changed = cells.changed({f.seq.max_len: 7})
+    assert (changed.plan().save.every, changed.plan().data.prefetch) == (7, 8)
+    assert sorted(computed) == ["every", "steps"]
+    assert changed.wished == {f.seq.max_len: 7}
+    assert cells.plan().save.every == 5
+
+
+def test_versions_and_members_of_the_model_can_be_assumed():
+    cells = cells_of("key: 1\n")
+    assert cells.assuming({"versions.lib": "1.5"})[f.data.workers] == 3
+    dims = cells.assuming({"model.dims.layers": 3})[f.model.dims]
+    assert dims is not None
+    assert dims.layers == 3
+
+
+def test_wishes_are_said_by_the_inverse_beside_the_derivation():
+    meaning = Meaning()
+
+    @meaning.derive(f.total_steps)
+    def doubled(run):
+        return 2 * run[own.key]
+
+    @doubled.written
+    def _(wanted, run, wishes):
+        if wanted % 2:
+            raise CannotEdit("an odd number")
+        return {own.key: wanted // 2}
+
+    meaning.follows(f.save.every)
+    meaning.cannot_say("there is no key for it", f.eval.every)
+    cells = cells_of("key: 1\n", meaning=meaning)
+    own_words = expressed({f.total_steps: 6, f.save.every: 1}, cells)
+    assert own_words == {own.key: 3}
+    assert cells.changed(own_words)[f.total_steps] == 6
+    for wish, reason in (
+        ({f.total_steps: 5}, "odd"),
+        ({f.eval.every: 5}, "no key for it"),
+        ({f.env.alloc_conf: "x"}, "has no key for env.alloc_conf"),
+    ):
+        with pytest.raises(CannotEdit, match=reason):
+            writable(expressed(wish, cells), cells, "it")
+
+
+def test_the_plan_holds_the_plans_fields_alone():
+    cells = cells_of("micro: 2\nkey: 4\n")
+    assert (cells.plan().batch.micro, cells.plan().seq.max_len) == (2, None)
+    assert own.key in cells.settings
