@@ -28,11 +28,12 @@ from oomlint.documents import (
     languages_of,
 )
 from oomlint.documents.base import Document
-from oomlint.documents.text import Location
+from oomlint.documents.text import Location, Source
 from oomlint.errors import FileError, InternalError
 from oomlint.expressions import expression
 from oomlint.frozen import field, frozen, mutable, replace
 from oomlint.plan import Plan
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
 from oomlint.versions import installed
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from oomlint.models import ModelFacts
 
 _IN_COMMENT = "it stands in a comment"
+_IN_README = "it stands in a README"
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
@@ -95,6 +97,7 @@ class Linker:
         self._submissions: dict[str, list[Block]] | None = None
         self._markers: dict[tuple[str, bool], tuple[bytes, ...]] = {}
         self._failures: dict[str, list[InternalError]] = {}
+        self._readme_texts: dict[str, str] = {}
 
     def link(
         self,
@@ -200,29 +203,67 @@ class Linker:
         return replace(claim, blocks=(*claim.blocks[:at], asked[0], *claim.blocks[at:]))
 
     def _as_suggested(self, claim: Claim) -> Claim:
-        """The launch line at the head of a config that nothing else starts, if it is the only
-        one of its framework there that names this very file; else the claim on the config itself."""
+        """The launch line that documents how a config is started which nothing else starts: at its
+        own head, else in a README above it. Of several that differ, what they differ in is assumed.
+        The claim on the config itself where there is none."""
         if claim.kind != "run" or kind_of(claim.path) not in (*YAML_SUFFIXES, *TOML_SUFFIXES):
             return claim
-        if "#" not in claim.document.source.text:  # nor is there a comment
-            return claim
-        from oomlint.documents.header import start_in_header
-
-        try:
-            document = start_in_header(claim.document.source)
-        except FileError:  # a comment need not be shell
-            return claim
-        if document is None:
+        header = self._started_by(self._header(claim), claim)
+        if len(header) == 1:
+            return _locked(header[0], _IN_COMMENT, Level.STATED)
+        if header:
             return claim
         found = [
+            launch
+            for document in self._readmes(claim)
+            for launch in self._started_by(document, claim)
+        ]
+        if not found:
+            return claim
+        differ = len({_words_of(launch) for launch in found}) > 1
+        return _locked(found[0], _IN_README, Level.ASSUMED if differ else Level.FACT)
+
+    def _started_by(self, document: Document | None, claim: Claim) -> list[Claim]:
+        """The launch lines of a document that start a config."""
+        if document is None:
+            return []
+        return [
             launch
             for launch in claim.dialect.recognise(document)
             if launch.kind == "launch" and self._starts(launch, claim)
         ]
-        if len(found) != 1:
-            return claim
-        blocks = tuple(replace(block, locked=_IN_COMMENT) for block in found[0].blocks)
-        return replace(found[0], blocks=blocks)
+
+    def _header(self, claim: Claim) -> Document | None:
+        if "#" not in claim.document.source.text:  # nor is there a comment
+            return None
+        from oomlint.documents.header import start_in_header
+
+        try:
+            return start_in_header(claim.document.source)
+        except FileError:  # a comment need not be shell
+            return None
+
+    def _readmes(self, claim: Claim) -> Iterator[Document]:
+        """What READMEs above a config show of how it is started."""
+        from oomlint.documents.readme import README_NAMES, starts_in_readme
+
+        name = claim.path.rpartition("/")[2]
+        for folder in reversed(self.workspace.search_folders(claim.path)):
+            for readme in README_NAMES:
+                path = self.workspace.name(os.path.join(folder, readme))
+                text = self._readme_texts.get(path)
+                if text is None:
+                    text = self._readme_texts[path] = self._text_of(path)
+                try:
+                    document = starts_in_readme(Source(path, text), name)
+                except FileError:  # it need not be shell
+                    continue
+                if document is not None:
+                    yield document
+
+    def _text_of(self, path: str) -> str:
+        data = self.workspace.read_or_none(path) if self.workspace.exists(path) else None
+        return "" if data is None else data.decode("utf-8", "replace")
 
     def _starts(self, launch: Claim, claim: Claim) -> bool:
         named = (self.workspace.resolve(r.path, claim.path) for r in launch.references)
@@ -578,6 +619,23 @@ class Linker:
             return self._models[key]
 
         return find
+
+
+def _locked(launch: Claim, reason: str, level: Level) -> Claim:
+    """A launch line that documents how a config is started."""
+    blocks = tuple(replace(block, locked=reason, level=level) for block in launch.blocks)
+    return replace(launch, blocks=blocks)
+
+
+def _words_of(launch: Claim) -> tuple[object, ...]:
+    """What a launch line says, wherever it stands."""
+    named = tuple(reference.path for reference in launch.references)
+    said = (
+        (key, str(getattr(entry.value, "value", "")))
+        for block in launch.blocks
+        for key, entry in block.mapping.entries.items()
+    )
+    return (named, tuple(said))
 
 
 def _words(error: Exception) -> str:
