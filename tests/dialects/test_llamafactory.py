@@ -9,6 +9,7 @@ import pytest
 from tests.linked import link
 
 from oomlint.dialects import registry
+from oomlint.dialects.llamafactory.changes import EXPANDS_SEGMENTS
 from oomlint.documents.text import Source, by_path
 from oomlint.errors import CannotEdit, FileError
 from oomlint.fix.edits import make_fix
@@ -233,6 +234,17 @@ def test_megatron_degrees_divide_the_ranks() -> None:
     assert (parallel.backend, parallel.tp, parallel.pp, parallel.dp) == ("megatron", 2, 2, 2)
     assert run.plan.batch.global_ == 4 * 2 * 2
     assert (run.plan.precision.param, run.plan.precision.grad) == ("bf16", "fp32")
+
+
+def test_the_allocator_is_open_where_nobody_says_the_release() -> None:
+    run = run_of(SFT)
+    assert run.plan.env.expandable_segments is True
+    assert EXPANDS_SEGMENTS in run.open
+    torchrun = {"a.yaml": SFT, "run.sh": "torchrun --nproc_per_node 2 src/train.py a.yaml\n"}
+    assert runs_of(torchrun)[0].plan.env.expandable_segments is None
+    v1 = run_of("model: Qwen/Qwen3-4B\ntrain_dataset: d.yaml\nmicro_batch_size: 2\n")
+    assert v1.plan.env.expandable_segments is True
+    assert EXPANDS_SEGMENTS not in v1.open  # there was no second configuration before
 
 
 def test_a_switch_that_cannot_be_read_leaves_checkpointing_unread() -> None:
