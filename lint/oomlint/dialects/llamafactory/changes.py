@@ -19,6 +19,11 @@ MORE_FRAMES = Change(
     "LLaMA-Factory 0.9.1 and 0.9.2 hparams/model_args.py", was=64,
 )  # fmt: skip
 
+EXPANDS_SEGMENTS = Change(
+    "llamafactory", (0, 9, 3), "llamafactory-cli leaves PyTorch's allocator without expandable segments",
+    "LLaMA-Factory 0.9.2 and 0.9.3 src/llamafactory/cli.py, 3ef36d00 (2025-04-14)",
+)  # fmt: skip
+
 BEYOND_TRANSFORMERS = (5, 9)
 """The first release of transformers that no release of LLaMA-Factory allows."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.world import world
+from oomlint.dialects.llamafactory.changes import EXPANDS_SEGMENTS
 from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, lf, lf_env
 from oomlint.dialects.machine.fields import env_, launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
@@ -59,4 +60,4 @@ def expands_segments(run: Cells) -> Any:
     """A config whose launch line is not at hand is started with llamafactory-cli, as a rule."""
     if not _is_by_cli(run) and launcher_of(run) is not None:
         return None
-    return True if run[lf_env.optim_torch] is not False else None
+    return True if run[lf_env.optim_torch] is not False and run.has(EXPANDS_SEGMENTS) else None

@@ -7,7 +7,7 @@ policy, or DeepSpeed through accelerate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from oomlint.dialects.cells import Cells
@@ -20,7 +20,7 @@ from oomlint.dialects.deepspeed.meaning import deepspeed_json
 from oomlint.dialects.llamafactory.launching import launching
 from oomlint.dialects.llamafactory.loading import loading
 from oomlint.dialects.llamafactory.v1_keys import ARGUMENTS, v1
-from oomlint.dialects.meaning import Meaning, Wishes
+from oomlint.dialects.meaning import Bounds, Meaning, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
@@ -28,6 +28,13 @@ from oomlint.plan.fields import f
 meaning = Meaning(launching, backend, quantization, loading, precision, deepspeed_json, batch)
 
 _F, _P = f.parallel.fsdp, f.precision
+
+
+@meaning.requires
+def releases(run: Cells) -> Iterator[Bounds]:
+    """LLaMA-Factory 0.9.3 has no ``src/llamafactory/v1``, 0.9.4 has."""
+    yield "llamafactory", (0, 9, 4), ()
+
 
 # -- what is trained -------------------------------------------------------------------------------
 
