@@ -213,15 +213,28 @@ class Linker:
             return _locked(header[0], _IN_COMMENT, Level.STATED)
         if header:
             return claim
-        found = [
+        own = self._documented(claim, [claim.path.rpartition("/")[2]])
+        found = [launch for launch in own if self._starts(launch, claim)]
+        if found:
+            differ = len({_words_of(launch) for launch in found}) > 1
+            return _locked(found[0], _IN_README, Level.ASSUMED if differ else Level.FACT)
+        beside = self._documented(claim, self._siblings(claim.path))
+        return _as_beside(beside[0], claim) if beside else claim
+
+    def _documented(self, claim: Claim, names: Sequence[str]) -> list[Claim]:
+        """The launch lines that READMEs above a config show for one of these files."""
+        return [
             launch
-            for document in self._readmes(claim)
-            for launch in self._started_by(document, claim)
+            for document in self._readmes(claim.path, names)
+            for launch in claim.dialect.recognise(document)
+            if launch.kind == "launch"
+            and any(r.path.rpartition("/")[2] in names for r in launch.references)
         ]
-        if not found:
-            return claim
-        differ = len({_words_of(launch) for launch in found}) > 1
-        return _locked(found[0], _IN_README, Level.ASSUMED if differ else Level.FACT)
+
+    def _siblings(self, path: str) -> list[str]:
+        """The names of files of its kind beside a config."""
+        names = (name.rpartition("/")[2] for name in self.workspace.beside(path))
+        return [name for name in names if kind_of(name) == kind_of(path)]
 
     def _started_by(self, document: Document | None, claim: Claim) -> list[Claim]:
         """The launch lines of a document that start a config."""
@@ -243,19 +256,18 @@ class Linker:
         except FileError:  # a comment need not be shell
             return None
 
-    def _readmes(self, claim: Claim) -> Iterator[Document]:
-        """What READMEs above a config show of how it is started."""
+    def _readmes(self, config: str, names: Sequence[str]) -> Iterator[Document]:
+        """What READMEs above a config show of how these files are started."""
         from oomlint.documents.readme import README_NAMES, starts_in_readme
 
-        name = claim.path.rpartition("/")[2]
-        for folder in reversed(self.workspace.search_folders(claim.path)):
+        for folder in reversed(self.workspace.search_folders(config)):
             for readme in README_NAMES:
                 path = self.workspace.name(os.path.join(folder, readme))
                 text = self._readme_texts.get(path)
                 if text is None:
                     text = self._readme_texts[path] = self._text_of(path)
                 try:
-                    document = starts_in_readme(Source(path, text), name)
+                    document = starts_in_readme(Source(path, text), names)
                 except FileError:  # it need not be shell
                     continue
                 if document is not None:
@@ -625,6 +637,19 @@ def _locked(launch: Claim, reason: str, level: Level) -> Claim:
     """A launch line that documents how a config is started."""
     blocks = tuple(replace(block, locked=reason, level=level) for block in launch.blocks)
     return replace(launch, blocks=blocks)
+
+
+def _as_beside(launch: Claim, claim: Claim) -> Claim:
+    """The launch line of a config's sibling as one of its own, which it is taken to have."""
+    siblings = {r.path: r for r in launch.references if r.dialect == claim.dialect.name}
+    own = claim.path.rpartition("/")[2]
+    references = tuple(
+        replace(r, path=f"{r.path.rpartition('/')[0]}/{own}".lstrip("/"))
+        if r.path in siblings
+        else r
+        for r in launch.references
+    )
+    return _locked(replace(launch, references=references), _IN_README, Level.ASSUMED)
 
 
 def _words_of(launch: Claim) -> tuple[object, ...]:

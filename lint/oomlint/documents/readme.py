@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from oomlint.documents.excerpt import Builder, ExcerptShell, lines_of, shell_in
 from oomlint.documents.shell.names import is_launch
@@ -20,19 +20,17 @@ _COMMAND = expression(
 _LONGEST = 400_000
 
 
-def starts_in_readme(source: Source, name: str) -> ExcerptShell | None:
-    """The launch lines in fenced code that name a file, each once; none of them can be edited.
-
-    Args:
-        name: the file's own name, without its folder.
-    """
-    if name not in source.text:
+def starts_in_readme(source: Source, names: Iterable[str]) -> ExcerptShell | None:
+    """The launch lines in fenced code that name one of these files, each once; none of them can be
+    edited. The names are the files' own, without their folders."""
+    named = [name for name in names if name in source.text]
+    if not named:
         return None
     builder = Builder(source)
     seen: set[str] = set()
     for lines in _commands(source.text[:_LONGEST]):
         said = "\n".join(source.text[line.start : line.end] for line in lines)
-        if name not in said or said in seen:
+        if said in seen or not any(name in said for name in named):
             continue
         seen.add(said)
         for line in lines:
