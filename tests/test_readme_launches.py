@@ -1,8 +1,9 @@
 """How a README says that a config is started counts where no launch line here does."""
 
+from tests.linked import run_of
+
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from tests.linked import run_of
 
 CONFIG = """\
 base_model: meta-llama/Llama-3.1-8B
@@ -36,7 +37,9 @@ def test_lines_outside_of_fences_and_of_other_programs_do_not():
 
 def test_a_prompt_and_a_continued_line_are_read():
     readme = _readme(
-        "$ accelerate launch --num_processes 2 \\", "    -m axolotl.cli.train \\", "  configs/a.yaml"
+        "$ accelerate launch --num_processes 2 \\",
+        "    -m axolotl.cli.train \\",
+        "  configs/a.yaml",
     )
     assert _run(readme).plan.parallel.world == 2
 

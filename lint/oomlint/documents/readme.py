@@ -51,7 +51,7 @@ def _commands(text: str) -> Iterator[list[Span]]:
                 yield lines
             lines = []
         elif lines:
-            lines.append(line)
+            lines.append(Span(line.start, line.start + len(_of(text, line))))
             if not _is_continued(text, line):
                 yield lines
                 lines = []
@@ -65,4 +65,8 @@ def _commands(text: str) -> Iterator[list[Span]]:
 
 
 def _is_continued(text: str, line: Span) -> bool:
-    return text[line.start : line.end].rstrip().endswith("\\")
+    return _of(text, line).endswith("\\")
+
+
+def _of(text: str, line: Span) -> str:
+    return text[line.start : line.end].rstrip()
