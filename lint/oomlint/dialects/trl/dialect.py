@@ -11,28 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Reference, Wishes, expressed
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONMENT
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.machine.ranks import finish_launch
-from oomlint.dialects.table import Block, OverrideBlock
+from oomlint.dialects.meaning import Wishes, expressed, writable
+from oomlint.dialects.table import Block, OverrideBlock, StrayKey
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
-from oomlint.dialects.trainer.fixes import express_model, express_training_arguments
-from oomlint.dialects.trainer.idle_flags import finish_idle_flags
-from oomlint.dialects.trainer.model_effects import finish_load_dtype
 from oomlint.dialects.trainer.script import script_claim, script_runs
-from oomlint.dialects.trainer.script_effects import finish_early_load, finish_script
-from oomlint.dialects.trl.changes import LOADS_FP32
-from oomlint.dialects.trl.effects import finish_peft, finish_trl, narrow_versions
-from oomlint.dialects.trl.fixes import WAYS
-from oomlint.dialects.trl.keys import MODEL_SOURCE, TRL
+from oomlint.dialects.trainer.statements import declared_options
+from oomlint.dialects.trainer.training_arguments import in_training_arguments
+from oomlint.dialects.trl.keys import TRL
+from oomlint.dialects.trl.meaning import meaning
 from oomlint.dialects.trl.objectives import (
     CALLS,
     FOREIGN_KEYS,
     TRAINING_KEYS,
-    finish_objective,
     is_yaml,
     objective_of_class,
     objective_of_launch,
@@ -55,7 +51,8 @@ class Trl(Dialect):
     launcher_may_shard = True
     markers = (b"model_name_or_path", b"trl", b"--config", b"Trainer")
     suffixes = (".yaml", ".yml", ".py", *SHELL_SUFFIXES)
-    references = {"ref.deepspeed": "deepspeed", "ref.fsdp_config": "fsdp-config"}
+    references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         if hasattr(document, "commands"):
@@ -115,23 +112,13 @@ class Trl(Dialect):
         )
         return Claim(Accelerate(), "part", document, (block,), is_shipped=True)
 
-    def finish(self, draft: Draft) -> None:
-        finish_idle_flags(draft)
-        finish_launch(draft, one_process=False)
-        finish_script(draft)
-        narrow_versions(draft)
-        kind = finish_objective(draft)
-        finish_peft(draft)
-        names = not draft.get("trl.model_object") and draft.has(LOADS_FP32)
-        own = "fp32" if names else None
-        source = f"{MODEL_SOURCE}:89 and trainer/utils.py:1144: float32"
-        finish_load_dtype(draft, otherwise=own, source=source)
-        finish_trl(draft, kind)
-        finish_early_load(draft)
+    def strays(self, run: Cells) -> Iterable[StrayKey]:
+        declared = run.given.once(declared_options)
+        return [stray for stray in run.given.stray if stray.path not in declared]
 
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = expressed(express_model(changes, draft), draft, WAYS, {})
-        return super().express(express_training_arguments(own, draft), draft)
+    def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
+        own = in_training_arguments(expressed(changes, run), run)
+        return writable(own, run, self.name)
 
 
 def _is_trl(keys: set[str]) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.kinds import (
-    ANYTHING,
     BOOLEAN,
     COUNT,
     DTYPE_OR_AUTO_LOAD,
@@ -26,9 +25,12 @@ from oomlint.dialects.trainer.arguments import (
     RENAMED_ARGUMENTS,
     TRAINING_ARGUMENTS,
 )
+from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, over
 from oomlint.dialects.trainer.script import DTYPE as CALL_DTYPE, POSITIONAL
+from oomlint.dialects.trl.fields import trl
 from oomlint.frozen import replace
+from oomlint.plan.fields import f
 
 MODEL_SOURCE = "TRL f2cd5771 trainer/model_config.py"
 BASE_SOURCE = "TRL f2cd5771 trainer/base_config.py"
@@ -47,62 +49,58 @@ def _either(key: str) -> tuple[str, ...]:
 
 
 _MODEL_ROWS = (
-    Row("model_name_or_path", "model.id", TEXT, source=MODEL_SOURCE),
-    Row("dtype", "hf.load_dtype", DTYPE_OR_AUTO_LOAD, aliases=("torch_dtype", *_either("dtype"), *_either("torch_dtype")), source=MODEL_SOURCE),
-    Row("attn_implementation", "model.attn_impl", ATTENTION, aliases=_either("attn_implementation"), source=MODEL_SOURCE),
-    Row("trust_remote_code", "model.trust_remote_code", BOOLEAN),
-    Row("use_peft", "hf.use_peft", BOOLEAN, default=False, source=MODEL_SOURCE),
-    Row("lora_r", "trainable.r", POSITIVE, source=MODEL_SOURCE),
-    Row("lora_alpha", "trainable.alpha", NUMBER, source=MODEL_SOURCE),
-    Row("lora_dropout", "trainable.dropout", NUMBER, source=MODEL_SOURCE),
-    Row("lora_target_modules", "hf.lora_targets", TARGETS, source=MODEL_SOURCE),
-    Row("lora_target_parameters", "trainable.target_params", LIST, source=MODEL_SOURCE),
-    Row("lora_modules_to_save", "trainable.modules_to_save", LIST, source=MODEL_SOURCE),
-    Row("use_dora", "hf.use_dora", BOOLEAN, source=MODEL_SOURCE),
-    Row("load_in_8bit", "hf.load_8bit", BOOLEAN, default=False, source=MODEL_SOURCE),
-    Row("load_in_4bit", "hf.load_4bit", BOOLEAN, default=False, source=MODEL_SOURCE),
-    Row("use_bnb_nested_quant", "quant.double", BOOLEAN, source=MODEL_SOURCE),
-    Row("bnb_4bit_quant_storage", "trl.quant_storage", TEXT, source=MODEL_SOURCE),
+    Row("model_name_or_path", f.model.id, TEXT, source=MODEL_SOURCE),
+    Row("dtype", hf.load_dtype, DTYPE_OR_AUTO_LOAD, aliases=("torch_dtype", *_either("dtype"), *_either("torch_dtype")), source=MODEL_SOURCE),
+    Row("attn_implementation", f.model.attn_impl, ATTENTION, aliases=_either("attn_implementation"), source=MODEL_SOURCE),
+    Row("trust_remote_code", f.model.trust_remote_code, BOOLEAN),
+    Row("use_peft", hf.use_peft, BOOLEAN, default=False, source=MODEL_SOURCE),
+    Row("lora_r", f.trainable.r, POSITIVE, source=MODEL_SOURCE),
+    Row("lora_alpha", f.trainable.alpha, NUMBER, source=MODEL_SOURCE),
+    Row("lora_dropout", f.trainable.dropout, NUMBER, source=MODEL_SOURCE),
+    Row("lora_target_modules", hf.lora_targets, TARGETS, source=MODEL_SOURCE),
+    Row("lora_target_parameters", f.trainable.target_params, LIST, source=MODEL_SOURCE),
+    Row("lora_modules_to_save", f.trainable.modules_to_save, LIST, source=MODEL_SOURCE),
+    Row("use_dora", hf.use_dora, BOOLEAN, source=MODEL_SOURCE),
+    Row("load_in_8bit", hf.load_8bit, BOOLEAN, default=False, source=MODEL_SOURCE),
+    Row("load_in_4bit", hf.load_4bit, BOOLEAN, default=False, source=MODEL_SOURCE),
+    Row("use_bnb_nested_quant", f.quant.double, BOOLEAN, source=MODEL_SOURCE),
 )  # fmt: skip
 
 _CONFIG_ROWS = (
-    Row("max_length", "seq.max_len", LENGTH, aliases=("max_seq_length",)),
-    Row("packing", "trl.packing", BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:225"),
-    Row("packing_strategy", "trl.packing_strategy", TEXT, default="bfd", source="TRL f2cd5771 trainer/sft_config.py:232"),
-    Row("padding_free", "trl.padding_free", BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:241"),
-    Row("loss_type", "trl.loss_type", Kind(_read_loss)),
-    Row("activation_offloading", "trl.activation_offload", BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:296"),
-    Row("precompute_ref_log_probs", "trl.precompute_ref", BOOLEAN, default=False, source="TRL f2cd5771 trainer/dpo_config.py"),
-    Row("beta", "trl.beta", NUMBER),
-    Row("max_prompt_length", "objective.rollout.max_prompt_tokens", LENGTH),
-    Row("max_completion_length", "objective.rollout.max_completion_tokens", LENGTH, aliases=("max_new_tokens", "response_length")),
-    Row("num_generations", "objective.rollout.n", POSITIVE),
-    Row("use_vllm", "trl.vllm", BOOLEAN, default=False, source="TRL f2cd5771 trainer/grpo_config.py"),
-    Row("vllm_mode", "trl.vllm_mode", choice({"colocate": "vllm_colocate", "server": "vllm_server"})),
-    Row("vllm_gpu_memory_utilization", "objective.rollout.gpu_mem_util", NUMBER),
-    Row("vllm_tensor_parallel_size", "objective.rollout.tp", POSITIVE),
-    Row("vllm_enable_sleep_mode", "objective.rollout.sleep", BOOLEAN),
-    Row("steps_per_generation", "trl.steps_per_generation", POSITIVE),
-    Row("generation_batch_size", "objective.rollout.generation_batch", POSITIVE),
-    Row("vllm_max_model_length", "objective.rollout.max_model_len", POSITIVE, aliases=("vllm_max_model_len",)),
-    Row("reward_model_path", "objective.reward_model", TEXT, aliases=("reward_model_name_or_path",)),
-    Row("teacher_model_name_or_path", "objective.teacher", TEXT),
-    Row("dataset_num_proc", "data.preprocess_workers", COUNT),
-    Row("preprocessing_num_workers", "data.preprocess_workers", COUNT, source="alignment-handbook 925acdfe alignment/configs.py"),
-    Row("streaming", "data.streaming", BOOLEAN, aliases=("dataset_streaming",)),
-    # base_config.py:61-67 changes the defaults of these two; ``finish`` knows from which version on.
-    Row("gradient_checkpointing", "hf.checkpointing", BOOLEAN, aliases=("activation_checkpointing",), source=BASE_SOURCE),
-    Row("bf16", "hf.bf16", BOOLEAN, source=BASE_SOURCE),
-    Row("logging_steps", "hf.logging_steps", NUMBER, default=10, source=f"{BASE_SOURCE}:53"),
-    Row("dataset_mixture", "handbook.mixture", ANYTHING),
-    Row("dataset_mixer", "handbook.mixer", ANYTHING),
+    Row("max_length", f.seq.max_len, LENGTH, aliases=("max_seq_length",)),
+    Row("packing", trl.packing, BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:225"),
+    Row("packing_strategy", trl.packing_strategy, TEXT, default="bfd", source="TRL f2cd5771 trainer/sft_config.py:232"),
+    Row("padding_free", trl.padding_free, BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:241"),
+    Row("loss_type", trl.loss_type, Kind(_read_loss)),
+    Row("activation_offloading", trl.activation_offload, BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:296"),
+    Row("precompute_ref_log_probs", trl.precompute_ref, BOOLEAN, default=False, source="TRL f2cd5771 trainer/dpo_config.py"),
+    Row("beta", trl.beta, NUMBER),
+    Row("max_prompt_length", f.objective.rollout.max_prompt_tokens, LENGTH),
+    Row("max_completion_length", f.objective.rollout.max_completion_tokens, LENGTH, aliases=("max_new_tokens", "response_length")),
+    Row("num_generations", f.objective.rollout.n, POSITIVE),
+    Row("use_vllm", trl.vllm, BOOLEAN, default=False, source="TRL f2cd5771 trainer/grpo_config.py"),
+    Row("vllm_mode", trl.vllm_mode, choice({"colocate": "vllm_colocate", "server": "vllm_server"})),
+    Row("vllm_gpu_memory_utilization", f.objective.rollout.gpu_mem_util, NUMBER),
+    Row("vllm_tensor_parallel_size", f.objective.rollout.tp, POSITIVE),
+    Row("vllm_enable_sleep_mode", f.objective.rollout.sleep, BOOLEAN),
+    Row("steps_per_generation", trl.steps_per_generation, POSITIVE),
+    Row("generation_batch_size", f.objective.rollout.generation_batch, POSITIVE),
+    Row("vllm_max_model_length", f.objective.rollout.max_model_len, POSITIVE, aliases=("vllm_max_model_len",)),
+    Row("reward_model_path", f.objective.reward_model, TEXT, aliases=("reward_model_name_or_path",)),
+    Row("teacher_model_name_or_path", f.objective.teacher, TEXT),
+    Row("dataset_num_proc", f.data.preprocess_workers, COUNT),
+    Row("preprocessing_num_workers", f.data.preprocess_workers, COUNT, source="alignment-handbook 925acdfe alignment/configs.py"),
+    Row("streaming", f.data.streaming, BOOLEAN, aliases=("dataset_streaming",)),
+    # base_config.py:61-67 changes the defaults of these two; ``trainers`` knows from which version on.
+    Row("gradient_checkpointing", hf.checkpointing, BOOLEAN, aliases=("activation_checkpointing",), source=BASE_SOURCE),
+    Row("bf16", hf.bf16, BOOLEAN, source=BASE_SOURCE),
+    Row("logging_steps", hf.logging_steps, NUMBER, default=10, source=f"{BASE_SOURCE}:53"),
 )  # fmt: skip
 
 # What SFTConfig(...) and its like take in Python; model and adapter are calls of their own.
 _CALL_ROWS = (
-    Row("model_init_kwargs.dtype", "hf.load_dtype", CALL_DTYPE, aliases=_either("torch_dtype")),
-    Row("model_init_kwargs.attn_implementation", "model.attn_impl", ATTENTION),
-    Row("model_init_kwargs.device_map", "trl.device_map", TEXT),
+    Row("model_init_kwargs.dtype", hf.load_dtype, CALL_DTYPE, aliases=_either("torch_dtype")),
+    Row("model_init_kwargs.attn_implementation", f.model.attn_impl, ATTENTION),
     *_CONFIG_ROWS,
 )
 

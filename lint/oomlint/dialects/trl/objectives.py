@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER
 from oomlint.dialects.table import Table
@@ -150,14 +150,14 @@ _TRAINER = re.compile(r"(?<!\w)(\w+)Trainer$")
 _ROLLS_OUT = re.compile(r"(?<!\w)(?:GRPO|RLOO|PPO)Trainer$")
 
 
-def brings_own_trainer(draft: Draft) -> bool:
+def brings_own_trainer(run: Cells) -> bool:
     """Whether a script that is not TRL's may train with a class of its own: R1-V, Video-R1 and
     their like have copies of GRPOTrainer from before TRL 0.15, which count otherwise."""
-    tables = {id(block.table) for block in draft.blocks}
+    tables = {id(block.table) for block in run.blocks}
     is_own = any(id(table) in tables for table in OPEN_OPTIONS.values())
     return is_own and not any(
         _ROLLS_OUT.search(block.document.source.text[block.anchor.start : block.anchor.end])
-        for block in draft.blocks
+        for block in run.blocks
         if block.table.section == "trainer"
     )
 
@@ -167,38 +167,23 @@ def is_yaml(node: Node) -> bool:
     return isinstance(value, str) and value.endswith((".yaml", ".yml"))
 
 
-def finish_objective(draft: Draft) -> str:
-    """What is optimised: as the launch line says, else the class, else the keys."""
-    kind = _objective_of_blocks(draft)
-    if kind is None:
-        draft.assume("objective.kind", "sft", "no key and no name speaks of another objective")
-    else:
-        draft.derive("objective.kind", kind, "trl.config_class")
-    kind = str(draft.get("objective.kind"))
-    if kind in ("dpo", "orpo", "cpo", "simpo", "rm"):
-        draft.derive("objective.pairs_per_sample", 2, "objective.kind")
-    return kind
-
-
-def _objective_of_blocks(draft: Draft) -> str | None:
-    named = draft.get("trl.config_class")
-    if named is not None:
-        return objective_of_name(str(named))
-    stated = [_OBJECTIVE_OF_TABLE.get(block.table.name) for block in draft.blocks]
+def objective_of_run(run: Cells) -> str | None:
+    """What is optimised: as the launch line says, else the class, else the keys, else the path."""
+    stated = [_OBJECTIVE_OF_TABLE.get(block.table.name) for block in run.blocks]
     if any(stated):
         return next(o for o in reversed(stated) if o is not None)
-    trainer = next(_trainers_in(draft), None)
+    trainer = next(_trainers_in(run), None)
     if trainer is not None:
         return objective_of_class(trainer)
-    keys = {key for block in draft.blocks if block.table is TRL for key in block.mapping.entries}
-    paths = [block.path for block in draft.blocks if block.table is TRL]
+    keys = {key for block in run.blocks if block.table is TRL for key in block.mapping.entries}
+    paths = [block.path for block in run.blocks if block.table is TRL]
     by_path = next((o for o in map(_objective_of_path, paths) if o is not None), None)
     return _objective_of_keys(keys) or by_path or ("dpo" if "beta" in keys else None)
 
 
-def _trainers_in(draft: Draft) -> Iterator[str]:
+def _trainers_in(run: Cells) -> Iterator[str]:
     """TRL's classes by which scripts train whose arguments are parsed from a command line."""
-    for block in draft.blocks:
+    for block in run.blocks:
         if block.table.section == "trainer":
             found = _TRAINER.search(
                 block.document.source.text[block.anchor.start : block.anchor.end]

@@ -9,44 +9,43 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.dialects.base import Claim, Wishes
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim
 from oomlint.dialects.kinds import BOOLEAN, COUNT, NUMBER, POSITIVE, TEXT, choice
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.dialects.trainer.dialect import parsed_options
+from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import LENGTH, TARGETS
+from oomlint.dialects.trl.fields import trl
+from oomlint.dialects.unsloth.command_line_meaning import CONFIG_SOURCE, command_line
 from oomlint.dialects.unsloth.dialect import Unsloth
-from oomlint.dialects.unsloth.keys import SEVEN
+from oomlint.dialects.unsloth.keys import SEVEN, unsloth
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import Document, Mapping
-from oomlint.errors import CannotEdit
 from oomlint.frozen import replace
-
-_CONFIG = "unsloth unsloth_cli/config.py"
-_TRAINER = "unsloth studio/backend/core/training/trainer.py"
+from oomlint.plan.fields import f
 
 _FULL = choice({"lora": False, "full": True})
 _CHECKPOINTING = choice({"unsloth": "unsloth", "true": "full", "none": "none"})
 
 # Section, key, field, kind, default.
-_KEYS: tuple[tuple[str, str, str, Any, Any], ...] = (
-    ("", "model", "model.id", TEXT, None),
-    ("training", "training_type", "unsloth.full", _FULL, False),
-    ("training", "max_seq_length", "unsloth.max_len", LENGTH, 2048),
-    ("training", "load_in_4bit", "unsloth.load_4bit", BOOLEAN, True),
-    ("training", "output_dir", "save.dir", TEXT, "outputs"),
-    ("training", "batch_size", "batch.micro", POSITIVE, 2),
-    ("training", "gradient_accumulation_steps", "batch.grad_accum", POSITIVE, 4),
-    ("training", "max_steps", "total_steps", COUNT, None),
-    ("training", "save_steps", "save.every", COUNT, None),
-    ("training", "packing", "trl.packing", BOOLEAN, False),
-    ("training", "gradient_checkpointing", "unsloth.checkpointing", _CHECKPOINTING, "unsloth"),
-    ("lora", "lora_r", "trainable.r", POSITIVE, 64),
-    ("lora", "lora_alpha", "trainable.alpha", NUMBER, 16),
-    ("lora", "lora_dropout", "trainable.dropout", NUMBER, 0.0),
-    ("lora", "target_modules", "hf.lora_targets", TARGETS, SEVEN),
-    ("lora", "use_dora", "hf.use_dora", BOOLEAN, None),
+_KEYS: tuple[tuple[str, str, Any, Any, Any], ...] = (
+    ("", "model", f.model.id, TEXT, None),
+    ("training", "training_type", unsloth.full, _FULL, False),
+    ("training", "max_seq_length", unsloth.max_len, LENGTH, 2048),
+    ("training", "load_in_4bit", unsloth.load_4bit, BOOLEAN, True),
+    ("training", "output_dir", f.save.dir, TEXT, "outputs"),
+    ("training", "batch_size", f.batch.micro, POSITIVE, 2),
+    ("training", "gradient_accumulation_steps", f.batch.grad_accum, POSITIVE, 4),
+    ("training", "max_steps", f.total_steps, COUNT, None),
+    ("training", "save_steps", f.save.every, COUNT, None),
+    ("training", "packing", trl.packing, BOOLEAN, False),
+    ("training", "gradient_checkpointing", unsloth.checkpointing, _CHECKPOINTING, "unsloth"),
+    ("lora", "lora_r", f.trainable.r, POSITIVE, 64),
+    ("lora", "lora_alpha", f.trainable.alpha, NUMBER, 16),
+    ("lora", "lora_dropout", f.trainable.dropout, NUMBER, 0.0),
+    ("lora", "target_modules", hf.lora_targets, TARGETS, SEVEN),
+    ("lora", "use_dora", hf.use_dora, BOOLEAN, None),
 )  # fmt: skip
 _WITHOUT_EFFECT = {
     "data": ("dataset", "local_dataset", "format_type"),
@@ -58,7 +57,7 @@ _WITHOUT_EFFECT = {
 CONFIG = Table(
     name="unsloth train config",
     rows=tuple(
-        Row(f"{section}.{key}" if section else key, field, kind, default, source=_CONFIG)
+        Row(f"{section}.{key}" if section else key, field, kind, default, source=CONFIG_SOURCE)
         for section, key, field, kind, default in _KEYS
     ),
     known=frozenset(
@@ -94,6 +93,7 @@ class UnslothCli(Unsloth):
     markers = (b"unsloth train", b"load_in_4bit", b"training_type")
     markers_prove = False
     suffixes = (".yaml", ".yml", ".json", *SHELL_SUFFIXES)
+    meaning = command_line
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -120,23 +120,6 @@ class UnslothCli(Unsloth):
             return None
         block = Block(document, root, CONFIG, root.span)
         return Claim(self, "run", document, (block,), framework="unsloth")
-
-    def finish(self, draft: Draft) -> None:
-        full = bool(draft.get("unsloth.full"))
-        draft.default("script.adapter", not full, _CONFIG)
-        if full:
-            draft.override("unsloth.load_4bit", False, "unsloth.full", source=_CONFIG)
-        draft.default("optimizer.name", "adamw_8bit", _TRAINER)
-        draft.default("eval.strategy", "no", f"{_TRAINER}: no eval_steps")
-        if draft.get("save.every") == 0:
-            draft.forget("save.every")
-        super().finish(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = dict(changes)
-        if "load.dtype" in own:
-            raise CannotEdit("unsloth train chooses the dtype by the GPU")
-        return super().express(own, draft)
 
 
 def _is_config(root: Mapping) -> bool:

@@ -10,31 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from oomlint.dialects.base import Claim, Dialect, Wishes, expressed
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.machine.ranks import finish_launch
+from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES
-from oomlint.dialects.trainer.fixes import express_training_arguments
-from oomlint.dialects.trainer.model_effects import finish_adapter
 from oomlint.dialects.trainer.script import (
     ARGUMENTS,
     ScriptRun,
     script_claim,
     script_runs,
 )
-from oomlint.dialects.trainer.script_effects import finish_calls
-from oomlint.dialects.trl.effects import finish_trl
-from oomlint.dialects.trl.objectives import finish_objective, objective_of_class
-from oomlint.dialects.unsloth.effects import (
-    finish_config,
-    finish_length,
-    finish_load,
-    finish_memory,
-    finish_quant,
-)
-from oomlint.dialects.unsloth.fixes import NO_WAY, WAYS
+from oomlint.dialects.trainer.training_arguments import in_training_arguments
+from oomlint.dialects.trl.objectives import objective_of_class
 from oomlint.dialects.unsloth.keys import CLI, FAST_MODEL, FAST_PEFT, PATCHED, PLAIN
+from oomlint.dialects.unsloth.meaning import meaning
 from oomlint.documents.base import Call, Document
 from oomlint.frozen import replace
 
@@ -44,7 +35,8 @@ class Unsloth(Dialect):
     markers: ClassVar[tuple[bytes, ...]] = (b"unsloth",)
     suffixes: ClassVar[tuple[str, ...]] = (".py", *SHELL_SUFFIXES)
     only_marked: ClassVar[tuple[str, ...]] = (".py",)
-    references = {"ref.deepspeed": "deepspeed", "ref.fsdp_config": "fsdp-config"}
+    references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):
@@ -67,23 +59,9 @@ class Unsloth(Dialect):
         run = replace(run, others=tuple(others))
         return script_claim(self, document, run, table, model_table=FAST_MODEL)
 
-    def finish(self, draft: Draft) -> None:
-        finish_launch(draft, one_process=True)
-        finish_calls(draft)
-        kind = finish_objective(draft)
-        if kind == "grpo":
-            draft.default("trl.beta", 0.001, "unsloth models/rl.py:3314")
-        finish_config(draft)
-        finish_load(draft)
-        finish_adapter(draft)
-        finish_quant(draft)
-        finish_length(draft)
-        finish_trl(draft, kind)
-        finish_memory(draft, kind)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = expressed(changes, draft, WAYS, NO_WAY)
-        return super().express(express_training_arguments(own, draft), draft)
+    def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
+        own = in_training_arguments(expressed(changes, run), run)
+        return writable(own, run, self.name)
 
 
 def _is_fast(call: Call) -> bool:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.kinds import BOOLEAN, LIST, NUMBER, POSITIVE, TEXT, Kind, read_boolean
-from oomlint.dialects.table import Row, Table
+from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, over
 from oomlint.dialects.trainer.script import DEVICE_MAP, DTYPE, MODEL_ID
+from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.objectives import CALLS
 from oomlint.frozen import replace
+from oomlint.plan.fields import Private, f
 
 _LOADER = "unsloth models/loader.py FastLanguageModel.from_pretrained"
 WRAPPER = "unsloth models/llama.py get_peft_model"
@@ -21,6 +24,22 @@ CONFIGS = "unsloth models/rl.py: its defaults for TRL's config classes"
 
 # U models/llama.py:3064.
 SEVEN = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+class unsloth(Private, prefix="unsloth"):  # noqa: N801  a namespace of fields, read like ``f``
+    """``full``: nothing is adapted. ``fp32``: full fine-tuning in mixed precision. ``max_len``: the
+    longest sample as the model is loaded for it. ``vllm``: vLLM shares the trainer's weights.
+    ``checkpointing``: ``unsloth``, ``full`` or ``none``."""
+
+    full: bool
+    fp32: bool
+    max_len: int
+    load_4bit: bool
+    load_8bit: bool
+    load_16bit: bool
+    checkpointing: str
+    tiled_mlp: bool
+    vllm: bool
 
 
 def _read_checkpointing(raw: Any) -> str:
@@ -43,22 +62,21 @@ def _read_dtype(raw: Any) -> str | None:
 FAST_MODEL = Table(
     name="FastModel.from_pretrained",
     rows=(
-        Row("model_name", "model.id", MODEL_ID, aliases=("0",), source=_LOADER),
-        Row("max_seq_length", "unsloth.max_len", LENGTH, default=2048, aliases=("1",), source=_LOADER),
-        Row("dtype", "hf.load_dtype", Kind(_read_dtype, DTYPE.write), aliases=("2",), source=_LOADER),
-        Row("load_in_4bit", "unsloth.load_4bit", BOOLEAN, default=True, aliases=("3",), source=_LOADER),
-        Row("load_in_8bit", "unsloth.load_8bit", BOOLEAN, default=False, source=_LOADER),
-        Row("load_in_16bit", "unsloth.load_16bit", BOOLEAN, default=False, source=_LOADER),
-        Row("load_in_fp8", "unsloth.load_fp8", BOOLEAN, default=False, source=_LOADER),
-        Row("full_finetuning", "unsloth.full", BOOLEAN, default=False, source=_LOADER),
-        Row("float32_mixed_precision", "unsloth.fp32", BOOLEAN, source=_LOADER),
-        Row("use_gradient_checkpointing", "unsloth.checkpointing", _CHECKPOINTING, default="unsloth", source=_LOADER),
-        Row("unsloth_tiled_mlp", "unsloth.tiled_mlp", BOOLEAN, default=False, source=_LOADER),
-        Row("fast_inference", "unsloth.vllm", BOOLEAN, default=False, source=_LOADER),
-        Row("device_map", "load.device_map", DEVICE_MAP),
-        Row("attn_implementation", "model.attn_impl", ATTENTION),
-        Row("trust_remote_code", "model.trust_remote_code", BOOLEAN),
-        Row("revision", "model.revision", TEXT),
+        Row("model_name", f.model.id, MODEL_ID, aliases=("0",), source=_LOADER),
+        Row("max_seq_length", unsloth.max_len, LENGTH, default=2048, aliases=("1",), source=_LOADER),
+        Row("dtype", hf.load_dtype, Kind(_read_dtype, DTYPE.write), aliases=("2",), source=_LOADER),
+        Row("load_in_4bit", unsloth.load_4bit, BOOLEAN, default=True, aliases=("3",), source=_LOADER),
+        Row("load_in_8bit", unsloth.load_8bit, BOOLEAN, default=False, source=_LOADER),
+        Row("load_in_16bit", unsloth.load_16bit, BOOLEAN, default=False, source=_LOADER),
+        Row("full_finetuning", unsloth.full, BOOLEAN, default=False, source=_LOADER),
+        Row("float32_mixed_precision", unsloth.fp32, BOOLEAN, source=_LOADER),
+        Row("use_gradient_checkpointing", unsloth.checkpointing, _CHECKPOINTING, default="unsloth", source=_LOADER),
+        Row("unsloth_tiled_mlp", unsloth.tiled_mlp, BOOLEAN, default=False, source=_LOADER),
+        Row("fast_inference", unsloth.vllm, BOOLEAN, default=False, source=_LOADER),
+        Row("device_map", f.load.device_map, DEVICE_MAP),
+        Row("attn_implementation", f.model.attn_impl, ATTENTION),
+        Row("trust_remote_code", f.model.trust_remote_code, BOOLEAN),
+        Row("revision", f.model.revision, TEXT),
     ),
     known_prefixes=("",),
     section="model",
@@ -67,14 +85,14 @@ FAST_MODEL = Table(
 FAST_PEFT = Table(
     name="get_peft_model of Unsloth",
     rows=(
-        Row("r", "trainable.r", POSITIVE, default=16, aliases=("1",), source=WRAPPER),
-        Row("target_modules", "hf.lora_targets", TARGETS, aliases=("2",), source=WRAPPER),
-        Row("lora_alpha", "trainable.alpha", NUMBER, default=16, source=WRAPPER),
-        Row("lora_dropout", "trainable.dropout", NUMBER, default=0.0, source=WRAPPER),
-        Row("modules_to_save", "trainable.modules_to_save", LIST, source=WRAPPER),
-        Row("target_parameters", "trainable.target_params", LIST, source=WRAPPER),
-        Row("use_dora", "hf.use_dora", BOOLEAN, source=WRAPPER),
-        Row("use_gradient_checkpointing", "unsloth.checkpointing", _CHECKPOINTING, default="unsloth", source=WRAPPER),
+        Row("r", f.trainable.r, POSITIVE, default=16, aliases=("1",), source=WRAPPER),
+        Row("target_modules", hf.lora_targets, TARGETS, aliases=("2",), source=WRAPPER),
+        Row("lora_alpha", f.trainable.alpha, NUMBER, default=16, source=WRAPPER),
+        Row("lora_dropout", f.trainable.dropout, NUMBER, default=0.0, source=WRAPPER),
+        Row("modules_to_save", f.trainable.modules_to_save, LIST, source=WRAPPER),
+        Row("target_parameters", f.trainable.target_params, LIST, source=WRAPPER),
+        Row("use_dora", hf.use_dora, BOOLEAN, source=WRAPPER),
+        Row("use_gradient_checkpointing", unsloth.checkpointing, _CHECKPOINTING, default="unsloth", source=WRAPPER),
     ),
     known_prefixes=("",),
     section="adapter",
@@ -82,12 +100,12 @@ FAST_PEFT = Table(
 
 # U models/rl.py:3267; the classes' own defaults come from TRL otherwise.
 _DEFAULTS = {
-    "batch.micro": 4,
-    "batch.grad_accum": 2,
-    "batch.eval_micro": 4,
-    "optimizer.name": "adamw_8bit",
-    "eval.accumulation_steps": 2,
-    "hf.logging_steps": 1,
+    f.batch.micro: 4,
+    f.batch.grad_accum: 2,
+    f.batch.eval_micro: 4,
+    f.optimizer.name: "adamw_8bit",
+    f.eval.accumulation_steps: 2,
+    hf.logging_steps: 1,
 }
 # What U models/rl.py adds to every class, and U trainer.py to its own.
 _ADDED = frozenset(
@@ -121,9 +139,9 @@ PLAIN = {kind: _with_added_keys(table) for kind, table in CALLS.items()}
 # unsloth-cli.py of the repository: switches are off where the library's are on.
 _CLI = "unsloth unsloth-cli.py"
 _CLI_DEFAULTS = {
-    "model.id": "unsloth/llama-3-8b", "unsloth.load_4bit": False, "batch.micro": 2,
-    "batch.grad_accum": 4, "batch.eval_micro": 4, "total_steps": 400, "optimizer.name": "adamw_8bit",
-    "save.dir": "outputs", "hf.logging_steps": 1, "trl.packing": False,
+    f.model.id: "unsloth/llama-3-8b", unsloth.load_4bit: False, f.batch.micro: 2,
+    f.batch.grad_accum: 4, f.batch.eval_micro: 4, f.total_steps: 400, f.optimizer.name: "adamw_8bit",
+    f.save.dir: "outputs", hf.logging_steps: 1, trl.packing: False,
 }  # fmt: skip
 CLI = Table(
     name="unsloth-cli.py",
@@ -135,3 +153,12 @@ CLI = Table(
     loader="yaml12",
     section="training",
 )
+
+
+def is_for_language(blocks: list[Block]) -> bool:
+    """Whether it is FastLanguageModel that adds the adapter, as on the command line."""
+    block = next((block for block in blocks if block.table in (FAST_PEFT, CLI)), None)
+    if block is None or block.table is CLI:
+        return block is not None
+    text = block.document.source.text[block.anchor.start : block.anchor.end]
+    return text.startswith("FastLanguageModel")

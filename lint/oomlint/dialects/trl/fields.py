@@ -1,0 +1,20 @@
+"""Fields of TRL that the plan does not have."""
+
+from __future__ import annotations
+
+from oomlint.plan.fields import Private
+
+
+class trl(Private, prefix="trl"):  # noqa: N801  a namespace of fields, read like ``f``
+    """Keys of TRL whose meaning takes more than one of them."""
+
+    packing: bool
+    packing_strategy: str
+    padding_free: bool
+    loss_type: str
+    activation_offload: bool
+    precompute_ref: bool
+    beta: float
+    vllm: bool
+    vllm_mode: str
+    steps_per_generation: int

@@ -1,0 +1,75 @@
+"""What TRL's scripts and command lines say of libraries and the model, before its trainers have it.
+
+Read from TRL f2cd5771 (1.10.0.dev0); ``TRL`` below is ``trl``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping as MappingABC
+from typing import Any
+
+from oomlint.changes import Release
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.machine.meaning import launch_all_visible
+from oomlint.dialects.meaning import Bounds, Meaning
+from oomlint.dialects.table import Block
+from oomlint.dialects.trainer.fields import hf, script
+from oomlint.dialects.trainer.model import loading
+from oomlint.dialects.trainer.scripts import early_load, is_script, scripts
+from oomlint.dialects.trainer.statements import idle_flags
+from oomlint.dialects.trl.changes import LOADS_FP32
+from oomlint.dialects.trl.keys import MODEL_SOURCE
+from oomlint.dialects.trl.training import trainers
+from oomlint.plan.fields import f
+
+meaning = Meaning(early_load, scripts, trainers, loading, launch_all_visible, idle_flags)
+
+
+# Keys that went with a release; alignment-handbook's mixtures are of the time before another.
+_LAST_SEEN: MappingABC[str, Release] = {
+    "max_seq_length": (0, 20),
+    "dataset_mixture": (0, 22),
+    "dataset_mixer": (0, 22),
+    "max_prompt_length": (0, 29),
+}
+
+
+def _beyond(blocks: list[Block]) -> Release | None:
+    """The first release that has no longer a key of these files."""
+    named = {
+        name
+        for block in blocks
+        if block.table.section in ("training", "trainer")
+        for name in _LAST_SEEN
+        if name in block.table.legal_keys and block.find(name) is not None
+    }
+    return min((_LAST_SEEN[name] for name in named), default=None)
+
+
+@meaning.requires
+def releases(run: Cells) -> Iterator[Bounds]:
+    """Which still have a key, and what the newest requires where TRL is not pinned (TRL 1.9.0
+    pyproject.toml)."""
+    beyond = run.given.once(_beyond)
+    if beyond is not None:
+        yield "trl", (), beyond
+    elif run.version("trl") is None:
+        yield "transformers", (4, 56), ()
+        yield "accelerate", (1, 4), ()
+
+
+@meaning.default(f.trainable.r, f.trainable.alpha, f.trainable.dropout, source=MODEL_SOURCE)
+def adapter(run: Cells) -> Any:
+    """ModelConfig's, where no script writes a LoraConfig of its own."""
+    if is_script(run) or not is_adapter_run(run):
+        return None
+    return {f.trainable.r: 16, f.trainable.alpha: 32, f.trainable.dropout: 0.05}
+
+
+@meaning.default(f.load.dtype, source=f"{MODEL_SOURCE}:89 and trainer/utils.py:1144: float32")
+def loads_wide(run: Cells) -> Any:
+    """A model that the trainer loads by its name."""
+    if run[hf.load_dtype] is not None or run.is_unread(hf.load_dtype) or run[script.model_object]:
+        return None
+    return "fp32" if run.has(LOADS_FP32) else None

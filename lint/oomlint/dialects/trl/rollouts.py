@@ -1,0 +1,111 @@
+"""What TRL's trainers generate before they learn: completions, and the engine that makes them.
+
+Read from TRL f2cd5771 (1.10.0.dev0); ``TRL`` below is ``trl``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.generation import completions_of_round
+from oomlint.dialects.meaning import Meaning, Sourced, Wishes
+from oomlint.dialects.trl.changes import COLOCATES, LONG_COMPLETIONS
+from oomlint.dialects.trl.fields import trl
+from oomlint.dialects.trl.objectives import brings_own_trainer
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
+
+rollouts = Meaning()
+
+_R = f.objective.rollout
+
+
+def rolls_out(run: Cells) -> bool:
+    return run[f.objective.kind] in ("grpo", "rloo", "ppo")
+
+
+def _config(run: Cells) -> str:
+    return f"TRL f2cd5771 trainer/{run[f.objective.kind]}_config.py"
+
+
+# -- completions -----------------------------------------------------------------------------------
+
+
+@rollouts.derive(f.batch.micro_unit)
+def counts_completions(run: Cells) -> Any:
+    return Sourced("completions", _config(run)) if rolls_out(run) else None
+
+
+@rollouts.default(_R.n)
+def completions_of_prompt(run: Cells) -> Any:
+    if not rolls_out(run):
+        return None
+    return Sourced(2 if run[f.objective.kind] == "rloo" else 8, _config(run))
+
+
+@rollouts.default(_R.max_completion_tokens)
+def longest_completion(run: Cells) -> Any:
+    if not rolls_out(run):
+        return None
+    if run.has(LONG_COMPLETIONS):
+        return Sourced(512, _config(run))
+    return Sourced(LONG_COMPLETIONS.was, LONG_COMPLETIONS.source)
+
+
+@rollouts.assume(
+    _R.max_prompt_tokens,
+    why="prompts are not cut and their length is not known; 512 was the limit up to TRL 0.24",
+)
+def longest_prompt(run: Cells) -> Any:
+    return 512 if rolls_out(run) else None
+
+
+@rollouts.override(f.seq.max_len)
+def longest_sample(run: Cells) -> Any:
+    """A prompt and its completion, whatever else limits samples."""
+    if not rolls_out(run):
+        return None
+    prompt, answer = run[_R.max_prompt_tokens], run[_R.max_completion_tokens]
+    return prompt + answer if prompt and answer else None
+
+
+@rollouts.written(f.seq.max_len)
+def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if rolls_out(run):
+        raise CannotEdit("the length follows from the prompts and max_completion_length")
+    return {f.seq.max_len: length}
+
+
+@rollouts.derive(_R.generation_batch)
+def completions_at_once(run: Cells) -> Any:
+    if not rolls_out(run) or brings_own_trainer(run):
+        return None
+    return completions_of_round(run, trl.steps_per_generation)
+
+
+# -- the engine ------------------------------------------------------------------------------------
+
+
+@rollouts.default(trl.vllm_mode)
+def vllm_mode(run: Cells) -> Any:
+    if not rolls_out(run) or not run[trl.vllm]:
+        return None
+    if run.has(COLOCATES):
+        return Sourced("vllm_colocate", _config(run))
+    return Sourced(COLOCATES.was, COLOCATES.source)
+
+
+@rollouts.derive(_R.engine)
+def engine(run: Cells) -> Any:
+    if not rolls_out(run):
+        return None
+    return run[trl.vllm_mode] if run[trl.vllm] else "hf"
+
+
+@rollouts.default(_R.gpu_mem_util, _R.tp, _R.sleep)
+def engine_settings(run: Cells) -> Any:
+    if not rolls_out(run) or not run[trl.vllm]:
+        return None
+    values = {_R.gpu_mem_util: 0.3, _R.tp: 1, _R.sleep: False}
+    return {field: Sourced(value, _config(run)) for field, value in values.items()}

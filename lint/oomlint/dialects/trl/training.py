@@ -1,0 +1,276 @@
+"""What TRL's trainers make of their arguments, whoever has loaded the model: the objective, its
+reference, samples, the loss, and the types of adapters.
+
+Read from TRL f2cd5771 (1.10.0.dev0); ``TRL`` below is ``trl``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import shared
+from oomlint.dialects.common.generation import check_precomputed_reference
+from oomlint.dialects.machine.launcher_keys import PLAIN
+from oomlint.dialects.machine.launcher_meaning import launcher_of
+from oomlint.dialects.meaning import Meaning, Sourced, Wishes
+from oomlint.dialects.trainer.fields import hf, script
+from oomlint.dialects.trainer.losses import losses
+from oomlint.dialects.trainer.model import model, one_process
+from oomlint.dialects.trainer.training_arguments import training_arguments
+from oomlint.dialects.trl.changes import (
+    CHECKPOINTS,
+    CHUNKS_LOSS,
+    DPO_LEAVES_ENDS,
+    GRPO_NEEDS_NO_REFERENCE,
+    MIXES_PRECISION,
+    SFT_LEAVES_ENDS,
+    SPREADS,
+)
+from oomlint.dialects.trl.fields import trl
+from oomlint.dialects.trl.keys import BASE_SOURCE
+from oomlint.dialects.trl.objectives import objective_of_run
+from oomlint.dialects.trl.rollouts import rollouts, rolls_out
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
+
+trainers = Meaning(rollouts, model, one_process, training_arguments)
+
+# -- the objective ---------------------------------------------------------------------------------
+
+
+@trainers.derive(f.objective.kind)
+def objective(run: Cells) -> Any:
+    return objective_of_run(run)
+
+
+@trainers.assume(f.objective.kind, why="no key and no name speaks of another objective")
+def likely_objective(run: Cells) -> Any:
+    return "sft"
+
+
+@trainers.derive(f.objective.pairs_per_sample)
+def pairs(run: Cells) -> Any:
+    return 2 if run[f.objective.kind] in ("dpo", "orpo", "cpo", "simpo", "rm") else None
+
+
+@trainers.default(trl.beta)
+def beta(run: Cells) -> Any:
+    if run[f.objective.kind] != "grpo":
+        return None
+    if run.has(GRPO_NEEDS_NO_REFERENCE):
+        return Sourced(0.0, "TRL f2cd5771 trainer/grpo_config.py")
+    return Sourced(GRPO_NEEDS_NO_REFERENCE.was, GRPO_NEEDS_NO_REFERENCE.source)
+
+
+def _needs_reference(run: Cells) -> bool:
+    kind = run[f.objective.kind]
+    if kind in ("grpo", "rloo"):
+        return run.get(trl.beta, 0.05) != 0
+    return kind in ("dpo", "kto", "ppo")
+
+
+@trainers.derive(
+    f.objective.ref_model, source="TRL f2cd5771 trainer/dpo_trainer.py:893, grpo_trainer.py:957"
+)
+def reference(run: Cells) -> Any:
+    if not _needs_reference(run):
+        return "none"
+    if run[trl.precompute_ref]:
+        return "precomputed"
+    if run[f.trainable.method] is None:
+        return None
+    return "shared_adapter_off" if is_adapter_run(run) else "copy"
+
+
+@reference.written
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    check_precomputed_reference(wanted, run)
+    return {trl.precompute_ref: True}
+
+
+# -- samples ---------------------------------------------------------------------------------------
+
+
+@trainers.derive(
+    f.seq.unbounded, source="TRL f2cd5771 trainer/sft_config.py:205: None truncates nothing"
+)
+def cuts_nothing(run: Cells) -> Any:
+    return True if _is_null(run, f.seq.max_len) else None
+
+
+@trainers.default(f.seq.max_len, source="TRL f2cd5771 trainer/sft_config.py:205")
+def longest_sample(run: Cells) -> Any:
+    return None if _is_null(run, f.seq.max_len) else 1024
+
+
+def _is_null(run: Cells, field: Any) -> bool:
+    """Whether a file sets the field to nothing, which is not the same as leaving it out."""
+    if run.mentions(field):
+        return False
+    for block in run.blocks:
+        row = block.table.by_field.get(field)
+        for key in (row.key, *row.aliases) if row is not None else ():
+            entry = block.find(key)
+            if entry is not None and block.value(entry.value) in (None, "None", "null"):
+                return True
+    return False
+
+
+@trainers.derive(f.seq.packing)
+def packing(run: Cells) -> Any:
+    if not run[trl.packing]:
+        return "none"
+    return "concat" if run[trl.packing_strategy] == "wrapped" else "bfd"
+
+
+@trainers.derive(f.seq.pad)
+def padding(run: Cells) -> Any:
+    if run[trl.packing]:
+        return Sourced("none", "TRL f2cd5771 sft_trainer.py: packed")
+    return "none" if run[trl.padding_free] else "longest"
+
+
+# -- loss ------------------------------------------------------------------------------------------
+
+_SELECTIVE = "TRL f2cd5771 trainer/utils.py: selective_log_softmax"
+
+
+@trainers.derive(f.loss.logits_materialised)
+def logits(run: Cells) -> Any:
+    """Which logits exist at once; liger's fused losses spare them for every objective."""
+    if run[hf.liger]:
+        return None
+    if rolls_out(run):
+        return Sourced("completion_only", "TRL f2cd5771 grpo_trainer.py:1374: logits_to_keep")
+    if run[f.objective.kind] != "sft":
+        return "full"
+    loss = run[trl.loss_type]
+    if loss is None:
+        return Sourced("chunked" if run.has(CHUNKS_LOSS) else "full", CHUNKS_LOSS.source)
+    return "chunked" if loss == "chunked_nll" else "full"
+
+
+@logits.written
+def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if kind != "chunked":
+        return losses.writers[f.loss.logits_materialised](kind, run, wishes)
+    if run[f.objective.kind] != "sft":
+        raise CannotEdit("only SFTTrainer computes its loss in chunks")
+    return {trl.loss_type: "chunked_nll"}
+
+
+@trainers.derive(f.loss.algorithm)
+def algorithm(run: Cells) -> Any:
+    if run[hf.liger]:
+        return None
+    if rolls_out(run) or run[f.objective.kind] in ("dpo", "kto"):
+        return Sourced("rows", _SELECTIVE)
+    if not _chunks(run):
+        return None
+    source = "TRL f2cd5771 sft_trainer.py:221: a chunk runs under torch.utils.checkpoint"
+    return Sourced("recomputed_chunks", source)
+
+
+@trainers.derive(f.loss.chunks, source="TRL f2cd5771 trainer/sft_trainer.py:86: 256 tokens a chunk")
+def chunks(run: Cells) -> Any:
+    if run[hf.liger] or not _chunks(run):
+        return None
+    rows, length = run[f.batch.micro], run[f.seq.max_len]
+    return max(1, -(-rows * length // 256)) if rows and length else None
+
+
+def _chunks(run: Cells) -> bool:
+    """Whether SFTTrainer asks for its loss in chunks, whoever computes it in the end."""
+    is_chunked = run.base(f.loss.logits_materialised) == "chunked"
+    return is_chunked and run[f.objective.kind] == "sft"
+
+
+@trainers.override(
+    f.eval.keeps_logits, source="TRL f2cd5771 trainer/reward_trainer.py: a score for each answer"
+)
+def keeps_scores(run: Cells) -> Any:
+    return False if run[f.objective.kind] == "rm" and run[f.eval.keeps_logits] else None
+
+
+# -- activations and dtypes ------------------------------------------------------------------------
+
+trainers.constant(hf.checkpointing, True, f"{BASE_SOURCE}:61", CHECKPOINTS)
+
+
+@trainers.default(hf.bf16, source=f"{BASE_SOURCE}:107: bf16 unless fp16")
+def mixes_precision(run: Cells) -> Any:
+    if run[hf.fp16]:
+        return False
+    return True if run.has(MIXES_PRECISION) else Sourced(False, MIXES_PRECISION.source)
+
+
+trainers.always(shared.amp_is_open, False, "a flag that only running tells counts as off")
+
+
+@trainers.derive(f.checkpointing.offload, f.offload.activations)
+def offloads_activations(run: Cells) -> Any:
+    if not run[trl.activation_offload]:
+        return None
+    return {f.checkpointing.offload: "cpu", f.offload.activations: "cpu"}
+
+
+@offloads_activations.written
+def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if device not in ("cpu", "none"):
+        raise CannotEdit("TRL offloads activations to the CPU only")
+    return {trl.activation_offload: device == "cpu"}
+
+
+def _is_quantized(run: Cells) -> bool:
+    return run[f.quant.method] in ("bnb4", "bnb8")
+
+
+@trainers.derive(f.quant.prepares_kbit)
+def prepares_kbit(run: Cells) -> Any:
+    if not is_adapter_run(run) or not _is_quantized(run):
+        return None
+    is_early = run[f.objective.kind] in ("sft", "grpo", "rloo")
+    change = SFT_LEAVES_ENDS if is_early else DPO_LEAVES_ENDS
+    return Sourced(not run.has(change), change.source)
+
+
+@trainers.derive(
+    f.trainable.adapter_dtype,
+    f.precision.grad,
+    f.precision.optim_state,
+    source="TRL f2cd5771 trainer/sft_trainer.py:1123: adapters of QLoRA become bf16",
+)
+def adapters_of_qlora(run: Cells) -> Any:
+    if not is_adapter_run(run) or not _is_quantized(run):
+        return None
+    if run[f.parallel.backend] in ("zero", "fsdp1", "fsdp2"):
+        return None
+    fields = (f.trainable.adapter_dtype, f.precision.grad, f.precision.optim_state)
+    return dict.fromkeys(fields, "bf16")
+
+
+@trainers.override(
+    f.checkpointing.reentrant,
+    source="TRL f2cd5771 trainer/sft_trainer.py:1106: PEFT under ZeRO-3 needs reentrant checkpointing",
+)
+def reentrant(run: Cells) -> Any:
+    if not is_adapter_run(run) or _is_quantized(run) or run[f.parallel.backend] != "zero":
+        return None
+    return True if run[f.parallel.zero.stage] == 3 else None
+
+
+# -- where the model lies --------------------------------------------------------------------------
+
+
+@trainers.derive(
+    f.load.device_map, source="TRL f2cd5771 trainer/utils.py:1153, trainer/sft_trainer.py:958"
+)
+def device_map(run: Cells) -> Any:
+    """A model named by a string is loaded with ``device_map="auto"``, unless a launcher starts
+    several ranks."""
+    launcher = launcher_of(run)
+    if launcher is None or run[script.model_object] or not run.has(SPREADS):
+        return None
+    return "auto" if launcher is PLAIN else "none"

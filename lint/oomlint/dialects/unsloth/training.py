@@ -1,0 +1,226 @@
+"""What Unsloth makes of TRL's trainers: its checkpoints, losses and kernels, and its defaults.
+
+Read from unsloth 015bdef0 (2026-08-22; ``U`` below is ``unslothai/unsloth unsloth/``) and
+unsloth_zoo 2026.10.9 (``Z``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.meaning import Meaning, Said, Sourced, Wishes
+from oomlint.dialects.table import Block
+from oomlint.dialects.trl.fields import trl
+from oomlint.dialects.trl.rollouts import rolls_out
+from oomlint.dialects.unsloth.keys import CONFIGS, PATCHED, PLAIN, is_for_language, unsloth
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
+
+training = Meaning()
+
+# U models/_utils.py apply_unsloth_gradient_checkpointing: shorter samples stay on the GPU.
+_SHORTEST_OFFLOADED = 512
+
+# -- arguments before TRL sees them ----------------------------------------------------------------
+
+
+def _is_patched(blocks: list[Block]) -> bool:
+    return any(block.table is each for block in blocks for each in PATCHED.values())
+
+
+def _is_plain(blocks: list[Block]) -> bool:
+    return any(block.table is each for block in blocks for each in PLAIN.values())
+
+
+@training.override(f.save.strategy, source=CONFIGS)
+def saves_nowhere(run: Cells) -> Any:
+    is_told = run.mentions(f.save.dir) or run.says(f.save.strategy)
+    return None if is_told or not run.given.once(_is_patched) else "no"
+
+
+@training.override(
+    f.batch.eval_micro,
+    source="unsloth models/rl.py:2463: the default of 8 gives way to the training batch",
+)
+def evaluates_as_it_trains(run: Cells) -> Any:
+    if not run.given.once(_is_plain) or run.says(f.batch.eval_micro):
+        return None
+    return run[f.batch.micro]
+
+
+@training.default(trl.beta, source="unsloth models/rl.py:3314")
+def beta(run: Cells) -> Any:
+    return 0.001 if run[f.objective.kind] == "grpo" else None
+
+
+@training.said(f.objective.rollout.engine)
+def shares_weights(run: Cells, field: Any, said: Said) -> Said:
+    """vLLM and the trainer share one copy of the weights (U models/llama.py load_vllm): what its
+    share of the GPU leaves cannot be added up as if each had its own."""
+    shared_by = run.setting(unsloth.vllm)
+    return said if shared_by is None or not shared_by.value else shared_by.origin
+
+
+# -- samples ---------------------------------------------------------------------------------------
+
+
+@training.said(unsloth.max_len, f.seq.max_len)
+def works_on_pieces(run: Cells, field: Any, said: Said) -> Said:
+    """With a tiled MLP it works on pieces of a sample, whatever its length; that is not modelled."""
+    tiles = run.setting(unsloth.tiled_mlp)
+    return said if tiles is None or not tiles.value else tiles.origin
+
+
+@training.derive(f.seq.max_len, source="unsloth models/rl.py:2515")
+def length_of_model(run: Cells) -> Any:
+    return run[unsloth.max_len]
+
+
+@training.override(f.seq.max_len, source="unsloth models/rl.py:2521")
+def shorter_length(run: Cells) -> Any:
+    """The shorter of the model's and the trainer's (U models/rl.py:2509)."""
+    own, longest = run[f.seq.max_len], run[unsloth.max_len]
+    if rolls_out(run) or own is None or longest is None:
+        return None
+    return longest if own > longest else None
+
+
+@training.written(f.seq.max_len)
+def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if rolls_out(run):
+        raise CannotEdit("the length follows from the prompts and max_completion_length")
+    own = {f.seq.max_len: length} if run.says(f.seq.max_len) else {}
+    return (
+        own if own and length <= (run[unsloth.max_len] or 0) else {**own, unsloth.max_len: length}
+    )
+
+
+@training.derive(f.seq.pad, source="unsloth trainer.py")
+def joins_samples(run: Cells) -> Any:
+    """U trainer.py _should_auto_padding_free: samples of a batch are joined without padding."""
+    return "none" if run[f.objective.kind] == "sft" and not run[trl.packing] else None
+
+
+# -- activations and dtypes ------------------------------------------------------------------------
+
+
+@training.override(
+    f.checkpointing.mode,
+    f.checkpointing.offload,
+    f.checkpointing.reentrant,
+    f.offload.activations,
+    source="unsloth models/_utils.py apply_unsloth_gradient_checkpointing",
+)
+def checkpointing(run: Cells) -> Any:
+    mode, length = run[unsloth.checkpointing], run[unsloth.max_len]
+    if mode is None:
+        return None
+    is_long = (length or _SHORTEST_OFFLOADED) >= _SHORTEST_OFFLOADED
+    device = "cpu" if mode == "unsloth" and is_long else "none"
+    return {
+        f.checkpointing.mode: "none" if mode == "none" else "full",
+        f.checkpointing.offload: device,
+        f.checkpointing.reentrant: True,
+        f.offload.activations: device,
+    }
+
+
+@training.written(f.checkpointing.mode)
+def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if mode not in ("full", "none"):
+        raise CannotEdit("Unsloth checkpoints every layer or none")
+    return {unsloth.checkpointing: "unsloth" if mode == "full" else "none"}
+
+
+@training.written(f.checkpointing.offload, f.offload.activations)
+def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if device == "cpu" and (run[unsloth.max_len] or 0) < _SHORTEST_OFFLOADED:
+        raise CannotEdit("Unsloth keeps samples this short on the GPU")
+    return {unsloth.checkpointing: "unsloth" if device == "cpu" else "full"}
+
+
+training.cannot_say("Unsloth's checkpoints are reentrant", f.checkpointing.reentrant)
+
+
+@training.override(f.quant.prepares_kbit, source="unsloth models/_utils.py:2482")
+def prepares_nothing(run: Cells) -> Any:
+    return False
+
+
+@training.override(
+    f.trainable.adapter_dtype,
+    f.precision.grad,
+    f.precision.optim_state,
+    source="unsloth_zoo training_utils.py:404: adapters become fp32",
+)
+def adapters_in_fp32(run: Cells) -> Any:
+    if not is_adapter_run(run):
+        return None
+    fields = (f.trainable.adapter_dtype, f.precision.grad, f.precision.optim_state)
+    return dict.fromkeys(fields, "fp32")
+
+
+# -- loss ------------------------------------------------------------------------------------------
+
+
+@training.override(f.loss.logits_materialised)
+def logits(run: Cells) -> Any:
+    """Z fused_losses: cross entropy, preference log-probabilities and GRPO's in chunks."""
+    if run[f.eval.keeps_logits]:
+        return Sourced("full", "unsloth models/rl.py:2485: compute_metrics wants them")
+    return Sourced("fused", "unsloth_zoo fused_losses: logits are computed chunk by chunk")
+
+
+training.cannot_say("Unsloth computes the loss in chunks already", f.loss.logits_materialised)
+
+# -- kernels ---------------------------------------------------------------------------------------
+
+
+@training.override(f.model.attn_impl)
+def attention(run: Cells) -> Any:
+    """U models/llama.py: FlashAttention 2 where it is installed, else xformers, else sdpa."""
+    if run.mentions(f.model.attn_impl):
+        return None
+    return Sourced("xformers", "Unsloth takes FlashAttention 2 or xformers", is_assumed=True)
+
+
+training.cannot_say("Unsloth chooses the attention kernel itself", f.model.attn_impl)
+
+# U models/loader.py FastLanguageModel: the other ones go to FastModel, whose adapters are peft's.
+_WITH_KERNELS = frozenset({"llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3"})
+
+
+def _has_kernels(run: Cells) -> bool:
+    """Whether the adapter is one of the classes for language, which have a kernel for the gate in
+    the function alone that U models/llama.py patch_peft_model makes of a part of a block."""
+    dims = run[f.model.dims]
+    return (
+        dims is not None
+        and dims.arch in _WITH_KERNELS
+        and is_adapter_run(run)
+        and run.given.once(is_for_language)
+        and run[f.quant.method] != "bnb8"
+    )
+
+
+@training.override(
+    f.loss.liger.rope, f.loss.liger.rms, f.loss.liger.swiglu, source="unsloth kernels/"
+)
+def kernels(run: Cells) -> Any:
+    """Norms, rotations and gates of one kernel each, written by hand or compiled."""
+    rest = "unsloth models/llama.py:3719: other feed-forward parts run as transformers has them"
+    gate = Sourced(False, rest) if _has_kernels(run) else True
+    return {f.loss.liger.rope: True, f.loss.liger.rms: True, f.loss.liger.swiglu: gate}
+
+
+@training.derive(f.trainable.fused)
+def fused_parts(run: Cells) -> Any:
+    """Parts of a block whose layers all carry an adapter, and no bias, where there is no dropout."""
+    if not _has_kernels(run) or run[f.trainable.method] == "dora" or run[f.trainable.dropout]:
+        return None
+    dims = run[f.model.dims]
+    assert dims is not None
+    has_bias = {"mlp": dims.mlp_bias, "qkv": dims.attn_bias, "o": False}
+    return tuple(part for part, biased in has_bias.items() if not biased)
