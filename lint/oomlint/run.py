@@ -355,7 +355,9 @@ class Run:
                 if origin is not None and isinstance(self.parts.completed, Draft):
                     below += origin.inputs
                 elif origin is not None:
-                    (facts if origin.kind == "catalog" else below).extend(reversed(origin.inputs))
+                    # What is known of a model stands in no line of the file that names it.
+                    reads = [read for read in reversed(origin.inputs) if read != f.model.id]
+                    (facts if origin.kind == "catalog" else below).extend(reads)
             level = below + facts
         return None
 
