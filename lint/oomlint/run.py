@@ -104,7 +104,12 @@ class Parts:
             assert isinstance(earlier.completed, Cells)
             return earlier.completed.assuming(values)
         known = Surroundings(
-            self.options, self.hardware, self.find_model, self.versions, self.floors
+            self.options,
+            self.hardware,
+            self.find_model,
+            self.versions,
+            self.floors,
+            frozenset(each.reference for each in self.missing),
         )
         stated = {
             name: value
