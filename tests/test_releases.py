@@ -106,6 +106,7 @@ CASES = [
     (AXOLOTL_FSDP2, "precision.param", "fp32", "bf16", "axolotl==0.11.0", "axolotl==0.12.0"),
     (LLAMA_FACTORY, "seq.max_len", 1024, 2048, "llamafactory==0.9.0", "llamafactory==0.9.1"),
     (LLAMA_FACTORY, "optimizer.fused", False, True, "llamafactory==0.9.3", "llamafactory==0.9.5"),
+    (LLAMA_FACTORY, "env.expandable_segments", None, True, "llamafactory==0.9.2", "llamafactory==0.9.3"),
     (SWIFT, "eval.enabled", True, False, "ms-swift==3.5.3", "ms-swift==3.6.0"),
     (TORCHTUNE, "parallel.backend", "fsdp1", "fsdp2", "torchtune==0.2.1", "torchtune==0.3.0"),
 ]  # fmt: skip

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.frozen import frozen
+from oomlint.frozen import frozen, replace
 from oomlint.memory import estimate
 from oomlint.memory.limits import gpu_limits
-from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
@@ -142,20 +141,26 @@ def level_of(run: Run) -> Level:
 
 
 def _found(run: Run) -> Iterator[Basis]:
+    weak = {leaf: level for leaf in _PLAUSIBLE if (level := run.level(leaf)) >= Level.ASSUMED}
+    if not weak:
+        return
+    probe = run.placed
+    trials = {leaf: _Trials.of(probe, leaf) for leaf in weak}
     best: dict[Any, Basis] = {}
-    for leaf in _PLAUSIBLE:
-        level = run.level(leaf)
-        if level < Level.ASSUMED:
-            continue
-        swing, decides = _swing(run.placed, leaf)
-        for field in run.roots(leaf):
-            basis = _basis(run, field, leaf, swing, decides)
-            other = best.get(field)
-            if other is not None:
-                decides = decides | other.decides
-                wider = basis if (swing or 0) > (other.swing_bytes or 0) else other
-                basis = _basis(run, field, wider.leaf, wider.swing_bytes, decides)
-            best[field] = basis
+    for level in (Level.ASSUMED, Level.UNREAD):
+        leaves = [leaf for leaf, known in weak.items() if known is level]
+        together = _decided_together(probe, [trials[leaf] for leaf in leaves])
+        for leaf in leaves:
+            swing, decides = trials[leaf].swing, trials[leaf].decides(run) | together
+            for field in run.roots(leaf):
+                basis = _basis(run, field, leaf, swing, decides)
+                place = (basis.path, basis.line, basis.key)
+                other = best.get(place)
+                if other is None or (swing or 0) > (other.swing_bytes or 0):
+                    earlier = frozenset() if other is None else other.decides
+                    best[place] = replace(basis, decides=basis.decides | earlier)
+                else:
+                    best[place] = replace(other, decides=basis.decides | other.decides)
     yield from sorted(best.values(), key=lambda basis: -(basis.swing_bytes or 0))
 
 
@@ -180,24 +185,59 @@ def _basis(run: Run, field: Any, leaf: Any, swing: int | None, decides: frozense
     )
 
 
-def _swing(run: Run, leaf: Any) -> tuple[int | None, frozenset[str]]:
-    peaks: dict[str, list[int]] = {"gpu": [], "host": []}
-    for plan in (run.plan, *_variants(run.plan, _PLAUSIBLE[leaf])):
-        limits = None if run.hardware is None else gpu_limits(run.hardware, plan)
-        found = estimate(plan, limits)
-        for resource, peak in (("gpu", found.gpu.peak_bytes), ("host", found.host.peak_bytes)):
-            if peak is not None:
-                peaks[resource].append(peak)
-    limits_of = {"gpu": run.limits.gpu_bytes, "host": run.limits.host_bytes}
-    decides = frozenset(
-        resource
-        for resource, limit in limits_of.items()
-        if limit is not None and len({peak <= limit for peak in peaks[resource]}) > 1
-    )
-    gpu = peaks["gpu"]
-    return (max(gpu) - min(gpu) if gpu else None), decides
+@frozen
+class _Trials:
+    """A field at what it plausibly is: the changes, and the peaks of GPU and host at each."""
+
+    changes: tuple[Mapping[Any, Any], ...]
+    peaks: tuple[tuple[int | None, int | None], ...]
+
+    @classmethod
+    def of(cls, run: Run, leaf: Any) -> _Trials:
+        changes = ({}, *_PLAUSIBLE[leaf])
+        return cls(changes, tuple(_peaks(run, change) for change in changes))
+
+    @property
+    def swing(self) -> int | None:
+        gpu = [peak for peak, _ in self.peaks if peak is not None]
+        return max(gpu) - min(gpu) if gpu else None
+
+    def extreme(self, pick: Any) -> Mapping[Any, Any]:
+        """The change with the least, or the most, on the GPU."""
+        known = [n for n, (gpu, _) in enumerate(self.peaks) if gpu is not None]
+        return self.changes[pick(known, key=lambda n: self.peaks[n][0])] if known else {}
+
+    def decides(self, run: Run) -> frozenset[str]:
+        return _decided(run, self.peaks)
 
 
-def _variants(plan: Plan, changes: Iterable[Mapping[Any, Any]]) -> Iterator[Plan]:
-    for change in changes:
-        yield plan.with_values(change)
+def _peaks(run: Run, change: Mapping[Any, Any]) -> tuple[int | None, int | None]:
+    plan = run.plan.with_values(change) if change else run.plan
+    limits = None if run.hardware is None else gpu_limits(run.hardware, plan)
+    found = estimate(plan, limits)
+    return found.gpu.peak_bytes, found.host.peak_bytes
+
+
+def _decided(run: Run, peaks: Iterable[tuple[int | None, int | None]]) -> frozenset[str]:
+    """The resources of which a run fits at one of these peaks and not at another."""
+    peaks = tuple(peaks)
+    limits = {"gpu": run.limits.gpu_bytes, "host": run.limits.host_bytes}
+    found = set()
+    for number, (resource, limit) in enumerate(limits.items()):
+        known = [each for peak in peaks if (each := peak[number]) is not None]
+        if limit is not None and len({peak <= limit for peak in known}) > 1:
+            found.add(resource)
+    return frozenset(found)
+
+
+def _decided_together(run: Run, trials: Iterable[_Trials]) -> frozenset[str]:
+    """What several fields decide that none of them decides alone."""
+    trials = tuple(trials)
+    if len(trials) < 2:
+        return frozenset()
+    lightest: dict[Any, Any] = {}
+    heaviest: dict[Any, Any] = {}
+    for each in trials:
+        lightest |= each.extreme(min)
+        heaviest |= each.extreme(max)
+    return _decided(run, (_peaks(run, change) for change in ({}, lightest, heaviest)))

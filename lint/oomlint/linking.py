@@ -28,11 +28,12 @@ from oomlint.documents import (
     languages_of,
 )
 from oomlint.documents.base import Document
-from oomlint.documents.text import Location
+from oomlint.documents.text import Location, Source
 from oomlint.errors import FileError, InternalError
 from oomlint.expressions import expression
 from oomlint.frozen import field, frozen, mutable, replace
 from oomlint.plan import Plan
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
 from oomlint.versions import installed
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from oomlint.models import ModelFacts
 
 _IN_COMMENT = "it stands in a comment"
+_IN_README = "it stands in a README"
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
@@ -95,6 +97,7 @@ class Linker:
         self._submissions: dict[str, list[Block]] | None = None
         self._markers: dict[tuple[str, bool], tuple[bytes, ...]] = {}
         self._failures: dict[str, list[InternalError]] = {}
+        self._readme_texts: dict[str, str] = {}
 
     def link(
         self,
@@ -200,29 +203,79 @@ class Linker:
         return replace(claim, blocks=(*claim.blocks[:at], asked[0], *claim.blocks[at:]))
 
     def _as_suggested(self, claim: Claim) -> Claim:
-        """The launch line at the head of a config that nothing else starts, if it is the only
-        one of its framework there that names this very file; else the claim on the config itself."""
+        """The launch line that documents how a config is started which nothing else starts: at its
+        own head, else in a README above it. Of several that differ, what they differ in is assumed.
+        The claim on the config itself where there is none."""
         if claim.kind != "run" or kind_of(claim.path) not in (*YAML_SUFFIXES, *TOML_SUFFIXES):
             return claim
-        if "#" not in claim.document.source.text:  # nor is there a comment
+        header = self._started_by(self._header(claim), claim)
+        if len(header) == 1:
+            return _locked(header[0], _IN_COMMENT, Level.STATED)
+        if header:
             return claim
-        from oomlint.documents.header import start_in_header
+        own = self._documented(claim, [claim.path.rpartition("/")[2]])
+        found = [launch for launch in own if self._starts(launch, claim)]
+        if found:
+            differ = len({_words_of(launch) for launch in found}) > 1
+            return _locked(found[0], _IN_README, Level.ASSUMED if differ else Level.FACT)
+        beside = self._documented(claim, self._siblings(claim.path))
+        return _as_beside(beside[0], claim) if beside else claim
 
-        try:
-            document = start_in_header(claim.document.source)
-        except FileError:  # a comment need not be shell
-            return claim
+    def _documented(self, claim: Claim, names: Sequence[str]) -> list[Claim]:
+        """The launch lines that READMEs above a config show for one of these files."""
+        return [
+            launch
+            for document in self._readmes(claim.path, names)
+            for launch in claim.dialect.recognise(document)
+            if launch.kind == "launch"
+            and any(r.path.rpartition("/")[2] in names for r in launch.references)
+        ]
+
+    def _siblings(self, path: str) -> list[str]:
+        """The names of files of its kind beside a config."""
+        names = (name.rpartition("/")[2] for name in self.workspace.beside(path))
+        return [name for name in names if kind_of(name) == kind_of(path)]
+
+    def _started_by(self, document: Document | None, claim: Claim) -> list[Claim]:
+        """The launch lines of a document that start a config."""
         if document is None:
-            return claim
-        found = [
+            return []
+        return [
             launch
             for launch in claim.dialect.recognise(document)
             if launch.kind == "launch" and self._starts(launch, claim)
         ]
-        if len(found) != 1:
-            return claim
-        blocks = tuple(replace(block, locked=_IN_COMMENT) for block in found[0].blocks)
-        return replace(found[0], blocks=blocks)
+
+    def _header(self, claim: Claim) -> Document | None:
+        if "#" not in claim.document.source.text:  # nor is there a comment
+            return None
+        from oomlint.documents.header import start_in_header
+
+        try:
+            return start_in_header(claim.document.source)
+        except FileError:  # a comment need not be shell
+            return None
+
+    def _readmes(self, config: str, names: Sequence[str]) -> Iterator[Document]:
+        """What READMEs above a config show of how these files are started."""
+        from oomlint.documents.readme import README_NAMES, starts_in_readme
+
+        for folder in reversed(self.workspace.search_folders(config)):
+            for readme in README_NAMES:
+                path = self.workspace.name(os.path.join(folder, readme))
+                text = self._readme_texts.get(path)
+                if text is None:
+                    text = self._readme_texts[path] = self._text_of(path)
+                try:
+                    document = starts_in_readme(Source(path, text), names)
+                except FileError:  # it need not be shell
+                    continue
+                if document is not None:
+                    yield document
+
+    def _text_of(self, path: str) -> str:
+        data = self.workspace.read_or_none(path) if self.workspace.exists(path) else None
+        return "" if data is None else data.decode("utf-8", "replace")
 
     def _starts(self, launch: Claim, claim: Claim) -> bool:
         named = (self.workspace.resolve(r.path, claim.path) for r in launch.references)
@@ -333,6 +386,7 @@ class Linker:
             *(c for c in ordered if c.kind == "run"),
             *(c for c in ordered if c.kind == "aside"),
         ]
+        missing = [self._placed(each, claim) for each in missing]
         dialect = centre[0].dialect if centre else claim.dialect
         blocks = self._read_all(block for c in ordered for block in c.blocks)
         blocks = self._follow_fields(dialect, blocks, claims, missing, used)
@@ -352,6 +406,15 @@ class Linker:
         )
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
         return self._without_declared(run, claims)
+
+    def _placed(self, missing: MissingFile, claim: Claim) -> MissingFile:
+        """A missing file, marked where the program that it is meant for is not here either."""
+        programs = [reference.path for reference in claim.references if reference.optional]
+        is_foreign = bool(programs) and all(
+            self.workspace.resolve(path, claim.path) is None for path in programs
+        )
+        is_absolute = missing.reference.startswith(("/", "~"))
+        return replace(missing, is_elsewhere=is_absolute or is_foreign)
 
     def _without_declared(self, run: Run, claims: Iterable[Claim]) -> Run:
         """The run less the stray keys that the project's own copy of its framework declares."""
@@ -568,6 +631,36 @@ class Linker:
             return self._models[key]
 
         return find
+
+
+def _locked(launch: Claim, reason: str, level: Level) -> Claim:
+    """A launch line that documents how a config is started."""
+    blocks = tuple(replace(block, locked=reason, level=level) for block in launch.blocks)
+    return replace(launch, blocks=blocks)
+
+
+def _as_beside(launch: Claim, claim: Claim) -> Claim:
+    """The launch line of a config's sibling as one of its own, which it is taken to have."""
+    siblings = {r.path: r for r in launch.references if r.dialect == claim.dialect.name}
+    own = claim.path.rpartition("/")[2]
+    references = tuple(
+        replace(r, path=f"{r.path.rpartition('/')[0]}/{own}".lstrip("/"))
+        if r.path in siblings
+        else r
+        for r in launch.references
+    )
+    return _locked(replace(launch, references=references), _IN_README, Level.ASSUMED)
+
+
+def _words_of(launch: Claim) -> tuple[object, ...]:
+    """What a launch line says, wherever it stands."""
+    named = tuple(reference.path for reference in launch.references)
+    said = (
+        (key, str(getattr(entry.value, "value", "")))
+        for block in launch.blocks
+        for key, entry in block.mapping.entries.items()
+    )
+    return (named, tuple(said))
 
 
 def _words(error: Exception) -> str:

@@ -43,6 +43,9 @@ class MissingFile:
     reference: str
     location: Location
     problem: str
+    is_elsewhere: bool = False
+    """Nothing suggests that it should be here: it has an absolute path, or the very program that is
+    started is not here either (another repository, a container)."""
 
 
 @frozen
@@ -101,7 +104,12 @@ class Parts:
             assert isinstance(earlier.completed, Cells)
             return earlier.completed.assuming(values)
         known = Surroundings(
-            self.options, self.hardware, self.find_model, self.versions, self.floors
+            self.options,
+            self.hardware,
+            self.find_model,
+            self.versions,
+            self.floors,
+            frozenset(each.reference for each in self.missing),
         )
         stated = {
             name: value
@@ -352,7 +360,9 @@ class Run:
                 if origin is not None and isinstance(self.parts.completed, Draft):
                     below += origin.inputs
                 elif origin is not None:
-                    (facts if origin.kind == "catalog" else below).extend(reversed(origin.inputs))
+                    # What is known of a model stands in no line of the file that names it.
+                    reads = [read for read in reversed(origin.inputs) if read != f.model.id]
+                    (facts if origin.kind == "catalog" else below).extend(reads)
             level = below + facts
         return None
 

@@ -55,7 +55,7 @@ CONFIGS = (
         {"LF": "LLaMA-Factory src/llamafactory"},
     ),
     Config(
-        "llama-factory-v1", "LLaMA-Factory V1", "llamafactory.v1", "LLAMA_FACTORY_V1",
+        "llama-factory-v1", "LLaMA-Factory V1", "llamafactory.v1_keys", "LLAMA_FACTORY_V1",
         _yaml("**/LLaMA-Factory/examples/v1/**/*"), {"V1": "LLaMA-Factory src/llamafactory/v1"},
     ),
     Config(

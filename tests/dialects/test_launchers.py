@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.celled import cells_of
 
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.law import finish_world
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.world import world
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import (
     ACCELERATE_LAUNCHER,
@@ -15,10 +16,12 @@ from oomlint.dialects.machine.launcher_keys import (
     TORCHRUN,
 )
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.machine.ranks import finish_launch
+from oomlint.dialects.machine.meaning import launch_all_visible, launch_one_process
+from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.table import Row, Table
 from oomlint.documents.shell.document import parse_shell
 from oomlint.documents.text import Source
+from oomlint.plan.fields import f
 
 _OPTIONS = Table("options", (Row("bf16", "x.bf16"), Row("seed", "x.seed")))
 
@@ -28,11 +31,9 @@ def _launch(script: str) -> Launch:
     return launch
 
 
-def _draft(launch: Launch, *, one_process: bool = True) -> Draft:
-    draft = Draft((block, block.read()) for block in launch.blocks)
-    finish_launch(draft, one_process=one_process)
-    finish_world(draft)
-    return draft
+def _cells(launch: Launch, *, one_process: bool = True) -> Cells:
+    started = launch_one_process if one_process else launch_all_visible
+    return cells_of(Meaning(world, started), blocks=launch.blocks)
 
 
 def _apply(script: str, launch: Launch, edits: list) -> str:  # type: ignore[type-arg]
@@ -86,29 +87,29 @@ def test_finds_the_program(script: str, table: Table, name: str, stem: str) -> N
     ],
 )
 def test_counts_ranks(script: str, per_node: int | None, nodes: int | None) -> None:
-    draft = _draft(_launch(script))
-    assert draft.get("parallel.gpus_per_node") == per_node
+    cells = _cells(_launch(script))
+    assert cells[f.parallel.gpus_per_node] == per_node
     # finish_world assumes one node where nobody knows better.
-    assert draft.get("parallel.nodes") == (nodes if nodes is not None else 1)
+    assert cells[f.parallel.nodes] == (nodes if nodes is not None else 1)
 
 
 def test_slurm_directives_stand_behind_unknown_counts() -> None:
-    draft = _draft(
+    cells = _cells(
         _launch("#SBATCH --nodes=4\n#SBATCH --gres=gpu:8\nsrun torchrun --nnodes $SLURM_NNODES "
                 "--nproc_per_node 8 a.py\n")
     )  # fmt: skip
-    assert draft.get("parallel.nodes") == 4
-    assert draft.get("parallel.world") == 32
-    origin = draft.settings["parallel.nodes"].origin
+    assert cells[f.parallel.nodes] == 4
+    assert cells[f.parallel.world] == 32
+    origin = cells.settings[f.parallel.nodes].origin
     assert origin.kind == "assumed"
 
 
 def test_a_trainer_spreads_over_visible_gpus() -> None:
     launch = _launch("CUDA_VISIBLE_DEVICES=0,1 python a.py")
-    assert _draft(launch).get("parallel.gpus_per_node") == 1
-    assert _draft(launch, one_process=False).get("parallel.gpus_per_node") == 2
+    assert _cells(launch)[f.parallel.gpus_per_node] == 1
+    assert _cells(launch, one_process=False)[f.parallel.gpus_per_node] == 2
     bare = _launch("python a.py")
-    assert _draft(bare, one_process=False).get("parallel.gpus_per_node") is None
+    assert _cells(bare, one_process=False)[f.parallel.gpus_per_node] is None
 
 
 def test_options_of_launcher_and_program_are_told_apart() -> None:
@@ -128,7 +129,7 @@ def test_options_in_variables_stand_where_they_are_used() -> None:
         "torchrun $DIST a.py $ARGS --seed 1\n"
     )
     assert set(launch.flags.entries) == {"bf16", "do_train", "seed"}
-    assert _draft(launch).get("parallel.gpus_per_node") == 4
+    assert _cells(launch)[f.parallel.gpus_per_node] == 4
 
 
 def test_additions_go_to_their_owner() -> None:

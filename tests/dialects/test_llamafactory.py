@@ -9,10 +9,13 @@ import pytest
 from tests.linked import link
 
 from oomlint.dialects import registry
+from oomlint.dialects.llamafactory.changes import EXPANDS_SEGMENTS
 from oomlint.documents.text import Source, by_path
 from oomlint.errors import CannotEdit, FileError
 from oomlint.fix.edits import make_fix
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -231,6 +234,36 @@ def test_megatron_degrees_divide_the_ranks() -> None:
     assert (parallel.backend, parallel.tp, parallel.pp, parallel.dp) == ("megatron", 2, 2, 2)
     assert run.plan.batch.global_ == 4 * 2 * 2
     assert (run.plan.precision.param, run.plan.precision.grad) == ("bf16", "fp32")
+
+
+def test_the_allocator_is_open_where_nobody_says_the_release() -> None:
+    run = run_of(SFT)
+    assert run.plan.env.expandable_segments is True
+    assert EXPANDS_SEGMENTS in run.open
+    torchrun = {"a.yaml": SFT, "run.sh": "torchrun --nproc_per_node 2 src/train.py a.yaml\n"}
+    assert runs_of(torchrun)[0].plan.env.expandable_segments is None
+    v1 = run_of("model: Qwen/Qwen3-4B\ntrain_dataset: d.yaml\nmicro_batch_size: 2\n")
+    assert v1.plan.env.expandable_segments is True
+    assert EXPANDS_SEGMENTS not in v1.open  # there was no second configuration before
+
+
+def test_a_switch_that_cannot_be_read_leaves_checkpointing_unread() -> None:
+    run = run_of(SFT + "disable_gradient_checkpointing: ${oc.env:OFF}\n")
+    assert run.plan.checkpointing.mode == "full"
+    assert run.level(f.checkpointing.mode) is Level.UNREAD
+
+
+def test_megatron_has_data_parallelism_of_its_own() -> None:
+    run = run_of(SFT + "tensor_model_parallel_size: 2\nrecompute_granularity: selective\n")
+    assert run.plan.checkpointing.mode == "selective_op"
+    assert run.plan.checkpointing.source == "megatron"
+    assert run.plan.parallel.ddp.find_unused is False
+
+
+def test_workers_of_ray_are_the_ranks() -> None:
+    line = "USE_RAY=1 NPROC_PER_NODE=2 llamafactory-cli train a.yaml ray_num_workers=4\n"
+    (run,) = runs_of({"a.yaml": SFT, "run.sh": line})
+    assert run.plan.parallel.world == 4
 
 
 def test_nothing_is_predicted_for_experts_on_the_cpu() -> None:

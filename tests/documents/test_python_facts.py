@@ -45,7 +45,7 @@ FOUND = {
                       ("load-before-zero3-config", 3)),
     "zero3-not-kept": ("HfDeepSpeedConfig(c)\nm = AutoModel.from_pretrained('x')\n",
                        ("load-before-zero3-config", 1)),
-    "torch-load": ("import torch\nimport torch.distributed\ntorch.load(p)\n", ("torch-load-no-map-location", 3)),
+    "torch-load": ("import torch\nimport torch.distributed\ns = torch.load(p)\nm.load_state_dict(s['m'])\n", ("torch-load-no-map-location", 3)),
     "full-state": (FSDP + "FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT)\n", ("state-dict-on-gpu", 2)),
     "full-state-gpu": (FSDP + "c = FullStateDictConfig(rank0_only=True)\n"
                        "FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT, c)\n", ("state-dict-on-gpu", 3)),

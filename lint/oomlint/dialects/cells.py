@@ -55,6 +55,8 @@ class Surroundings:
     find_model: Any
     versions: MappingABC[str, tuple[str, str]]
     floors: MappingABC[str, str]
+    missing: frozenset[str] = frozenset()
+    """Files that the run names and that are not at hand, as it names them."""
 
     def model(self, name: object) -> ModelFacts | None:
         """The model of a name; ``None`` where the catalogue and the disk do not know it."""

@@ -279,6 +279,8 @@ class Block:
     """Where a file that is not at hand is named: what is said of it is said there."""
     copy: Copy | None = None
     """Where the file is copied to before it is changed, since a framework ships it."""
+    level: Level = Level.STATED
+    """How well it is known that what stands here holds for the run."""
 
     @property
     def path(self) -> str:
@@ -331,6 +333,7 @@ class Block:
                             self.locked,
                             self.referred,
                             self.copy,
+                            self.level,
                         )
                     )
                     break
@@ -351,7 +354,7 @@ class Block:
                 if value is AUTO:
                     auto[row.field] = origin
                 elif value is not None:
-                    settings.setdefault(row.field, Setting(value, origin))
+                    settings.setdefault(row.field, Setting(value, origin, (), self.level))
                 break
         return Reading(
             settings,

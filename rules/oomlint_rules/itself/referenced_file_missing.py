@@ -91,6 +91,9 @@ class ReferencedFileMissing(Rule):
 
     def _lost(self, run: Run, missing: MissingFile) -> Finding:
         unusable = not missing.problem.endswith("not found")
+        severity = Severity.ERROR if unusable else Severity.WARNING
+        if missing.is_elsewhere:
+            severity = Severity.INFO
         consequence = (
             "the training would stop at start"
             if unusable
@@ -98,7 +101,7 @@ class ReferencedFileMissing(Rule):
         )
         return self.finding(
             run,
-            Severity.ERROR if unusable else Severity.WARNING,
+            severity,
             f"the file {missing.reference} {missing.problem}: {consequence}",
             at=missing.location,
         )

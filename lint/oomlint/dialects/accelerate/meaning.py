@@ -23,6 +23,7 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
 from oomlint.dialects.table import Block, Setting
 from oomlint.errors import CannotEdit
+from oomlint.frozen import replace
 from oomlint.plan.fields import below, f
 
 accelerate = Meaning(flags_first)
@@ -63,6 +64,17 @@ def _block_of(said: Said) -> Block | None:
     if said is None:
         return None
     return (said.origin if isinstance(said, Setting | Left) else said).block
+
+
+@accelerate.said(*(row.field for row in ACCELERATE.rows))
+def of_missing_file(run: Cells, field: Any, said: Said) -> Said:
+    """What a config that is not at hand would have said is unread."""
+    if said is not None:
+        return said
+    named = run.said(launch.config_file)
+    if not isinstance(named, Setting) or named.value not in run.known.missing:
+        return said
+    return replace(named.origin, source=f"{named.value} is not at hand")
 
 
 _OF_FSDP = (*below(_F), f.load.cpu_ram_efficient)

@@ -16,6 +16,7 @@ from oomlint.dialects.deepspeed.blocks import wished_preset
 from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
 from oomlint.dialects.meaning import Left, Meaning, Said
 from oomlint.dialects.table import Setting
+from oomlint.frozen import replace
 from oomlint.plan.fields import f
 
 deepspeed_json = Meaning()
@@ -41,6 +42,17 @@ def of_wished_preset(run: Cells, field: Any, said: Said) -> Said:
     if field in reading.settings:
         return reading.settings[field]
     return Left(reading.auto[field]) if field in reading.auto else None
+
+
+@deepspeed_json.said(*_FIELDS)
+def of_missing_file(run: Cells, field: Any, said: Said) -> Said:
+    """What a config that is not at hand would have said is unread, not its default."""
+    if said is not None:
+        return said
+    named = run.said(ref.deepspeed)
+    if not isinstance(named, Setting) or named.value not in run.known.missing:
+        return said
+    return replace(named.origin, source=f"{named.value} is not at hand")
 
 
 # -- old spellings ---------------------------------------------------------------------------------

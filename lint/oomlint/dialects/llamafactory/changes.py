@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from oomlint.changes import Change, Release
-from oomlint.dialects.draft import Draft
 
 LONGER_CUTOFF = Change(
     "llamafactory", (0, 9, 1), "cutoff_len is 1024 by default",
@@ -18,6 +19,14 @@ MORE_FRAMES = Change(
     "LLaMA-Factory 0.9.1 and 0.9.2 hparams/model_args.py", was=64,
 )  # fmt: skip
 
+EXPANDS_SEGMENTS = Change(
+    "llamafactory", (0, 9, 3), "llamafactory-cli leaves PyTorch's allocator without expandable segments",
+    "LLaMA-Factory 0.9.2 and 0.9.3 src/llamafactory/cli.py, 3ef36d00 (2025-04-14)",
+)  # fmt: skip
+
+BEYOND_TRANSFORMERS = (5, 9)
+"""The first release of transformers that no release of LLaMA-Factory allows."""
+
 # requirements.txt, pyproject.toml from 0.9.4 on, which it checks when it starts
 # (hparams/parser.py): the oldest release, and the first that is too new.
 _ALLOWED: dict[Release, dict[str, tuple[Release, Release]]] = {
@@ -29,13 +38,16 @@ _ALLOWED: dict[Release, dict[str, tuple[Release, Release]]] = {
     (0, 9, 5): {"transformers": ((4, 55), (5, 7)), "accelerate": ((1, 3), (1, 12))},
 }
 
+# The newest checkout, ff6d4d12 pyproject.toml:43.
+_NEWEST: dict[str, tuple[Release, Release]] = {
+    "transformers": ((4, 55), BEYOND_TRANSFORMERS),
+    "accelerate": ((1, 3), (1, 12)),
+}
 
-def narrow_versions(draft: Draft) -> None:
-    """Which libraries the release of LLaMA-Factory, the newest where nobody pins it, allows."""
-    own = draft.version("llamafactory")
-    release = max((r for r in _ALLOWED if own is None or r <= own), default=None)
-    for package, (oldest, beyond) in _ALLOWED.get(release or (), {}).items():
-        # The newest checkout allows transformers 5.8 (ff6d4d12 pyproject.toml:43).
-        draft.narrow(package, oldest=oldest, beyond=beyond if own is not None else ())
+
+def allowed(own: Release | None) -> Mapping[str, tuple[Release, Release]]:
+    """Which libraries a release of LLaMA-Factory allows, the newest where none is known."""
     if own is None:
-        draft.narrow("accelerate", beyond=(1, 12))
+        return _NEWEST
+    release = max((release for release in _ALLOWED if release <= own), default=None)
+    return {} if release is None else _ALLOWED[release]

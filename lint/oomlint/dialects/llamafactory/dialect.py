@@ -12,36 +12,23 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference, Wishes, expressed
+from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.fixes import swap_preset
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.llamafactory.changes import narrow_versions
-from oomlint.dialects.llamafactory.effects import (
-    NEWEST_TRANSFORMERS,
-    finish_checkpointing,
-    finish_eval,
-    finish_load,
-    finish_loss,
-    finish_megatron,
-    finish_objective,
-    finish_optimizer,
-    finish_precision,
-    finish_quantization,
-    finish_ranks,
-    finish_sequences,
-    finish_trainable,
-    upcasts_trainable,
-)
-from oomlint.dialects.llamafactory.fixes import WAYS, refuse_zero3
-from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, ENVIRONMENT, LLAMA_FACTORY
+from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, ENVIRONMENT, LLAMA_FACTORY, lf
+from oomlint.dialects.llamafactory.meaning import meaning
+from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.table import Block, OverrideBlock, Table
-from oomlint.dialects.trainer.argument_effects import finish_training_arguments
-from oomlint.dialects.trainer.fixes import express_training_arguments
+from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping, Node, Scalar
 from oomlint.documents.text import Location
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
 
 _COMMANDS = frozenset({"llamafactory-cli", "lmf", "llamafactory"})
 _TRAINING_WORDS = frozenset({"train"})
@@ -70,7 +57,8 @@ class LlamaFactory(Dialect):
     launcher_may_shard = True
     markers = (b"model_name_or_path", b"llamafactory-cli", b"lmf train", b"LLaMA-Factory")
     suffixes = (*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES)
-    references = {"ref.deepspeed": "deepspeed", "launch.config_file": "accelerate"}
+    references = {ref.deepspeed: "deepspeed", launch.config_file: "accelerate"}
+    meaning = meaning
     declared_in = tuple(
         f"src/{package}/hparams/{kind}_args.py"
         for package in ("llamafactory", "llmtuner")
@@ -88,36 +76,40 @@ class LlamaFactory(Dialect):
                     # What trains nothing says nothing of a run, even if a launch line starts it.
                     blocks = () if kind == "aside" and not merges else (block,)
                     yield Claim(self, kind, document, blocks, merges=merges)
-        for launch in launches(document):
-            if not uses_v1(launch):
-                yield from launch_claims(self, launch, LLAMA_FACTORY, _TRAINING_WORDS)
+        for line in launches(document):
+            if not uses_v1(line):
+                yield from launch_claims(self, line, LLAMA_FACTORY, _TRAINING_WORDS)
 
-    def finish(self, draft: Draft) -> None:
-        narrow_versions(draft)
-        finish_ranks(draft)
-        finish_objective(draft)
-        finish_trainable(draft)
-        finish_quantization(draft)
-        load = finish_load(draft)
-        upcasts = upcasts_trainable(draft)
-        full = draft.get("trainable.method") == "full"
-        finish_training_arguments(
-            draft,
-            load_dtype="fp32" if full and upcasts else load,
-            newest=NEWEST_TRANSFORMERS,
-        )
-        finish_precision(draft, load, upcasts)
-        finish_checkpointing(draft)
-        finish_optimizer(draft)
-        finish_sequences(draft)
-        finish_loss(draft)
-        finish_eval(draft)
-        finish_megatron(draft)
+    def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
+        _refuse_zero3(changes, run)
+        own = in_training_arguments(expressed(swap_preset(changes, run), run), run)
+        return writable(own, run, self.name)
 
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        refuse_zero3(changes, draft)
-        own = expressed(swap_preset(dict(changes), draft), draft, WAYS, {})
-        return super().express(express_training_arguments(own, draft), draft)
+
+# What LF/hparams/parser.py:225-520 refuses together with ZeRO-3.
+_NOT_UNDER_ZERO3 = {
+    f.eval.generate: "predict_with_generate",
+    lf.pure_bf16: "pure_bf16",
+    lf.unsloth: "use_unsloth",
+    lf.ktransformers: "use_kt",
+    lf.pissa: "pissa_init",
+    lf.galore: "use_galore",
+    lf.apollo: "use_apollo",
+}
+
+
+def _refuse_zero3(wishes: Wishes, run: Cells) -> None:
+    """Stop a wish for ZeRO-3 that the framework would refuse for its other keys; the run may say it
+    by naming another shipped config.
+
+    Raises:
+        CannotEdit: with the key.
+    """
+    if wishes.get(f.parallel.zero.stage) != 3:
+        return
+    for field, key in _NOT_UNDER_ZERO3.items():
+        if run[field]:
+            raise CannotEdit(f"LLaMA-Factory refuses {key} with ZeRO-3")
 
 
 def _kind_of(root: Mapping) -> ClaimKind | None:

@@ -34,6 +34,7 @@ from oomlint.dialects.kinds import (
     choice,
     read_boolean,
     read_integer,
+    read_text,
 )
 from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
@@ -76,6 +77,15 @@ INTERVAL = choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"})
 _SAVE_INTERVAL = choice(
     {"no": "no", False: "no", "steps": "steps", "epoch": "epoch", "best": "best"}
 )
+
+
+def _read_config_file(raw: Any) -> str | None:
+    """The name of a file; a bare ``--deepspeed`` is the switch of deepspeed.add_config_arguments
+    (DeepSpeed edaa7221 deepspeed/__init__.py:270), for loops that have it beside their file."""
+    return None if raw in (True, "True", "true") else read_text(raw)
+
+
+_CONFIG_FILE = Kind(_read_config_file, schema=TEXT.schema)
 
 SOURCE = "transformers 5.23 training_args.py"
 
@@ -153,7 +163,7 @@ TRAINING_ARGUMENTS = (
     Row("torch_compile", f.compile.enabled, BOOLEAN, default=False, source=f"{SOURCE}:940"),
     Row("torch_compile_mode", f.compile.mode, TEXT),
     Row("label_smoothing_factor", hf.label_smoothing, NUMBER, default=0.0, source=f"{SOURCE}:869"),
-    Row("deepspeed", ref.deepspeed, TEXT, table=DEEPSPEED, source=f"{SOURCE}:1463"),
+    Row("deepspeed", ref.deepspeed, _CONFIG_FILE, table=DEEPSPEED, source=f"{SOURCE}:1463"),
     Row("fsdp", hf.fsdp_words, _FSDP, source=f"{SOURCE}:1447"),
     *(
         Row(

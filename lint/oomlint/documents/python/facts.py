@@ -159,6 +159,8 @@ class _Look:
                 continue  # each rank reads its own file, saved from the same device
             if step.function is not None and self._saves_again(step.function):
                 continue  # a file is converted, once
+            if not _becomes_state(step.function or self.tree.root, step.node):
+                continue  # arguments, cached features: no tensors on a GPU, as far as one sees
             if positional == 1 and not starred and not names & {"map_location", None}:
                 yield self._fact("torch-load-no-map-location", step.node)
 
@@ -441,6 +443,19 @@ def _copies_to_host(nodes: Sequence[ast.AST]) -> bool:
 
 
 # -- loading ------------------------------------------------------------------------------
+
+
+def _becomes_state(function: ast.AST, load: ast.Call) -> bool:
+    """Whether what is loaded goes to a ``load_state_dict`` of the same function."""
+    names: set[str] = set()
+    given: list[ast.expr] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and load in ast.walk(node.value):
+            names |= {name.id for name in node.targets if isinstance(name, ast.Name)}
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "load_state_dict":
+            given += node.args
+    inside = [node for argument in given for node in ast.walk(argument)]
+    return load in inside or any(isinstance(node, ast.Name) and node.id in names for node in inside)
 
 
 def _names_files_by_rank(body: ast.AST) -> bool:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from oomlint.documents.base import Command, Fact
 from oomlint.documents.shell.names import (
     CUSTOMARY_NAMES,
-    KNOWN_ENVIRONMENT,
     MUST_BE_EXPORTED,
     is_launch,
+    known_environment,
 )
 from oomlint.documents.shell.side_facts import side_facts
 from oomlint.documents.shell.syntax import Script, prefix_is_cut
@@ -347,7 +347,7 @@ def _unknown_names(source: Source, script: Script) -> Iterator[Fact]:
             continue
         name = script.text.of(name_node)
         if (
-            name in KNOWN_ENVIRONMENT | CUSTOMARY_NAMES
+            name in known_environment() | CUSTOMARY_NAMES
             or name in used
             or len(name) < _SHORTEST_NAME
         ):
@@ -374,7 +374,7 @@ def nearest_name(name: str) -> str | None:
     """
     most = 2 if len(name) >= _TWO_LETTERS_FROM else 1
     best: dict[int, list[str]] = {}
-    for known in KNOWN_ENVIRONMENT:
+    for known in known_environment():
         # Another first letter is another library: HCCL_, RCCL_ and MCCL_ follow NCCL_.
         if (
             known[0] == name[0]

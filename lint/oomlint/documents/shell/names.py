@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 # Environment variables that a training process reads, by who documents or reads them.
@@ -40,32 +42,11 @@ _BY_SOURCE: Final[dict[str, tuple[str, ...]]] = {
         "MKL_SERVICE_FORCE_INTEL", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "USE_LIBUV", "LOGLEVEL",
         "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS", "KMP_AFFINITY",
     ),
-    # NCCL User Guide, "Environment Variables"
+    # Of older releases, of Google's plug-in and of torch; those of NCCL itself are in nccl.txt
     "nccl": (
-        "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_SOCKET_IFNAME",
-        "NCCL_SOCKET_FAMILY", "NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD", "NCCL_IB_HCA",
-        "NCCL_IB_DISABLE", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT", "NCCL_IB_GID_INDEX", "NCCL_IB_SL",
-        "NCCL_IB_TC", "NCCL_IB_CUDA_SUPPORT", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_PCI_RELAXED_ORDERING",
-        "NCCL_IB_AR_THRESHOLD", "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_SPLIT_DATA_ON_QPS", "NCCL_IB_PKEY",
-        "NCCL_IB_MERGE_NICS", "NCCL_IB_ECE_ENABLE", "NCCL_IB_ROCE_VERSION_NUM", "NCCL_IB_ADDR_FAMILY",
-        "NCCL_IB_ADDR_RANGE", "NCCL_IB_FIFO_TC", "NCCL_IB_RETURN_ASYNC_EVENTS",
-        "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_P2P_DIRECT_DISABLE", "NCCL_SHM_DISABLE",
-        "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_NET_GDR_C2C", "NCCL_NET", "NCCL_NET_PLUGIN",
-        "NCCL_NET_SHARED_BUFFERS", "NCCL_NET_SHARED_COMMS", "NCCL_CROSS_NIC", "NCCL_ALGO",
-        "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_CTAS",
-        "NCCL_MIN_CTAS", "NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_TOPO_FILE",
-        "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_GRAPH_MIXING_SUPPORT",
-        "NCCL_GRAPH_REGISTER", "NCCL_NVLS_ENABLE", "NCCL_NVLSTREE_MAX_CHUNKSIZE", "NCCL_NVLS_CHUNKSIZE",
-        "NCCL_COLLNET_ENABLE", "NCCL_COLLNET_NODE_THRESHOLD", "NCCL_LAUNCH_MODE", "NCCL_CUMEM_ENABLE",
-        "NCCL_CUMEM_HOST_ENABLE", "NCCL_COMM_ID", "NCCL_COMM_BLOCKING", "NCCL_IGNORE_CPU_AFFINITY",
-        "NCCL_CONF_FILE", "NCCL_CHECK_POINTERS", "NCCL_CHECK_DISABLE", "NCCL_DMABUF_ENABLE",
-        "NCCL_P2P_NET_CHUNKSIZE", "NCCL_P2P_LL_THRESHOLD", "NCCL_ALLOC_P2P_NET_LL_BUFFERS",
-        "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "NCCL_SINGLE_RING_THRESHOLD",
-        "NCCL_PXN_DISABLE", "NCCL_PXN_C2C", "NCCL_P2P_PXN_LEVEL", "NCCL_RUNTIME_CONNECT", "NCCL_RAS_ENABLE",
-        "NCCL_OOB_NET_ENABLE", "NCCL_OOB_NET_IFNAME", "NCCL_WORK_FIFO_DEPTH", "NCCL_SET_STACK_SIZE",
-        "NCCL_SET_THREAD_NAME", "NCCL_HOSTID", "NCCL_NVB_DISABLE", "NCCL_MNNVL_ENABLE",
-        "NCCL_LOCAL_REGISTER", "NCCL_TIMEOUT", "NCCL_BLOCKING_WAIT", "NCCL_ASYNC_ERROR_HANDLING",
-        "NCCL_FASTRAK_CTRL_DEV", "NCCL_FASTRAK_IFNAME", "NCCL_TREE_THRESHOLD", "NCCL_DEBUG_TIMESTAMP_FORMAT",
+        "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_CHECK_DISABLE",
+        "NCCL_FASTRAK_CTRL_DEV", "NCCL_FASTRAK_IFNAME", "NCCL_IB_CUDA_SUPPORT",
+        "NCCL_SINGLE_RING_THRESHOLD", "NCCL_TIMEOUT", "NCCL_TREE_THRESHOLD",
     ),
     # huggingface_hub docs "Environment variables"; transformers, datasets and tokenizers sources
     "hugging face": (
@@ -139,7 +120,15 @@ _BY_SOURCE: Final[dict[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 
-KNOWN_ENVIRONMENT: Final = frozenset(name for names in _BY_SOURCE.values() for name in names)
+_LISTED: Final = frozenset(name for names in _BY_SOURCE.values() for name in names)
+
+
+@cache
+def known_environment() -> frozenset[str]:
+    """The variables that a training process, or a library that it loads, reads."""
+    text = Path(__file__).with_name("nccl.txt").read_text("utf-8")
+    return _LISTED.union(line for line in text.splitlines() if not line.startswith("#"))
+
 
 # Read by no library: names that scripts commonly choose themselves, so no typing errors.
 CUSTOMARY_NAMES: Final = frozenset(

@@ -1,0 +1,118 @@
+"""Findings on public repositories that somebody read against the files and the frameworks' code.
+
+A row names repository, commit, path, line, rule, the options, and whether the finding is ``true``,
+``false`` or depends on what no file says (``open``). Of checkouts at these commits (a folder each,
+``OWNER__NAME``) this says which false findings still stand, and which true ones fell silent::
+
+    python -m benchmarks.strangers FOLDER [findings.jsonl ...]
+
+A finding that is only a remark (``info``) does not stand. The exit status is the number of rows that
+are not as they should be, at most 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oomlint.documents import SUFFIXES
+from oomlint.engine import Options, lint
+from oomlint.hardware import parse_bytes, parse_hardware
+from oomlint.rule import Severity
+from oomlint.workspace import Workspace, walk
+
+FINDINGS = Path(__file__).with_name("findings.jsonl")
+# A finding may move a few lines as it learns to point at its cause.
+_NEAR = 15
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finding that was read."""
+
+    repo: str
+    path: str
+    line: int
+    rule: str
+    options: str
+    verdict: str
+    why: str
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Row:
+        code = str(row["rule"]).split()[0]
+        return cls(
+            row["repo"], row["path"], row["line"], code, row["options"], row["verdict"], row["why"]
+        )
+
+
+def read(files: list[Path]) -> list[Row]:
+    lines = (line for file in files for line in file.read_text("utf-8").splitlines())
+    return [Row.of(json.loads(line)) for line in lines if line.strip()]
+
+
+def _options(text: str) -> Options:
+    words = text.split()
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    values = {}
+    if "--host-memory" in given:
+        values["host.ram_gib"] = parse_bytes(given["--host-memory"]) / 2**30
+    name = given.get("--hardware")
+    return Options(hardware=parse_hardware(name) if name else None, values=values)
+
+
+def speaking(folder: Path, options: str) -> dict[tuple[str, str], list[int]]:
+    """Lines of the warnings and errors of a checkout, by path and rule."""
+    workspace = Workspace(folder)
+    names = [workspace.name(file) for file in walk(folder, SUFFIXES)]
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for diagnosis in lint(workspace, names, _options(options)).diagnoses:
+        if diagnosis.severity >= Severity.WARNING:
+            place = diagnosis.finding.location
+            document = workspace.document(place.path)
+            source = getattr(document, "source", None)
+            line = 1 if source is None else source.position(place.span.start)[0]
+            found[place.path, diagnosis.finding.rule.code].append(line)
+    return found
+
+
+def wrong(rows: list[Row], checkouts: Path) -> Iterator[str]:
+    """The rows that are not as they should be, a line each."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.repo, row.options].append(row)
+    for (repo, options), members in sorted(groups.items()):
+        folder = checkouts.resolve() / repo.replace("/", "__")
+        if not folder.is_dir():
+            print(f"{repo}: no checkout", file=sys.stderr)
+            continue
+        found = speaking(folder, options)
+        for row in members:
+            lines = found.get((row.path, row.rule), [])
+            stands = any(abs(line - row.line) <= _NEAR for line in lines)
+            if stands == (row.verdict == "true") or row.verdict == "open":
+                continue
+            state = "still stands" if stands else "fell silent"
+            yield f"{row.rule} {state}: {repo} {row.path}:{row.line}: {row.why}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("checkouts", type=Path)
+    parser.add_argument("files", type=Path, nargs="*")
+    given = parser.parse_args()
+    rows = read(given.files or [FINDINGS])
+    found = list(wrong(rows, given.checkouts))
+    print("\n".join(found))
+    print(f"{len(rows) - len(found)} of {len(rows)} findings are as they should be")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()

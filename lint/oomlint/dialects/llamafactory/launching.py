@@ -1,0 +1,63 @@
+"""The ranks that ``llamafactory-cli`` starts, and the allocator that it sets up for them.
+
+Read from LLaMA-Factory ff6d4d12 (2026-08-18); ``LF`` below is ``src/llamafactory``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.world import world
+from oomlint.dialects.llamafactory.changes import EXPANDS_SEGMENTS
+from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, lf, lf_env
+from oomlint.dialects.machine.fields import env_, launch
+from oomlint.dialects.machine.launcher_keys import PLAIN
+from oomlint.dialects.machine.launcher_meaning import launcher_of
+from oomlint.dialects.machine.meaning import launch_one_process
+from oomlint.dialects.meaning import Meaning
+from oomlint.plan.fields import f
+
+launching = Meaning(world, launch_one_process)
+
+_LAUNCHER = "LLaMA-Factory ff6d4d12 src/llamafactory/launcher.py"
+
+
+def _is_by_cli(run: Cells) -> bool:
+    return any(block.table is CLI_ENVIRONMENT for block in run.blocks)
+
+
+def _starts_torchrun(run: Cells) -> bool:
+    """LF/launcher.py:51-63: llamafactory-cli has torchrun start one process for each visible GPU,
+    or NPROC_PER_NODE, on NNODES nodes."""
+    return _is_by_cli(run) and launcher_of(run) is PLAIN
+
+
+@launching.derive(launch.one_process)
+def takes_one_gpu(run: Cells) -> Any:
+    return not _is_by_cli(run)
+
+
+@launching.derive(launch.total_processes)
+def workers_of_ray(run: Cells) -> Any:
+    return run[lf.ray_workers] if run[lf_env.ray] else None
+
+
+@launching.derive(f.parallel.gpus_per_node, source=f"{_LAUNCHER}:60")
+def ranks_of_torchrun(run: Cells) -> Any:
+    if not _starts_torchrun(run) or run[launch.total_processes] is not None:
+        return None
+    return run[env_.nproc_per_node]
+
+
+@launching.derive(f.parallel.nodes, source=f"{_LAUNCHER}:60")
+def nodes_of_torchrun(run: Cells) -> Any:
+    return run[env_.nnodes] if _starts_torchrun(run) else None
+
+
+@launching.default(f.env.expandable_segments, source=f"{_LAUNCHER}:74")
+def expands_segments(run: Cells) -> Any:
+    """A config whose launch line is not at hand is started with llamafactory-cli, as a rule."""
+    if not _is_by_cli(run) and launcher_of(run) is not None:
+        return None
+    return True if run[lf_env.optim_torch] is not False and run.has(EXPANDS_SEGMENTS) else None

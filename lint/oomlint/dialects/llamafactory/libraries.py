@@ -1,0 +1,18 @@
+"""The libraries that LLaMA-Factory allows: its version tells theirs where nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.llamafactory.changes import BEYOND_TRANSFORMERS, allowed
+from oomlint.dialects.meaning import Bounds, Meaning
+
+libraries = Meaning()
+
+
+@libraries.requires
+def bounds(run: Cells) -> Iterator[Bounds]:
+    yield "transformers", (), BEYOND_TRANSFORMERS
+    for package, (oldest, beyond) in allowed(run.version("llamafactory")).items():
+        yield package, oldest, beyond

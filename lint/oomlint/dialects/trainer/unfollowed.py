@@ -1,0 +1,80 @@
+"""Options of a project's own script that nothing here follows: what they speak of is not known.
+
+A script over transformers' Trainer may freeze a part of the model, checkpoint or batch by options of
+its own (``--freeze_llm True``, ``--grad_checkpoint True``). Unless a profile says what they do, the
+fields that they are about are unread, by their words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.meaning import Meaning, Said
+from oomlint.dialects.table import Block, Origin, plain_value
+from oomlint.dialects.trainer.fields import hf
+from oomlint.dialects.trainer.statements import is_command
+from oomlint.documents.base import Entry
+from oomlint.plan.fields import f
+
+unfollowed = Meaning()
+
+_TRAINS = frozenset(
+    "freeze unfreeze frozen unfrozen tune tuned tunable trainable lora qlora adapter peft".split()
+)
+_CHECKPOINTS = frozenset("checkpoint checkpoints checkpointing ckpt".split())
+_OF_ACTIVATIONS = frozenset("grad gradient gradients activation activations act".split())
+_PACKS = frozenset("pack packed packing".split())
+
+
+def _speaks_of_training(words: frozenset[str]) -> bool:
+    return bool(words & _TRAINS)
+
+
+def _speaks_of_checkpointing(words: frozenset[str]) -> bool:
+    return bool(words & _CHECKPOINTS and words & _OF_ACTIVATIONS)
+
+
+def _speaks_of_packing(words: frozenset[str]) -> bool:
+    return bool(words & _PACKS)
+
+
+# What an option is about, and the options of which one settles the matter all the same.
+_ABOUT = {
+    f.trainable.method: (_speaks_of_training, (hf.use_peft, hf.lora_targets)),
+    f.checkpointing.mode: (_speaks_of_checkpointing, (hf.checkpointing,)),
+    f.seq.packing: (_speaks_of_packing, ()),
+}
+
+
+@unfollowed.said(*_ABOUT)
+def unknown_option(run: Cells, field: Any, said: Said) -> Said:
+    if said is not None:
+        return said
+    speaks, settling = _ABOUT[field]
+    if any(map(run.mentions, settling)):
+        return said
+    for block, entry in run.given.once(_own_options):
+        if speaks(_words(entry.key)):
+            return Origin("explicit", block, None, entry)
+    return said
+
+
+def _words(key: str) -> frozenset[str]:
+    return frozenset(key.lower().replace("-", "_").replace(".", "_").split("_"))
+
+
+def _own_options(blocks: list[Block]) -> tuple[tuple[Block, Entry], ...]:
+    """The options of command lines that no table knows and that are not switched off."""
+    return tuple(_unknown(blocks))
+
+
+def _unknown(blocks: list[Block]) -> Iterator[tuple[Block, Entry]]:
+    for block in blocks:
+        if block.table.section != "training" or not is_command(block):
+            continue
+        for stray in block.read().stray:
+            value = plain_value(stray.entry.value, block.table.loader)
+            if value not in (False, "False", "false", 0, "0", None, "", "none", "None"):
+                yield block, stray.entry

@@ -1,0 +1,25 @@
+"""Cells of a run that no file describes, or that blocks alone do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from oomlint.dialects.base import whole
+from oomlint.dialects.cells import Cells, Given, Surroundings
+from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.table import Block
+
+
+def cells_of(
+    meaning: Meaning,
+    said: Mapping[Any, Any] | None = None,
+    blocks: Iterable[Block] = (),
+    versions: Mapping[str, str] | None = None,
+    hardware: Any = None,
+) -> Cells:
+    """Cells in which options say ``said``; ``None`` leaves a field to others (``"auto"``)."""
+    pinned = {package: (version, "a test") for package, version in (versions or {}).items()}
+    known = Surroundings({}, hardware, lambda _name: None, pinned, {})
+    given = Given((block, block.read()) for block in blocks).with_options(said or {}, "a test")
+    return Cells(given, whole(meaning), known)
