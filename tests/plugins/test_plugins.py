@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.command import oomlint
 
-from oomlint import plugins
+from oomlint import entry_points, plugins
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,7 +46,12 @@ def rule(code="ACM901", name="acme-hello", body=SPEAKS):
     )
 
 
-CACHES = (plugins._declarations, plugins._entry_points, plugins._rules, plugins._dialects)
+CACHES = (
+    entry_points._declarations,
+    entry_points.entry_points,
+    plugins._rules,
+    plugins._dialects,
+)
 
 
 class Machine:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from oomlint.dialects import registry
 from oomlint.dialects.base import Dialect, Registry
+from oomlint.entry_points import entry_points
 from oomlint.errors import InternalError
 from oomlint.expressions import expression
 from oomlint.frozen import frozen
@@ -59,7 +60,7 @@ def dialects_in_force(folders: Sequence[str] = ()) -> InForce[Registry]:
 
 def has_packages() -> bool:
     """Whether an installed package brings rules or dialects."""
-    return bool(_entry_points(RULES) or _entry_points(DIALECTS))
+    return bool(entry_points(RULES) or entry_points(DIALECTS))
 
 
 # -- folders -----------------------------------------------------------------------------
@@ -99,46 +100,6 @@ def _state(path: str) -> _Folder:
 # -- installed packages ------------------------------------------------------------------
 
 
-@cache
-def _entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points of other packages, by name.
-
-    importlib.metadata takes tens of milliseconds to import, so the files that it would read are
-    looked at first: nearly always none of them mentions oomlint.
-    """
-    if not any(group.encode() in text for text in _declarations()):
-        return ()
-    from importlib.metadata import entry_points
-
-    found = {(p.name, p.value): p for p in entry_points(group=group)}
-    return tuple(found[key] for key in sorted(found))
-
-
-@cache
-def _declarations() -> tuple[bytes, ...]:
-    """The texts of ``entry_points.txt`` that mention oomlint, of the packages on Python's path."""
-    import os
-    import sys
-
-    found = []
-    for folder in dict.fromkeys(sys.path):
-        try:
-            names = [
-                n for n in os.listdir(folder or ".") if n.endswith((".dist-info", ".egg-info"))
-            ]
-        except OSError:
-            continue
-        for name in names:
-            try:
-                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
-                    text = file.read()
-            except OSError:
-                continue
-            if b"oomlint." in text:
-                found.append(text)
-    return tuple(found)
-
-
 def _origin(point: EntryPoint) -> str:
     package = point.dist
     return f"{package.name} {package.version}" if package is not None else point.name
@@ -155,7 +116,7 @@ def _rules(folders: tuple[_Folder, ...]) -> InForce[tuple[ListedRule, ...]]:
     collection: _Collection[type[Rule]] = _Collection(
         [], lambda rule, others: fault_of_rule(rule, (*own, *others))
     )
-    for point in _entry_points(RULES):
+    for point in entry_points(RULES):
         collection.add_package(point, rule_classes)
     for folder in folders:
         collection.add_folder(folder, partial(_gathered, listing="rules", base=Rule))
@@ -165,7 +126,7 @@ def _rules(folders: tuple[_Folder, ...]) -> InForce[tuple[ListedRule, ...]]:
 
 @cache
 def _dialects(folders: tuple[_Folder, ...]) -> InForce[Registry]:
-    points = _entry_points(DIALECTS)
+    points = entry_points(DIALECTS)
     # Why a folder is left out is said where its rules are.
     sound = [folder for folder in folders if folder.sources is not None]
     if not points and not sound:  # then none of oomlint's own need be imported to compare names
