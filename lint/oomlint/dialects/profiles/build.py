@@ -65,11 +65,11 @@ def script_table(script: Script) -> ScriptTable:
 class _Builder:
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.own = {self._path(option) for option in script.options if not option.stands_for}
-        for named in (*(o.stands_for for o in script.options), *script.derive):
-            if named.startswith(_OWN) and declared(named) is None:
-                self.own.add(named)
-        for path in self.own:
+        named = (*(option.stands_for for option in script.options), *script.derive)
+        own = {path for path in named if path.startswith(_OWN) and path not in _SHARED}
+        own |= {self._path(option) for option in script.options if not option.stands_for}
+        self.own = frozenset(own)
+        for path in own:
             declare(path)
 
     def fault(self, key: str, words: str) -> ProfileError:
@@ -83,11 +83,12 @@ class _Builder:
 
     def _found(self, path: str) -> Any:
         """A field of the plan or of a dialect; of those that profiles declare this one's alone."""
-        return declared(path) if path in self.own or not path.startswith(_OWN) else _shared(path)
+        is_of_others = path.startswith(_OWN) and path not in self.own | _SHARED
+        return None if is_of_others else declared(path)
 
     def _path(self, option: Option) -> str:
         path = f"{_OWN}{option.name}"
-        if _shared(path) is not None:
+        if path in _SHARED:
             raise self.fault(f"options.{option.name}", f"{path} means something else: name a field")
         return path
 
@@ -179,11 +180,6 @@ class _Builder:
 
 _BARE = Table("", (), known_prefixes=("",), loader="yaml12", section="training")
 _SHARED = frozenset(map(path_of, shared_script.all()))
-
-
-def _shared(path: str) -> Any:
-    """A field below ``script.`` that no profile declares."""
-    return declared(path) if path in _SHARED else None
 
 
 def _assume(made: Meaning, field: Any, compute: Callable[[Cells], Any], why: str) -> None:

@@ -239,6 +239,11 @@ def profiles() -> tuple[Profile, ...]:
     return (*_of_packages(), *_in_folder(files("oomlint.dialects.profiles") / "data"))
 
 
+def script_named(name: str) -> Script:
+    """The script of a name such as reports show it: ``PROJECT's train.py``."""
+    return next(s for profile in profiles() for s in profile.scripts if s.name == name)
+
+
 def _of_packages() -> Iterator[Profile]:
     from importlib.resources import files
 
