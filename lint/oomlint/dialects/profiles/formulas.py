@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from oomlint.dialects.meaning import NOTHING
 from oomlint.expressions import expression
 from oomlint.frozen import parameters
-from oomlint.plan import ModelDims
+from oomlint.plan.model import ModelDims
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from oomlint import plain_toml
@@ -234,9 +235,7 @@ def profiles() -> tuple[Profile, ...]:
     Raises:
         ProfileError: one of them is not as it should be.
     """
-    from importlib.resources import files
-
-    return (*_of_packages(), *_in_folder(files("oomlint.dialects.profiles") / "data"))
+    return (*_of_packages(), *_in_folder(Path(__file__).parent / "data"))
 
 
 def script_named(name: str) -> Script:
@@ -256,4 +255,4 @@ def _of_packages() -> Iterator[Profile]:
 def _in_folder(folder: Any) -> Iterable[Profile]:
     """The profiles in a folder, by name."""
     named = sorted((file.name, file) for file in folder.iterdir() if file.name.endswith(".toml"))
-    return [parsed(file.read_text(encoding="utf-8"), name) for name, file in named]
+    return [parsed(file.read_text("utf-8"), name) for name, file in named]
