@@ -22,7 +22,7 @@ from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, DEEPSPEE
 from oomlint.dialects.ms_swift.keys import SWIFT
 from oomlint.dialects.openrlhf.keys import TABLES as OPENRLHF
 from oomlint.dialects.profiles.build import script_table
-from oomlint.dialects.profiles.load import script_named
+from oomlint.dialects.profiles.known import script_named
 from oomlint.dialects.torchtitan.keys import TORCHTITAN
 from oomlint.dialects.torchtune.keys import TORCHTUNE
 from oomlint.dialects.trainer.script import ADAPTER, ARGUMENTS, QUANTIZATION

@@ -1,7 +1,7 @@
 """Rules and dialects that other packages and folders bring, beside oomlint's own.
 
 Installed packages name them in the entry point groups ``oomlint.rules`` and
-``oomlint.dialects``. Folders are named by the settings, that is by the repository under review;
+``oomlint.dialects``, and files of data in ``oomlint.profiles``. Folders are named by the settings, that is by the repository under review;
 their code runs only where the user has said so on this machine (see :mod:`.consent`). What goes
 wrong with a plug-in is an error that names it, and costs nobody the other rules.
 """
@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 RULES = "oomlint.rules"
 DIALECTS = "oomlint.dialects"
+PROFILES = "oomlint.profiles"
 
 _CODE = expression(r"[A-Z]{2,8}[1-9]\d\d")
 _NAME = expression(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -58,9 +59,25 @@ def dialects_in_force(folders: Sequence[str] = ()) -> InForce[Registry]:
     return _dialects(tuple(map(_state, folders)))
 
 
+def profiles_in_force() -> InForce[tuple[str, ...]]:
+    """Of each profile that an installed package brings, the package."""
+    if not entry_points(PROFILES):
+        return InForce((), ())
+    from oomlint.dialects.profiles.known import of_packages
+
+    found: list[str] = []
+    errors: list[PluginError] = []
+    for package in of_packages():
+        origin = _origin(package.point)
+        found += [origin] * len(package.profiles)
+        if package.fault:
+            errors.append(PluginError(origin, f"the plug-in brings no profiles: {package.fault}"))
+    return InForce(tuple(found), tuple(errors))
+
+
 def has_packages() -> bool:
-    """Whether an installed package brings rules or dialects."""
-    return bool(entry_points(RULES) or entry_points(DIALECTS))
+    """Whether an installed package brings rules, dialects or profiles."""
+    return any(map(entry_points, (RULES, DIALECTS, PROFILES)))
 
 
 # -- folders -----------------------------------------------------------------------------
@@ -127,10 +144,11 @@ def _rules(folders: tuple[_Folder, ...]) -> InForce[tuple[ListedRule, ...]]:
 @cache
 def _dialects(folders: tuple[_Folder, ...]) -> InForce[Registry]:
     points = entry_points(DIALECTS)
+    of_profiles = profiles_in_force().errors
     # Why a folder is left out is said where its rules are.
     sound = [folder for folder in folders if folder.sources is not None]
     if not points and not sound:  # then none of oomlint's own need be imported to compare names
-        return InForce(registry(), ())
+        return InForce(registry(), of_profiles)
     own = registry().dialects
     collection: _Collection[Dialect] = _Collection(list(own), _fault_of_dialect)
     for point in points:
@@ -138,7 +156,7 @@ def _dialects(folders: tuple[_Folder, ...]) -> InForce[Registry]:
     for folder in sound:
         collection.add_folder(folder, _dialects_in)
     brought = collection.items[len(own) :]
-    return InForce(Registry.of([*brought, *own]), tuple(collection.errors))
+    return InForce(Registry.of([*brought, *own]), (*collection.errors, *of_profiles))
 
 
 class _Collection(Generic[T]):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from oomlint.dialects.meaning import NOTHING
 from oomlint.expressions import expression
 from oomlint.frozen import parameters
-from oomlint.plan.model import ModelDims
 from oomlint.plan.fields import f
+from oomlint.plan.model import ModelDims
 
 if TYPE_CHECKING:
     from oomlint.dialects.cells import Cells

@@ -1,14 +1,8 @@
-"""Reading profiles: oomlint's own, and those that installed packages bring.
-
-A package names a package of its own that holds TOML files in the entry point group
-``oomlint.profiles``. A profile is data: nothing of it is run.
-"""
+"""Reading a profile's file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oomlint import plain_toml
@@ -225,34 +219,12 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-# -- where profiles are ----------------------------------------------------------------------------
-
-
-@cache
-def profiles() -> tuple[Profile, ...]:
-    """Every profile: those of installed packages come first.
+def in_folder(folder: Any) -> Iterator[Profile]:
+    """The profiles in a folder of files or of a package, by name.
 
     Raises:
         ProfileError: one of them is not as it should be.
     """
-    return (*_of_packages(), *_in_folder(Path(__file__).parent / "data"))
-
-
-def script_named(name: str) -> Script:
-    """The script of a name such as reports show it: ``PROJECT's train.py``."""
-    return next(s for profile in profiles() for s in profile.scripts if s.name == name)
-
-
-def _of_packages() -> Iterator[Profile]:
-    from importlib.resources import files
-
-    from oomlint.entry_points import entry_points
-
-    for point in entry_points("oomlint.profiles"):
-        yield from _in_folder(files(point.value))
-
-
-def _in_folder(folder: Any) -> Iterable[Profile]:
-    """The profiles in a folder, by name."""
     named = sorted((file.name, file) for file in folder.iterdir() if file.name.endswith(".toml"))
-    return [parsed(file.read_text("utf-8"), name) for name, file in named]
+    for name, file in named:
+        yield parsed(file.read_text("utf-8"), name)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 
 from oomlint.dialects.machine.launch import Launch
-from oomlint.dialects.profiles.load import profiles
+from oomlint.dialects.profiles.known import profiles
 from oomlint.dialects.profiles.records import Match, Profile, Script
 
 
