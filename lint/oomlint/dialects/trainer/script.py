@@ -32,7 +32,9 @@ from oomlint.dialects.trainer.arguments import (
     SEQ2SEQ_ARGUMENTS,
     TRAINING_ARGUMENTS,
 )
+from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, TRAINER
+from oomlint.dialects.trl.fields import trl
 from oomlint.documents.base import (
     UNKNOWN,
     Call,
@@ -44,6 +46,7 @@ from oomlint.documents.base import (
 from oomlint.documents.text import Span
 from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen, replace
+from oomlint.plan.fields import f
 
 POSITIONAL = frozenset(str(number) for number in range(10))
 
@@ -83,21 +86,21 @@ _PRESENCE = Kind(_read_presence, _unwritable)
 FROM_PRETRAINED = Table(
     name="from_pretrained",
     rows=(
-        Row("pretrained_model_name_or_path", "model.id", MODEL_ID, aliases=("0", "model_name", "model_name_or_path", "model_path")),
-        Row("torch_dtype", "hf.load_dtype", DTYPE, aliases=("dtype",)),
-        Row("attn_implementation", "model.attn_impl", ATTENTION),
-        Row("use_flash_attention_2", "hf.use_flash", BOOLEAN),
-        Row("device_map", "load.device_map", DEVICE_MAP),
-        Row("low_cpu_mem_usage", "load.low_cpu_mem", BOOLEAN),
-        Row("load_in_4bit", "hf.load_4bit", BOOLEAN),
-        Row("load_in_8bit", "hf.load_8bit", BOOLEAN),
-        Row("trust_remote_code", "model.trust_remote_code", BOOLEAN),
-        Row("revision", "model.revision", TEXT),
+        Row("pretrained_model_name_or_path", f.model.id, MODEL_ID, aliases=("0", "model_name", "model_name_or_path", "model_path")),
+        Row("torch_dtype", hf.load_dtype, DTYPE, aliases=("dtype",)),
+        Row("attn_implementation", f.model.attn_impl, ATTENTION),
+        Row("use_flash_attention_2", hf.use_flash, BOOLEAN),
+        Row("device_map", f.load.device_map, DEVICE_MAP),
+        Row("low_cpu_mem_usage", f.load.low_cpu_mem, BOOLEAN),
+        Row("load_in_4bit", hf.load_4bit, BOOLEAN),
+        Row("load_in_8bit", hf.load_8bit, BOOLEAN),
+        Row("trust_remote_code", f.model.trust_remote_code, BOOLEAN),
+        Row("revision", f.model.revision, TEXT),
     ),
     known_prefixes=("",),
     section="model",
 )  # fmt: skip
-# The same call, reached before the training arguments exist (see ``finish_script``).
+# The same call, reached before the training arguments exist (see ``scripts.py``).
 EARLY_FROM_PRETRAINED = Table(
     "from_pretrained before TrainingArguments",
     FROM_PRETRAINED.rows,
@@ -109,11 +112,11 @@ EARLY_FROM_PRETRAINED = Table(
 QUANTIZATION = Table(
     name="BitsAndBytesConfig",
     rows=(
-        Row("load_in_4bit", "hf.load_4bit", BOOLEAN, default=False),
-        Row("load_in_8bit", "hf.load_8bit", BOOLEAN, default=False, aliases=("0",)),
-        Row("bnb_4bit_use_double_quant", "quant.double", BOOLEAN, default=False),
-        Row("bnb_4bit_quant_storage", "quant.storage_dtype", DTYPE),
-        Row("bnb_4bit_compute_dtype", "quant.compute_dtype", DTYPE),
+        Row("load_in_4bit", hf.load_4bit, BOOLEAN, default=False),
+        Row("load_in_8bit", hf.load_8bit, BOOLEAN, default=False, aliases=("0",)),
+        Row("bnb_4bit_use_double_quant", f.quant.double, BOOLEAN, default=False),
+        Row("bnb_4bit_quant_storage", f.quant.storage_dtype, DTYPE),
+        Row("bnb_4bit_compute_dtype", f.quant.compute_dtype, DTYPE),
     ),
     known_prefixes=("",),
     section="quantization",
@@ -124,13 +127,13 @@ _PEFT = "peft 0.21.2 tuners/lora/config.py"
 ADAPTER = Table(
     name="LoraConfig",
     rows=(
-        Row("r", "trainable.r", POSITIVE, default=8, aliases=("0",), source=_PEFT),
-        Row("lora_alpha", "trainable.alpha", NUMBER, default=8, source=_PEFT),
-        Row("lora_dropout", "trainable.dropout", NUMBER, default=0.0, source=_PEFT),
-        Row("target_modules", "hf.lora_targets", TARGETS, source=_PEFT),
-        Row("modules_to_save", "trainable.modules_to_save", LIST, source=_PEFT),
-        Row("target_parameters", "trainable.target_params", LIST, source=_PEFT),
-        Row("use_dora", "hf.use_dora", BOOLEAN, source=_PEFT),
+        Row("r", f.trainable.r, POSITIVE, default=8, aliases=("0",), source=_PEFT),
+        Row("lora_alpha", f.trainable.alpha, NUMBER, default=8, source=_PEFT),
+        Row("lora_dropout", f.trainable.dropout, NUMBER, default=0.0, source=_PEFT),
+        Row("target_modules", hf.lora_targets, TARGETS, source=_PEFT),
+        Row("modules_to_save", f.trainable.modules_to_save, LIST, source=_PEFT),
+        Row("target_parameters", f.trainable.target_params, LIST, source=_PEFT),
+        Row("use_dora", hf.use_dora, BOOLEAN, source=_PEFT),
     ),
     known_prefixes=("",),
     section="adapter",
@@ -139,13 +142,13 @@ ADAPTER = Table(
 # peft 0.21.2 utils/other.py prepare_model_for_kbit_training.
 PREPARES_KBIT = Table(
     name="prepare_model_for_kbit_training",
-    rows=(Row("use_gradient_checkpointing", "script.kbit_checkpointing", BOOLEAN, default=True),),
+    rows=(Row("use_gradient_checkpointing", script.kbit_checkpointing, BOOLEAN, default=True),),
     known_prefixes=("",),
     section="script",
 )
 CHECKPOINTS = Table(
     name="gradient_checkpointing_enable",
-    rows=(Row("gradient_checkpointing_kwargs.use_reentrant", "hf.reentrant", BOOLEAN),),
+    rows=(Row("gradient_checkpointing_kwargs.use_reentrant", hf.reentrant, BOOLEAN),),
     known_prefixes=("",),
     section="script",
 )
@@ -154,23 +157,23 @@ CHECKPOINTS = Table(
 TOKENIZER = Table(
     name="tokenizer call",
     rows=(
-        Row("max_length", "seq.max_len", LENGTH),
-        Row("padding", "seq.pad", choice({"max_length": "max_len"}, otherwise=None)),
+        Row("max_length", f.seq.max_len, LENGTH),
+        Row("padding", f.seq.pad, choice({"max_length": "max_len"}, otherwise=None)),
     ),
     known_prefixes=("",),
     section="script",
 )
 
 _TRAINER_ROWS = (
-    Row("peft_config", "script.adapter", _PRESENCE),
-    Row("max_seq_length", "seq.max_len", LENGTH),
-    Row("packing", "trl.packing", BOOLEAN),
+    Row("peft_config", script.adapter, _PRESENCE),
+    Row("max_seq_length", f.seq.max_len, LENGTH),
+    Row("packing", trl.packing, BOOLEAN),
 )
 TRAINER_CALL = Table("Trainer", _TRAINER_ROWS, known_prefixes=("",), section="trainer")
 # A trainer that no ``from_pretrained`` call serves: TRL's load a model by its name.
 LOADING_TRAINER_CALL = Table(
     "Trainer with a model's name",
-    (Row("model", "model.id", MODEL_ID, aliases=("0",)), *_TRAINER_ROWS),
+    (Row("model", f.model.id, MODEL_ID, aliases=("0",)), *_TRAINER_ROWS),
     known_prefixes=("",),
     section="trainer",
 )
