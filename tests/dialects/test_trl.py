@@ -188,6 +188,27 @@ def test_a_launch_line_joins_yaml_and_accelerate_config() -> None:
     assert changed["run.sh"].endswith("--per_device_train_batch_size 2\n")
 
 
+_OWN_SCRIPT = """\
+from dataclasses import dataclass, field
+from trl import SFTConfig, SFTTrainer
+@dataclass
+class Arguments:
+    model_name_or_path: str = field(default=None)
+    max_length: int = field(default=512)
+args, training_args = H4ArgumentParser((Arguments, SFTConfig)).parse()
+model = args.model_name_or_path
+trainer = SFTTrainer(model=model, args=training_args, train_dataset=d, packing=True)
+"""
+
+
+def test_a_yaml_says_over_the_defaults_of_the_script_that_reads_it() -> None:
+    line = "accelerate launch --num_processes 4 scripts/run_sft.py c.yaml\n"
+    config = _SFT + "max_length: 2048\npacking: false\n"
+    run = _run({"run.sh": line, "c.yaml": config, "scripts/run_sft.py": _OWN_SCRIPT})
+    assert (run.plan.model.id, run.plan.seq.max_len) == ("Qwen/Qwen2.5-7B", 2048)
+    assert run.plan.seq.packing == "bfd"  # the trainer's own call says so
+
+
 def test_trl_commands_and_the_configs_that_trl_ships() -> None:
     run = _run(
         {"run.sh": "trl sft --model_name_or_path m --dataset_name d --accelerate_config zero2\n"}
