@@ -28,6 +28,8 @@ from oomlint.dialects.trainer.arguments import (
     SEQ2SEQ_ARGUMENTS,
     TRAINING_ARGUMENTS,
 )
+from oomlint.dialects.trainer.fields import hf
+from oomlint.plan.fields import f
 
 # transformers 5.23 integrations/hub_kernels.py and utils/generic.py: names a model may be
 # loaded with; kernels of the hub stand for the same algorithms.
@@ -77,27 +79,27 @@ def _read_bits(raw: Any) -> int:
 # FastChat fastchat/train/train*.py, Stanford Alpaca train.py, LLaVA llava/train/train.py,
 # QLoRA qlora.py, Qwen finetune.py.
 MODEL_ROWS = (
-    Row("model_name_or_path", "model.id", TEXT),
-    Row("torch_dtype", "hf.load_dtype", DTYPE_OR_AUTO_LOAD, aliases=("dtype",)),
-    Row("attn_implementation", "model.attn_impl", ATTENTION),
-    Row("use_flash_attn", "hf.use_flash", BOOLEAN, aliases=("use_flash_attention_2", "flash_attn", "use_flash_attention")),
-    Row("low_cpu_mem_usage", "load.low_cpu_mem", BOOLEAN),
-    Row("use_peft", "hf.use_peft", BOOLEAN, aliases=("use_lora", "lora_enable", "enable_lora", "use_peft_lora")),
-    Row("lora_r", "trainable.r", POSITIVE, aliases=("lora_rank",)),
-    Row("lora_alpha", "trainable.alpha", NUMBER),
-    Row("lora_dropout", "trainable.dropout", NUMBER),
-    Row("lora_target_modules", "hf.lora_targets", TARGETS),
-    Row("lora_modules_to_save", "trainable.modules_to_save", LIST, aliases=("modules_to_save",)),
-    Row("use_dora", "hf.use_dora", BOOLEAN),
-    Row("q_lora", "hf.load_4bit", BOOLEAN, aliases=("load_in_4bit", "use_qlora", "use_4bit_quantization")),
-    Row("load_in_8bit", "hf.load_8bit", BOOLEAN, aliases=("use_8bit_quantization", "use_int8_training")),
-    Row("bits", "hf.bits", Kind(_read_bits)),
-    Row("full_finetune", "hf.full", BOOLEAN),
-    Row("double_quant", "quant.double", BOOLEAN, aliases=("use_nested_quant", "use_bnb_nested_quant")),
-    Row("model_max_length", "seq.max_len", LENGTH, aliases=("block_size", "max_seq_length", "max_seq_len", "max_length", "max_source_length", "cutoff_len", "seq_length")),
-    Row("freeze_backbone", "hf.freeze_backbone", BOOLEAN),
-    Row("preprocessing_num_workers", "data.preprocess_workers", COUNT),
-    Row("streaming", "data.streaming", BOOLEAN),
+    Row("model_name_or_path", f.model.id, TEXT),
+    Row("torch_dtype", hf.load_dtype, DTYPE_OR_AUTO_LOAD, aliases=("dtype",)),
+    Row("attn_implementation", f.model.attn_impl, ATTENTION),
+    Row("use_flash_attn", hf.use_flash, BOOLEAN, aliases=("use_flash_attention_2", "flash_attn", "use_flash_attention")),
+    Row("low_cpu_mem_usage", f.load.low_cpu_mem, BOOLEAN),
+    Row("use_peft", hf.use_peft, BOOLEAN, aliases=("use_lora", "lora_enable", "enable_lora", "use_peft_lora")),
+    Row("lora_r", f.trainable.r, POSITIVE, aliases=("lora_rank",)),
+    Row("lora_alpha", f.trainable.alpha, NUMBER),
+    Row("lora_dropout", f.trainable.dropout, NUMBER),
+    Row("lora_target_modules", hf.lora_targets, TARGETS),
+    Row("lora_modules_to_save", f.trainable.modules_to_save, LIST, aliases=("modules_to_save",)),
+    Row("use_dora", hf.use_dora, BOOLEAN),
+    Row("q_lora", hf.load_4bit, BOOLEAN, aliases=("load_in_4bit", "use_qlora", "use_4bit_quantization")),
+    Row("load_in_8bit", hf.load_8bit, BOOLEAN, aliases=("use_8bit_quantization", "use_int8_training")),
+    Row("bits", hf.bits, Kind(_read_bits)),
+    Row("full_finetune", hf.full, BOOLEAN),
+    Row("double_quant", f.quant.double, BOOLEAN, aliases=("use_nested_quant", "use_bnb_nested_quant")),
+    Row("model_max_length", f.seq.max_len, LENGTH, aliases=("block_size", "max_seq_length", "max_seq_len", "max_length", "max_source_length", "cutoff_len", "seq_length")),
+    Row("freeze_backbone", hf.freeze_backbone, BOOLEAN),
+    Row("preprocessing_num_workers", f.data.preprocess_workers, COUNT),
+    Row("streaming", f.data.streaming, BOOLEAN),
 )  # fmt: skip
 
 
@@ -119,5 +121,5 @@ TRAINER = Table(
     section="training",
 )
 
-# Options of a script whose meaning its own calls tell (``script.finish_script``).
+# Options of a script whose meaning its own calls tell (:mod:`.scripts`).
 SCRIPT_OPTIONS = Table("script options", (), known_prefixes=("",), section="options")
