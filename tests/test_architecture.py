@@ -16,7 +16,16 @@ LINT = ROOT / "lint" / "oomlint"
 
 # A module may import what stands on its own line or above.
 LAYERS = (
-    ("addresses", "errors", "expressions", "footprint", "frozen", "plain_toml", "regular"),
+    (
+        "addresses",
+        "entry_points",
+        "errors",
+        "expressions",
+        "footprint",
+        "frozen",
+        "plain_toml",
+        "regular",
+    ),
     ("changes", "documents", "plan", "versions"),
     ("hardware", "models"),
     ("dialects", "memory"),

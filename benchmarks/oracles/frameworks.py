@@ -21,9 +21,10 @@ from oomlint.dialects.llm_foundry.keys import LLM_FOUNDRY
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, DEEPSPEED_LAUNCHER, TORCHRUN
 from oomlint.dialects.ms_swift.keys import SWIFT
 from oomlint.dialects.openrlhf.keys import TABLES as OPENRLHF
+from oomlint.dialects.profiles.build import script_table
+from oomlint.dialects.profiles.known import script_named
 from oomlint.dialects.torchtitan.keys import TORCHTITAN
 from oomlint.dialects.torchtune.keys import TORCHTUNE
-from oomlint.dialects.trainer.known_scripts import _FASTCHAT_SCRIPTS as FASTCHAT_SCRIPTS
 from oomlint.dialects.trainer.script import ADAPTER, ARGUMENTS, QUANTIZATION
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.verl.keys import VERL_PPO, VERL_SFT_ENGINE
@@ -212,7 +213,7 @@ _FASTCHAT = Framework(
     ("hf-trainer",),
     (
         Part(ARGUMENTS, unsaid=_FASTCHAT_UNSAID),
-        Part(FASTCHAT_SCRIPTS["train_lora"].table, unsaid=_FASTCHAT_UNSAID),
+        Part(script_table(script_named("FastChat's train_lora.py")), unsaid=_FASTCHAT_UNSAID),
     ),
     suffixes=SCRIPTS,
     options=_trainer,

@@ -414,7 +414,8 @@ class Linker:
             self.workspace.resolve(path, claim.path) is None for path in programs
         )
         is_absolute = missing.reference.startswith(("/", "~"))
-        return replace(missing, is_elsewhere=is_absolute or is_foreign)
+        is_shown = any(block.locked == _IN_README for block in claim.blocks)
+        return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown)
 
     def _without_declared(self, run: Run, claims: Iterable[Claim]) -> Run:
         """The run less the stray keys that the project's own copy of its framework declares."""
@@ -641,12 +642,8 @@ def _locked(launch: Claim, reason: str, level: Level) -> Claim:
 
 def _as_beside(launch: Claim, claim: Claim) -> Claim:
     """The launch line of a config's sibling as one of its own, which it is taken to have."""
-    siblings = {r.path: r for r in launch.references if r.dialect == claim.dialect.name}
-    own = claim.path.rpartition("/")[2]
     references = tuple(
-        replace(r, path=f"{r.path.rpartition('/')[0]}/{own}".lstrip("/"))
-        if r.path in siblings
-        else r
+        replace(r, path=claim.path) if r.dialect == claim.dialect.name else r
         for r in launch.references
     )
     return _locked(replace(launch, references=references), _IN_README, Level.ASSUMED)

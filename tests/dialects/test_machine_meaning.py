@@ -17,7 +17,7 @@ from oomlint.dialects.machine.meaning import launch_all_visible, launch_one_proc
 from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.machine.ranks import finish_launch
 from oomlint.dialects.machine.scene_meaning import scene as scene_meaning
-from oomlint.dialects.meaning import Meaning, expressed
+from oomlint.dialects.meaning import Meaning, expressed, writable
 from oomlint.errors import CannotEdit
 from oomlint.frozen import replace
 from oomlint.hardware import parse_hardware
@@ -423,19 +423,19 @@ def test_what_depends_on_a_variable_that_nobody_tells_is_unread() -> None:
 
 def test_a_wish_for_memory_goes_to_the_file_that_limits_it() -> None:
     job = _run(_JOB + "srun python" + _TRAIN)
-    assert expressed({f.host.ram_gib: 600.5}, job, "test") == {slurm.mem: 601}
+    assert writable(expressed({f.host.ram_gib: 600.5}, job), job, "test") == {slurm.mem: 601}
     assert job.changed({slurm.mem: 601})[f.host.ram_gib] == 601
     pod = _run(_pod(_POD))
-    assert expressed({f.host.ram_gib: 300.0}, pod, "test") == {k8s.memory: 300}
+    assert writable(expressed({f.host.ram_gib: 300.0}, pod), pod, "test") == {k8s.memory: 300}
     with pytest.raises(CannotEdit, match="volume of its own"):
-        expressed({f.host.shm_gib: 16.0}, pod, "test")
+        writable(expressed({f.host.shm_gib: 16.0}, pod), pod, "test")
     service = _run(_plain(_COMPOSE))
     wishes = {f.host.ram_gib: 99.5, f.host.shm_gib: 32.0, f.host.memlock: "unlimited"}
-    assert expressed(wishes, service, "test") == {
+    assert writable(expressed(wishes, service), service, "test") == {
         docker.memory: 100, docker.shm: 32, docker.memlock: "unlimited",
     }  # fmt: skip
     with pytest.raises(CannotEdit, match=r"no key for host\.ram_gib"):
-        expressed({f.host.ram_gib: 64.0}, _run("python" + _TRAIN), "test")
+        writable({f.host.ram_gib: 64.0}, _run("python" + _TRAIN), "test")
 
 
 @pytest.mark.parametrize(
@@ -448,7 +448,7 @@ def test_a_wish_for_memory_goes_to_the_file_that_limits_it() -> None:
 )
 def test_a_wish_for_memory_counts_as_the_job_does(directives: str, said: dict[Any, Any]) -> None:
     run = _run(f"#SBATCH {directives}\npython{_TRAIN}")
-    assert expressed({f.host.ram_gib: 99.5}, run, "test") == said
+    assert writable(expressed({f.host.ram_gib: 99.5}, run), run, "test") == said
 
 
 # -- the same as by steps --------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.command import oomlint
 
-from oomlint import plugins
+from oomlint import entry_points, plugins
+from oomlint.dialects.profiles import known
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,7 +47,14 @@ def rule(code="ACM901", name="acme-hello", body=SPEAKS):
     )
 
 
-CACHES = (plugins._declarations, plugins._entry_points, plugins._rules, plugins._dialects)
+CACHES = (
+    known.profiles,
+    known.of_packages,
+    entry_points._declarations,
+    entry_points.entry_points,
+    plugins._rules,
+    plugins._dialects,
+)
 
 
 class Machine:
@@ -166,6 +174,42 @@ def test_its_findings_can_be_suppressed(with_example):
         == set()
     )
     assert "ACM501" not in with_example("--ignore", "ACM").stdout
+
+
+PROFILE = """
+project = "Acme"
+source = "acme train.py"
+
+[scripts.train]
+match = [{ stems = ["acme_train"] }]
+options = { base = { field = "model.id" }, length = { field = "seq.max_len", kind = "length", default = 64 } }
+defaults = { "batch.micro" = 3 }
+"""
+
+
+def test_a_package_brings_profiles(machine):
+    points = {"oomlint.profiles": {"a": "acme_profiles"}}
+    files = {"acme_profiles/__init__.py": "", "acme_profiles/acme.toml": PROFILE}
+    machine.install("acme", points, files)
+    script = machine.project / "train.sh"
+    script.write_text("python acme_train.py --base meta-llama/Llama-2-7b-hf --length 128\n")
+    assert "seq.max_len = 128  stated" in machine("why", "train.sh", "seq.max_len").stdout
+    assert "acme train.py" in machine("why", "train.sh", "batch.micro").stdout
+    assert machine("plugins").stdout == "acme 1.0: 1 profile\n"
+
+
+def test_a_profile_that_is_broken_costs_nobody_the_rest(machine):
+    points = {"oomlint.profiles": {"a": "acme_profiles"}}
+    broken = PROFILE.replace("batch.micro", "batch.mirco")
+    machine.install(
+        "acme", points, {"acme_profiles/__init__.py": "", "acme_profiles/a.toml": broken}
+    )
+    (error,) = machine.findings()["errors"]
+    assert error["path"] == "acme 1.0"
+    assert error["message"] == (
+        "the plug-in brings no profiles: a.toml: Acme's train.py: defaults: "
+        "there is no field batch.mirco"
+    )
 
 
 def test_a_package_that_cannot_be_imported_costs_nobody_the_rest(with_example):

@@ -11,7 +11,7 @@ from oomlint.cli.given import Given
 from oomlint.cli.jobs import plugin_folders, settings_for
 from oomlint.cli.output import emit
 from oomlint.errors import UsageError
-from oomlint.plugins import dialects_in_force, rules_in_force
+from oomlint.plugins import dialects_in_force, profiles_in_force, rules_in_force
 from oomlint.plugins.consent import allow as keep_consent, consent_file, forget as drop_consent
 from oomlint.plugins.folder import FolderProblem, Sources, read_folder
 
@@ -31,6 +31,8 @@ def _list() -> int:
         brought[rule.origin, "rule"] += 1
     for dialect in dialects.items.dialects:
         brought[dialect.origin, "dialect"] += 1
+    for origin in profiles_in_force().items:
+        brought[origin, "profile"] += 1
     for (origin, what), number in sorted(brought.items()):
         if origin:
             emit(f"{origin}: {number} {what}{'' if number == 1 else 's'}\n")

@@ -474,6 +474,7 @@ class Cells:
         if self._trail:
             frame = self._trail[-1]
             if frame.field != field:
+                frame.reads.pop(field, None)  # what is read last is last, however often
                 frame.reads[field] = None
             if weakens:
                 frame.level = max(frame.level, cell.level)

@@ -10,7 +10,8 @@ and the plan does not is declared once, by its dialect::
         plugins: tuple[str, ...]
 
 A field is its dotted path, so that it can be written to JSON and looked up by what a user typed;
-nobody else spells one as text (:func:`field_named` is for settings and options).
+nobody else spells one as text (:func:`field_named` is for settings and options, :func:`declared`
+and :func:`declare` for data that names fields).
 """
 
 from __future__ import annotations
@@ -77,6 +78,22 @@ class Private:
     def all(cls) -> tuple[Any, ...]:
         """The declared fields, in the order of their declaration."""
         return tuple(getattr(cls, name) for name in cls.__annotations__)
+
+
+def declared(path: str) -> Field | None:
+    """The field of the plan, or of a dialect, that data names by its path; ``None`` for no field."""
+    return _known.get(path)
+
+
+def declare(path: str) -> Field:
+    """A field that data declares, where no class does: ``script.freeze_llm``.
+
+    Raises:
+        ValueError: the plan has a field of that name.
+    """
+    if path in leaf_paths():
+        raise ValueError(f"{path} is a field of the plan: it needs no declaration")
+    return _leaf(path)
 
 
 def below(branch: object) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """Rules and dialects that other packages and folders bring, beside oomlint's own.
 
 Installed packages name them in the entry point groups ``oomlint.rules`` and
-``oomlint.dialects``. Folders are named by the settings, that is by the repository under review;
+``oomlint.dialects``, and files of data in ``oomlint.profiles``. Folders are named by the settings, that is by the repository under review;
 their code runs only where the user has said so on this machine (see :mod:`.consent`). What goes
 wrong with a plug-in is an error that names it, and costs nobody the other rules.
 """
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from oomlint.dialects import registry
 from oomlint.dialects.base import Dialect, Registry
+from oomlint.entry_points import entry_points
 from oomlint.errors import InternalError
 from oomlint.expressions import expression
 from oomlint.frozen import frozen
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 RULES = "oomlint.rules"
 DIALECTS = "oomlint.dialects"
+PROFILES = "oomlint.profiles"
 
 _CODE = expression(r"[A-Z]{2,8}[1-9]\d\d")
 _NAME = expression(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -57,9 +59,25 @@ def dialects_in_force(folders: Sequence[str] = ()) -> InForce[Registry]:
     return _dialects(tuple(map(_state, folders)))
 
 
+def profiles_in_force() -> InForce[tuple[str, ...]]:
+    """Of each profile that an installed package brings, the package."""
+    if not entry_points(PROFILES):
+        return InForce((), ())
+    from oomlint.dialects.profiles.known import of_packages
+
+    found: list[str] = []
+    errors: list[PluginError] = []
+    for package in of_packages():
+        origin = _origin(package.point)
+        found += [origin] * len(package.profiles)
+        if package.fault:
+            errors.append(PluginError(origin, f"the plug-in brings no profiles: {package.fault}"))
+    return InForce(tuple(found), tuple(errors))
+
+
 def has_packages() -> bool:
-    """Whether an installed package brings rules or dialects."""
-    return bool(_entry_points(RULES) or _entry_points(DIALECTS))
+    """Whether an installed package brings rules, dialects or profiles."""
+    return any(map(entry_points, (RULES, DIALECTS, PROFILES)))
 
 
 # -- folders -----------------------------------------------------------------------------
@@ -99,46 +117,6 @@ def _state(path: str) -> _Folder:
 # -- installed packages ------------------------------------------------------------------
 
 
-@cache
-def _entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points of other packages, by name.
-
-    importlib.metadata takes tens of milliseconds to import, so the files that it would read are
-    looked at first: nearly always none of them mentions oomlint.
-    """
-    if not any(group.encode() in text for text in _declarations()):
-        return ()
-    from importlib.metadata import entry_points
-
-    found = {(p.name, p.value): p for p in entry_points(group=group)}
-    return tuple(found[key] for key in sorted(found))
-
-
-@cache
-def _declarations() -> tuple[bytes, ...]:
-    """The texts of ``entry_points.txt`` that mention oomlint, of the packages on Python's path."""
-    import os
-    import sys
-
-    found = []
-    for folder in dict.fromkeys(sys.path):
-        try:
-            names = [
-                n for n in os.listdir(folder or ".") if n.endswith((".dist-info", ".egg-info"))
-            ]
-        except OSError:
-            continue
-        for name in names:
-            try:
-                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
-                    text = file.read()
-            except OSError:
-                continue
-            if b"oomlint." in text:
-                found.append(text)
-    return tuple(found)
-
-
 def _origin(point: EntryPoint) -> str:
     package = point.dist
     return f"{package.name} {package.version}" if package is not None else point.name
@@ -155,7 +133,7 @@ def _rules(folders: tuple[_Folder, ...]) -> InForce[tuple[ListedRule, ...]]:
     collection: _Collection[type[Rule]] = _Collection(
         [], lambda rule, others: fault_of_rule(rule, (*own, *others))
     )
-    for point in _entry_points(RULES):
+    for point in entry_points(RULES):
         collection.add_package(point, rule_classes)
     for folder in folders:
         collection.add_folder(folder, partial(_gathered, listing="rules", base=Rule))
@@ -165,11 +143,12 @@ def _rules(folders: tuple[_Folder, ...]) -> InForce[tuple[ListedRule, ...]]:
 
 @cache
 def _dialects(folders: tuple[_Folder, ...]) -> InForce[Registry]:
-    points = _entry_points(DIALECTS)
+    points = entry_points(DIALECTS)
+    of_profiles = profiles_in_force().errors
     # Why a folder is left out is said where its rules are.
     sound = [folder for folder in folders if folder.sources is not None]
     if not points and not sound:  # then none of oomlint's own need be imported to compare names
-        return InForce(registry(), ())
+        return InForce(registry(), of_profiles)
     own = registry().dialects
     collection: _Collection[Dialect] = _Collection(list(own), _fault_of_dialect)
     for point in points:
@@ -177,7 +156,7 @@ def _dialects(folders: tuple[_Folder, ...]) -> InForce[Registry]:
     for folder in sound:
         collection.add_folder(folder, _dialects_in)
     brought = collection.items[len(own) :]
-    return InForce(Registry.of([*brought, *own]), tuple(collection.errors))
+    return InForce(Registry.of([*brought, *own]), (*collection.errors, *of_profiles))
 
 
 class _Collection(Generic[T]):

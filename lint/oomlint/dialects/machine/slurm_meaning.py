@@ -164,11 +164,11 @@ def ram_of_job(run: Cells) -> Any:
     limit = run[slurm.mem]
     if limit is not None:
         return _limit(limit, "Slurm's limit for a node")
-    per_gpu, per_cpu = run[slurm.mem_per_gpu], run[slurm.mem_per_cpu]
-    gpus = _gpus_per_node(run)
+    gpus, per_gpu = _gpus_per_node(run), run[slurm.mem_per_gpu]
     if per_gpu is not None and gpus is not None:
         return _limit(per_gpu * gpus, "Slurm's limit for each GPU, times the GPUs of a node")
-    cpus = None if per_cpu is None else _cpus(run)
+    cpus = _cpus(run) if run.says(slurm.mem_per_cpu) else None
+    per_cpu = run[slurm.mem_per_cpu]
     if per_cpu is not None and cpus is not None:
         source = "Slurm's limit for each CPU, times the CPUs of the tasks of a node"
         return _limit(per_cpu * cpus, source)

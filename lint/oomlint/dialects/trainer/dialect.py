@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, ClassVar
 
 from oomlint.dialects.base import Claim, Dialect, Reference
@@ -16,10 +17,11 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.meaning import Wishes, expressed, writable
-from oomlint.dialects.table import StrayKey, Table
+from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
+from oomlint.dialects.profiles.build import meaning_of_script, script_table
+from oomlint.dialects.profiles.match import is_ignored, script_of_launch
+from oomlint.dialects.table import Block, StrayKey, Table
 from oomlint.dialects.trainer.keys import MODEL_ROWS, SCRIPT_OPTIONS, TRAINER
-from oomlint.dialects.trainer.known_scripts import in_open_instruct, known_script
 from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.script import script_claim, script_runs
 from oomlint.dialects.trainer.statements import declared_options
@@ -94,6 +96,11 @@ class HfTrainer(Dialect):
     references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
     meaning = meaning
 
+    def meaning_of(self, blocks: Iterable[Block]) -> Meaning:
+        """What a script that a profile knows makes of its options comes first."""
+        own = meaning_of_script(blocks)
+        return meaning if own is None else _on_top(own)
+
     def recognise(self, document: Document) -> Iterable[Claim]:
         for run in script_runs(document):
             if not run.uses_trl:
@@ -103,15 +110,16 @@ class HfTrainer(Dialect):
             if objective_of_launch(launch) is not None or launch.stem in _OTHER_SCRIPTS:
                 continue
             script = (*script_reference(launch), *arguments_reference(launch))
-            known = known_script(launch)
-            if known is None and in_open_instruct(launch):
-                continue  # rollouts and reward models in loops of its own
-            trains = known is not None or is_trainer_command(launch)
+            known = script_of_launch(launch)
+            if known is None and is_ignored(launch):
+                continue
+            is_known = known is not None and known.is_known
+            trains = is_known or is_trainer_command(launch)
             if not trains and not script:
                 continue
             blocks = launch.blocks
             if trains:
-                table = TRAINER if known is None else known.table
+                table = TRAINER if known is None else script_table(known)
                 options = parsed_options(launch.flags, table)
                 blocks = (*blocks, launch.program_block(table, options))
             elif script:
@@ -137,6 +145,11 @@ class HfTrainer(Dialect):
             if _is_mere_custom(field, run):
                 raise CannotEdit("nothing shows that the script has an option for it")
         return writable(in_training_arguments(own, run), run, self.name)
+
+
+@cache
+def _on_top(own: Meaning) -> Meaning:
+    return Meaning(own, meaning)
 
 
 def _is_mere_custom(field: Any, run: Cells) -> bool:

@@ -90,10 +90,6 @@ def _express_checkpoint_offload(device: Any, _draft: Draft, _changes: Wishes) ->
 def _express_loss(kind: Any, draft: Draft, _changes: Wishes) -> dict[str, Any]:
     if kind != "fused":
         raise CannotEdit("the Trainer can only fuse the loss (use_liger_kernel)")
-    if any("mm_projector_type" in block.mapping.entries for block in draft.blocks):
-        # transformers 5.23 integrations/liger.py patches by the model's type; llava_llama,
-        # llava_qwen and the like are not among those that liger-kernel 0.6 knows.
-        raise CannotEdit("Liger has no kernels for the model classes of LLaVA's own scripts")
     if draft.get("objective.kind") in (None, "sft", "pretrain"):
         check_liger_patches(draft)
     return {"hf.liger": True}

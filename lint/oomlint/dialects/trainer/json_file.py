@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.profiles.build import script_table
+from oomlint.dialects.profiles.match import script_of_arguments
 from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.dialect import SIGNATURE, HfTrainer, is_of_others
 from oomlint.dialects.trainer.keys import TRAINER
-from oomlint.dialects.trainer.known_scripts import known_arguments
 from oomlint.documents.base import Document, Mapping
 
 _NEEDED = frozenset({"output_dir", "per_device_train_batch_size", "model_name_or_path"})
@@ -32,8 +33,8 @@ class HfTrainerJson(HfTrainer):
         root = getattr(document, "root", None)
         if not isinstance(root, Mapping) or not _is_trainers(set(root.entries)):
             return
-        known = known_arguments(set(root.entries))
-        table = TRAINER if known is None else known.table
+        known = script_of_arguments(set(root.entries))
+        table = TRAINER if known is None else script_table(known)
         block = Block(document, root, table, root.entries["output_dir"].span)
         yield Claim(self, "run", document, (block,), framework="hf-trainer")
 
@@ -41,4 +42,4 @@ class HfTrainerJson(HfTrainer):
 def _is_trainers(keys: set[str]) -> bool:
     if not keys >= _NEEDED or len(keys & SIGNATURE) < _ENOUGH or is_of_others(keys):
         return False
-    return known_arguments(keys) is not None or not keys & _OF_LLAMA_FACTORY
+    return script_of_arguments(keys) is not None or not keys & _OF_LLAMA_FACTORY

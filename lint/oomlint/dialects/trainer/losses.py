@@ -40,10 +40,6 @@ def logits(run: Cells) -> Any:
 def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     if kind != "fused":
         raise CannotEdit("the Trainer can only fuse the loss (use_liger_kernel)")
-    if any("mm_projector_type" in block.mapping.entries for block in run.blocks):
-        # transformers 5.23 integrations/liger.py patches by the model's type; llava_llama,
-        # llava_qwen and the like are not among those that liger-kernel 0.6 knows.
-        raise CannotEdit("Liger has no kernels for the model classes of LLaVA's own scripts")
     if run[f.objective.kind] in (None, "sft", "pretrain"):
         check_liger_patches(run)
     return {hf.liger: True}

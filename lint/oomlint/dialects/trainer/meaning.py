@@ -17,6 +17,7 @@ from oomlint.dialects.trainer.own_losses import embedding, own_losses
 from oomlint.dialects.trainer.scripts import classifier, early_load, scripts
 from oomlint.dialects.trainer.statements import idle_flags
 from oomlint.dialects.trainer.training_arguments import training_arguments
+from oomlint.dialects.trainer.unfollowed import unfollowed
 from oomlint.plan.fields import f
 
 usual = Meaning()
@@ -34,6 +35,7 @@ meaning = Meaning(
     launch_all_visible,
     loading,
     idle_flags,
+    unfollowed,
     usual,
 )
 

@@ -1,0 +1,107 @@
+"""What a profile says, as it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oomlint.frozen import field, frozen
+
+
+@frozen
+class Match:
+    """One way to tell a script; all that is said must hold.
+
+    ``stems``: the script's name without folder and suffix. ``paths``: how the path of the script or
+    the dotted name of the module ends, with ``/`` between its parts. ``needs``: options that must
+    all be there; ``some``: at least ``least`` of these; ``without``: none of these. ``near``:
+    patterns of which one fits the path of the file that holds the command; ``away``: none does.
+    ``arguments``: not of a command but of a JSON file that holds a script's arguments.
+    """
+
+    stems: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    some: tuple[str, ...] = ()
+    least: int = 1
+    without: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+    arguments: bool = False
+
+
+@frozen
+class Option:
+    """An option of the script's own. ``stands_for`` is a field, none where only the profile
+    reads the option."""
+
+    name: str
+    stands_for: str = ""
+    kind: str = "text"
+    default: Any = None
+    aliases: tuple[str, ...] = ()
+    spellings: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+
+
+@frozen
+class Values:
+    """Fields and their values, with where they were read."""
+
+    of: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+
+@frozen
+class Rule:
+    """What a field is: a ``value`` or a ``formula``, where ``when`` holds.
+
+    ``by``: the field whose statement leaves this one open. ``why``: of a guess or a refusal.
+    """
+
+    value: Any = None
+    formula: str = ""
+    when: str = ""
+    by: str = ""
+    why: str = ""
+    source: str = ""
+
+
+@frozen(eq=False)
+class Script:
+    """One script of a project; ``file`` is the profile's, ``source`` says where it was read."""
+
+    file: str
+    name: str
+    source: str
+    match: tuple[Match, ...] = ()
+    framework: str = ""
+    extends: str = "trainer"
+    """``trainer``: the script has the options of every script over the Trainer, and its own;
+    ``nothing``: its own alone."""
+    is_known: bool = True
+    """Whether the command is recognised by this alone. Of a script that is not known, a profile
+    adds to what is made of it if it is recognised."""
+    drops: tuple[str, ...] = ()
+    """Options of the Trainer that mean something else here."""
+    known: frozenset[str] = frozenset()
+    """Options without effect on memory."""
+    options: tuple[Option, ...] = ()
+    defaults: Values = field(default_factory=Values)
+    facts: Values = field(default_factory=Values)
+    derive: Mapping[str, Rule] = field(default_factory=dict)
+    override: Mapping[str, Rule] = field(default_factory=dict)
+    assume: Mapping[str, Rule] = field(default_factory=dict)
+    unread: Mapping[str, Rule] = field(default_factory=dict)
+    cannot: Mapping[str, str] = field(default_factory=dict)
+
+
+@frozen(eq=False)
+class Profile:
+    """A project: its scripts in the order in which they are tried, and its programs that none of
+    this is about, by folders in their paths."""
+
+    project: str
+    file: str
+    scripts: tuple[Script, ...]
+    ignored: tuple[str, ...] = ()
