@@ -29,7 +29,7 @@ LAYERS = (
     ("changes", "documents", "plan", "versions"),
     ("hardware", "models"),
     ("dialects", "memory"),
-    ("workspace", "surroundings"),
+    ("workspace",),
     ("copies", "kin"),
     ("run",),
     ("linking",),

@@ -19,11 +19,12 @@ from typing import Any
 from benchmarks.accuracy.published import card_of, limits_of, plan_of, usable_memory
 
 from oomlint.dialects.base import Dialect
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.cells import Cells
 from oomlint.frozen import replace
 from oomlint.hardware import Hardware, parse_hardware
 from oomlint.memory import estimate, verdict
 from oomlint.plan import Plan, leaf_paths
+from oomlint.plan.fields import f
 from oomlint.planner import Way, ways_to_fit
 from oomlint.planner.search import Search
 from oomlint.run import Parts, Run, build_run
@@ -44,12 +45,12 @@ class Canonical(Dialect):
     def recognise(self, document: object) -> Iterable[Any]:
         return ()
 
-    def express(self, changes: Mapping[str, Any], draft: Draft) -> dict[str, Any]:
+    def express(self, changes: Mapping[Any, Any], run: Cells) -> dict[Any, Any]:
         own = dict(changes)
-        if own.get("optimizer.kind") in _EIGHT_BITS:
-            own["precision.optim_state"] = "int8"
-        if "parallel.zero.stage" in own and draft.get("parallel.backend") == "ddp":
-            own["parallel.backend"] = "zero"
+        if own.get(f.optimizer.kind) in _EIGHT_BITS:
+            own[f.precision.optim_state] = "int8"
+        if f.parallel.zero.stage in own and run[f.parallel.backend] == "ddp":
+            own[f.parallel.backend] = "zero"
         return own
 
 

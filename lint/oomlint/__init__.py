@@ -13,7 +13,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from oomlint.api import estimate
     from oomlint.dialects.base import Claim, Dialect, Reference
-    from oomlint.dialects.draft import Draft
+    from oomlint.dialects.cells import Cells
+    from oomlint.dialects.meaning import Meaning
     from oomlint.dialects.table import Block, Row, Table
     from oomlint.documents.base import Document, Fact
     from oomlint.documents.text import Edit, Location, Span
@@ -44,7 +45,8 @@ _HOME = {
     for module, names in {
         "oomlint.api": "estimate",
         "oomlint.dialects.base": "Claim Dialect Reference",
-        "oomlint.dialects.draft": "Draft",
+        "oomlint.dialects.cells": "Cells",
+        "oomlint.dialects.meaning": "Meaning",
         "oomlint.dialects.table": "Block Row Table",
         "oomlint.documents.base": "Document Fact",
         "oomlint.documents.text": "Edit Location Span",
@@ -66,11 +68,11 @@ __all__ = [
     "Applicability",
     "Block",
     "CannotEdit",
+    "Cells",
     "Claim",
     "Diagnosis",
     "Dialect",
     "Document",
-    "Draft",
     "Edit",
     "Example",
     "Fact",
@@ -78,6 +80,7 @@ __all__ = [
     "Finding",
     "Judgement",
     "Location",
+    "Meaning",
     "Note",
     "Options",
     "Plan",

@@ -11,23 +11,18 @@ from collections.abc import Callable, Mapping as MappingABC, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from oomlint.changes import Change, Release, release_of
+from oomlint.changes import Change, Release
 from oomlint.dialects.base import Claim, Dialect, whole
 from oomlint.dialects.cells import Cells, Given, Surroundings
-from oomlint.dialects.draft import Draft
 from oomlint.dialects.kinds import AUTO, BadValue
-from oomlint.dialects.machine.environments import express_scene
-from oomlint.dialects.machine.scene import MACHINE_GPUS, MACHINE_NODES
+from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.table import Block, Origin, Reading, Setting, StrayKey, WrongValue
 from oomlint.documents.base import UNKNOWN, Fact
 from oomlint.documents.text import Location, Span
 from oomlint.frozen import field, frozen, replace
-from oomlint.models.given import with_members
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.plan.training import MODELS_BESIDE
-from oomlint.surroundings import add_surroundings, inferred_hardware
 
 if TYPE_CHECKING:
     from oomlint.copies import Copier
@@ -84,25 +79,16 @@ class Parts:
     shared: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     """File that the run names, and other runs use too → the names of all its runs; filled in once
     all are known."""
-    homes: dict[str, Block | None] = field(default_factory=dict, repr=False)
-    """Of fields that were asked for, the block that they are written to: one search for all
-    drafts of the same blocks."""
-
     based_on: tuple[Parts, MappingABC[str, Any]] | None = field(default=None, repr=False)
     """The parts that these are made of, and the options that they have more."""
 
     @cached_property
-    def completed(self) -> Draft | Cells:
-        """The settings as the files have them, completed; to be read only."""
-        meaning = self.dialect.meaning_of([block for block, _ in self.blocks])
-        if meaning is None:
-            draft = self.merged()
-            _complete(self, draft)
-            return draft
+    def completed(self) -> Cells:
+        """The settings as the files have them."""
         if self.based_on is not None:
             earlier, values = self.based_on
-            assert isinstance(earlier.completed, Cells)
             return earlier.completed.assuming(values)
+        meaning = self.dialect.meaning_of([block for block, _ in self.blocks])
         known = Surroundings(
             self.options,
             self.hardware,
@@ -130,94 +116,17 @@ class Parts:
     def _assumed(self) -> dict[str, Parts]:
         return {}
 
-    def merged(self) -> Draft:
-        """What the files and the options say, before anything follows from it."""
-        draft = Draft(self.blocks, self.homes)
-        for name, value in self.options.items():
-            draft.option(name, value, "--set")
-        return draft
 
-
-def resolve(parts: Parts, wishes: MappingABC[Any, Any] | None = None) -> Draft | Cells:
-    """Merge and complete a run's settings, as if the files said ``wishes`` too.
+def resolve(parts: Parts, wishes: MappingABC[Any, Any] | None = None) -> Cells:
+    """A run's cells, as if its files said ``wishes`` too.
 
     Raises:
         CannotEdit: the framework cannot express a wish.
     """
-    if not wishes:
-        return parts.completed
     completed = parts.completed
-    if isinstance(completed, Cells):
-        return completed.changed(parts.dialect.express(wishes, completed))
-    scene, others = express_scene(wishes, completed)
-    own = {**parts.dialect.express(others, completed), **scene}
-    draft = parts.merged()
-    for name, value in own.items():
-        draft.wish(name, value)
-    _complete(parts, draft)
-    return draft
-
-
-def _complete(parts: Parts, draft: Draft) -> None:
-    _add_versions(parts, draft)
-    draft.apply_row_defaults()
-    _add_model_facts(parts, draft)
-    _add_hardware_facts(parts, draft)
-    add_surroundings(draft)
-    parts.dialect.finish(draft)
-    _add_models_beside(parts, draft)
-
-
-def _add_models_beside(parts: Parts, draft: Draft) -> None:
-    """The sizes of a reward model, a critic and a teacher that the catalogue knows."""
-    for leaf, model in MODELS_BESIDE.items():
-        name = draft.get(f"objective.{model}")
-        facts = parts.find_model(str(name)) if name not in (None, "none") else None
-        if facts is not None:
-            params = facts.dims.params_total
-            draft.fact(f"objective.{leaf}", params, facts.source, f"objective.{model}")
-
-
-def _add_versions(parts: Parts, draft: Draft) -> None:
-    """Library versions that the project pins, or that were given as ``versions.NAME``."""
-    prefix = "versions."
-    given = {
-        name.removeprefix(prefix): str(value)
-        for name, value in parts.options.items()
-        if name.startswith(prefix)
-    }
-    pinned = {package: version for package, (version, _) in parts.versions.items()}
-    files = dict.fromkeys(file for _, file in parts.versions.values())
-    source = ", ".join((*files, *(["--set"] if given else [])))
-    draft.fact("versions", {**pinned, **given} or None, source)
-    for package, oldest in parts.floors.items():
-        draft.narrow(package, oldest=release_of(oldest) or ())
-
-
-def _add_model_facts(parts: Parts, draft: Draft) -> None:
-    name = draft.get(f.model.id)
-    facts = parts.find_model(str(name)) if name else None
-    dims = with_members(facts.dims if facts else None, parts.options)
-    if dims is not None:
-        draft.fact(f.model.dims, dims, facts.source if facts else "--set")
-    if facts is None:
-        return
-    draft.fact(f.model.arch, facts.dims.arch, facts.source)
-    draft.fact(f.model.ckpt_dtype, facts.ckpt_dtype, facts.source)
-    draft.fact(f.model.native_quant, facts.native_quant, facts.source)
-
-
-def _add_hardware_facts(parts: Parts, draft: Draft) -> None:
-    hardware = parts.hardware
-    if hardware is None:
-        return
-    draft.fact(f.device.type, hardware.gpu.name, hardware.source)
-    draft.fact(f.parallel.nodes, hardware.nodes, hardware.source)
-    draft.fact(f.parallel.gpus_per_node, hardware.gpus_per_node, hardware.source)
-    draft.fact(MACHINE_NODES, hardware.nodes, hardware.source)
-    draft.fact(MACHINE_GPUS, hardware.gpus_per_node, hardware.source)
-    if hardware.host_bytes_per_node is not None:
-        draft.fact(f.host.ram_gib, hardware.host_bytes_per_node / 2**30, hardware.source)
+    if not wishes:
+        return completed
+    return completed.changed(parts.dialect.express(wishes, completed))
 
 
 @frozen(eq=False, slots=False)
@@ -226,6 +135,8 @@ class Run:
 
     name: str
     parts: Parts
+    cells: Cells = field(repr=False)
+    """What all this is read from."""
     settings: MappingABC[Any, Setting]
     plan: Plan
     stray: tuple[StrayKey, ...] = ()
@@ -243,8 +154,6 @@ class Run:
     open: MappingABC[Change, bool] = field(default_factory=dict)
     """Changes of libraries whose version nobody says, and whether they were taken as made."""
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
-    resolved: Any = field(default=None, repr=False)
-    """The cells that all this was read from."""
     remembered: dict[str, Any] = field(default_factory=dict, repr=False)
     """What others worked out about this very run."""
 
@@ -307,13 +216,11 @@ class Run:
 
     def level(self, field: Any) -> Level:
         """How well a field is known; of one without a value, what leaves it open."""
-        cells = self.resolved
-        return cells.level(field) if isinstance(cells, Cells) else Level.DEFAULT
+        return self.cells.level(field)
 
     def inputs(self, field: Any) -> tuple[str, ...]:
         """What a field was computed from."""
-        cells = self.resolved
-        return cells.reads(field) if isinstance(cells, Cells) else ()
+        return self.cells.reads(field)
 
     def plan_has(self, field: Any) -> bool:
         """Whether the field has a value, or is set to one that cannot be read."""
@@ -321,8 +228,7 @@ class Run:
 
     def roots(self, field: Any) -> tuple[str, ...]:
         """The fields where what a weakly known one follows from was lost: assumed, or not read."""
-        cells = self.resolved
-        return cells.roots(field) if isinstance(cells, Cells) else ()
+        return self.cells.roots(field)
 
     def is_explicit(self, field: Any) -> bool:
         """Whether a file of this run says it (rather than a default or a derivation)."""
@@ -357,9 +263,7 @@ class Run:
                 origin = self.origin(name)
                 if origin is not None and origin.location is not None:
                     return origin.location
-                if origin is not None and isinstance(self.parts.completed, Draft):
-                    below += origin.inputs
-                elif origin is not None:
+                if origin is not None:
                     # What is known of a model stands in no line of the file that names it.
                     reads = [read for read in reversed(origin.inputs) if read != f.model.id]
                     (facts if origin.kind == "catalog" else below).extend(reads)
@@ -483,16 +387,16 @@ class Run:
     def _resolved(self, parts: Parts, changes: MappingABC[Any, Any]) -> Run:
         key = repr((sorted(parts.options.items()), sorted(changes.items())))
         if key not in self._cache:
-            draft = resolve(parts, changes)
+            cells = resolve(parts, changes)
             self._cache[key] = replace(
                 self,
                 parts=parts,
-                settings=draft.settings,
-                plan=_plan(draft, self.name, parts.completed),
-                wished=dict(draft.wished),
+                cells=cells,
+                settings=cells.settings,
+                plan=cells.plan(self.name),
+                wished=dict(cells.wished),
                 changes=dict(changes),
-                open=draft.open,
-                resolved=draft,
+                open=cells.open,
                 _cache={},
                 remembered={},
             )
@@ -502,40 +406,32 @@ class Run:
 
 def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
     """Resolve the parts of a run."""
-    draft: Any = resolve(parts)
-    model_id = draft.get(f.model.id, None)
-    is_cells = isinstance(draft, Cells)
+    cells = resolve(parts)
+    model_id = cells[f.model.id]
     return Run(
         name=name,
         parts=parts,
-        settings=draft.settings,
-        plan=_plan(draft, name, draft),
-        stray=tuple(parts.dialect.strays(draft) if is_cells else draft.stray),
-        wrong=tuple(draft.given.wrong if is_cells else draft.wrong),
-        unreadable=draft.unreadable,
-        resolved=draft,
-        open=draft.open,
+        cells=cells,
+        settings=cells.settings,
+        plan=cells.plan(name),
+        stray=tuple(parts.dialect.strays(cells)),
+        wrong=tuple(cells.given.wrong),
+        unreadable=cells.unreadable,
+        open=cells.open,
         model=parts.find_model(str(model_id)) if model_id else None,
-        hardware=_hardware_of(parts, draft),
+        hardware=_hardware_of(parts, cells),
         margin=margin,
     )
 
 
-def _plan(draft: Draft | Cells, name: str, near: Draft | Cells) -> Plan:
-    if isinstance(draft, Cells):
-        return draft.plan(name)
-    assert isinstance(near, Draft)
-    return draft.plan(name, near=near)
-
-
-def _hardware_of(parts: Parts, draft: Any) -> Hardware | None:
+def _hardware_of(parts: Parts, cells: Cells) -> Hardware | None:
     """The given hardware, else what the run's own files name, with the ranks that it starts."""
     if parts.hardware is None:
-        return inferred_hardware(draft)
+        return hardware_in_files(cells)
     return replace(
         parts.hardware,
-        nodes=draft.get(f.parallel.nodes, parts.hardware.nodes),
-        gpus_per_node=draft.get(f.parallel.gpus_per_node, parts.hardware.gpus_per_node),
+        nodes=cells[f.parallel.nodes] or parts.hardware.nodes,
+        gpus_per_node=cells[f.parallel.gpus_per_node] or parts.hardware.gpus_per_node,
     )
 
 

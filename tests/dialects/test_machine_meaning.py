@@ -10,12 +10,10 @@ from tests.linked import run_of
 
 from oomlint.dialects.cells import Cells, Given, Surroundings
 from oomlint.dialects.common.fields import machine
-from oomlint.dialects.draft import Draft
 from oomlint.dialects.facts import facts
 from oomlint.dialects.machine.fields import docker, k8s, launch, scene, slurm
 from oomlint.dialects.machine.meaning import launch_all_visible, launch_one_process
 from oomlint.dialects.machine.named_hardware import hardware_in_files
-from oomlint.dialects.machine.ranks import finish_launch
 from oomlint.dialects.machine.scene_meaning import scene as scene_meaning
 from oomlint.dialects.meaning import Meaning, expressed, writable
 from oomlint.errors import CannotEdit
@@ -23,8 +21,7 @@ from oomlint.frozen import replace
 from oomlint.hardware import parse_hardware
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Parts, _add_hardware_facts
-from oomlint.surroundings import add_surroundings, inferred_hardware
+from oomlint.run import Parts
 
 _TRAIN = (
     " train.py --output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5"
@@ -449,95 +446,3 @@ def test_a_wish_for_memory_goes_to_the_file_that_limits_it() -> None:
 def test_a_wish_for_memory_counts_as_the_job_does(directives: str, said: dict[Any, Any]) -> None:
     run = _run(f"#SBATCH {directives}\npython{_TRAIN}")
     assert writable(expressed({f.host.ram_gib: 99.5}, run), run, "test") == said
-
-
-# -- the same as by steps --------------------------------------------------------------------------
-
-_SAME = (
-    f.parallel.nodes, f.parallel.gpus_per_node, f.parallel.unapplied, f.device.type,
-    f.host.ram_gib, f.host.shm_gib, f.host.memlock, f.host.cpus, f.env.expandable_segments,
-    launch.total_processes, launch.most_per_node, *scene.all(), *machine.all(),
-)  # fmt: skip
-
-
-def _by_steps(parts: Parts, *, one_process: bool) -> Draft:
-    draft = parts.merged()
-    draft.apply_row_defaults()
-    _add_hardware_facts(parts, draft)
-    add_surroundings(draft)
-    finish_launch(draft, one_process=one_process)
-    return draft
-
-
-_SCENES: dict[str, Files | str] = {
-    **{
-        line: line + _TRAIN
-        for line in (
-            "python",
-            "CUDA_VISIBLE_DEVICES=0,1 python",
-            "torchrun --nproc_per_node gpu",
-            "torchrun --nnodes 2 --nproc_per_node 4",
-            "torchrun --nnodes $N --nproc_per_node $(nvidia-smi -L | wc -l)",
-            "deepspeed",
-            "deepspeed --include a:0,1@b:2,3",
-            "deepspeed --hostfile elsewhere",
-            "accelerate launch --num_processes $N --num_machines 2",
-            "accelerate launch --gpu_ids 0,1",
-            "mpirun -np 16",
-            "mpirun -np 8 --host a:4,b:4",
-            "mpirun --map-by ppr:2:node -np 8",
-            "mpirun -np 5 --hostfile elsewhere",
-            "srun python",
-            "srun -n 16 -N 2 python",
-            "ray job submit -- python",
-            "docker run --gpus all --shm-size 8g -m 64g image python",
-            "docker run --gpus 4 --privileged image torchrun --nproc_per_node gpu",
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun",
-        )
-    },
-    **{
-        f"{directives} {line}": f"#SBATCH {directives}\n{line}{_TRAIN}"
-        for directives in (
-            "--nodes=2 --gres=gpu:h100:8 --ntasks-per-node=8 --mem=512G",
-            "--ntasks=16 --ntasks-per-node=8 --gpus-per-task=1 --mem-per-cpu=4G --cpus-per-task=6",
-            "--gpus=a100:16 --nodes=2 --constraint=80gb --mem-per-gpu=60G",
-            "--gres=gpu:8 -C h100",
-            "--nodes=$NODES --gres=gpu:8",
-            "--constraint=infiniband --exclusive",
-        )
-        for line in (
-            "python",
-            "srun python",
-            "srun --ntasks-per-node=2 python",
-            "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node $SLURM_GPUS_ON_NODE",
-            "accelerate launch --num_processes $((SLURM_NNODES * 8))",
-            "mpirun -np 16",
-        )
-    },
-    "hosts": {"job.sh": "deepspeed --hostfile h --exclude c:0" + _TRAIN, "h": _HOSTS},
-    "slots": {"job.sh": "mpirun --hostfile h" + _TRAIN, "h": _HOSTS},
-    "config": {
-        "job.sh": "accelerate launch --config_file c.yaml --num_processes 4" + _TRAIN,
-        "c.yaml": _CONFIG,
-    },
-    "pod": _pod(_POD),
-    "job of kubeflow": _pod(_TRAINJOB),
-    "compose": _plain(_COMPOSE, "python"),
-    "skypilot": _plain(_SKY, "torchrun --nnodes $N --nproc_per_node gpu"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", _SCENES)
-def test_cells_say_what_the_steps_say(name: str) -> None:
-    for hardware in (None, "4xA100-80GB", "2x8xH100-80GB"):
-        parts = _parts(_SCENES[name], hardware)
-        for meaning, one_process in ((_ALONE, True), (_SPREADING, False)):
-            run, draft = _cells(parts, meaning), _by_steps(parts, one_process=one_process)
-            for field in _SAME:
-                setting, other = run.setting(field), draft.settings.get(field)
-                got = None if setting is None else (setting.value, setting.origin.kind)
-                wanted = None if other is None else (other.value, other.origin.kind)
-                assert got == wanted, (field, hardware, one_process)
-                assert run.is_unread(field) == draft.is_unknown(field)
-            if hardware is None:
-                assert hardware_in_files(run) == inferred_hardware(draft)

@@ -12,9 +12,11 @@ from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
+from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.run import Run
 from oomlint.workspace import Workspace
+from oomlint_rules.checkpoint.async_save_extra_copy import AsyncSaveExtraCopy
 
 SHARED = Path(__file__).parents[2] / "../shared"
 
@@ -420,6 +422,24 @@ def test_what_megatron_fixes_write() -> None:
     ):
         with pytest.raises(CannotEdit):
             run.what_if(changes)
+
+
+@pytest.mark.parametrize(("ram", "is_too_much"), [(128.0, True), (1024.0, False)])
+def test_megatron_stages_a_copy_of_what_it_saves_in_the_background(
+    ram: float, is_too_much: bool
+) -> None:
+    script = MEGATRON.rstrip() + " --async_save true\n"
+    options: dict[str, Any] = {
+        "hardware": parse_hardware("4xA100-80GB"),
+        "values": {"host.ram_gib": ram},
+    }
+    (run,) = link({"run.sh": script}, **options).runs
+    assert run.plan.save.async_ == "thread"
+    found = list(AsyncSaveExtraCopy().check(run))
+    assert [finding.rule.code for finding in found] == (["OOM506"] if is_too_much else [])
+    after = _after(script, {"save.async": "none"})
+    assert after == script.replace("--async_save true", "--async_save false")
+    assert not list(AsyncSaveExtraCopy().check(_run(after)))
 
 
 def test_a_ray_config_gives_training_a_group_of_gpus() -> None:

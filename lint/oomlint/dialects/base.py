@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping as MappingABC
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.meaning import Meaning, expressed as said_by_meaning, writable
+from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Document, Fact
 from oomlint.documents.text import Location, Span
-from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen
 
 if TYPE_CHECKING:
     from oomlint.dialects.cells import Cells
-
-Wishes: TypeAlias = MappingABC[str, Any]
-"""Fields and what a fix wants them to be."""
-
-Way: TypeAlias = Callable[[Any, Draft, Wishes], dict[str, Any]]
-"""How a framework says one canonical field: see :func:`expressed`."""
 
 ClaimKind = Literal["run", "part", "launch", "aside"]
 
@@ -122,10 +114,10 @@ class Dialect:
     """Files in which the framework declares its keys: a project that carries a copy of it, often
     of another version or changed, has them too."""
 
-    meaning: ClassVar[Meaning | None] = None
+    meaning: ClassVar[Meaning] = Meaning()
     """What the framework makes of its keys, and how it says a wish."""
 
-    def meaning_of(self, blocks: Iterable[Block]) -> Meaning | None:
+    def meaning_of(self, blocks: Iterable[Block]) -> Meaning:
         """What the framework makes of these very blocks."""
         return self.meaning
 
@@ -147,54 +139,13 @@ class Dialect:
         it would tell; ``None`` if it cannot be."""
         return None
 
-    def finish(self, draft: Draft) -> None:
-        """Complete the draft: defaults, ``auto``, the dtype law, what keys mean together."""
-        draft.apply_row_defaults()
-
-    def express(self, changes: Wishes, draft: Any) -> dict[str, Any]:
+    def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         """Canonical changes in fields that this framework's tables can write.
 
         Raises:
             CannotEdit: the framework has no way to say it, with the reason.
         """
-        if self.meaning is not None:
-            return writable(said_by_meaning(changes, draft), draft, self.name)
-        for name in changes:
-            if draft.block_with(name) is None:
-                raise CannotEdit(f"{self.name} has no key for {name}")
-        return dict(changes)
-
-
-def expressed(
-    changes: Wishes,
-    draft: Draft,
-    ways: MappingABC[str, Way],
-    no_way: MappingABC[str, str],
-) -> dict[str, Any]:
-    """Canonical changes with those in ``ways`` put into a framework's own fields.
-
-    A way gets the value wanted, the draft and all changes, and returns own fields. ``no_way``
-    says of fields why the framework cannot say them.
-
-    Raises:
-        CannotEdit: with that reason, or a way's own.
-    """
-    own = dict(changes)
-    for name, wanted in changes.items():
-        if name in no_way:
-            raise CannotEdit(no_way[name])
-        way = ways.get(name)
-        if way is not None:
-            said = way(wanted, draft, changes)
-            if name not in said:
-                del own[name]
-            own.update(said)
-    return own
-
-
-def follows(_wanted: Any, _draft: Draft, _changes: Wishes) -> dict[str, Any]:
-    """The way of a field that has no key of its own and follows from the other changes."""
-    return {}
+        return writable(expressed(changes, run), run, self.name)
 
 
 @cache

@@ -6,7 +6,6 @@ Read from liger-kernel 0.6.2 to 0.8.5 ``transformers/monkey_patch.py``.
 from __future__ import annotations
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.draft import Draft
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -21,14 +20,14 @@ _PATCHED = frozenset(
 )
 
 
-def liger_patches(run: Cells | Draft, known: frozenset[str] = _PATCHED) -> bool:
+def liger_patches(run: Cells, known: frozenset[str] = _PATCHED) -> bool:
     """Whether the model's class gets Liger's kernels and its loss: of a type that is not ``known``
     they are left out with a line in the log. A model of which no type is known may have them."""
     arch = run[f.model.arch]
     return arch is None or arch in known
 
 
-def check_liger_patches(run: Cells | Draft, known: frozenset[str] = _PATCHED) -> None:
+def check_liger_patches(run: Cells, known: frozenset[str] = _PATCHED) -> None:
     """
     Raises:
         CannotEdit: Liger would do nothing for the model.

@@ -9,11 +9,10 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import neighbour
-from oomlint.dialects.draft import Draft
 from oomlint.plan.fields import below, f
 
 
-def swap_preset(wishes: MappingABC[Any, Any], run: Cells | Draft) -> dict[Any, Any]:
+def swap_preset(wishes: MappingABC[Any, Any], run: Cells) -> dict[Any, Any]:
     """Wishes of a run whose DeepSpeed config is one that its framework ships: the run may name
     that one's neighbour instead, where one does just what is wished."""
     own = dict(wishes)

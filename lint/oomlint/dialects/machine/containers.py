@@ -6,25 +6,14 @@ Specification. Where scripts say ``docker run`` is told in ``docker_run.py``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Reference, Wishes
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.machine.containers_keys import DEVICES, DOCKER_RUN, SERVICE
-from oomlint.dialects.machine.scene import provide_counts, provide_ram
+from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.machine.containers_keys import DEVICES, SERVICE
 from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.text import Location, Span
 from oomlint.frozen import replace
-
-# Without --ipc a container has shared memory of its own (docker's CLI reference, "--ipc").
-_PRIVATE = (None, "private", "shareable")
-
-# docker run(1): "If you omit the size entirely, the system uses 64m".
-_DEFAULT_SHM_GIB = 64 / 1024
-_SOURCE = "docker"
 
 
 class Compose(Dialect):
@@ -126,50 +115,3 @@ def env_file(document: Document, node: Node) -> Iterator[Reference]:
     if isinstance(node, Scalar) and isinstance(node.value, str):
         where = Location(document.source.path, node.span)
         yield Reference(node.value, where, "env-file", optional=True)
-
-
-# -- what both mean ----------------------------------------------------------------------------
-
-
-def finish_containers(draft: Draft) -> None:
-    """Provide what the container of the run may use."""
-    own = [block for block in draft.blocks if block.table in (DOCKER_RUN, SERVICE)]
-    if not own:
-        return
-    provide_counts(draft, None, draft.get("docker.gpus"), _SOURCE, "docker.gpus")
-    limit = draft.get("docker.memory")
-    provide_ram(draft, limit, "container", "the container's memory limit", "docker.memory")
-    _provide_memlock(draft, own)
-    size = draft.get("docker.shm")
-    draft.fact("host.shm_gib", size, "the container's /dev/shm", "docker.shm")
-    if any(block.mapping.open_ended for block in own) or draft.is_unknown("docker.shm"):
-        return
-    if not draft.is_unknown("docker.ipc") and draft.get("docker.ipc") in _PRIVATE:
-        why = "docker gives a container 64 MiB of /dev/shm unless told otherwise"
-        draft.fact("host.shm_gib", _DEFAULT_SHM_GIB, why, "docker.gpus", "docker.ipc")
-
-
-def _provide_memlock(draft: Draft, own: list[Block]) -> None:
-    said = draft.get("docker.memlock")
-    if said is not None:
-        draft.fact("host.memlock", said, "the container's ulimit", "docker.memlock")
-    elif draft.get("docker.privileged"):
-        why = "a privileged container has CAP_IPC_LOCK"
-        draft.fact("host.memlock", "unlimited", why, "docker.privileged")
-    elif not any(block.mapping.open_ended for block in own):
-        # getrlimit(2) and docker's CLI reference, "--ulimit": the daemon's own, a few MiB at most.
-        why = "docker gives a container its daemon's ulimit -l, of at most some MiB"
-        draft.fact("host.memlock", "limited", why, "docker.gpus")
-
-
-def express_containers(changes: Wishes, draft: Draft) -> dict[str, Any]:
-    """Wishes for memory as options of the container."""
-    own = dict(changes)
-    tables = [block.table for block in draft.blocks]
-    if DOCKER_RUN in tables or SERVICE in tables:
-        for field, name in (("host.ram_gib", "docker.memory"), ("host.shm_gib", "docker.shm")):
-            if field in own:
-                own[name] = math.ceil(own.pop(field))
-        if "host.memlock" in own:
-            own["docker.memlock"] = own.pop("host.memlock")
-    return own

@@ -10,7 +10,7 @@ from typing import Any
 
 from oomlint.dialects.kinds import BOOLEAN, TEXT, Kind
 from oomlint.dialects.machine.fields import docker
-from oomlint.dialects.machine.scene import DOCKER_MEMORY
+from oomlint.dialects.machine.memory_sizes import DOCKER_MEMORY
 from oomlint.dialects.table import Row, Table
 
 

@@ -7,34 +7,23 @@ operator 1.8 (``pytorch_types.go``) and trainer 2.0 (``trainjob_types.go``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Wishes
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.machine.commands import child, claims_in, command_of, items_of, text_of
 from oomlint.dialects.machine.kubernetes_keys import (
     CONTAINER,
-    GKE_NAMES,
     GPU_RESOURCES,
     JOB,
     REPLICAS,
     SELECTOR,
     SHARED_MEMORY,
     TRAINER,
-    read_number,
 )
-from oomlint.dialects.machine.scene import GPU_NAMES, INSTANCE, provide_counts, provide_ram
 from oomlint.dialects.table import Block, Table
 from oomlint.documents.base import Document, Entry, Mapping, Node, Sequence
 from oomlint.documents.yaml.document import YamlDocument
-from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen
-
-# Docker's and containerd's default, which a pod has no other way to change than a volume.
-_DEFAULT_SHM_GIB = 64 / 1024
-_SOURCE = "Kubernetes"
 
 
 @frozen
@@ -198,55 +187,3 @@ def _shared_memory(pod: Mapping, container: Mapping) -> Mapping | None:
     if text_of(child(pod, "hostIPC")).lower() == "true":
         return Mapping(pod.span, {})
     return None
-
-
-def finish_kubernetes(draft: Draft) -> None:
-    """Provide what the pod of the run may use."""
-    tables = [block.table for block in draft.blocks]
-    if CONTAINER not in tables and TRAINER not in tables:
-        return
-    nodes = draft.get("k8s.nodes") or _replicas(draft) or 1
-    counted = ("k8s.nodes", "k8s.replicas", "k8s.gpus")
-    if TRAINER in tables:
-        # trainer 2.0 pkg/runtime/framework/plugins/torch/torch.go sets what torchrun reads.
-        draft.derive("parallel.nodes", nodes, *counted, source="Kubeflow Trainer starts torchrun")
-        draft.derive("parallel.gpus_per_node", draft.get("k8s.gpus"), *counted)
-    provide_counts(draft, nodes, draft.get("k8s.gpus"), _SOURCE, *counted)
-    gpu = draft.get("k8s.gpu")
-    if gpu is not None:
-        draft.fact(GPU_NAMES, ((GKE_NAMES.get(gpu, gpu),),), _SOURCE, "k8s.gpu")
-    draft.fact(INSTANCE, draft.get("k8s.instance"), _SOURCE, "k8s.instance")
-    limit = draft.get("k8s.memory")
-    provide_ram(draft, limit, "container", "the container's memory limit", "k8s.memory")
-    if CONTAINER not in tables:
-        return
-    if SHARED_MEMORY not in tables:
-        draft.fact(
-            "host.shm_gib", _DEFAULT_SHM_GIB, "a container's /dev/shm has 64 MiB", "k8s.gpus"
-        )
-    elif draft.get("k8s.shm_medium") == "Memory":
-        sizes = [size for size in (draft.get("k8s.shm"), limit) if size is not None]
-        draft.fact("host.shm_gib", min(sizes, default=None), "the volume at /dev/shm", "k8s.shm")
-
-
-def _replicas(draft: Draft) -> int | None:
-    """Pods with GPUs in all, where every group says how many it has."""
-    blocks = [block for block in draft.blocks if block.table is REPLICAS]
-    counts = [read_number(text_of(child(block.mapping, "replicas"))) for block in blocks]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
-
-
-def express_kubernetes(changes: Wishes, draft: Draft) -> dict[str, Any]:
-    """Wishes for memory as the limits of the container and of its volume."""
-    own = dict(changes)
-    tables = [block.table for block in draft.blocks]
-    if "host.ram_gib" in own and (CONTAINER in tables or TRAINER in tables):
-        own["k8s.memory"] = math.ceil(own.pop("host.ram_gib"))
-    if "host.shm_gib" in own and CONTAINER in tables:
-        if draft.get("k8s.shm_medium") != "Memory":
-            raise CannotEdit(
-                "the pod needs a volume of its own: emptyDir with medium: Memory, mounted at /dev/shm"
-            )
-        own["k8s.shm"] = math.ceil(own.pop("host.shm_gib"))
-    return own

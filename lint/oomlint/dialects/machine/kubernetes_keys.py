@@ -11,7 +11,7 @@ from typing import Any
 
 from oomlint.dialects.kinds import TEXT, Kind
 from oomlint.dialects.machine.fields import k8s
-from oomlint.dialects.machine.scene import read_gib
+from oomlint.dialects.machine.memory_sizes import read_gib
 from oomlint.dialects.table import Row, Table
 from oomlint.plan.fields import f
 

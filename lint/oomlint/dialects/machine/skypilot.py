@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.base import Claim, Dialect
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.machine.scene import GPU_NAMES, INSTANCE, provide_counts
-from oomlint.dialects.machine.skypilot_keys import PLAIN_NAMES, TASK, Accelerators
+from oomlint.dialects.machine.skypilot_keys import TASK
 from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Mapping
 
@@ -58,17 +56,3 @@ def _mounts(root: Mapping) -> dict[str, str]:
     entries = given.entries if isinstance(given, Mapping) else {}
     sources = {inside: text_of(entry.value) for inside, entry in entries.items()}
     return {inside: path for inside, path in sources.items() if path and "://" not in path}
-
-
-def finish_skypilot(draft: Draft) -> None:
-    """Provide the nodes that the task asks for; memory is theirs, not a limit."""
-    if not any(block.table is TASK for block in draft.blocks):
-        return
-    asked: Accelerators | None = draft.get("sky.accelerators")
-    nodes = draft.get("sky.nodes", 1)
-    number = None if asked is None else asked.number
-    provide_counts(draft, nodes, number, "SkyPilot", "sky.nodes", "sky.accelerators")
-    if asked is not None:
-        name = PLAIN_NAMES.get(asked.name, asked.name)
-        draft.fact(GPU_NAMES, ((name,),), "SkyPilot", "sky.accelerators")
-    draft.fact(INSTANCE, draft.get("sky.instance"), "SkyPilot", "sky.instance")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from oomlint.dialects.kinds import TEXT, Kind
 from oomlint.dialects.machine.fields import slurm
-from oomlint.dialects.machine.scene import read_gib, whole_units
+from oomlint.dialects.machine.memory_sizes import read_gib, whole_units
 from oomlint.dialects.table import Row, Table
 from oomlint.expressions import expression
 

@@ -11,51 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.dialects.base import Claim, Dialect, Reference, Wishes, expressed
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.fsdp_config import FsdpConfig
-from oomlint.dialects.law import finish_world
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.ms_swift.effects import (
-    finish_accumulation,
-    finish_checkpointing,
-    finish_deepspeed,
-    finish_eval,
-    finish_loss,
-    finish_optimizer,
-    finish_sequences,
-    finish_trainer_defaults,
-)
-from oomlint.dialects.ms_swift.fixes import NO_WAY, WAYS, name_preset
-from oomlint.dialects.ms_swift.keys import FSDP_WORDS, OTHER_COMMANDS, SWIFT, is_old
+from oomlint.dialects.meaning import Wishes, expressed, writable
+from oomlint.dialects.ms_swift.keys import FSDP_WORDS, OTHER_COMMANDS, SWIFT, own
 from oomlint.dialects.ms_swift.launch import (
     command_options,
     config_block,
-    finish_device_map,
-    finish_ranks,
     is_megatron,
     kind_of,
     launch_claims,
     swift_command,
 )
-from oomlint.dialects.ms_swift.weights import (
-    finish_load,
-    finish_objective,
-    finish_precision,
-    finish_quantization,
-    finish_trainable,
-)
+from oomlint.dialects.ms_swift.meaning import meaning
+from oomlint.dialects.ms_swift.presets import name_preset
 from oomlint.dialects.table import Table
-from oomlint.dialects.trainer.argument_effects import finish_training_arguments
 from oomlint.dialects.trainer.arguments import TRAINING_ARGUMENTS
-from oomlint.dialects.trainer.fixes import express_training_arguments
+from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping
 from oomlint.documents.text import Source, Span
 from oomlint.frozen import replace
-
-NEWEST_TRANSFORMERS = (5, 16)
-"""ms-swift 3602360a requirements/framework.txt: transformers<5.17."""
 
 
 class MsSwift(Dialect):
@@ -66,7 +45,8 @@ class MsSwift(Dialect):
         b"llm_sft", b"llm_dpo", b"llm_infer", b"sampler_engine", b"load_data_args",
     )  # fmt: skip
     suffixes = (*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES)
-    references = {"ref.deepspeed": "deepspeed", "swift.fsdp": "ms-swift-fsdp"}
+    references = {ref.deepspeed: "deepspeed", own.fsdp: "ms-swift-fsdp"}
+    meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -80,30 +60,9 @@ class MsSwift(Dialect):
             if found is not None:
                 yield from launch_claims(self, launch, found, command_options)
 
-    def finish(self, draft: Draft) -> None:
-        finish_ranks(draft)
-        finish_world(draft)
-        finish_objective(draft)
-        finish_trainable(draft)
-        finish_quantization(draft)
-        finish_load(draft, old=is_old(draft))
-        finish_deepspeed(draft)
-        finish_trainer_defaults(draft)
-        finish_training_arguments(
-            draft, load_dtype=draft.get("load.dtype"), newest=NEWEST_TRANSFORMERS
-        )
-        finish_device_map(draft)
-        finish_accumulation(draft)
-        finish_precision(draft)
-        finish_checkpointing(draft)
-        finish_optimizer(draft)
-        finish_sequences(draft)
-        finish_loss(draft)
-        finish_eval(draft)
-
-    def express(self, changes: Wishes, draft: Draft) -> dict[str, Any]:
-        own = expressed(name_preset(dict(changes), draft), draft, WAYS, NO_WAY)
-        return super().express(express_training_arguments(own, draft), draft)
+    def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
+        own = in_training_arguments(expressed(name_preset(changes, run), run), run)
+        return writable(own, run, self.name)
 
 
 _FSDP_FILE = Table(

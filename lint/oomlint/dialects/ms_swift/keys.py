@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.dialects.draft import Draft
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -21,15 +22,17 @@ from oomlint.dialects.kinds import (
     read_integer,
 )
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
-from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.table import Reading, Row, Table, known_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
     SEQ2SEQ_ARGUMENTS,
     TRAINING_ARGUMENTS,
 )
+from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import LENGTH, over
 from oomlint.frozen import replace
+from oomlint.plan.fields import Private, f
 
 BASE = "ms-swift 3602360a arguments/base_args/base_args.py"
 TRAIN = "ms-swift 3602360a trainers/arguments.py"
@@ -127,127 +130,207 @@ def _read_fsdp_file(raw: Any) -> str | None:
     return None if not str(raw) or _read_fsdp_words(raw) else str(raw)
 
 
+# -- fields -----------------------------------------------------------------------------------
+
+
+class own(Private, prefix="swift"):  # noqa: N801  a namespace of fields, read like ``f``
+    """Keys whose meaning takes more than one of them, and what follows from several.
+
+    ``is_old``: the version or the keys are those of 1.x or 2.x, whose defaults differ.
+    ``gpus_per_rank``: GPUs over which each process spreads its model, where these are several.
+    ``added_preset``: what a DeepSpeed config says that a change names and no file named before.
+    """
+
+    is_old: bool
+    gpus_per_rank: int
+    added_preset: Reading
+    tuner: str
+    tuner_backend: str
+    lora_rank: int
+    lora_alpha: float
+    lora_dropout: float
+    lora_dtype: str
+    adalora_rank: int
+    reft_rank: int
+    new_blocks: int
+    dora: bool
+    targets: tuple[str, ...]
+    target_regex: str
+    modules_to_save: tuple[str, ...]
+    freeze_llm: bool
+    freeze_aligner: bool
+    freeze_ratio: float
+    trainable: tuple[str, ...]
+    lisa_layers: int
+    task: str
+    rlhf: str
+    ref_model: str
+    reward_model: tuple[str, ...]
+    teacher: str
+    beta: float
+    loss_type: tuple[str, ...]
+    steps_per_generation: int
+    vllm: bool
+    vllm_mode: str
+    sleep_level: int
+    offload_optimizer: bool
+    offload_model: bool
+    offload_teacher: bool
+    dtype: str
+    quant_method: str
+    quant_bits: int
+    bnb_compute: str
+    use_flash: bool
+    device_map: str
+    packing: bool
+    packing_length: int
+    padding_free: bool
+    val_ratio: float
+    val_dataset: tuple[str, ...]
+    eval_strategy: str
+    loss_scale: str
+    vit_checkpointing: bool
+    optimizer: str
+    galore: bool
+    galore_rank: int
+    hpz: int
+    autotp: int
+    fsdp: str
+    env: Any
+
+
+class env(Private, prefix="swift.env"):  # noqa: N801
+    """Variables that only ms-swift reads."""
+
+    single_device: bool
+    loss_tokens: int
+    positives: int
+    negatives: int
+    max_pixels: int
+    max_frames: int
+
+
 # -- tables -----------------------------------------------------------------------------------
 
 
 TUNER_ROWS = (
-    Row("lora_rank", "swift.lora_rank", POSITIVE, default=8, source=TUNER),
-    Row("lora_alpha", "trainable.alpha", NUMBER, default=32, source=TUNER),
-    Row("lora_dropout", "trainable.dropout", NUMBER, default=0.05, aliases=("lora_dropout_p",), source=TUNER),
-    Row("lora_dtype", "swift.lora_dtype", DTYPE),
-    Row("target_modules", "swift.targets", TARGETS, aliases=("lora_target_modules", "boft_target_modules"), source=TUNER),
-    Row("target_regex", "swift.target_regex", TEXT, aliases=("lora_target_regex",)),
-    Row("target_parameters", "trainable.target_params", LIST),
-    Row("modules_to_save", "swift.modules_to_save", LIST, aliases=("lora_modules_to_save",)),
-    Row("use_dora", "swift.dora", BOOLEAN, default=False, source=TUNER),
-    Row("freeze_llm", "swift.freeze_llm", BOOLEAN, default=False, source=TUNER),
-    Row("freeze_vit", "model.vision.freeze_tower", BOOLEAN, source=TUNER),
-    Row("freeze_aligner", "swift.freeze_aligner", BOOLEAN, default=True, source=TUNER),
-    Row("freeze_parameters_ratio", "swift.freeze_ratio", NUMBER, default=0.0, source=TUNER),
-    Row("trainable_parameters", "swift.trainable", LIST, aliases=("additional_trainable_parameters",)),
+    Row("lora_rank", own.lora_rank, POSITIVE, default=8, source=TUNER),
+    Row("lora_alpha", own.lora_alpha, NUMBER, default=32, source=TUNER),
+    Row("lora_dropout", own.lora_dropout, NUMBER, default=0.05, aliases=("lora_dropout_p",), source=TUNER),
+    Row("lora_dtype", own.lora_dtype, DTYPE),
+    Row("target_modules", own.targets, TARGETS, aliases=("lora_target_modules", "boft_target_modules"), source=TUNER),
+    Row("target_regex", own.target_regex, TEXT, aliases=("lora_target_regex",)),
+    Row("target_parameters", f.trainable.target_params, LIST),
+    Row("modules_to_save", own.modules_to_save, LIST, aliases=("lora_modules_to_save",)),
+    Row("use_dora", own.dora, BOOLEAN, default=False, source=TUNER),
+    Row("freeze_llm", own.freeze_llm, BOOLEAN, default=False, source=TUNER),
+    Row("freeze_vit", f.model.vision.freeze_tower, BOOLEAN, source=TUNER),
+    Row("freeze_aligner", own.freeze_aligner, BOOLEAN, default=True, source=TUNER),
+    Row("freeze_parameters_ratio", own.freeze_ratio, NUMBER, default=0.0, source=TUNER),
+    Row("trainable_parameters", own.trainable, LIST, aliases=("additional_trainable_parameters",)),
 )  # fmt: skip
 
 MODEL_ROWS = (
-    Row("model", "model.id", TEXT, aliases=("model_id_or_path",)),
-    Row("model_revision", "model.revision", TEXT),
-    Row("torch_dtype", "swift.dtype", DTYPE, aliases=("dtype",), source=MODEL),
-    Row("max_length", "seq.max_len", LENGTH, source=BASE),
-    Row("truncation_strategy", "seq.truncation", choice({"delete": "drop", "left": "cut", "right": "cut", "split": "split", "truncation_left": "cut"})),
-    Row("packing", "swift.packing", BOOLEAN, default=False, source=BASE),
-    Row("packing_length", "swift.packing_length", POSITIVE, source=BASE),
-    Row("max_pixels", "model.vision.max_pixels", POSITIVE),
-    Row("dataset_num_proc", "data.preprocess_workers", COUNT, aliases=("preprocess_num_proc",)),
-    Row("streaming", "data.streaming", BOOLEAN, default=False, source="ms-swift 3602360a arguments/base_args/data_args.py"),
-    Row("shuffle_buffer_size", "data.shuffle_buffer", POSITIVE, default=1000, source="ms-swift 3602360a arguments/base_args/data_args.py:89"),
-    Row("split_dataset_ratio", "swift.val_ratio", NUMBER, aliases=("dataset_test_ratio",)),
-    Row("val_dataset", "swift.val_dataset", LIST, aliases=("cached_val_dataset", "custom_val_dataset_path")),
+    Row("model", f.model.id, TEXT, aliases=("model_id_or_path",)),
+    Row("model_revision", f.model.revision, TEXT),
+    Row("torch_dtype", own.dtype, DTYPE, aliases=("dtype",), source=MODEL),
+    Row("max_length", f.seq.max_len, LENGTH, source=BASE),
+    Row("truncation_strategy", f.seq.truncation, choice({"delete": "drop", "left": "cut", "right": "cut", "split": "split", "truncation_left": "cut"})),
+    Row("packing", own.packing, BOOLEAN, default=False, source=BASE),
+    Row("packing_length", own.packing_length, POSITIVE, source=BASE),
+    Row("max_pixels", f.model.vision.max_pixels, POSITIVE),
+    Row("dataset_num_proc", f.data.preprocess_workers, COUNT, aliases=("preprocess_num_proc",)),
+    Row("streaming", f.data.streaming, BOOLEAN, default=False, source="ms-swift 3602360a arguments/base_args/data_args.py"),
+    Row("shuffle_buffer_size", f.data.shuffle_buffer, POSITIVE, default=1000, source="ms-swift 3602360a arguments/base_args/data_args.py:89"),
+    Row("split_dataset_ratio", own.val_ratio, NUMBER, aliases=("dataset_test_ratio",)),
+    Row("val_dataset", own.val_dataset, LIST, aliases=("cached_val_dataset", "custom_val_dataset_path")),
 )  # fmt: skip
 
 RLHF_ROWS = (
-    Row("rlhf_type", "swift.rlhf", _RLHF_TYPES),
-    Row("ref_model", "swift.ref_model", TEXT, aliases=("ref_model_id_or_path",)),
-    Row("reward_model", "swift.reward_model", LIST, aliases=("reward_model_id_or_path",)),
-    Row("teacher_model", "swift.teacher", TEXT),
-    Row("beta", "swift.beta", NUMBER),
-    Row("loss_type", "swift.loss_type", LIST),
-    Row("num_generations", "objective.rollout.n", POSITIVE),
-    Row("steps_per_generation", "swift.steps_per_generation", POSITIVE),
-    Row("generation_batch_size", "objective.rollout.generation_batch", POSITIVE),
-    Row("vllm_max_model_len", "objective.rollout.max_model_len", POSITIVE),
-    Row("max_completion_length", "objective.rollout.max_completion_tokens", POSITIVE, aliases=("response_length",)),
-    Row("use_vllm", "swift.vllm", BOOLEAN),
-    Row("vllm_mode", "swift.vllm_mode", choice({"colocate": "vllm_colocate", "server": "vllm_server"})),
-    Row("vllm_gpu_memory_utilization", "objective.rollout.gpu_mem_util", NUMBER, aliases=("gpu_memory_utilization",)),
-    Row("vllm_tensor_parallel_size", "objective.rollout.tp", POSITIVE, aliases=("tensor_parallel_size",)),
-    Row("sleep_level", "swift.sleep_level", COUNT),
-    Row("offload_optimizer", "swift.offload_optimizer", BOOLEAN),
-    Row("offload_model", "swift.offload_model", BOOLEAN),
-    Row("offload_teacher_model", "swift.offload_teacher", BOOLEAN),
+    Row("rlhf_type", own.rlhf, _RLHF_TYPES),
+    Row("ref_model", own.ref_model, TEXT, aliases=("ref_model_id_or_path",)),
+    Row("reward_model", own.reward_model, LIST, aliases=("reward_model_id_or_path",)),
+    Row("teacher_model", own.teacher, TEXT),
+    Row("beta", own.beta, NUMBER),
+    Row("loss_type", own.loss_type, LIST),
+    Row("num_generations", f.objective.rollout.n, POSITIVE),
+    Row("steps_per_generation", own.steps_per_generation, POSITIVE),
+    Row("generation_batch_size", f.objective.rollout.generation_batch, POSITIVE),
+    Row("vllm_max_model_len", f.objective.rollout.max_model_len, POSITIVE),
+    Row("max_completion_length", f.objective.rollout.max_completion_tokens, POSITIVE, aliases=("response_length",)),
+    Row("use_vllm", own.vllm, BOOLEAN),
+    Row("vllm_mode", own.vllm_mode, choice({"colocate": "vllm_colocate", "server": "vllm_server"})),
+    Row("vllm_gpu_memory_utilization", f.objective.rollout.gpu_mem_util, NUMBER, aliases=("gpu_memory_utilization",)),
+    Row("vllm_tensor_parallel_size", f.objective.rollout.tp, POSITIVE, aliases=("tensor_parallel_size",)),
+    Row("sleep_level", own.sleep_level, COUNT),
+    Row("offload_optimizer", own.offload_optimizer, BOOLEAN),
+    Row("offload_model", own.offload_model, BOOLEAN),
+    Row("offload_teacher_model", own.offload_teacher, BOOLEAN),
 )  # fmt: skip
 
 _ROWS = (
     *MODEL_ROWS,
     # Up to 2.6 a name of its own list stood for the model.
-    Row("model_type", "model.id", TEXT),
-    Row("tuner_type", "swift.tuner", _TUNERS, aliases=("train_type", "sft_type"), source=BASE),
+    Row("model_type", f.model.id, TEXT),
+    Row("tuner_type", own.tuner, _TUNERS, aliases=("train_type", "sft_type"), source=BASE),
     *TUNER_ROWS,
-    Row("task_type", "swift.task", TEXT),
-    Row("tuner_backend", "swift.tuner_backend", TEXT, default="peft", source=BASE),
-    Row("adalora_init_r", "swift.adalora_rank", POSITIVE, default=12, source=TUNER),
-    Row("reft_rank", "swift.reft_rank", POSITIVE, default=4, source=TUNER),
-    Row("llamapro_num_new_blocks", "swift.new_blocks", POSITIVE, default=4, source=TUNER),
-    Row("attn_impl", "model.attn_impl", ATTENTION, source=MODEL),
-    Row("use_flash_attn", "swift.use_flash", BOOLEAN),
-    Row("experts_impl", "model.experts_impl", choice({"grouped_mm": "grouped", "eager": "loop"}, otherwise=None)),
-    Row("device_map", "swift.device_map", Kind(str), aliases=("device_map_config", "device_map_config_path")),
-    Row("quant_method", "swift.quant_method", choice({"bnb": "bnb", "hqq": "hqq", "eetq": "eetq", "fp8": "fp8_weight", "awq": "awq", "gptq": "gptq", "aqlm": "aqlm"}, otherwise="other"), source=QUANT),
-    Row("quant_bits", "swift.quant_bits", Kind(_read_bits), aliases=("quantization_bit",), source=QUANT),
-    Row("bnb_4bit_use_double_quant", "quant.double", BOOLEAN, source=QUANT),
-    Row("bnb_4bit_compute_dtype", "swift.bnb_compute", DTYPE, aliases=("bnb_4bit_comp_dtype",)),
-    Row("bnb_4bit_quant_storage", "quant.storage_dtype", DTYPE),
-    Row("padding_free", "swift.padding_free", BOOLEAN, default=False, source="ms-swift 3602360a arguments/base_args/template_args.py"),
-    Row("sequence_parallel_size", "parallel.ulysses", POSITIVE, default=1, source="ms-swift 3602360a arguments/base_args/template_args.py"),
+    Row("task_type", own.task, TEXT),
+    Row("tuner_backend", own.tuner_backend, TEXT, default="peft", source=BASE),
+    Row("adalora_init_r", own.adalora_rank, POSITIVE, default=12, source=TUNER),
+    Row("reft_rank", own.reft_rank, POSITIVE, default=4, source=TUNER),
+    Row("llamapro_num_new_blocks", own.new_blocks, POSITIVE, default=4, source=TUNER),
+    Row("attn_impl", f.model.attn_impl, ATTENTION, source=MODEL),
+    Row("use_flash_attn", own.use_flash, BOOLEAN),
+    Row("experts_impl", f.model.experts_impl, choice({"grouped_mm": "grouped", "eager": "loop"}, otherwise=None)),
+    Row("device_map", own.device_map, Kind(str), aliases=("device_map_config", "device_map_config_path")),
+    Row("quant_method", own.quant_method, choice({"bnb": "bnb", "hqq": "hqq", "eetq": "eetq", "fp8": "fp8_weight", "awq": "awq", "gptq": "gptq", "aqlm": "aqlm"}, otherwise="other"), source=QUANT),
+    Row("quant_bits", own.quant_bits, Kind(_read_bits), aliases=("quantization_bit",), source=QUANT),
+    Row("bnb_4bit_use_double_quant", f.quant.double, BOOLEAN, source=QUANT),
+    Row("bnb_4bit_compute_dtype", own.bnb_compute, DTYPE, aliases=("bnb_4bit_comp_dtype",)),
+    Row("bnb_4bit_quant_storage", f.quant.storage_dtype, DTYPE),
+    Row("padding_free", own.padding_free, BOOLEAN, default=False, source="ms-swift 3602360a arguments/base_args/template_args.py"),
+    Row("sequence_parallel_size", f.parallel.ulysses, POSITIVE, default=1, source="ms-swift 3602360a arguments/base_args/template_args.py"),
     *RLHF_ROWS,
     # Trainer arguments with other defaults.
-    Row("per_device_train_batch_size", "batch.micro", POSITIVE, default=1, aliases=("batch_size",), source=f"{TRAIN}:129"),
-    Row("per_device_eval_batch_size", "batch.eval_micro", POSITIVE, aliases=("eval_batch_size",), source=f"{TRAIN}:130"),
-    Row("gradient_accumulation_steps", "batch.grad_accum", POSITIVE, source=f"{TRAIN}:131"),
-    Row("gradient_checkpointing", "hf.checkpointing", BOOLEAN, default=True, source=f"{TRAIN}:134"),
-    Row("vit_gradient_checkpointing", "swift.vit_checkpointing", BOOLEAN, aliases=("vit_use_gc",)),
-    Row("use_liger_kernel", "hf.liger", BOOLEAN, default=False, aliases=("use_liger",), source=f"{TRAIN}:153"),
-    Row("use_logits_to_keep", "loss.logits_to_keep", BOOLEAN, source=f"{TRAIN}:163"),
-    Row("loss_scale", "swift.loss_scale", TEXT),
-    Row("optim", "optimizer.name", TEXT, source="transformers 5.23 training_args.py:806"),
-    Row("optimizer", "swift.optimizer", TEXT, source=f"{TRAIN}:168"),
-    Row("use_galore", "swift.galore", BOOLEAN, default=False, source=f"{TRAIN}:191"),
-    Row("galore_rank", "swift.galore_rank", POSITIVE, default=128, source=f"{TRAIN}:193"),
-    Row("lisa_activated_layers", "swift.lisa_layers", COUNT, default=0, source=f"{TRAIN}:208"),
-    Row("bf16", "hf.bf16", BOOLEAN, source=MODEL),
-    Row("fp16", "hf.fp16", BOOLEAN, source=MODEL),
-    Row("deepspeed", "ref.deepspeed", TEXT, aliases=("deepspeed_config_path",), source="ms-swift 3602360a arguments/sft_args.py _init_deepspeed"),
-    Row("zero_hpz_partition_size", "swift.hpz", POSITIVE, source="ms-swift 3602360a arguments/sft_args.py"),
-    Row("deepspeed_autotp_size", "swift.autotp", POSITIVE, source="ms-swift 3602360a arguments/sft_args.py"),
-    Row("fsdp", "swift.fsdp", Kind(_read_fsdp_file), source="ms-swift 3602360a arguments/sft_args.py _init_fsdp"),
-    Row("eval_strategy", "swift.eval_strategy", choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"}), aliases=("evaluation_strategy",), source="ms-swift 3602360a arguments/sft_args.py _init_eval_strategy"),
-    Row("save_total_limit", "save.keep", LENGTH, source="transformers 5.23 training_args.py:1201"),
-    Row("save_only_model", "save.save_only_model", BOOLEAN, default=False, aliases=("only_save_model",), source="transformers 5.23 training_args.py:1171"),
-    Row("logging_steps", "hf.logging_steps", NUMBER, default=5, source=f"{TRAIN}:138"),
-    Row("dataloader_num_workers", "data.workers", COUNT, default=1, source=f"{TRAIN} __post_init__"),
-    Row("dataloader_persistent_workers", "data.persistent", BOOLEAN, default=True, source="ms-swift 4.6.0 trainers/arguments.py:152; false up to 4.5"),
+    Row("per_device_train_batch_size", f.batch.micro, POSITIVE, default=1, aliases=("batch_size",), source=f"{TRAIN}:129"),
+    Row("per_device_eval_batch_size", f.batch.eval_micro, POSITIVE, aliases=("eval_batch_size",), source=f"{TRAIN}:130"),
+    Row("gradient_accumulation_steps", f.batch.grad_accum, POSITIVE, source=f"{TRAIN}:131"),
+    Row("gradient_checkpointing", hf.checkpointing, BOOLEAN, default=True, source=f"{TRAIN}:134"),
+    Row("vit_gradient_checkpointing", own.vit_checkpointing, BOOLEAN, aliases=("vit_use_gc",)),
+    Row("use_liger_kernel", hf.liger, BOOLEAN, default=False, aliases=("use_liger",), source=f"{TRAIN}:153"),
+    Row("use_logits_to_keep", f.loss.logits_to_keep, BOOLEAN, source=f"{TRAIN}:163"),
+    Row("loss_scale", own.loss_scale, TEXT),
+    Row("optim", f.optimizer.name, TEXT, source="transformers 5.23 training_args.py:806"),
+    Row("optimizer", own.optimizer, TEXT, source=f"{TRAIN}:168"),
+    Row("use_galore", own.galore, BOOLEAN, default=False, source=f"{TRAIN}:191"),
+    Row("galore_rank", own.galore_rank, POSITIVE, default=128, source=f"{TRAIN}:193"),
+    Row("lisa_activated_layers", own.lisa_layers, COUNT, default=0, source=f"{TRAIN}:208"),
+    Row("bf16", hf.bf16, BOOLEAN, source=MODEL),
+    Row("fp16", hf.fp16, BOOLEAN, source=MODEL),
+    Row("deepspeed", ref.deepspeed, TEXT, aliases=("deepspeed_config_path",), source="ms-swift 3602360a arguments/sft_args.py _init_deepspeed"),
+    Row("zero_hpz_partition_size", own.hpz, POSITIVE, source="ms-swift 3602360a arguments/sft_args.py"),
+    Row("deepspeed_autotp_size", own.autotp, POSITIVE, source="ms-swift 3602360a arguments/sft_args.py"),
+    Row("fsdp", own.fsdp, Kind(_read_fsdp_file), source="ms-swift 3602360a arguments/sft_args.py _init_fsdp"),
+    Row("eval_strategy", own.eval_strategy, choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"}), aliases=("evaluation_strategy",), source="ms-swift 3602360a arguments/sft_args.py _init_eval_strategy"),
+    Row("save_total_limit", f.save.keep, LENGTH, source="transformers 5.23 training_args.py:1201"),
+    Row("save_only_model", f.save.save_only_model, BOOLEAN, default=False, aliases=("only_save_model",), source="transformers 5.23 training_args.py:1171"),
+    Row("logging_steps", hf.logging_steps, NUMBER, default=5, source=f"{TRAIN}:138"),
+    Row("dataloader_num_workers", f.data.workers, COUNT, default=1, source=f"{TRAIN} __post_init__"),
+    Row("dataloader_persistent_workers", f.data.persistent, BOOLEAN, default=True, source="ms-swift 4.6.0 trainers/arguments.py:152; false up to 4.5"),
 )  # fmt: skip
 
 # The words of ``fsdp`` are a row of their own beside the file of that name.
-FSDP_WORDS = Row("fsdp", "hf.fsdp_words", Kind(_read_fsdp_words, " ".join))
+FSDP_WORDS = Row("fsdp", hf.fsdp_words, Kind(_read_fsdp_words, " ".join))
 
 KNOWN = known_keys("ms_swift") | KNOWN_TRAINING_ARGUMENTS
 
 ENV_ROWS = (
-    Row("SWIFT_SINGLE_DEVICE_MODE", "swift.env.single_device", BOOLEAN, source="SW/utils/env.py is_mp"),
-    Row("CELOSS_PARALLEL_SIZE", "swift.env.loss_tokens", COUNT, source="SW/trainers/utils.py per_token_loss_func_sp"),
-    Row("MAX_POSITIVE_SAMPLES", "swift.env.positives", COUNT, default=1, source="SW/template/base.py:1861"),
-    Row("MAX_NEGATIVE_SAMPLES", "swift.env.negatives", COUNT, default=7, source="SW/template/base.py:1862"),
-    Row("MAX_PIXELS", "swift.env.max_pixels", POSITIVE, aliases=("max_pixels",)),
-    Row("FPS_MAX_FRAMES", "swift.env.max_frames", POSITIVE, aliases=("fps_max_frames",)),
+    Row("SWIFT_SINGLE_DEVICE_MODE", env.single_device, BOOLEAN, source="SW/utils/env.py is_mp"),
+    Row("CELOSS_PARALLEL_SIZE", env.loss_tokens, COUNT, source="SW/trainers/utils.py per_token_loss_func_sp"),
+    Row("MAX_POSITIVE_SAMPLES", env.positives, COUNT, default=1, source="SW/template/base.py:1861"),
+    Row("MAX_NEGATIVE_SAMPLES", env.negatives, COUNT, default=7, source="SW/template/base.py:1862"),
+    Row("MAX_PIXELS", env.max_pixels, POSITIVE, aliases=("max_pixels",)),
+    Row("FPS_MAX_FRAMES", env.max_frames, POSITIVE, aliases=("fps_max_frames",)),
 )  # fmt: skip
 
 SWIFT_ENVIRONMENT = Table(
@@ -272,7 +355,7 @@ SWIFT = Table(
     rows=(
         *over(_ROWS, (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)),
         FSDP_WORDS,
-        Row("ENV", "swift.env", Kind(lambda raw: None), table=ENV_MAPPING),
+        Row("ENV", own.env, Kind(lambda raw: None), table=ENV_MAPPING),
     ),
     known=KNOWN,
     known_prefixes=(*KNOWN_PREFIXES, "device_groups.", "model_kwargs.", "ENV."),
@@ -316,12 +399,9 @@ _OLD_KEYS = frozenset(
 )  # fmt: skip
 
 
-def is_old(draft: Draft) -> bool:
-    """Whether the version or the keys are those of 1.x or 2.x, whose defaults differ."""
-    version = draft.version("ms-swift")
-    if version is not None:
-        return version < (3,)
-    for block in draft.blocks:
+def has_old_keys(run: Cells) -> bool:
+    """Whether the keys are those of 1.x or 2.x."""
+    for block in run.blocks:
         keys = block.mapping.entries.keys()
         if block.table.section == "training" and (
             keys & _OLD_KEYS or ("model_type" in keys and not {"model", "adapters"} & keys)

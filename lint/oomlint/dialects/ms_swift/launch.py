@@ -1,4 +1,4 @@
-"""What starts ms-swift: its commands, the configs that they name, and how many ranks they start.
+"""What starts ms-swift: its commands, and the configs that they name.
 
 ``SW`` below is ``swift/`` of ms-swift 3602360a.
 """
@@ -9,12 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
-from oomlint.dialects.draft import Draft
-from oomlint.dialects.law import finish_batch, uses_deepspeed
 from oomlint.dialects.machine.launch import Launch
-from oomlint.dialects.machine.launcher_keys import PLAIN, TORCHRUN
-from oomlint.dialects.machine.ranks import finish_launch, launcher_of, settle
-from oomlint.dialects.machine.scene import visible_gpus
 from oomlint.dialects.ms_swift.keys import SWIFT, SWIFT_ENVIRONMENT, command_line
 from oomlint.dialects.table import Block, OverrideBlock, Table
 from oomlint.dialects.trainer.dialect import parsed_options
@@ -165,87 +160,6 @@ def _config_word(words: Iterable[Scalar]) -> Scalar | None:
     if first is not None and str(first.value).endswith((".yaml", ".yml", ".json")):
         return first
     return None
-
-
-def command_of_draft(draft: Draft) -> str:
-    """The command whose options the run was read from, ``sft`` where none is known."""
-    for block in reversed(draft.blocks):
-        program, _, command = block.table.name.partition(" ")
-        if program == _PROGRAM:
-            return command
-    return "sft"
-
-
-_RANKS = "ms-swift 3602360a cli/main.py get_torchrun_args: NPROC_PER_NODE and NNODES start torchrun"
-_SPREAD = "ms-swift 3602360a utils/env.py is_mp: more GPUs than processes spread the layers"
-
-
-def _starts_torchrun(draft: Draft) -> bool:
-    """SW/cli/main.py use_torchrun: either variable is enough, whatever it holds."""
-    names = ("env.nproc_per_node", "env.nnodes")
-    return any(draft.says(name) or draft.is_unknown(name) or name in draft.auto for name in names)
-
-
-def finish_ranks(draft: Draft) -> None:
-    """Processes per node and GPUs per process."""
-    seen, table = visible_gpus(draft), launcher_of(draft)
-    by_swift = table in (PLAIN, None)
-    if by_swift and _starts_torchrun(draft):
-        if "env.nproc_per_node" in draft.auto:
-            ranks = seen
-        elif draft.is_unknown("env.nproc_per_node"):
-            ranks = None
-        else:
-            ranks = draft.get("env.nproc_per_node") or 1
-        settle(draft, "parallel.gpus_per_node", ranks, _RANKS, "env.nproc_per_node")
-        if not draft.is_unknown("env.nnodes"):
-            nodes = draft.get("env.nnodes") or 1
-            settle(draft, "parallel.nodes", nodes, _RANKS, "env.nnodes")
-    elif table is PLAIN:
-        ranks = None
-        settle(draft, "parallel.nodes", 1, "no launcher: one process")
-        if _shards(draft):
-            settle(draft, "parallel.gpus_per_node", 1, "one process shards over one GPU")
-        else:
-            settle(draft, "parallel.gpus_per_node", seen, _SPREAD, "env.cuda_visible_devices")
-    else:
-        ranks = draft.get("parallel.gpus_per_node") if table is TORCHRUN else None
-    finish_launch(draft, one_process=False)
-    single = draft.get("swift.env.single_device") or _shards(draft)
-    if ranks and seen and seen > ranks and seen % ranks == 0 and not single:
-        inputs = ("env.nproc_per_node", "env.cuda_visible_devices")
-        draft.derive("swift.gpus_per_rank", seen // ranks, *inputs, source=_SPREAD)
-        draft.override("parallel.gpus_per_node", seen, *inputs, source=_SPREAD)
-
-
-def _shards(draft: Draft) -> bool:
-    """DeepSpeed and FSDP refuse a model that is spread (SW/arguments/sft_args.py)."""
-    return uses_deepspeed(draft) or bool(draft.get("swift.fsdp") or draft.get("hf.fsdp_words"))
-
-
-def finish_device_map(draft: Draft) -> None:
-    """Layers of one process spread over all the GPUs it sees (SW/model/utils.py)."""
-    backend = draft.get("parallel.backend")
-    world = draft.get("parallel.world") or 1
-    ranks = draft.get("swift.gpus_per_rank")
-    alone = launcher_of(draft) is PLAIN and not _starts_torchrun(draft)
-    if backend in (None, "none", "ddp") and world > 1 and (alone or ranks):
-        draft.derive(
-            "parallel.backend", "device_map_pp", "env.cuda_visible_devices", source=_SPREAD
-        )
-        draft.derive("load.device_map", "auto", "env.cuda_visible_devices", source=_SPREAD)
-        draft.derive("parallel.pp", ranks, "swift.gpus_per_rank", source=_SPREAD)
-        draft.derive(
-            "parallel.dp", world // ranks if ranks else 1, "parallel.world", source=_SPREAD
-        )
-        finish_batch(draft)
-        return
-    stage3 = backend == "zero" and draft.get("parallel.zero.stage") == 3
-    whole = not stage3 and backend not in ("fsdp1", "fsdp2")
-    draft.derive(
-        "load.device_map", "single" if whole else "none", "parallel.backend",
-        source="ms-swift 3602360a model/utils.py get_default_device_map",
-    )  # fmt: skip
 
 
 _MEGATRON_KEYS = frozenset(

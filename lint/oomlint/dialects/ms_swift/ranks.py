@@ -1,0 +1,125 @@
+"""Processes that start for a run of ms-swift, and the GPUs that each of them uses.
+
+``SW`` below is ``swift/`` of ms-swift 3602360a.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.backend import uses_deepspeed
+from oomlint.dialects.common.fields import fsdp
+from oomlint.dialects.machine.fields import env_, launch
+from oomlint.dialects.machine.launcher_keys import PLAIN, TORCHRUN
+from oomlint.dialects.machine.launcher_meaning import launcher_of
+from oomlint.dialects.machine.visible import visible_gpus
+from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.ms_swift.keys import env, own
+from oomlint.plan.fields import f
+
+ranks = Meaning()
+spreading = Meaning()
+"""Layers of one process over several GPUs."""
+
+_RANKS = "ms-swift 3602360a cli/main.py get_torchrun_args: NPROC_PER_NODE and NNODES start torchrun"
+_SPREAD = "ms-swift 3602360a utils/env.py is_mp: more GPUs than processes spread the layers"
+
+
+def _starts_torchrun(run: Cells) -> bool:
+    """SW/cli/main.py use_torchrun: either variable is enough, whatever it holds. A launcher starts
+    the ranks itself."""
+    if launcher_of(run) not in (PLAIN, None):
+        return False
+    variables = (env_.nproc_per_node, env_.nnodes)
+    return any(run.is_unread(name) or run.is_auto(name) or run.says(name) for name in variables)
+
+
+@ranks.derive(f.parallel.gpus_per_node, source=_RANKS)
+def processes(run: Cells) -> Any:
+    if not _starts_torchrun(run):
+        return None
+    if run.is_auto(env_.nproc_per_node):
+        return visible_gpus(run)
+    said = run[env_.nproc_per_node]
+    return None if run.is_unread(env_.nproc_per_node) else said or 1
+
+
+@ranks.derive(f.parallel.nodes, source=_RANKS)
+def nodes(run: Cells) -> Any:
+    if not _starts_torchrun(run):
+        return None
+    said = run[env_.nnodes]
+    return None if run.is_unread(env_.nnodes) else said or 1
+
+
+def _shards(run: Cells) -> bool:
+    """DeepSpeed and FSDP refuse a model that is spread (SW/arguments/sft_args.py)."""
+    return uses_deepspeed(run) or bool(run[fsdp.enabled])
+
+
+@ranks.derive(launch.one_process)
+def uses_one_gpu(run: Cells) -> Any:
+    """One process shards over one GPU, and spreads over all that it sees."""
+    return not _starts_torchrun(run) and _shards(run)
+
+
+@ranks.derive(own.gpus_per_rank, source=_SPREAD)
+def gpus_of_process(run: Cells) -> Any:
+    if launcher_of(run) is not TORCHRUN and not _starts_torchrun(run):
+        return None
+    started, seen = run.base(f.parallel.gpus_per_node), visible_gpus(run)
+    if not started or not seen or seen <= started or seen % started:
+        return None
+    return None if run[env.single_device] or _shards(run) else seen // started
+
+
+@ranks.override(f.parallel.gpus_per_node, source=_SPREAD)
+def gpus_of_node(run: Cells) -> Any:
+    started, each = run[f.parallel.gpus_per_node], run[own.gpus_per_rank]
+    return started * each if started and each else None
+
+
+# -- layers of one process over several GPUs (SW/model/utils.py) -----------------------------------
+
+
+def _spreads(run: Cells) -> bool:
+    if _shards(run):
+        return False
+    is_alone = launcher_of(run) is PLAIN and not _starts_torchrun(run)
+    if not is_alone and run[own.gpus_per_rank] is None:
+        return False
+    return (run[f.parallel.world] or 1) > 1
+
+
+@spreading.derive(f.parallel.backend, source=_SPREAD)
+def backend(run: Cells) -> Any:
+    return "device_map_pp" if _spreads(run) else None
+
+
+@spreading.derive(f.parallel.pp, source=_SPREAD)
+def stages(run: Cells) -> Any:
+    return run[own.gpus_per_rank] if _spreads(run) else None
+
+
+@spreading.derive(f.parallel.dp, source=_SPREAD)
+def replicas(run: Cells) -> Any:
+    total = run[f.parallel.world]
+    if total is None or not _spreads(run):
+        return None
+    each = run[own.gpus_per_rank]
+    return total // each if each else 1
+
+
+@spreading.derive(f.load.device_map, source=_SPREAD)
+def spread_on_load(run: Cells) -> Any:
+    return "auto" if _spreads(run) else None
+
+
+@spreading.derive(
+    f.load.device_map, source="ms-swift 3602360a model/utils.py get_default_device_map"
+)
+def device_map(run: Cells) -> Any:
+    wrapper = run[f.parallel.backend]
+    is_stage3 = wrapper == "zero" and run[f.parallel.zero.stage] == 3
+    return "none" if is_stage3 or wrapper in ("fsdp1", "fsdp2") else "single"

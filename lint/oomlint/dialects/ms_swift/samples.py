@@ -1,0 +1,150 @@
+"""Lengths of samples, pictures, and what reinforcement learning generates, with ``swift`` and
+``megatron``.
+
+``SW`` below is ``swift/`` of ms-swift 3602360a.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.generation import completions_of_round
+from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.ms_swift.keys import BASE, OLD, RLHF, env, own
+from oomlint.plan.fields import f
+
+samples = Meaning()
+
+_R = f.objective.rollout
+
+
+def generates(run: Cells) -> bool:
+    return run[f.objective.kind] in ("grpo", "ppo")
+
+
+# -- lengths ---------------------------------------------------------------------------------------
+
+
+def _is_limited(run: Cells) -> bool:
+    """Whether a key or an old default says where samples end."""
+    if run[own.packing] and run[own.packing_length]:
+        return True
+    return run.says(f.seq.max_len) or run.is_unread(f.seq.max_len) or _has_old_limit(run)
+
+
+def _has_old_limit(run: Cells) -> bool:
+    return bool(run[own.is_old]) and not any(block.find("max_length") for block in run.blocks)
+
+
+@samples.derive(f.seq.unbounded, source=f"{BASE}:196")
+def unbounded(run: Cells) -> Any:
+    """Without ``max_length`` only the model's own maximum cuts samples."""
+    return None if generates(run) or _is_limited(run) else True
+
+
+@samples.derive(f.seq.max_len, source=f"{BASE}:196")
+def whole_pack(run: Cells) -> Any:
+    """Packs are filled up to the model's maximum, so it is what every step holds."""
+    if not run[own.packing] or generates(run) or _is_limited(run):
+        return None
+    dims = run[f.model.dims]
+    return None if dims is None else dims.ctx
+
+
+@samples.default(f.seq.max_len, source=f"{OLD}:661")
+def old_limit(run: Cells) -> Any:
+    return 2048 if not generates(run) and _has_old_limit(run) else None
+
+
+def _cut_at(run: Cells) -> int | None:
+    """The length that samples, and prompts of what is generated, are cut to."""
+    return (run[own.packing_length] if run[own.packing] else None) or run.base(f.seq.max_len)
+
+
+@samples.override(f.seq.max_len)
+def length_of_pack(run: Cells) -> Any:
+    return run[own.packing_length] if run[own.packing] else None
+
+
+@samples.override(f.seq.max_len)
+def prompt_and_answer(run: Cells) -> Any:
+    if not generates(run):
+        return None
+    prompt, answer = run[_R.max_prompt_tokens], run[_R.max_completion_tokens]
+    return prompt + answer if prompt and answer else None
+
+
+# -- generation ------------------------------------------------------------------------------------
+
+
+@samples.derive(_R.max_prompt_tokens)
+def prompts(run: Cells) -> Any:
+    return _cut_at(run) if generates(run) else None
+
+
+@samples.assume(_R.max_prompt_tokens, why="max_length, which cuts prompts, is not set")
+def usual_prompts(run: Cells) -> Any:
+    return 512 if generates(run) else None
+
+
+@samples.default(_R.max_completion_tokens, source=RLHF)
+def answers(run: Cells) -> Any:
+    return 512 if generates(run) else None
+
+
+@samples.default(_R.n, source=RLHF)
+def answers_of_prompt(run: Cells) -> Any:
+    return 8 if run[f.objective.kind] == "grpo" else None
+
+
+@samples.derive(f.batch.micro_unit, source=RLHF)
+def counts_completions(run: Cells) -> Any:
+    return "completions" if run[f.objective.kind] == "grpo" else None
+
+
+@samples.derive(_R.generation_batch)
+def completions(run: Cells) -> Any:
+    if run[f.objective.kind] != "grpo":
+        return None
+    return completions_of_round(run, own.steps_per_generation)
+
+
+@samples.derive(_R.engine)
+def engine(run: Cells) -> Any:
+    """Up to 3.x colocate was the default; now a mode has to be named."""
+    if not generates(run):
+        return None
+    return run[own.vllm_mode] or "vllm_colocate" if run[own.vllm] else "hf"
+
+
+def _generates_with_vllm(run: Cells) -> bool:
+    return generates(run) and bool(run[own.vllm])
+
+
+@samples.default(_R.gpu_mem_util, source="ms-swift 3602360a rlhf_trainers/args_mixin.py:37")
+def share_of_gpu(run: Cells) -> Any:
+    return 0.9 if _generates_with_vllm(run) else None
+
+
+@samples.default(_R.tp, source="ms-swift 3602360a rlhf_trainers/args_mixin.py:38")
+def gpus_of_engine(run: Cells) -> Any:
+    return 1 if _generates_with_vllm(run) else None
+
+
+@samples.derive(_R.sleep)
+def sleeps(run: Cells) -> Any:
+    return bool(run[own.sleep_level]) if _generates_with_vllm(run) else None
+
+
+# -- pictures --------------------------------------------------------------------------------------
+
+
+@samples.derive(f.model.vision.max_pixels)
+def pixels(run: Cells) -> Any:
+    return run[env.max_pixels]
+
+
+@samples.derive(f.model.vision.max_frames)
+def frames(run: Cells) -> Any:
+    return run[env.max_frames]
