@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from oomlint.dialects.machine.fields import launch
 from oomlint.errors import CannotEdit
 from oomlint.judge import settled
 from oomlint.plan.fields import ZERO_3, f
@@ -103,7 +104,7 @@ def _peak_on(run: Run, nodes: int, per_node: int) -> int | None:
         {
             f.parallel.nodes: nodes,
             f.parallel.gpus_per_node: per_node,
-            "launch.total_processes": nodes * per_node,
+            launch.total_processes: nodes * per_node,
         }
     ).estimate.gpu.peak_bytes
 

@@ -175,7 +175,7 @@ class Zero3SaveGpuHeadroom(Rule):
 def _proposals(run: Run, gathered: float) -> Iterator[Proposal]:
     smaller = _smaller_micro_batch(run, gathered)
     if smaller is not None:
-        yield Proposal.set(f"lower the micro batch to {smaller['batch.micro']}", smaller)
+        yield Proposal.set(f"lower the micro batch to {smaller[f.batch.micro]}", smaller)
     yield from shards_instead(run)
     if not run.plan.save.save_only_model:
         yield Proposal.set(

@@ -140,7 +140,7 @@ class EvalAccumulationHostRam(Rule):
         yield self.finding(
             run,
             severity,
-            f"{run.key('eval.accumulation_steps')} moves the logits to RAM, where they add up until "
+            f"{run.key(f.eval.accumulation_steps)} moves the logits to RAM, where they add up until "
             f"the evaluation is over{numbers}. Keep the predicted tokens only, with "
             "preprocess_logits_for_metrics",
             at=(f.eval.accumulation_steps, f.eval.strategy),

@@ -142,7 +142,7 @@ class EvalBatchLargerThanTrain(Rule):
                     run,
                     Severity.INFO,
                     f"{batch}; what fits in training may not fit in the first evaluation, "
-                    f"{run.key('batch.eval_micro')} sets it",
+                    f"{run.key(f.batch.eval_micro)} sets it",
                     at=(f.batch.eval_micro, f.eval.strategy, f.batch.micro),
                     confidence="low",
                     resource="gpu",

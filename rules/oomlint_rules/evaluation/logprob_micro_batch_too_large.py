@@ -177,7 +177,7 @@ class LogprobMicroBatchTooLarge(Rule):
             Severity.WARNING,
             f"{tokens} tokens at a time build {gib(logits)} of logits in each pass that takes log "
             "probabilities, and three times that where the entropy is taken too and nothing fuses "
-            f"it; the run {found.before.sentence}. With {found.changes['batch.micro']} full samples at a time {found.sentence}",
+            f"it; the run {found.before.sentence}. With {found.changes[f.batch.micro]} full samples at a time {found.sentence}",
             at=(f.batch.max_tokens_per_gpu, f.batch.micro),
             judged=found.before,
             confidence="medium",

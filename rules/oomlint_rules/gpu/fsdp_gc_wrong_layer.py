@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.trainer.fields import hf
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
@@ -94,19 +95,19 @@ class FsdpGcWrongLayer(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         parallel = run.plan.parallel
-        switch = run.settings.get("hf.checkpointing")
+        switch = run.settings.get(hf.checkpointing)
         if parallel.backend not in ("fsdp1", "fsdp2") or switch is None:
             return
         if switch.value is not True or switch.origin.kind != "explicit":
             return
-        off = {"hf.checkpointing": False}
+        off = {hf.checkpointing: False}
         if parallel.fsdp.activation_checkpointing:
             yield self.finding(
                 run,
                 Severity.ERROR,
                 f"{run.key('hf.checkpointing')} and FSDP's activation_checkpointing are both on, "
                 "and transformers refuses to start with both",
-                at="hf.checkpointing",
+                at=hf.checkpointing,
                 proposals=[Proposal.set("leave checkpointing to FSDP", off)],
             )
             return
@@ -116,7 +117,7 @@ class FsdpGcWrongLayer(Rule):
             f"{run.key('hf.checkpointing')} checkpoints inside the units of FSDP, so that their "
             "parameters are gathered once more in the backward pass; FSDP's own "
             "activation_checkpointing needs no second gathering",
-            at="hf.checkpointing",
+            at=hf.checkpointing,
             proposals=[
                 Proposal.set(
                     "checkpoint with FSDP instead",

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.trainer.fields import hf
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
@@ -87,7 +88,7 @@ class GcReentrantFrozenInputs(Rule):
             return
         if plan.trainable.method != "freeze" or run.framework in _PREPARES_INPUTS:
             return
-        if not run.is_explicit(f.checkpointing.reentrant) and not run.is_explicit("hf.reentrant"):
+        if not run.is_explicit(f.checkpointing.reentrant) and not run.is_explicit(hf.reentrant):
             return
         yield self.finding(
             run,

@@ -93,7 +93,7 @@ class MicroBatchTooLarge(Rule):
             return
         before = found.before
         now = f"{micro} x {accum or 1}"
-        then = f"{found.changes['batch.micro']} x {found.changes['batch.grad_accum']}"
+        then = f"{found.changes[f.batch.micro]} x {found.changes[f.batch.grad_accum]}"
         yield self.finding(
             run,
             found.severity,

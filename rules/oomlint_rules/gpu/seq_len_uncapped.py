@@ -140,7 +140,7 @@ class SeqLenUncapped(Rule):
         yield self.finding(
             run,
             Severity.WARNING if severe else Severity.INFO,
-            f"nothing limits the length of samples ({run.key('seq.max_len')} is not set), and {text}",
+            f"nothing limits the length of samples ({run.key(f.seq.max_len)} is not set), and {text}",
             at=(f.seq.max_len, f.model.id),
             confidence="low" if confidence(run) == "low" else "medium",
             resource="gpu",

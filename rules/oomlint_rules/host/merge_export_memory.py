@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from oomlint.dialects.llamafactory.keys import lf
 from oomlint.documents.base import Fact
 from oomlint.hardware import parse_hardware, usable_bytes
 from oomlint.judge import USUAL_LARGEST_CARD
@@ -144,7 +145,7 @@ class MergeExportMemory(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         if plan.save.merge == "whole":
-            at = (f.save.merge, "lf.export_dir", _DEVICE)
+            at = (f.save.merge, lf.export_dir, _DEVICE)
             yield from self._whole(run, at, plan.save.merge_device == "cpu")
         for fact in run.facts:
             if fact.kind != "merges-adapter":

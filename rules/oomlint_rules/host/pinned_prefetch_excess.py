@@ -122,7 +122,7 @@ class PinnedPrefetchExcess(Rule):
         return self.finding(
             run,
             Severity.ERROR,
-            f"{key} is set although no worker loads data ({run.key('data.workers')} is 0): "
+            f"{key} is set although no worker loads data ({run.key(f.data.workers)} is 0): "
             "transformers stops with an error",
             at=_FIELD,
             proposals=removal(f"remove {key}", run.origin(_FIELD)),

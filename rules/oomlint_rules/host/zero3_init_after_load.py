@@ -168,7 +168,7 @@ class Zero3InitAfterLoad(Rule):
         yield self.finding(
             run,
             severity,
-            f"{run.key('load.zero3_init')} is off, so under ZeRO stage 3 every rank reads the whole "
+            f"{run.key(f.load.zero3_init)} is off, so under ZeRO stage 3 every rank reads the whole "
             f"model{_amount(verdict)}",
             at=f.load.zero3_init,
             confidence="medium",

@@ -117,5 +117,5 @@ class ContainerMemoryLimitTooSmall(Rule):
             f"{found.sentence.split(';')[0]}",
             at=f.host.ram_gib,
             judged=found,
-            proposals=[Proposal.set(f"allow it {wish['host.ram_gib']:.0f} GiB", wish)],
+            proposals=[Proposal.set(f"allow it {wish[f.host.ram_gib]:.0f} GiB", wish)],
         )

@@ -102,10 +102,10 @@ class DeviceMapAutoUnderLauncher(Rule):
         yield self.finding(
             run,
             Severity.ERROR,
-            f"{run.key('load.device_map')} is for a single process: {what}",
+            f"{run.key(f.load.device_map)} is for a single process: {what}",
             at=f.load.device_map,
             resource="gpu",
             proposals=removal(
-                f"remove {run.key('load.device_map')}", run.origin(f.load.device_map)
+                f"remove {run.key(f.load.device_map)}", run.origin(f.load.device_map)
             ),
         )

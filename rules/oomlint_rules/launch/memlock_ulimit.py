@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.machine.fields import docker
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
@@ -109,7 +110,7 @@ class MemlockUlimit(Rule):
             "NVMe offload locks its buffers with mlock, and a container without "
             "--ulimit memlock=-1 has its daemon's limit of some MiB: locking fails with "
             "'Cannot allocate memory' while RAM is free",
-            at=(_MEMLOCK, "docker.gpus", f.offload.optimizer, f.offload.params),
+            at=(_MEMLOCK, docker.gpus, f.offload.optimizer, f.offload.params),
             confidence="medium",
             resource="host",
             proposals=[Proposal.set("lift the limit on locked pages", {_MEMLOCK: "unlimited"})],

@@ -99,7 +99,7 @@ class SlurmMemTooSmall(Rule):
         if found is None:
             return
         wish = enough(run, found)
-        needed = f"{wish['host.ram_gib']:.0f} GiB"
+        needed = f"{wish[f.host.ram_gib]:.0f} GiB"
         if found.limit is not None and found.severity is not None:
             proposals = [Proposal.set(f"ask Slurm for {needed} a node", wish)]
             need = found.sentence.split(";")[0]

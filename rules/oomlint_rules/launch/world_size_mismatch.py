@@ -36,6 +36,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from oomlint.dialects.accelerate.keys import own
+from oomlint.dialects.machine.fields import launch
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
@@ -130,7 +132,7 @@ class WorldSizeMismatch(Rule):
                 Severity.INFO,
                 f"{ranks} {'process' if ranks == 1 else 'processes'} for {visible} visible GPUs: "
                 f"the rest stay idle, and what is sharded is divided by {ranks} only",
-                at=(_PROCESSES, "launch.total_processes"),
+                at=(_PROCESSES, launch.total_processes),
                 confidence="medium",
                 proposals=_align(run, visible),
             )
@@ -143,7 +145,7 @@ class WorldSizeMismatch(Rule):
             f"{ranks} processes a node are started, one for each GPU, but a node has {where}: "
             "those without a card of their own stop with an invalid device ordinal"
             f"{' (unless the launch line says --num_processes)' if run.is_fragment else ''}",
-            at=(_PROCESSES, "launch.total_processes"),
+            at=(_PROCESSES, launch.total_processes),
             proposals=_align(run, gpus),
         )
 
@@ -167,12 +169,12 @@ class WorldSizeMismatch(Rule):
 
 def _spans_machines(run: Run) -> bool:
     """Whether Accelerate counts its processes over more machines than are known of."""
-    machines = run.settings.get("launch.machines")
+    machines = run.settings.get(launch.machines)
     return machines is not None and machines.value > (run.plan.parallel.nodes or 1)
 
 
 def _on_cpus(run: Run) -> bool:
-    kind = run.settings.get("accelerate.distributed_type")
+    kind = run.settings.get(own.distributed_type)
     return kind is not None and kind.value in ("cpu", "xla")
 
 
@@ -185,7 +187,7 @@ def _visible(run: Run) -> int | None:
 
 def _align(run: Run, gpus: int) -> Iterable[Proposal]:
     nodes = run.plan.parallel.nodes or 1
-    for field, number in ((_PROCESSES, gpus), ("launch.total_processes", gpus * nodes)):
+    for field, number in ((_PROCESSES, gpus), (launch.total_processes, gpus * nodes)):
         if run.is_explicit(field):
             title = f"start {gpus} {'process' if gpus == 1 else 'processes'} a node"
             yield Proposal.set(title, {field: number}, Applicability.UNSAFE)

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.llamafactory.keys import lf
 from oomlint.judge import relief
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
@@ -42,7 +43,7 @@ from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
 
 _GALORE = LLAMA_FACTORY + "use_galore: true\n"
 _LAYERWISE = f"{AXOLOTL}optimizer: galore_adamw_layerwise\n"
-_SWITCHES = ("lf.galore", "lf.apollo")
+_SWITCHES = (lf.galore, lf.apollo)
 
 
 class GaloreNoSaving(Rule):
@@ -99,10 +100,10 @@ class GaloreNoSaving(Rule):
 
     def _upcast(self, run: Run) -> Iterable[Finding]:
         on = [name for name in _SWITCHES if name in run.settings and run.settings[name].value]
-        pure = run.settings.get("lf.pure_bf16")
+        pure = run.settings.get(lf.pure_bf16)
         if not on or pure is None or pure.value is not False:
             return
-        found = relief(run, {"lf.pure_bf16": True})
+        found = relief(run, {lf.pure_bf16: True})
         if found is None or not found.is_worthwhile or found.severity is None:
             return
         before = found.before
@@ -114,7 +115,7 @@ class GaloreNoSaving(Rule):
             at=on[0],
             judged=before,
             confidence="medium",
-            proposals=[Proposal.set("train in bf16", {"lf.pure_bf16": True}, Applicability.UNSAFE)],
+            proposals=[Proposal.set("train in bf16", {lf.pure_bf16: True}, Applicability.UNSAFE)],
         )
 
 

@@ -38,6 +38,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from oomlint.dialects.accelerate.keys import own as plugin
+from oomlint.dialects.common.fields import deepspeed as zero_plugin, fsdp as fsdp_plugin, ref
+from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.table import Setting
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Rule, Severity
@@ -53,7 +56,7 @@ _INLINE = (
     f.offload.optimizer,
     f.offload.params,
     f.parallel.zero.gather16_on_save,
-    "accelerate.grad_accum",
+    plugin.grad_accum,
 )
 _BY_FILE = "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
 
@@ -140,8 +143,8 @@ class AccelerateVsTrainerMismatch(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        trainers = _said(run, "ref.deepspeed", by_accelerate=False)
-        own = _said(run, "ref.deepspeed", by_accelerate=True)
+        trainers = _said(run, ref.deepspeed, by_accelerate=False)
+        own = _said(run, ref.deepspeed, by_accelerate=True)
         if own is not None:
             yield from self._inline(run, own)
         chosen = _chosen(run)
@@ -162,7 +165,7 @@ class AccelerateVsTrainerMismatch(Rule):
             Severity.WARNING if engine == "DeepSpeed" else Severity.ERROR,
             f"{trainers.origin.key} names a DeepSpeed config and Accelerate's config chooses "
             f"{engine} as well: the trainer's counts, and Accelerate {loses}. Keep one of them",
-            at=location if location is not None else "ref.deepspeed",
+            at=location if location is not None else ref.deepspeed,
             notes=[self.note(run, place.origin.inputs[0], f"{engine} is chosen here")]
             if place.origin.inputs
             else [],
@@ -175,7 +178,7 @@ class AccelerateVsTrainerMismatch(Rule):
             Severity.INFO,
             f"{trainers.origin.key} and the Accelerate config, which is not here, may both say how "
             "the run is sharded: the trainer's DeepSpeed config counts. Keep one of them",
-            at=location if location is not None else "ref.deepspeed",
+            at=location if location is not None else ref.deepspeed,
             confidence="low",
         )
 
@@ -195,7 +198,7 @@ class AccelerateVsTrainerMismatch(Rule):
             )
 
     def _accumulation(self, run: Run) -> Iterable[Finding]:
-        said = _said(run, "accelerate.grad_accum", by_accelerate=True)
+        said = _said(run, plugin.grad_accum, by_accelerate=True)
         steps = run.plan.batch.grad_accum
         if said is None or steps is None or said.value == steps or not trainer_compares(run):
             return
@@ -207,13 +210,13 @@ class AccelerateVsTrainerMismatch(Rule):
             Severity.ERROR,
             f"Accelerate's config accumulates {said.value} times and the trainer {steps} times: "
             "transformers stops with an error where the two differ",
-            at=origin.location if origin.location is not None else "accelerate.grad_accum",
+            at=origin.location if origin.location is not None else plugin.grad_accum,
             proposals=removal("leave accumulation to the trainer", origin),
             notes=[self.note(run, f.batch.grad_accum, f"the trainer accumulates {steps} times")],
         )
 
     def _precision(self, run: Run) -> Iterable[Finding]:
-        chosen = _said(run, "accelerate.mixed_precision", by_accelerate=True)
+        chosen = _said(run, plugin.mixed_precision, by_accelerate=True)
         if chosen is None or chosen.value not in ("bf16", "fp16"):
             return
         other = "fp16" if chosen.value == "bf16" else "bf16"
@@ -227,7 +230,7 @@ class AccelerateVsTrainerMismatch(Rule):
             f"Accelerate's config says {chosen.value} and the trainer says {other}: the "
             "trainer's counts. Keep one of them",
             at=trainers.origin.location or f"hf.{other}",
-            notes=[self.note(run, "accelerate.mixed_precision", f"here it is {chosen.value}")],
+            notes=[self.note(run, plugin.mixed_precision, f"here it is {chosen.value}")],
         )
 
 
@@ -245,7 +248,7 @@ def _said(run: Run, field: Any, *, by_accelerate: bool) -> Setting | None:
 
 def _chosen(run: Run) -> tuple[str, Setting] | None:
     """What Accelerate's config or flags choose to shard with."""
-    for field, engine in (("deepspeed.enabled", "DeepSpeed"), ("fsdp.enabled", "FSDP")):
+    for field, engine in ((zero_plugin.enabled, "DeepSpeed"), (fsdp_plugin.enabled, "FSDP")):
         setting = run.settings.get(field)
         if setting is not None and setting.value and "accelerate." in str(setting.origin.inputs):
             return engine, setting
@@ -254,7 +257,7 @@ def _chosen(run: Run) -> tuple[str, Setting] | None:
 
 def _unread_config(run: Run) -> bool:
     """Whether the launch line names an Accelerate config that is not at hand."""
-    named = run.settings.get("launch.config_file")
+    named = run.settings.get(launch.config_file)
     return named is not None and not any(
         block.table.section == "accelerate" for block, _ in run.parts.blocks
     )

@@ -39,6 +39,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.axolotl.keys import own
+from oomlint.dialects.common.fields import ref
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Rule
 from oomlint.run import Run
@@ -57,12 +59,12 @@ def _saves_otherwise(run: Run) -> bool:
 
 
 def _evaluates_otherwise(run: Run) -> bool:
-    said = value_of(run, "axolotl.eval_strategy")
+    said = value_of(run, own.eval_strategy)
     return said not in ("steps", None) and said is not False
 
 
 _TABLE = (
-    Combination(("ref.deepspeed", "axolotl.fsdp"), "deepspeed and fsdp in one config"),
+    Combination((ref.deepspeed, own.fsdp), "deepspeed and fsdp in one config"),
     Combination(
         ("rl",),
         "8-bit or 4-bit weights with FSDP2 in preference training; use fsdp_version: 1 or DeepSpeed",
@@ -73,9 +75,9 @@ _TABLE = (
         ),
     ),
     Combination(
-        ("axolotl.activation_offload",),
+        (own.activation_offload,),
         "activation_offloading without gradient_checkpointing",
-        unless=("axolotl.gc",),
+        unless=(own.gc,),
     ),
     Combination(
         ("max_memory", "gpu_memory_limit"),
@@ -85,7 +87,7 @@ _TABLE = (
     Combination(
         ("sample_packing", "rl"), "sample_packing in preference and RL training", "sample_packing"
     ),
-    Combination(("relora", "ref.deepspeed"), "relora with DeepSpeed"),
+    Combination(("relora", ref.deepspeed), "relora with DeepSpeed"),
     Combination(
         ("relora",), "relora with FSDP", holds=lambda run: "fsdp" in str(run.plan.parallel.backend)
     ),
@@ -108,17 +110,15 @@ _TABLE = (
         Combination((kernel, "trust_remote_code"), f"{kernel} with trust_remote_code", kernel)
         for kernel in ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
     ),
+    Combination((own.fsdp,), "FSDP for Falcon models", holds=lambda run: _names("falcon", run)),
     Combination(
-        ("axolotl.fsdp",), "FSDP for Falcon models", holds=lambda run: _names("falcon", run)
-    ),
-    Combination(
-        ("axolotl.gc",),
+        (own.gc,),
         "gradient_checkpointing for MPT models",
-        "axolotl.gc",
+        own.gc,
         holds=lambda run: _names("mpt", run),
     ),
     Combination(
-        ("axolotl.gc",),
+        (own.gc,),
         "gradient_checkpointing of nemotron_h without sample_packing",
         unless=("sample_packing",),
         holds=lambda run: _names("nemotron-h", run),
@@ -137,24 +137,24 @@ _TABLE = (
         ("pretraining_dataset",), "pretraining_dataset without max_steps", unless=("total_steps",)
     ),
     Combination(
-        ("streaming", "axolotl.val_set_size"),
+        ("streaming", own.val_set_size),
         "val_set_size with streaming; name test_datasets",
-        "axolotl.val_set_size",
+        own.val_set_size,
     ),
     Combination(
-        ("pretraining_dataset", "axolotl.val_set_size"),
+        ("pretraining_dataset", own.val_set_size),
         "val_set_size with pretraining_dataset; name test_datasets",
-        "axolotl.val_set_size",
+        own.val_set_size,
     ),
     Combination(
-        ("axolotl.test_datasets", "axolotl.val_set_size"),
+        (own.test_datasets, own.val_set_size),
         "val_set_size with test_datasets",
-        "axolotl.val_set_size",
+        own.val_set_size,
     ),
     Combination(
-        ("axolotl.batch_size", "gradient_accumulation_steps"),
+        (own.batch_size, "gradient_accumulation_steps"),
         "batch_size together with gradient_accumulation_steps",
-        "axolotl.batch_size",
+        own.batch_size,
     ),
     Combination(
         (f.save.every,),
@@ -163,14 +163,14 @@ _TABLE = (
         holds=_saves_otherwise,
     ),
     Combination(
-        (f.save.every, "axolotl.saves_per_epoch"),
+        (f.save.every, own.saves_per_epoch),
         "save_steps together with saves_per_epoch",
-        "axolotl.saves_per_epoch",
+        own.saves_per_epoch,
     ),
     Combination(
-        (f.eval.every, "axolotl.evals_per_epoch"),
+        (f.eval.every, own.evals_per_epoch),
         "eval_steps together with evals_per_epoch",
-        "axolotl.evals_per_epoch",
+        own.evals_per_epoch,
     ),
     Combination(
         (f.eval.every,),

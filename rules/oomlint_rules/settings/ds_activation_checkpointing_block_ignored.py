@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.deepspeed.keys import ds
 from oomlint.rule import Applicability, Example, Finding, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
@@ -77,7 +78,7 @@ class DsActivationCheckpointingBlockIgnored(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        said = run.settings.get("ds.activation_checkpointing")
+        said = run.settings.get(ds.activation_checkpointing)
         if said is None or not said.value or not trainer_compares(run) or run.is_fragment:
             return
         if run.plan.checkpointing.mode != "none":
@@ -88,6 +89,6 @@ class DsActivationCheckpointingBlockIgnored(Rule):
             "the activation_checkpointing block has no effect: transformers' models never call "
             f"DeepSpeed's checkpointing, and {run.key('checkpointing.mode')} is off, so every "
             "activation is kept",
-            at="ds.activation_checkpointing",
+            at=ds.activation_checkpointing,
             proposals=removal("remove the block", said.origin),
         )

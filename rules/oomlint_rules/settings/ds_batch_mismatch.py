@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from oomlint.dialects.deepspeed.keys import ds
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
@@ -71,7 +72,7 @@ def _json(micro: str, accumulation: str, total: str) -> str:
 
 
 # The dialect's own fields for what the JSON says, beside what the trainer passes.
-_COMPARED = (("ds.micro", f.batch.micro), ("ds.grad_accum", f.batch.grad_accum))
+_COMPARED = ((ds.micro, f.batch.micro), (ds.grad_accum, f.batch.grad_accum))
 
 
 class DsBatchMismatch(Rule):
@@ -148,11 +149,11 @@ class DsBatchMismatch(Rule):
             )
 
     def _product(self, run: Run) -> Iterable[Finding]:
-        total = run.settings.get("ds.train_batch")
+        total = run.settings.get(ds.train_batch)
         if total is None:
             return
         compares = trainer_compares(run)
-        fields = [(f.batch.micro, f.batch.grad_accum), ("ds.micro", "ds.grad_accum")][not compares]
+        fields = [(f.batch.micro, f.batch.grad_accum), (ds.micro, ds.grad_accum)][not compares]
         micro, accumulation = (
             None if (setting := run.settings.get(name)) is None else int(setting.value)
             for name in fields
@@ -182,15 +183,15 @@ class DsBatchMismatch(Rule):
             f"DeepSpeed's {run.key('ds.train_batch')} is {total.value}, but {fault}: "
             + ("transformers" if compares else "DeepSpeed")
             + " stops with an error",
-            at="ds.train_batch",
+            at=ds.train_batch,
             proposals=self._cures(run, product if len(factors) == 3 else None, compares),
         )
 
     def _cures(self, run: Run, product: int | None, compares: bool) -> Iterable[Proposal]:
-        key = run.key("ds.train_batch")
+        key = run.key(ds.train_batch)
         if compares:
-            yield Proposal.set(f"leave {key} to the trainer", {"ds.train_batch": None})
+            yield Proposal.set(f"leave {key} to the trainer", {ds.train_batch: None})
         elif product is not None:
             yield Proposal.set(
-                f"set {key} to {product}", {"ds.train_batch": product}, Applicability.UNSAFE
+                f"set {key} to {product}", {ds.train_batch: product}, Applicability.UNSAFE
             )

@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from oomlint.dialects.deepspeed.keys import ds
 from oomlint.plan.fields import f
 from oomlint.rule import (
     Applicability,
@@ -48,8 +49,8 @@ from oomlint_rules._examples import LLAMA_FACTORY, deepspeed
 from oomlint_rules._fixes import removal
 
 _OLD = (
-    ("ds.cpu_offload", f.offload.optimizer, "offload_optimizer"),
-    ("ds.cpu_offload_param", f.offload.params, "offload_param"),
+    (ds.cpu_offload, f.offload.optimizer, "offload_optimizer"),
+    (ds.cpu_offload_param, f.offload.params, "offload_param"),
 )
 
 
@@ -94,32 +95,32 @@ class DsDeprecatedKeys(Rule):
         for old, field, key in _OLD:
             if old in run.settings and run.is_explicit(old):
                 yield self._offload(run, old, field, key)
-        if run.is_explicit("ds.old_pin_memory"):
+        if run.is_explicit(ds.old_pin_memory):
             yield self.finding(
                 run,
                 Severity.INFO,
                 f"{run.key('ds.old_pin_memory')} is read by nothing any more; pin_memory belongs into "
                 "offload_optimizer and offload_param, and is true by default",
-                at="ds.old_pin_memory",
-                proposals=removal("remove it", run.origin("ds.old_pin_memory")),
+                at=ds.old_pin_memory,
+                proposals=removal("remove it", run.origin(ds.old_pin_memory)),
             )
-        flag = run.settings.get("ds.zero_flag")
+        flag = run.settings.get(ds.zero_flag)
         if flag is not None and flag.value is True:
             yield self.finding(
                 run,
                 Severity.WARNING,
                 '"zero_optimization": true is ZeRO stage 1, which divides the optimizer states only; '
                 'write {"stage": 2} or 3 if more was meant',
-                at="ds.zero_flag",
+                at=ds.zero_flag,
             )
-        elastic = run.settings.get("ds.elastic_checkpoint")
+        elastic = run.settings.get(ds.elastic_checkpoint)
         if elastic is not None and elastic.value is True and run.plan.parallel.zero.stage == 3:
             yield self.finding(
                 run,
                 Severity.INFO,
                 "elastic_checkpoint has no effect under ZeRO stage 3 any more; DeepSpeed's "
                 "universal checkpoints took its place",
-                at="ds.elastic_checkpoint",
+                at=ds.elastic_checkpoint,
                 proposals=removal("remove elastic_checkpoint", elastic.origin),
             )
 

@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from oomlint.dialects.deepspeed.keys import ds
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
@@ -65,7 +66,7 @@ def _json(bf16: str, fp16: str) -> str:
 
 
 # The dialect's own fields for the JSON's switches, and what the trainer computes in.
-_SWITCHES = (("ds.bf16", "bf16"), ("ds.fp16", "fp16"))
+_SWITCHES = ((ds.bf16, "bf16"), (ds.fp16, "fp16"))
 
 
 class DsPrecisionMismatch(Rule):
@@ -168,9 +169,9 @@ class DsPrecisionMismatch(Rule):
             run,
             Severity.ERROR,
             "the DeepSpeed config switches both bf16 and fp16 on, which DeepSpeed refuses",
-            at="ds.fp16",
+            at=ds.fp16,
             proposals=[
-                Proposal.set("switch fp16 off", {"ds.fp16": False}, Applicability.UNSAFE),
+                Proposal.set("switch fp16 off", {ds.fp16: False}, Applicability.UNSAFE),
             ],
-            notes=[self.note(run, "ds.bf16", "bf16 is switched on here")],
+            notes=[self.note(run, ds.bf16, "bf16 is switched on here")],
         )

@@ -31,11 +31,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.trainer.fields import hf
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, script
 
-_WORDS = "hf.fsdp_words"
+_WORDS = hf.fsdp_words
 
 
 class FsdpOffloadKeyIgnored(Rule):
@@ -91,7 +92,7 @@ class FsdpOffloadKeyIgnored(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        lost = run.settings.get("hf.fsdp_lost_offload")
+        lost = run.settings.get(hf.fsdp_lost_offload)
         words = run.settings.get(_WORDS)
         if lost is None or lost.value is not True or words is None or not words.value:
             return
@@ -105,7 +106,7 @@ class FsdpOffloadKeyIgnored(Rule):
             Severity.WARNING,
             f"the Trainer does not read {lost.origin.key}: parameters and optimizer states stay on "
             f"the GPU. It reads the word offload in {run.key(_WORDS)}",
-            at="hf.fsdp_lost_offload",
+            at=hf.fsdp_lost_offload,
             proposals=[
                 Proposal.set(
                     f"add offload to {run.key(_WORDS)}", {_WORDS: (*words.value, "offload")}

@@ -34,6 +34,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.common.fields import ref
+from oomlint.dialects.llamafactory.keys import lf, lf_env
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Rule
 from oomlint.run import Run
@@ -63,7 +65,7 @@ def _stage_is_not(*stages: str) -> set[str]:
 
 
 def _stage(run: Run) -> str:
-    setting = run.settings.get("lf.stage")
+    setting = run.settings.get(lf.stage)
     return "" if setting is None else str(setting.value)
 
 
@@ -76,71 +78,71 @@ _TABLE = (
         holds=_zero3,
     ),
     Combination(
-        ("lf.pure_bf16",),
+        (lf.pure_bf16,),
         "pure_bf16 with ZeRO-3; bf16: true trains in bf16 there too",
-        "lf.pure_bf16",
+        lf.pure_bf16,
         holds=_zero3,
     ),
-    Combination(("lf.unsloth",), "use_unsloth with ZeRO-3", "lf.unsloth", holds=_zero3),
-    Combination(("lf.ktransformers",), "use_kt with ZeRO-3", holds=_zero3),
+    Combination((lf.unsloth,), "use_unsloth with ZeRO-3", lf.unsloth, holds=_zero3),
+    Combination((lf.ktransformers,), "use_kt with ZeRO-3", holds=_zero3),
     Combination(
-        ("lf.pissa",),
+        (lf.pissa,),
         "pissa_init with ZeRO-3; run scripts/pissa_init.py once before",
-        "lf.pissa",
+        lf.pissa,
         holds=_zero3,
     ),
     Combination(
-        ("lf.galore",),
+        (lf.galore,),
         "use_galore with DeepSpeed",
         holds=lambda run: run.plan.parallel.backend == "zero",
     ),
     Combination(
-        ("lf.apollo",),
+        (lf.apollo,),
         "use_apollo with DeepSpeed",
         holds=lambda run: run.plan.parallel.backend == "zero",
     ),
     Combination(
-        ("lf.galore", "lf.galore_layerwise"),
+        (lf.galore, lf.galore_layerwise),
         "layer-wise GaLore on several GPUs",
-        "lf.galore_layerwise",
+        lf.galore_layerwise,
         holds=_several,
     ),
     Combination(
-        ("lf.apollo", "lf.apollo_layerwise"),
+        (lf.apollo, lf.apollo_layerwise),
         "layer-wise APOLLO on several GPUs",
-        "lf.apollo_layerwise",
+        lf.apollo_layerwise,
         holds=_several,
     ),
-    Combination(("lf.badam",), "BAdam on several GPUs without ZeRO-3", holds=_sharded_or_several),
+    Combination((lf.badam,), "BAdam on several GPUs without ZeRO-3", holds=_sharded_or_several),
     Combination(
-        ("lf.badam",),
+        (lf.badam,),
         "badam_mode: ratio on several GPUs; the layer-wise mode works with ZeRO-3",
-        "lf.badam_mode",
+        lf.badam_mode,
         holds=lambda run: (
-            _several(run) and _zero3(run) and run.settings["lf.badam_mode"].value == "ratio"
+            _several(run) and _zero3(run) and run.settings[lf.badam_mode].value == "ratio"
         ),
     ),
     Combination(
-        ("lf.quant_bits",),
+        (lf.quant_bits,),
         "quantization with finetuning_type full or freeze; quantized weights take LoRA or OFT",
-        "lf.quant_bits",
+        lf.quant_bits,
         holds=lambda run: run.plan.trainable.method in ("full", "freeze"),
     ),
     Combination(
-        ("lf.quant_bits", "lf.pissa"),
+        (lf.quant_bits, lf.pissa),
         "pissa_init on a quantized model; run scripts/pissa_init.py once before",
-        "lf.pissa",
+        lf.pissa,
     ),
     Combination(
-        ("lf.quant_bits", "lf.resize_vocab"),
+        (lf.quant_bits, lf.resize_vocab),
         "resize_vocab on a quantized model",
-        "lf.resize_vocab",
+        lf.resize_vocab,
     ),
-    Combination(("lf.quant_bits", "lf.fp8"), "fp8 training of a quantized model", "lf.fp8"),
+    Combination((lf.quant_bits, lf.fp8), "fp8 training of a quantized model", lf.fp8),
     Combination(
-        ("lf.neat_packing",),
+        (lf.neat_packing,),
         "neat_packing outside of stage sft",
-        "lf.neat_packing",
+        lf.neat_packing,
         holds=lambda run: _stage(run) in _stage_is_not("sft"),
     ),
     Combination(
@@ -171,9 +173,9 @@ _TABLE = (
         "quantization_device_map",
     ),
     Combination(
-        ("ref.deepspeed",),
+        (ref.deepspeed,),
         "DeepSpeed in a run of one process that torchrun does not start; set FORCE_TORCHRUN=1",
-        unless=("lf.env.torchrun",),
+        unless=(lf_env.torchrun,),
         holds=lambda run: _runs_alone(run),
     ),
 )

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from oomlint.dialects.axolotl.keys import own
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, RemoveKey, Rule, Severity
 from oomlint.run import Run
@@ -39,9 +40,9 @@ from oomlint_rules.settings._combinations import is_on, origin_of, value_of
 
 # From the one that saves most; the first that is on is kept.
 _LOSSES = (
-    ("axolotl.liger_flce", "liger_fused_linear_cross_entropy"),
+    (own.liger_flce, "liger_fused_linear_cross_entropy"),
     (f.loss.cut_ce, "cut_cross_entropy"),
-    ("axolotl.chunked_ce", "chunked_cross_entropy"),
+    (own.chunked_ce, "chunked_cross_entropy"),
     ("liger_cross_entropy", "liger_cross_entropy"),
 )
 _LIGER = "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n"

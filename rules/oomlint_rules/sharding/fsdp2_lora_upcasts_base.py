@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.common.fields import fsdp
 from oomlint.judge import judge_gpu, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
@@ -119,7 +120,7 @@ class Fsdp2LoraUpcastsBase(Rule):
             f"{version} casts the frozen weights to fp32 under FSDP2 with mixed precision: "
             f"{gib(extra)} more a card, of the {gib(judged.predicted)} that the run needs. "
             "Accelerate 1.14 casts only what is trained",
-            at=(f.parallel.fsdp.version, "fsdp.enabled"),
+            at=(f.parallel.fsdp.version, fsdp.enabled),
             confidence="medium",
             resource="gpu",
             predicted=judged.predicted,

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.common.fields import fsdp
 from oomlint.judge import Relief, relief
 from oomlint.models.architectures import block_classes
 from oomlint.plan.fields import f
@@ -145,7 +146,7 @@ class FsdpWrapMissing(Rule):
             run,
             severity,
             message,
-            at=(f.parallel.fsdp.wrap, "fsdp.enabled"),
+            at=(f.parallel.fsdp.wrap, fsdp.enabled),
             confidence="medium" if found is None else found.before.confidence,
             resource="gpu",
             predicted=found.before.predicted if found is not None else None,

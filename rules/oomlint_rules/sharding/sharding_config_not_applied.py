@@ -41,6 +41,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.accelerate.keys import own
+from oomlint.dialects.common.fields import fsdp, ref
+from oomlint.dialects.machine.fields import launch
 from oomlint.judge import Relief, judge_gpu, relief
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
@@ -142,14 +145,14 @@ class ShardingConfigNotApplied(Rule):
                 Severity.ERROR,
                 "DeepSpeed and FSDP in one run: the trainer stops with an error once the model is "
                 "loaded. Keep one of them",
-                at=("fsdp.enabled", "ref.deepspeed"),
+                at=(fsdp.enabled, ref.deepspeed),
             )
 
     def _passed_over(self, run: Run, part: str) -> Finding:
         name, backend = _NAMES[part]
         changes = {f.parallel.backend: backend}
         found = relief(run, changes)
-        key = run.key("accelerate.distributed_type")
+        key = run.key(own.distributed_type)
         message = (
             f"{name} is set up in this file and not used, because {key} names something else: every "
             "card holds all weights, gradients and optimizer states"
@@ -160,7 +163,7 @@ class ShardingConfigNotApplied(Rule):
             run,
             _severity(found),
             message,
-            at="accelerate.distributed_type",
+            at=own.distributed_type,
             confidence="high" if found is None else found.before.confidence,
             resource="gpu",
             predicted=found.before.predicted if found is not None else None,
@@ -181,7 +184,7 @@ class ShardingConfigNotApplied(Rule):
             "the deepspeed launcher starts this run, and nothing names a DeepSpeed config: it is "
             f"plain data parallelism with everything on every card. The run {judged.sentence}. Pass "
             "a config with --deepspeed",
-            at=("launch.include", f.parallel.gpus_per_node),
+            at=(launch.include, f.parallel.gpus_per_node),
             judged=judged,
         )
 
@@ -207,6 +210,6 @@ def _severity(found: Relief | None) -> Severity:
 
 def _asks_for_fsdp_too(run: Run) -> bool:
     """Whether the trainer itself is told of both; Axolotl's own check speaks for Axolotl."""
-    enabled = run.settings.get("fsdp.enabled")
-    told = enabled is not None and enabled.value is True and run.is_explicit("ref.deepspeed")
+    enabled = run.settings.get(fsdp.enabled)
+    told = enabled is not None and enabled.value is True and run.is_explicit(ref.deepspeed)
     return told and run.dialect.name != "axolotl"

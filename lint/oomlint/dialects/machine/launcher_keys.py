@@ -121,7 +121,7 @@ HOSTFILE_ALIASES = {
 }
 """Other names of the option that names the list of hosts, by launcher."""
 
-LISTED_HOSTS = "launch.listed_hosts"
+LISTED_HOSTS = launch.listed_hosts
 """The field of the hosts that such a list names: pairs of a host and its number of slots, ``None``
 where the file leaves it open."""
 

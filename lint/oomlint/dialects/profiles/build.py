@@ -17,7 +17,7 @@ from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.profiles.formulas import BadFormula, Formula, formula
 from oomlint.dialects.profiles.load import ProfileError
 from oomlint.dialects.profiles.records import Option, Rule, Script
-from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.table import Block, Origin, Row, Table
 from oomlint.dialects.trainer import keys
 from oomlint.dialects.trainer.fields import script as shared_script
 from oomlint.frozen import frozen, replace
@@ -158,7 +158,8 @@ class _Builder:
         for path, rule in script.unread.items():
             key = f"unread.{path}"
             when = self._formula(rule.when or "True", key)
-            _leave_open(made, self.field(path, key), self.field(rule.by, key), when)
+            by = tuple(self.field(other, key) for other in rule.by)
+            _leave_open(made, self.field(path, key), by, when)
         for path, why in script.cannot.items():
             made.cannot_say(why, self.field(path, "cannot"))
         return made
@@ -193,12 +194,21 @@ def _assume(made: Meaning, field: Any, compute: Callable[[Cells], Any], why: str
         return None if value is None else Sourced(value, why, is_assumed=True)
 
 
-def _leave_open(made: Meaning, field: Any, by: Any, when: Formula) -> None:
-    """A field that is not known, for what another one says."""
+def _leave_open(made: Meaning, field: Any, by: tuple[Any, ...], when: Formula) -> None:
+    """A field that is not known, for what others say."""
 
     @made.said(field)
     def left_open(run: Cells, _field: Any, said: Said) -> Said:
         if said is not None or not when(run):
             return said
-        setting = run.setting(by)
-        return run.said(by) if setting is None else setting.origin
+        origins = (_origin(run, other) for other in by)
+        return next((origin for origin in origins if origin is not None), None)
+
+
+def _origin(run: Cells, field: Any) -> Origin | None:
+    """Where a field's value comes from, or the place that sets it to what cannot be read."""
+    setting = run.setting(field)
+    if setting is not None:
+        return setting.origin
+    said = run.said(field)
+    return said if isinstance(said, Origin) else None

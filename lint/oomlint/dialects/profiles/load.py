@@ -201,13 +201,14 @@ def _rules(table: _Table) -> dict[str, Rule]:
             table.file, table.key(name), raw if isinstance(raw, dict) else {"formula": raw}
         )
         value = _plain(each.left.pop("value", None))
-        words = {key: each.text(key) for key in ("formula", "when", "by", "why", "source")}
+        by = each.words("by")
+        words = {key: each.text(key) for key in ("formula", "when", "why", "source")}
         each.end()
         if value is not None and words["formula"]:
             raise table.fault(name, "has a value and a formula")
-        if value is None and not words["formula"] and not words["by"]:
+        if value is None and not words["formula"] and not by:
             raise table.fault(name, "has no value and no formula")
-        found[name] = Rule(value, **words)
+        found[name] = Rule(value, by=by, **words)
     return found
 
 

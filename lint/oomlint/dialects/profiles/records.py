@@ -56,13 +56,14 @@ class Values:
 class Rule:
     """What a field is: a ``value`` or a ``formula``, where ``when`` holds.
 
-    ``by``: the field whose statement leaves this one open. ``why``: of a guess or a refusal.
+    ``by``: the fields of which the first that has a value, or is said, leaves this one open. ``why``:
+    of a guess.
     """
 
     value: Any = None
     formula: str = ""
     when: str = ""
-    by: str = ""
+    by: tuple[str, ...] = ()
     why: str = ""
     source: str = ""
 
