@@ -32,7 +32,7 @@ def _starts_torchrun(run: Cells) -> bool:
     if launcher_of(run) not in (PLAIN, None):
         return False
     variables = (env_.nproc_per_node, env_.nnodes)
-    return any(run.is_unread(name) or run.is_auto(name) or run.says(name) for name in variables)
+    return any(run.mentions(name) or run.is_auto(name) for name in variables)
 
 
 @ranks.derive(f.parallel.gpus_per_node, source=_RANKS)

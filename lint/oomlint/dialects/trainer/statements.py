@@ -14,13 +14,12 @@ from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.meaning import Left, Meaning, Said
 from oomlint.dialects.table import Block, Origin, Setting, Table, plain_value
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.script import (
+from oomlint.dialects.trainer.script import is_on, is_reached
+from oomlint.dialects.trainer.tables import (
     ADAPTER,
     DEFAULTS,
     EARLY_FROM_PRETRAINED,
     FROM_PRETRAINED,
-    is_on,
-    is_reached,
 )
 from oomlint.documents.base import UNKNOWN, Node, Scalar
 from oomlint.documents.text import Span
