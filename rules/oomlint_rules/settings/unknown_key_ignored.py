@@ -45,7 +45,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.table import StrayKey
-from oomlint.documents.base import UNKNOWN
+from oomlint.documents.base import UNKNOWN, Scalar
 from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
@@ -154,7 +154,7 @@ class UnknownKeyIgnored(Rule):
                 continue  # ds-key-at-wrong-level says where it belongs
             if table.refuses(stray.path):
                 yield self._refused(run, stray)
-            elif table.ignores_unknown and stray.nearest:
+            elif table.ignores_unknown and stray.nearest and not _is_empty(stray):
                 yield self._ignored(run, stray)
 
     def _ignored(self, run: Run, stray: StrayKey) -> Finding:
@@ -189,6 +189,11 @@ class UnknownKeyIgnored(Rule):
             confidence="high" if stray.nearest else "medium",
             proposals=_rename(stray),
         )
+
+
+def _is_empty(stray: StrayKey) -> bool:
+    """Whether the key says nothing, as examples that list all their options have it."""
+    return isinstance(stray.entry.value, Scalar) and stray.entry.value.value is None
 
 
 def _rename(stray: StrayKey) -> Iterable[Proposal]:
