@@ -59,7 +59,7 @@ CONFIGS = (
         _yaml("**/LLaMA-Factory/examples/v1/**/*"), {"V1": "LLaMA-Factory src/llamafactory/v1"},
     ),
     Config(
-        "deepspeed", "DeepSpeed", "deepspeed.dialect", "DEEPSPEED",
+        "deepspeed", "DeepSpeed", "deepspeed.keys", "DEEPSPEED",
         ("ds_config*.json", "ds_z*.json", "deepspeed*.json", "**/deepspeed_configs/*.json",
          "zero[123]*.json"),
         {"DS": "DeepSpeed deepspeed/runtime"},
@@ -86,7 +86,7 @@ CONFIGS = (
         _yaml("**/ms-swift/examples/yaml/*"), {"SW": "ms-swift swift"},
     ),
     Config(
-        "megatron-swift", "Megatron-SWIFT", "ms_swift.megatron", "MEGATRON_SWIFT",
+        "megatron-swift", "Megatron-SWIFT", "ms_swift.megatron_keys", "MEGATRON_SWIFT",
         _yaml("**/ms-swift/examples/yaml/megatron/*"), {"SM": "ms-swift swift/megatron", "SW": "ms-swift swift"},
     ),
     Config(
