@@ -42,7 +42,10 @@ def processes(run: Cells) -> Any:
     if run.is_auto(env_.nproc_per_node):
         return visible_gpus(run)
     said = run[env_.nproc_per_node]
-    return None if run.is_unread(env_.nproc_per_node) else said or 1
+    if said is None:
+        return None if run.is_unread(env_.nproc_per_node) else 1
+    # What stands in for a number that only running tells counts the GPUs of the machine.
+    return said if run.says(env_.nproc_per_node) else min(said, visible_gpus(run) or said)
 
 
 @ranks.derive(f.parallel.nodes, source=_RANKS)
