@@ -16,10 +16,6 @@ from oomlint.run import Run
 from oomlint.workspace import Workspace
 
 _NODE = "8xA100-80GB"
-_DPO = (
-    "base_model: {model}\nrl: dpo\nadapter: lora\nlora_r: 16\nlora_target_linear: true\n"
-    "sequence_len: 4096\nmicro_batch_size: {micro}\nbf16: true\ngradient_checkpointing: true\n"
-)
 _SFT = (
     "base_model: {model}\ndatasets:\n  - path: a\nsequence_len: 4096\nmicro_batch_size: {micro}\n"
     "bf16: true\nadapter: lora\nlora_r: 16\nlora_target_linear: true\ngradient_checkpointing: true\n"
@@ -44,7 +40,7 @@ def test_what_files_and_catalogue_say_rests_on_nothing() -> None:
     assert weakest(run, "gpu") == (Level.DEFAULT, ())
 
 
-@pytest.mark.parametrize(("micro", "decides"), [(1, False), (8, True), (64, False)])
+@pytest.mark.parametrize(("micro", "decides"), [(1, False), (16, True), (64, False)])
 def test_the_shape_of_a_model_known_by_its_size_decides_only_between_its_bounds(
     micro: int, decides: bool
 ) -> None:
@@ -58,7 +54,7 @@ def test_the_shape_of_a_model_known_by_its_size_decides_only_between_its_bounds(
 
 def test_what_a_guessed_vocabulary_decides_is_no_more_than_a_note() -> None:
     about = {"micro-batch-too-large", "logits-materialized-large-vocab"}
-    between = _lint(_SFT.format(model="/models/ours-7b-secret", micro=8)).diagnoses
+    between = _lint(_SFT.format(model="/models/ours-7b-secret", micro=16)).diagnoses
     surely = _lint(_SFT.format(model="/models/ours-7b-secret", micro=64)).diagnoses
     noted = [d for d in between if d.rule.name in about]
     assert noted

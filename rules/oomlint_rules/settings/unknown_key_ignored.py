@@ -45,7 +45,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.table import StrayKey
-from oomlint.documents.base import UNKNOWN, Scalar
+from oomlint.documents.base import UNKNOWN
 from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
@@ -145,6 +145,18 @@ class UnknownKeyIgnored(Rule):
                 )
             },
         ),
+        Example(
+            files={
+                "axolotl.yaml": (
+                    "base_model: meta-llama/Llama-3.2-3B\n"
+                    "datasets:\n"
+                    "  - path: tatsu-lab/alpaca\n"
+                    "micro_batch_size: 1\n"
+                    "sequence_length:\n"
+                )
+            },
+            why="the key is empty: nobody set it to anything",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -193,7 +205,7 @@ class UnknownKeyIgnored(Rule):
 
 def _is_empty(stray: StrayKey) -> bool:
     """Whether the key says nothing, as examples that list all their options have it."""
-    return isinstance(stray.entry.value, Scalar) and stray.entry.value.value is None
+    return stray.block.value(stray.entry.value) is None
 
 
 def _rename(stray: StrayKey) -> Iterable[Proposal]:
