@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from oomlint.evidence import evidence_of, rests_on, weakest
 from oomlint.hardware import parse_hardware
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.report.runs import evidence_object
 from oomlint.rule import Severity
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -48,6 +50,7 @@ def test_the_shape_of_a_model_known_by_its_size_decides_only_between_its_bounds(
     (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
     assert basis.level is Level.UNREAD
     assert basis.key == "base_model"
+    assert basis.value == "7B"
     assert basis.swing_bytes
     assert ("gpu" in basis.decides) is decides
 
@@ -79,3 +82,10 @@ def test_a_value_that_only_running_the_script_tells_is_where_evidence_ends() -> 
     assert bases[f.batch.micro].level is Level.UNREAD
     assert bases[f.batch.micro].line == 1
     assert evidence_of(run).level is Level.UNREAD
+
+
+def test_evidence_can_be_written_as_json() -> None:
+    run = _run(_SFT.format(model="/models/ours-7b-secret", micro=16))
+    written = json.loads(json.dumps(evidence_object(evidence_of(run))))
+    assert written["level"] == "unread"
+    assert {"field": "model.dims", "value": "7B"}.items() <= written["rests_on"][0].items()

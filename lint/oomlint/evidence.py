@@ -196,14 +196,16 @@ def _basis(
     origin = run.origin(field)
     place = origin.location if origin is not None else None
     why = origin.source if origin is not None else ""
+    value = run.plan.get(leaf)
     if leaf == f.model.dims:
+        value = f"{value.params_total / 1e9:.3g}B"
         why = "of the model only its size is known, from its name: there is no config.json here"
     elif level is Level.UNREAD:
         why = why or f"{run.key(field)} is set to what only running it would tell"
     return Basis(
         field=field,
         leaf=leaf,
-        value=run.plan.get(leaf),
+        value=value,
         level=level,
         why=why,
         path=None if place is None else place.path,

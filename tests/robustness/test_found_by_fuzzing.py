@@ -20,7 +20,7 @@ PROJECTS = {
     },
     "options of a switch in a variable": {
         "train.sh": b'A="--micro-batch-size --global-batch-size --train-iters --bf16"\n'
-        b"torchrun train.py $A --add_qkv_bias e --tensor-model-parallel-size\n",
+        b"torchrun pretrain_gpt.py $A --add_qkv_bias e --tensor-model-parallel-size\n",
     },
 }  # fmt: skip
 
