@@ -11,6 +11,7 @@ from typing import Any
 
 from oomlint.frozen import frozen, replace
 from oomlint.memory import estimate
+from oomlint.memory.build import size_class, skeleton
 from oomlint.memory.limits import gpu_limits
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -20,6 +21,10 @@ _LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "al
 _HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
 _WHOLE = {f.precision.param: "fp32", f.precision.grad: "fp32", f.precision.optim_state: "fp32"}
 _ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
+
+# Of Llama 2 and of Qwen 2.5 (their config.json): of a model whose size alone is known, the logits are
+# anything between.
+_VOCABULARIES = (32_000, 152_064)
 
 # Of fields that move the peak, what else they are in runs that people write.
 _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
@@ -137,11 +142,32 @@ def moves(run: Run, field: Any) -> Iterator[tuple[Any, int]]:
 def level_of(run: Run) -> Level:
     """How well the weakest of the fields is known that move the peak."""
     levels = (run.level(field) for field in (*_PLAUSIBLE, f.model.dims))
-    return max(levels, default=Level.DEFAULT)
+    return max(*levels, *_weak(run).values())
+
+
+def _plausible(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
+    """What else a field plausibly is, and all that changes with it."""
+    if leaf != f.model.dims:
+        return _PLAUSIBLE[leaf]
+    dims = run.plan.model.dims
+    if dims is None or not dims.params_total:
+        return ()
+    shape = size_class(dims.params_total)
+    return tuple({leaf: replace(shape, vocab=vocabulary)} for vocabulary in _VOCABULARIES)
+
+
+def _weak(run: Run) -> dict[Any, Level]:
+    """The fields that move memory and are known no better than by an assumption."""
+    weak = {leaf: level for leaf in _PLAUSIBLE if (level := run.level(leaf)) >= Level.ASSUMED}
+    dims = run.plan.model.dims
+    if dims is not None and dims.params_total and skeleton(dims) is None:
+        # Its config.json, which the run names, was not read.
+        weak[f.model.dims] = Level.UNREAD
+    return weak
 
 
 def _found(run: Run) -> Iterator[Basis]:
-    weak = {leaf: level for leaf in _PLAUSIBLE if (level := run.level(leaf)) >= Level.ASSUMED}
+    weak = _weak(run)
     if not weak:
         return
     probe = run.placed
@@ -152,8 +178,8 @@ def _found(run: Run) -> Iterator[Basis]:
         together = _decided_together(probe, [trials[leaf] for leaf in leaves])
         for leaf in leaves:
             swing, decides = trials[leaf].swing, trials[leaf].decides(run) | together
-            for field in run.roots(leaf):
-                basis = _basis(run, field, leaf, swing, decides)
+            for field in (f.model.id,) if leaf == f.model.dims else run.roots(leaf):
+                basis = _basis(run, field, leaf, level, swing, decides)
                 place = (basis.path, basis.line, basis.key)
                 other = best.get(place)
                 if other is None or (swing or 0) > (other.swing_bytes or 0):
@@ -164,12 +190,15 @@ def _found(run: Run) -> Iterator[Basis]:
     yield from sorted(best.values(), key=lambda basis: -(basis.swing_bytes or 0))
 
 
-def _basis(run: Run, field: Any, leaf: Any, swing: int | None, decides: frozenset[str]) -> Basis:
+def _basis(
+    run: Run, field: Any, leaf: Any, level: Level, swing: int | None, decides: frozenset[str]
+) -> Basis:
     origin = run.origin(field)
     place = origin.location if origin is not None else None
-    level = run.level(field)
     why = origin.source if origin is not None else ""
-    if level is Level.UNREAD:
+    if leaf == f.model.dims:
+        why = "of the model only its size is known, from its name: there is no config.json here"
+    elif level is Level.UNREAD:
         why = why or f"{run.key(field)} is set to what only running it would tell"
     return Basis(
         field=field,
@@ -194,7 +223,7 @@ class _Trials:
 
     @classmethod
     def of(cls, run: Run, leaf: Any) -> _Trials:
-        changes = ({}, *_PLAUSIBLE[leaf])
+        changes = ({}, *_plausible(run, leaf))
         return cls(changes, tuple(_peaks(run, change) for change in changes))
 
     @property

@@ -17,6 +17,7 @@ from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
 from oomlint.frozen import field, frozen
 from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.run import Run
 
 
@@ -230,7 +231,7 @@ class Rule:
         evidence, unread = _evidence(run, at, judged)
         if evidence is Level.UNREAD:
             severity = min(severity, Severity.INFO)
-            message = f"{message} (unless {unread} says otherwise, which was not followed)"
+            message = f"{message} (unless {unread} says otherwise, which was not read)"
         elif evidence is Level.ASSUMED:
             severity = min(severity, Severity.WARNING)
         if judged is not None:
@@ -305,8 +306,15 @@ def _evidence(
             level, roots = found, [basis.field for basis in bases]
         elif found is level:
             roots += [basis.field for basis in bases]
-    names = dict.fromkeys(run.key(root) for root in roots)
+    names = dict.fromkeys(_named(run, root) for root in roots)
     return level, " and ".join(names)
+
+
+def _named(run: Run, field: Any) -> str:
+    """What is to be read to know a field, for the person at the keyboard."""
+    if field == f.model.id and run.plan.model.id is not None:
+        return "the model's config.json"
+    return run.key(field)
 
 
 def _place(run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey) -> Location:

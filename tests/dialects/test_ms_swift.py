@@ -14,6 +14,8 @@ from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 from oomlint_rules.checkpoint.async_save_extra_copy import AsyncSaveExtraCopy
@@ -326,6 +328,65 @@ def test_torchrun_with_more_gpus_than_processes_spreads_each_model() -> None:
     ).plan
     assert (plan.parallel.backend, plan.parallel.world) == ("device_map_pp", 4)
     assert (plan.parallel.pp, plan.parallel.dp, plan.batch.grad_accum) == (2, 2, 8)
+
+
+def test_one_process_of_torchrun_spreads_its_model_whatever_hardware_is_named() -> None:
+    script = (
+        "CUDA_VISIBLE_DEVICES=0,1 torchrun swift/cli/sft.py --model Qwen/Qwen2.5-7B --dataset d\n"
+    )
+    for hardware in (None, parse_hardware("8xA100-80GB")):
+        (run,) = link({"run.sh": script}, hardware=hardware).runs
+        assert run.plan.parallel.backend == "device_map_pp"
+        assert (run.plan.parallel.world, run.plan.parallel.pp, run.plan.parallel.dp) == (2, 2, 1)
+
+
+def test_a_number_of_processes_that_cannot_be_read_leaves_the_ranks_open() -> None:
+    run = _run(LORA.replace("CUDA", "NPROC_PER_NODE=$N CUDA"))
+    known = {field: run.parts.completed.level(field) for field in (f.parallel.world, f.trainable.r)}
+    assert known[f.parallel.world] is Level.UNREAD
+    assert known[f.trainable.r] < Level.ASSUMED
+    # The number of nodes is another variable's, whatever this one holds.
+    two = _run(LORA.replace("CUDA", "NNODES=2 NPROC_PER_NODE=$N CUDA"))
+    assert two.plan.parallel.nodes == 2
+    assert two.parts.completed.level(f.parallel.nodes) is Level.STATED
+
+
+def test_a_process_for_each_gpu_of_the_machine() -> None:
+    script = LORA.replace("CUDA_VISIBLE_DEVICES=0", "NPROC_PER_NODE=$(nvidia-smi -L | wc -l)")
+    (run,) = link({"run.sh": script}, hardware=parse_hardware("8xA100-80GB")).runs
+    assert (run.plan.parallel.world, run.plan.parallel.backend) == (8, "ddp")
+    assert run.parts.completed.level(f.parallel.world) is Level.ASSUMED
+    script = LORA.replace("CUDA_VISIBLE_DEVICES=0", "NPROC_PER_NODE=$N CUDA_VISIBLE_DEVICES=0,1")
+    (two,) = link({"run.sh": script}, hardware=parse_hardware("8xA100-80GB")).runs
+    assert (two.plan.parallel.world, two.plan.parallel.backend) == (2, "ddp")
+
+
+def test_lora_that_is_only_assumed_has_its_own_rank_and_no_copy_of_the_model() -> None:
+    run = _run(
+        "CUDA_VISIBLE_DEVICES=0 swift rlhf --rlhf_type dpo --model Qwen/Qwen2.5-7B --dataset d "
+        "--tuner_type full --freeze_parameters_ratio 0.5 --max_length 1024\n"
+    )
+    assert (run.plan.objective.ref_model, run.plan.trainable.frozen) == (
+        "copy", ("vision", "projector"),
+    )  # fmt: skip
+    adapted = run.assuming({"trainable.method": "lora", "trainable.r": 16}).plan
+    assert (adapted.trainable.r, adapted.trainable.targets) == (16, "all_linear")
+    assert (adapted.trainable.params, adapted.trainable.frozen) == (None, None)
+    assert adapted.objective.ref_model == "shared_adapter_off"
+
+
+def test_another_preset_keeps_the_partition_that_an_option_asks_for() -> None:
+    script = (
+        "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --dataset d --max_length 1024 "
+        "--deepspeed zero2 --zero_hpz_partition_size 4\n"
+    )
+    after = _run(script).what_if({f.parallel.zero.stage: 3}).plan
+    assert (after.parallel.zero.stage, after.parallel.zero.hpz) == (3, 4)
+
+
+def test_unsloth_moves_checkpoints_to_the_cpu() -> None:
+    plan = _run(LORA.rstrip() + " --tuner_backend unsloth\n").plan
+    assert (plan.checkpointing.offload, plan.offload.activations) == ("cpu", "cpu")
 
 
 def test_lisa_trains_the_ends_and_a_few_layers() -> None:

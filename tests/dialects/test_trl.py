@@ -82,6 +82,16 @@ def test_the_keys_of_older_versions_bring_their_defaults() -> None:
     assert plan.loss.logits_materialised == "full"
 
 
+def test_a_wish_leaves_the_release_as_the_keys_tell_it() -> None:
+    run = _run(_SFT + "max_seq_length: 2048\n").what_if({"seq.max_len": 512})
+    assert (run.plan.seq.max_len, run.plan.checkpointing.mode) == (512, "none")
+
+
+def test_adapters_that_are_asked_for_have_the_ranks_of_its_config() -> None:
+    trainable = _run(_SFT).assuming({"trainable.method": "lora"}).plan.trainable
+    assert (trainable.r, trainable.alpha, trainable.dropout) == (16, 32, 0.05)
+
+
 def test_qlora_trains_bf16_adapters() -> None:
     plan = _run(_SFT + "use_peft: true\nload_in_4bit: true\nlora_target_modules: all-linear\n").plan
     assert (plan.trainable.method, plan.trainable.r, plan.trainable.targets) == (
@@ -176,6 +186,27 @@ def test_a_launch_line_joins_yaml_and_accelerate_config() -> None:
     changed = _fixed(files, {"batch.grad_accum": 4, "batch.micro": 2})
     assert "gradient_accumulation_steps: 4" in changed["c.yaml"]
     assert changed["run.sh"].endswith("--per_device_train_batch_size 2\n")
+
+
+_OWN_SCRIPT = """\
+from dataclasses import dataclass, field
+from trl import SFTConfig, SFTTrainer
+@dataclass
+class Arguments:
+    model_name_or_path: str = field(default=None)
+    max_length: int = field(default=512)
+args, training_args = H4ArgumentParser((Arguments, SFTConfig)).parse()
+model = args.model_name_or_path
+trainer = SFTTrainer(model=model, args=training_args, train_dataset=d, packing=True)
+"""
+
+
+def test_a_yaml_says_over_the_defaults_of_the_script_that_reads_it() -> None:
+    line = "accelerate launch --num_processes 4 scripts/run_sft.py c.yaml\n"
+    config = _SFT + "max_length: 2048\npacking: false\n"
+    run = _run({"run.sh": line, "c.yaml": config, "scripts/run_sft.py": _OWN_SCRIPT})
+    assert (run.plan.model.id, run.plan.seq.max_len) == ("Qwen/Qwen2.5-7B", 2048)
+    assert run.plan.seq.packing == "bfd"  # the trainer's own call says so
 
 
 def test_trl_commands_and_the_configs_that_trl_ships() -> None:

@@ -13,6 +13,8 @@ from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -141,6 +143,19 @@ def test_the_shorter_length_counts() -> None:
     assert _run(longer).plan.seq.max_len == 4096
     shorter = longer.replace("8192", "1024")
     assert _run(shorter).plan.seq.max_len == 1024
+
+
+def test_a_length_that_only_running_tells_leaves_the_checkpoints_alone() -> None:
+    run = _run(_SFT.replace("= 4096", "= longest_of(dataset)"))
+    assert run.level(f.seq.max_len) is Level.UNREAD
+    assert run.plan.checkpointing.mode == "full"
+    assert run.level(f.checkpointing.mode) < Level.ASSUMED
+
+
+def test_what_unsloth_chooses_by_the_machine_is_assumed() -> None:
+    run = _run(_SFT)
+    assert _facts(run, "model.attn_impl", "load.dtype") == ("xformers", "bf16")
+    assert {run.level(field) for field in (f.model.attn_impl, f.load.dtype)} == {Level.ASSUMED}
 
 
 def test_full_finetuning_is_in_bf16_without_autocast() -> None:

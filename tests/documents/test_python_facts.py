@@ -72,6 +72,7 @@ def test_found(name: str) -> None:
 
 
 INNOCENT = {
+    "a schedule's state": "import torch\nimport torch.distributed\ns = torch.load(p)\nlr_scheduler.load_state_dict(s)\n",
     "loss that starts anew": LOOP + "    total += loss\n    if step:\n        log(total.item())\n        total = 0\n",
     "losses that are cleared": LOOP + "    losses.append(loss)\n    if step:\n        losses.clear()\n",
     "conversion": "import torch\nimport torch.distributed\ndef convert(p):\n    s = torch.load(p)\n    torch.save(s, p)\n",

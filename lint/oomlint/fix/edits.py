@@ -265,9 +265,8 @@ def _without(run: Run, gone: set[int]) -> Run:
         (block, replace(reading, settings=_kept(reading.settings, gone)))
         for block, reading in run.parts.blocks
     )
-    return replace(run, parts=replace(run.parts, blocks=blocks, based_on=None), _cache={}).assuming(
-        {}
-    )
+    parts = replace(run.parts, blocks=blocks, based_on=None)
+    return replace(run, parts=parts, _cache={}).assuming({})
 
 
 def _kept(settings: MappingABC[str, Setting], gone: set[int]) -> dict[str, Setting]:

@@ -130,6 +130,8 @@ def _place(run: Run, field: Any) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, ModelDims):
         size = f", {count(value.params_total)} parameters" if value.params_total else ""
+        if not value.layers:
+            return size.removeprefix(", ") or "unknown"
         return f"{value.arch}, {value.layers} layers of {value.hidden}{size}"
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -145,6 +145,18 @@ class UnknownKeyIgnored(Rule):
                 )
             },
         ),
+        Example(
+            files={
+                "axolotl.yaml": (
+                    "base_model: meta-llama/Llama-3.2-3B\n"
+                    "datasets:\n"
+                    "  - path: tatsu-lab/alpaca\n"
+                    "micro_batch_size: 1\n"
+                    "sequence_length:\n"
+                )
+            },
+            why="the key is empty: nobody set it to anything",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -154,7 +166,7 @@ class UnknownKeyIgnored(Rule):
                 continue  # ds-key-at-wrong-level says where it belongs
             if table.refuses(stray.path):
                 yield self._refused(run, stray)
-            elif table.ignores_unknown and stray.nearest:
+            elif table.ignores_unknown and stray.nearest and not _is_empty(stray):
                 yield self._ignored(run, stray)
 
     def _ignored(self, run: Run, stray: StrayKey) -> Finding:
@@ -189,6 +201,11 @@ class UnknownKeyIgnored(Rule):
             confidence="high" if stray.nearest else "medium",
             proposals=_rename(stray),
         )
+
+
+def _is_empty(stray: StrayKey) -> bool:
+    """Whether the key says nothing, as examples that list all their options have it."""
+    return stray.block.value(stray.entry.value) is None
 
 
 def _rename(stray: StrayKey) -> Iterable[Proposal]:

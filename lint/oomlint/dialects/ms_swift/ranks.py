@@ -32,7 +32,7 @@ def _starts_torchrun(run: Cells) -> bool:
     if launcher_of(run) not in (PLAIN, None):
         return False
     variables = (env_.nproc_per_node, env_.nnodes)
-    return any(run.is_unread(name) or run.is_auto(name) or run.says(name) for name in variables)
+    return any(run.mentions(name) or run.is_auto(name) for name in variables)
 
 
 @ranks.derive(f.parallel.gpus_per_node, source=_RANKS)
@@ -42,7 +42,10 @@ def processes(run: Cells) -> Any:
     if run.is_auto(env_.nproc_per_node):
         return visible_gpus(run)
     said = run[env_.nproc_per_node]
-    return None if run.is_unread(env_.nproc_per_node) else said or 1
+    if said is None:
+        return None if run.is_unread(env_.nproc_per_node) else 1
+    # What stands in for a number that only running tells counts the GPUs of the machine.
+    return said if run.says(env_.nproc_per_node) else min(said, visible_gpus(run) or said)
 
 
 @ranks.derive(f.parallel.nodes, source=_RANKS)

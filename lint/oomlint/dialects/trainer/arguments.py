@@ -2,8 +2,7 @@
 
 A dialect puts :data:`TRAINING_ARGUMENTS` into its table behind its own rows (an earlier row
 of the same key or field wins) and adds :data:`KNOWN_TRAINING_ARGUMENTS` to its known keys.
-Private fields are named ``hf.*``. What they mean is in :mod:`.argument_effects`, how a fix
-writes them in :mod:`.fixes`.
+What their private fields mean, and how a wish is said in them, is in :mod:`.training_arguments`.
 
 Read from transformers 5.23 (``HF`` below is
 ``src/transformers``); where 5.8 or 4.57 differ, the version that the run names decides.

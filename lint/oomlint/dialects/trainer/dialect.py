@@ -22,8 +22,9 @@ from oomlint.dialects.profiles.build import meaning_of_script, script_table
 from oomlint.dialects.table import Block, StrayKey, Table
 from oomlint.dialects.trainer.keys import MODEL_ROWS, SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
-from oomlint.dialects.trainer.script import ARGUMENTS, script_claim, script_runs
+from oomlint.dialects.trainer.script import script_claim, script_runs
 from oomlint.dialects.trainer.statements import declared_options
+from oomlint.dialects.trainer.tables import ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_launch
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence

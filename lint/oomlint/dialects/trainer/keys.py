@@ -121,5 +121,5 @@ TRAINER = Table(
     section="training",
 )
 
-# Options of a script whose meaning its own calls tell (``trainer.scripts``).
+# Options of a script whose meaning its own calls tell (:mod:`.scripts`).
 SCRIPT_OPTIONS = Table("script options", (), known_prefixes=("",), section="options")

@@ -13,192 +13,23 @@ from collections.abc import Iterator, Mapping as MappingABC, Sequence
 from typing import Any, Literal
 
 from oomlint.dialects.base import Claim, Dialect
-from oomlint.dialects.kinds import (
-    BOOLEAN,
-    DTYPE_OR_AUTO_LOAD,
-    LIST,
-    NUMBER,
-    POSITIVE,
-    TEXT,
-    BadValue,
-    Kind,
-    choice,
+from oomlint.dialects.kinds import BOOLEAN, BadValue
+from oomlint.dialects.table import Block, Table, plain_value
+from oomlint.dialects.trainer.tables import (
+    ADAPTER,
+    CHECKPOINTS,
+    DEFAULTS,
+    EARLY_FROM_PRETRAINED,
+    FROM_PRETRAINED,
+    LOADING_TRAINER_CALL,
+    PREPARES_KBIT,
+    QUANTIZATION,
+    TOKENIZER,
+    TRAINER_CALL,
 )
-from oomlint.dialects.table import Block, Row, Table, plain_value
-from oomlint.dialects.trainer.arguments import (
-    KNOWN_PREFIXES,
-    KNOWN_TRAINING_ARGUMENTS,
-    RENAMED_ARGUMENTS,
-    SEQ2SEQ_ARGUMENTS,
-    TRAINING_ARGUMENTS,
-)
-from oomlint.dialects.trainer.fields import hf, script
-from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, TRAINER
-from oomlint.dialects.trl.fields import trl
-from oomlint.documents.base import (
-    UNKNOWN,
-    Call,
-    Document,
-    Mapping,
-    Node,
-    Scalar,
-)
+from oomlint.documents.base import UNKNOWN, Call, Document, Mapping, Node, Scalar
 from oomlint.documents.text import Span
-from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen, replace
-from oomlint.plan.fields import f
-
-POSITIONAL = frozenset(str(number) for number in range(10))
-
-# torch.bfloat16 reaches us as a name; its text is what transformers accepts as well.
-DTYPE = Kind(lambda raw: DTYPE_OR_AUTO_LOAD.read(str(raw)), DTYPE_OR_AUTO_LOAD.write)
-
-
-def _read_model(raw: Any) -> str | None:
-    return raw if isinstance(raw, str) and raw else None
-
-
-def _unwritable(_value: Any) -> Any:
-    raise CannotEdit("the script builds this object itself")
-
-
-def _read_device_map(raw: Any) -> str:
-    """transformers 5.23 modeling_utils.py from_pretrained: a word, a device, or a dictionary."""
-    if isinstance(raw, dict):
-        return "single" if set(raw) == {""} else "explicit"
-    word = str(raw).lower()
-    if word in ("auto", "sequential", "balanced", "balanced_low_0"):
-        return "auto" if word == "auto" else "balanced"
-    return "single"
-
-
-def _read_presence(raw: Any) -> bool:
-    """An object is given; ``None`` never gets here."""
-    if isinstance(raw, (Call, bool)):
-        return bool(raw) if isinstance(raw, bool) else True
-    raise BadValue("expected a config object")
-
-
-MODEL_ID = Kind(_read_model, _unwritable)
-DEVICE_MAP = Kind(_read_device_map)
-_PRESENCE = Kind(_read_presence, _unwritable)
-
-FROM_PRETRAINED = Table(
-    name="from_pretrained",
-    rows=(
-        Row("pretrained_model_name_or_path", f.model.id, MODEL_ID, aliases=("0", "model_name", "model_name_or_path", "model_path")),
-        Row("torch_dtype", hf.load_dtype, DTYPE, aliases=("dtype",)),
-        Row("attn_implementation", f.model.attn_impl, ATTENTION),
-        Row("use_flash_attention_2", hf.use_flash, BOOLEAN),
-        Row("device_map", f.load.device_map, DEVICE_MAP),
-        Row("low_cpu_mem_usage", f.load.low_cpu_mem, BOOLEAN),
-        Row("load_in_4bit", hf.load_4bit, BOOLEAN),
-        Row("load_in_8bit", hf.load_8bit, BOOLEAN),
-        Row("trust_remote_code", f.model.trust_remote_code, BOOLEAN),
-        Row("revision", f.model.revision, TEXT),
-    ),
-    known_prefixes=("",),
-    section="model",
-)  # fmt: skip
-# The same call, reached before the training arguments exist (see ``scripts.py``).
-EARLY_FROM_PRETRAINED = Table(
-    "from_pretrained before TrainingArguments",
-    FROM_PRETRAINED.rows,
-    known_prefixes=("",),
-    section="model",
-)
-
-# transformers 5.23 utils/quantization_config.py BitsAndBytesConfig.
-QUANTIZATION = Table(
-    name="BitsAndBytesConfig",
-    rows=(
-        Row("load_in_4bit", hf.load_4bit, BOOLEAN, default=False),
-        Row("load_in_8bit", hf.load_8bit, BOOLEAN, default=False, aliases=("0",)),
-        Row("bnb_4bit_use_double_quant", f.quant.double, BOOLEAN, default=False),
-        Row("bnb_4bit_quant_storage", f.quant.storage_dtype, DTYPE),
-        Row("bnb_4bit_compute_dtype", f.quant.compute_dtype, DTYPE),
-    ),
-    known_prefixes=("",),
-    section="quantization",
-)
-
-# peft 0.21.2 tuners/lora/config.py LoraConfig.
-_PEFT = "peft 0.21.2 tuners/lora/config.py"
-ADAPTER = Table(
-    name="LoraConfig",
-    rows=(
-        Row("r", f.trainable.r, POSITIVE, default=8, aliases=("0",), source=_PEFT),
-        Row("lora_alpha", f.trainable.alpha, NUMBER, default=8, source=_PEFT),
-        Row("lora_dropout", f.trainable.dropout, NUMBER, default=0.0, source=_PEFT),
-        Row("target_modules", hf.lora_targets, TARGETS, source=_PEFT),
-        Row("modules_to_save", f.trainable.modules_to_save, LIST, source=_PEFT),
-        Row("target_parameters", f.trainable.target_params, LIST, source=_PEFT),
-        Row("use_dora", hf.use_dora, BOOLEAN, source=_PEFT),
-    ),
-    known_prefixes=("",),
-    section="adapter",
-)
-
-# peft 0.21.2 utils/other.py prepare_model_for_kbit_training.
-PREPARES_KBIT = Table(
-    name="prepare_model_for_kbit_training",
-    rows=(Row("use_gradient_checkpointing", script.kbit_checkpointing, BOOLEAN, default=True),),
-    known_prefixes=("",),
-    section="script",
-)
-CHECKPOINTS = Table(
-    name="gradient_checkpointing_enable",
-    rows=(Row("gradient_checkpointing_kwargs.use_reentrant", hf.reentrant, BOOLEAN),),
-    known_prefixes=("",),
-    section="script",
-)
-
-# transformers 5.23 tokenization_utils_base.py __call__: what turns samples into tokens.
-TOKENIZER = Table(
-    name="tokenizer call",
-    rows=(
-        Row("max_length", f.seq.max_len, LENGTH),
-        Row("padding", f.seq.pad, choice({"max_length": "max_len"}, otherwise=None)),
-    ),
-    known_prefixes=("",),
-    section="script",
-)
-
-_TRAINER_ROWS = (
-    Row("peft_config", script.adapter, _PRESENCE),
-    Row("max_seq_length", f.seq.max_len, LENGTH),
-    Row("packing", trl.packing, BOOLEAN),
-)
-TRAINER_CALL = Table("Trainer", _TRAINER_ROWS, known_prefixes=("",), section="trainer")
-# A trainer that no ``from_pretrained`` call serves: TRL's load a model by its name.
-LOADING_TRAINER_CALL = Table(
-    "Trainer with a model's name",
-    (Row("model", f.model.id, MODEL_ID, aliases=("0",)), *_TRAINER_ROWS),
-    known_prefixes=("",),
-    section="trainer",
-)
-
-# transformers 5.23 training_args_seq2seq.py, besides the rows.
-_SEQ2SEQ_KNOWN = frozenset({"sortish_sampler", "generation_num_beams", "generation_config"})
-
-ARGUMENTS = Table(
-    name="TrainingArguments",
-    renamed=RENAMED_ARGUMENTS,
-    rows=(*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS),
-    known=KNOWN_TRAINING_ARGUMENTS | POSITIONAL | _SEQ2SEQ_KNOWN,
-    known_prefixes=KNOWN_PREFIXES,
-    # A dataclass: Python refuses a name that it does not know.
-    ignores_unknown=False,
-    section="training",
-)
-
-# The script's own dataclasses of options, whose names are those of the command line.
-DEFAULTS = Table(
-    name="defaults of the script's options",
-    rows=TRAINER.rows,
-    known_prefixes=("",),
-    section="defaults",
-)
 
 _MODEL_LOADER = re.compile(r"(^|\.)from_(pretrained|config)$")
 _CONFIG = re.compile(

@@ -13,7 +13,8 @@ from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import bits_of
-from oomlint.dialects.trainer.script import (
+from oomlint.dialects.trainer.statements import options, reaches
+from oomlint.dialects.trainer.tables import (
     ADAPTER,
     CHECKPOINTS,
     EARLY_FROM_PRETRAINED,
@@ -22,7 +23,6 @@ from oomlint.dialects.trainer.script import (
     PREPARES_KBIT,
     TRAINER_CALL,
 )
-from oomlint.dialects.trainer.statements import options, reaches
 from oomlint.plan.fields import f
 
 calls = Meaning(options)

@@ -14,13 +14,12 @@ from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.meaning import Left, Meaning, Said
 from oomlint.dialects.table import Block, Origin, Setting, Table, plain_value
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.script import (
+from oomlint.dialects.trainer.script import is_on, is_reached
+from oomlint.dialects.trainer.tables import (
     ADAPTER,
     DEFAULTS,
     EARLY_FROM_PRETRAINED,
     FROM_PRETRAINED,
-    is_on,
-    is_reached,
 )
 from oomlint.documents.base import UNKNOWN, Node, Scalar
 from oomlint.documents.text import Span
@@ -48,31 +47,38 @@ def _is_parsed(block: Block) -> bool:
 
 @idle_flags.said()
 def written_out(run: Cells, field: Any, said: Said) -> Said:
-    """``TrainingArguments(per_device_train_batch_size=2)`` stays 2 whatever a flag says, unless
-    the script has HfArgumentParser read that class from the command line."""
+    """``TrainingArguments(per_device_train_batch_size=2)`` stays 2 whatever a flag says, or a file in
+    its place, unless the script has HfArgumentParser read that class from them; what the trainer's
+    own call says stays anyway."""
     if not isinstance(said, Setting) or not said.shadowed:
         return said
     block = said.origin.block
-    if block is None or not is_command(block) or run.given.once(_parses_arguments):
+    if block is None or not (is_command(block) or _is_in_place(block)):
         return said
-    written = next(filter(_is_written_out, said.shadowed), None)
+    calls = ("trainer",) if run.given.once(_parses_arguments) else ("trainer", "training")
+    written = next((s for s in said.shadowed if _is_written_out(s, calls)), None)
     if written is None:
         return said
     return replace(written, shadowed=tuple(s for s in said.shadowed if s is not written))
 
 
-def _is_written_out(setting: Setting) -> bool:
-    """Whether a script's own call says the value, and not by an option of its command line."""
+def _is_written_out(setting: Setting, calls: tuple[str, ...]) -> bool:
+    """Whether such a call of a script says the value, and not by an option of its command line."""
     origin = setting.origin
     if origin.block is None or origin.entry is None or not _is_script(origin.block):
         return False
     value = origin.entry.value
     is_plain = isinstance(value, Scalar) and not getattr(value, "option", "")
-    return origin.block.table.section == "training" and is_plain
+    return origin.block.table.section in calls and is_plain
 
 
 def is_command(block: Block) -> bool:
     return hasattr(block.document, "commands")
+
+
+def _is_in_place(block: Block) -> bool:
+    """Whether a file takes the place of a command line's options."""
+    return block.table.section == "training" and not _is_script(block)
 
 
 def _is_script(block: Block) -> bool:
@@ -86,8 +92,8 @@ def options_of(blocks: list[Block]) -> MappingABC[str, Node]:
     """What the command line and the files in its place say, over the script's defaults."""
     found: dict[str, Node] = {}
     for block in blocks:
-        in_file = block.table.section == "training" and not _is_script(block)
-        if in_file or block.table.section in ("options", "defaults") or is_command(block):
+        is_listed = block.table.section in ("options", "defaults")
+        if is_listed or is_command(block) or _is_in_place(block):
             found.update((name, entry.value) for name, entry in block.mapping.entries.items())
     return found
 
@@ -176,8 +182,11 @@ def _option_of(origin: Origin, given: MappingABC[str, Node]) -> Node | None:
     option = getattr(value, "option", "")
     if option:  # known by its default, also where no object holds it (fire, typer)
         return given.get(option)
-    span = value.via or value.span
-    match = _OPTION.match(origin.block.document.source.text[span.start : span.end])
+    text = origin.block.document.source.text
+    # A name that stands for the option may be what the call is given: model = args.model.
+    spans = (span for span in (value.via, value.span) if span is not None)
+    matches = (_OPTION.match(text[span.start : span.end]) for span in spans)
+    match = next(filter(None, matches), None)
     return given.get(match.group(1)) if match else None
 
 

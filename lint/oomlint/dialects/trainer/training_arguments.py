@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from oomlint.dialects.accelerate.keys import own as acc
 from oomlint.dialects.accelerate.meaning import accelerate, accelerate_amp
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.changes import FSDP2_BY_DEFAULT, NOT_REENTRANT
@@ -87,8 +88,6 @@ def _(half: Any, run: Cells, wishes: Wishes) -> Wishes:
         raise CannotEdit(f"the Trainer has no mixed precision in {half}")
     if run.says(ds.bf16) or run.says(ds.fp16):
         raise CannotEdit("the DeepSpeed config names the precision too; change both")
-    from oomlint.dialects.accelerate.keys import own as acc
-
     if not (run.says(hf.bf16) or run.says(hf.fp16)) and run.says(acc.mixed_precision):
         return {acc.mixed_precision: half}
     on, other = (hf.bf16, hf.fp16) if half == "bf16" else (hf.fp16, hf.bf16)
@@ -335,8 +334,6 @@ def gathers_to_save(run: Cells) -> Any:
 def matching_batch(own: Wishes, run: Cells) -> dict[Any, Any]:
     """Numbers that a DeepSpeed or Accelerate config repeats and that must stay equal to the
     Trainer's (HF/integrations/deepspeed.py fill_match raises where they differ)."""
-    from oomlint.dialects.accelerate.keys import own as acc
-
     repeated: dict[Any, Any] = {}
     for field, copies in (
         (f.batch.micro, (ds.micro,)),

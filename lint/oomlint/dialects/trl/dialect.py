@@ -83,9 +83,10 @@ class Trl(Dialect):
                 anchor = launch.anchor
                 blocks = (*blocks[:-1], Block(document, launch.flags, ACCELERATE_LAUNCHER, anchor))
                 references += _accelerate_config(launch)
-            references += _config_file(launch)
+            # What the script gives its options by default, the YAML and the line say over it.
             if launch.name != "trl":
                 references += script_reference(launch)
+            references += _config_file(launch)
             own = launch.program_block(table, options)
             if any(reference.dialect == "trl" for reference in references):
                 # New keys go into the YAML; what stands on the line is changed there.

@@ -27,7 +27,7 @@ from oomlint.dialects.trainer.arguments import (
 )
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, over
-from oomlint.dialects.trainer.script import DTYPE as CALL_DTYPE, POSITIONAL
+from oomlint.dialects.trainer.tables import DTYPE as CALL_DTYPE, POSITIONAL
 from oomlint.dialects.trl.fields import trl
 from oomlint.frozen import replace
 from oomlint.plan.fields import f

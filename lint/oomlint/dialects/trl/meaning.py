@@ -26,8 +26,8 @@ from oomlint.plan.fields import f
 meaning = Meaning(early_load, scripts, trainers, loading, launch_all_visible, idle_flags)
 
 
-# Keys that went with a release; alignment-handbook's mixtures are of the time before another.
-_LAST_SEEN: MappingABC[str, Release] = {
+# Keys, and the first release without them; alignment-handbook's mixtures were written for earlier ones.
+_WITHOUT: MappingABC[str, Release] = {
     "max_seq_length": (0, 20),
     "dataset_mixture": (0, 22),
     "dataset_mixer": (0, 22),
@@ -36,21 +36,21 @@ _LAST_SEEN: MappingABC[str, Release] = {
 
 
 def _beyond(blocks: list[Block]) -> Release | None:
-    """The first release that has no longer a key of these files."""
+    """The first release without a key that these files have."""
     named = {
         name
         for block in blocks
         if block.table.section in ("training", "trainer")
-        for name in _LAST_SEEN
+        for name in _WITHOUT
         if name in block.table.legal_keys and block.find(name) is not None
     }
-    return min((_LAST_SEEN[name] for name in named), default=None)
+    return min((_WITHOUT[name] for name in named), default=None)
 
 
 @meaning.requires
 def releases(run: Cells) -> Iterator[Bounds]:
-    """Which still have a key, and what the newest requires where TRL is not pinned (TRL 1.9.0
-    pyproject.toml)."""
+    """Those that still have the keys, else what the newest requires where TRL is not pinned
+    (TRL 1.9.0 pyproject.toml)."""
     beyond = run.given.once(_beyond)
     if beyond is not None:
         yield "trl", (), beyond

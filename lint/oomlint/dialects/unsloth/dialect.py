@@ -16,12 +16,8 @@ from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES
-from oomlint.dialects.trainer.script import (
-    ARGUMENTS,
-    ScriptRun,
-    script_claim,
-    script_runs,
-)
+from oomlint.dialects.trainer.script import ScriptRun, script_claim, script_runs
+from oomlint.dialects.trainer.tables import ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.objectives import objective_of_class
 from oomlint.dialects.unsloth.keys import CLI, FAST_MODEL, FAST_PEFT, PATCHED, PLAIN

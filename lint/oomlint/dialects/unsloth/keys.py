@@ -12,7 +12,7 @@ from oomlint.dialects.kinds import BOOLEAN, LIST, NUMBER, POSITIVE, TEXT, Kind, 
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, over
-from oomlint.dialects.trainer.script import DEVICE_MAP, DTYPE, MODEL_ID
+from oomlint.dialects.trainer.tables import DEVICE_MAP, DTYPE, MODEL_ID
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.objectives import CALLS
 from oomlint.frozen import replace

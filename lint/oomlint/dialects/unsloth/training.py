@@ -92,9 +92,9 @@ def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
     if rolls_out(run):
         raise CannotEdit("the length follows from the prompts and max_completion_length")
     own = {f.seq.max_len: length} if run.says(f.seq.max_len) else {}
-    return (
-        own if own and length <= (run[unsloth.max_len] or 0) else {**own, unsloth.max_len: length}
-    )
+    if own and length <= (run[unsloth.max_len] or 0):
+        return own
+    return {**own, unsloth.max_len: length}
 
 
 @training.derive(f.seq.pad, source="unsloth trainer.py")
@@ -105,25 +105,17 @@ def joins_samples(run: Cells) -> Any:
 
 # -- activations and dtypes ------------------------------------------------------------------------
 
+_CHECKPOINTS = "unsloth models/_utils.py apply_unsloth_gradient_checkpointing"
 
-@training.override(
-    f.checkpointing.mode,
-    f.checkpointing.offload,
-    f.checkpointing.reentrant,
-    f.offload.activations,
-    source="unsloth models/_utils.py apply_unsloth_gradient_checkpointing",
-)
+
+@training.override(f.checkpointing.mode, f.checkpointing.reentrant, source=_CHECKPOINTS)
 def checkpointing(run: Cells) -> Any:
-    mode, length = run[unsloth.checkpointing], run[unsloth.max_len]
+    mode = run[unsloth.checkpointing]
     if mode is None:
         return None
-    is_long = (length or _SHORTEST_OFFLOADED) >= _SHORTEST_OFFLOADED
-    device = "cpu" if mode == "unsloth" and is_long else "none"
     return {
         f.checkpointing.mode: "none" if mode == "none" else "full",
-        f.checkpointing.offload: device,
         f.checkpointing.reentrant: True,
-        f.offload.activations: device,
     }
 
 
@@ -132,6 +124,16 @@ def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
     if mode not in ("full", "none"):
         raise CannotEdit("Unsloth checkpoints every layer or none")
     return {unsloth.checkpointing: "unsloth" if mode == "full" else "none"}
+
+
+@training.override(f.checkpointing.offload, f.offload.activations, source=_CHECKPOINTS)
+def moves_checkpoints(run: Cells) -> Any:
+    mode = run[unsloth.checkpointing]
+    if mode is None:
+        return None
+    is_long = run.get(unsloth.max_len, _SHORTEST_OFFLOADED) >= _SHORTEST_OFFLOADED
+    device = "cpu" if mode == "unsloth" and is_long else "none"
+    return {f.checkpointing.offload: device, f.offload.activations: device}
 
 
 @training.written(f.checkpointing.offload, f.offload.activations)
@@ -205,14 +207,16 @@ def _has_kernels(run: Cells) -> bool:
     )
 
 
-@training.override(
-    f.loss.liger.rope, f.loss.liger.rms, f.loss.liger.swiglu, source="unsloth kernels/"
-)
+@training.override(f.loss.liger.rope, f.loss.liger.rms, source="unsloth kernels/")
 def kernels(run: Cells) -> Any:
-    """Norms, rotations and gates of one kernel each, written by hand or compiled."""
+    """Norms and rotations of one kernel each, written by hand or compiled."""
+    return {f.loss.liger.rope: True, f.loss.liger.rms: True}
+
+
+@training.override(f.loss.liger.swiglu, source="unsloth kernels/")
+def kernel_of_gate(run: Cells) -> Any:
     rest = "unsloth models/llama.py:3719: other feed-forward parts run as transformers has them"
-    gate = Sourced(False, rest) if _has_kernels(run) else True
-    return {f.loss.liger.rope: True, f.loss.liger.rms: True, f.loss.liger.swiglu: gate}
+    return Sourced(False, rest) if _has_kernels(run) else True
 
 
 @training.derive(f.trainable.fused)

@@ -445,6 +445,10 @@ def _copies_to_host(nodes: Sequence[ast.AST]) -> bool:
 # -- loading ------------------------------------------------------------------------------
 
 
+# Numbers and positions, a few bytes each.
+_SMALL_STATE = re.compile(r"sched|scaler|sampler|loader|rng|generator|tracker", re.IGNORECASE)
+
+
 def _becomes_state(function: ast.AST, load: ast.Call) -> bool:
     """Whether what is loaded goes to a ``load_state_dict`` of the same function."""
     names: set[str] = set()
@@ -452,7 +456,12 @@ def _becomes_state(function: ast.AST, load: ast.Call) -> bool:
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and load in ast.walk(node.value):
             names |= {name.id for name in node.targets if isinstance(name, ast.Name)}
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "load_state_dict":
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "load_state_dict"
+            and not _SMALL_STATE.search(ast.unparse(node.func.value))
+        ):
             given += node.args
     inside = [node for argument in given for node in ast.walk(argument)]
     return load in inside or any(isinstance(node, ast.Name) and node.id in names for node in inside)

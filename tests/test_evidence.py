@@ -1,0 +1,81 @@
+"""What predictions rest on, and how firmly findings speak of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomlint.engine import Options, Report, lint
+from oomlint.evidence import evidence_of, rests_on, weakest
+from oomlint.hardware import parse_hardware
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.rule import Severity
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_NODE = "8xA100-80GB"
+_SFT = (
+    "base_model: {model}\ndatasets:\n  - path: a\nsequence_len: 4096\nmicro_batch_size: {micro}\n"
+    "bf16: true\nadapter: lora\nlora_r: 16\nlora_target_linear: true\ngradient_checkpointing: true\n"
+)
+
+
+def _lint(text: str, name: str = "axolotl.yaml", hardware: str = _NODE) -> Report:
+    files = Workspace(Path("/project"), {name: text.encode()})
+    options = Options(hardware=parse_hardware(hardware))
+    return lint(files, [name], options, explicit=frozenset([name]))
+
+
+def _run(text: str, name: str = "axolotl.yaml", hardware: str = _NODE) -> Run:
+    (run,) = _lint(text, name, hardware).runs
+    return run
+
+
+def test_what_files_and_catalogue_say_rests_on_nothing() -> None:
+    run = _run(_SFT.format(model="meta-llama/Llama-2-7b-hf", micro=1))
+    assert rests_on(run) == ()
+    assert evidence_of(run).level <= Level.DEFAULT
+    assert weakest(run, "gpu") == (Level.DEFAULT, ())
+
+
+@pytest.mark.parametrize(("micro", "decides"), [(1, False), (16, True), (64, False)])
+def test_the_shape_of_a_model_known_by_its_size_decides_only_between_its_bounds(
+    micro: int, decides: bool
+) -> None:
+    run = _run(_SFT.format(model="/models/ours-7b-secret", micro=micro))
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
+    assert basis.level is Level.UNREAD
+    assert basis.key == "base_model"
+    assert basis.swing_bytes
+    assert ("gpu" in basis.decides) is decides
+
+
+def test_what_a_guessed_vocabulary_decides_is_no_more_than_a_note() -> None:
+    about = {"micro-batch-too-large", "logits-materialized-large-vocab"}
+    between = _lint(_SFT.format(model="/models/ours-7b-secret", micro=16)).diagnoses
+    surely = _lint(_SFT.format(model="/models/ours-7b-secret", micro=64)).diagnoses
+    noted = [d for d in between if d.rule.name in about]
+    assert noted
+    for diagnosis in noted:
+        assert diagnosis.severity is Severity.INFO
+        assert diagnosis.finding.evidence is Level.UNREAD
+        assert "unless the model's config.json says otherwise" in diagnosis.finding.message
+    assert max(d.severity for d in surely if d.rule.name in about) is Severity.WARNING
+
+
+_UNREAD_BATCH = (
+    "torchrun --nproc_per_node 8 train.py --model_name_or_path meta-llama/Llama-2-7b-hf "
+    "--per_device_train_batch_size $1 --output_dir out --model_max_length 4096 --bf16 True "
+    "--fsdp 'full_shard auto_wrap' --fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer "
+    "--num_train_epochs 1 --learning_rate 1e-5\n"
+)
+
+
+def test_a_value_that_only_running_the_script_tells_is_where_evidence_ends() -> None:
+    run = _run(_UNREAD_BATCH, "train.sh")
+    bases = {basis.leaf: basis for basis in rests_on(run)}
+    assert bases[f.batch.micro].level is Level.UNREAD
+    assert bases[f.batch.micro].line == 1
+    assert evidence_of(run).level is Level.UNREAD
