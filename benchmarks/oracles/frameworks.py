@@ -25,7 +25,7 @@ from oomlint.dialects.profiles.build import script_table
 from oomlint.dialects.profiles.known import script_named
 from oomlint.dialects.torchtitan.keys import TORCHTITAN
 from oomlint.dialects.torchtune.keys import TORCHTUNE
-from oomlint.dialects.trainer.script import ADAPTER, ARGUMENTS, QUANTIZATION
+from oomlint.dialects.trainer.tables import ADAPTER, ARGUMENTS, QUANTIZATION
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.verl.keys import VERL_PPO, VERL_SFT_ENGINE
 from oomlint.run import Run
