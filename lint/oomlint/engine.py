@@ -107,6 +107,8 @@ class Options:
     """Findings that are known and neither reported nor fixed."""
     plugins: tuple[str, ...] = ()
     """Folders (absolute) whose rules and dialects run too, if the user has allowed them."""
+    profiles: str | None = None
+    """The folder (absolute) in which the project would keep profiles of its own."""
 
     @property
     def link(self) -> LinkOptions:
@@ -165,7 +167,7 @@ def lint(
     are files that runs use which are not linted → one of these runs. Seconds spent in each rule,
     its fixes included, are added to ``timings`` by name.
     """
-    dialects = dialects_in_force(options.plugins)
+    dialects = dialects_in_force(options.plugins, options.profiles)
     linker = Linker(workspace, dialects.items, options.link)
     linked = linker.link(names, explicit=explicit, elsewhere=elsewhere)
     errors = [*_named(workspace, dialects.errors), *linked.errors]

@@ -24,6 +24,12 @@ def entry_points(group: str) -> tuple[EntryPoint, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
+def name_of(point: EntryPoint) -> str:
+    """The package that declares an entry point, with its version."""
+    package = point.dist
+    return f"{package.name} {package.version}" if package is not None else point.name
+
+
 @cache
 def _declarations() -> tuple[bytes, ...]:
     """The texts of ``entry_points.txt`` that mention oomlint, of the packages on Python's path."""

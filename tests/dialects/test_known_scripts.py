@@ -337,3 +337,19 @@ def test_chatglm_trains_everything_without_a_prefix() -> None:
     run = _run(f"{_CHATGLM}\n")
     fields = ("trainable.method", "load.dtype", "checkpointing.mode", "quant.method")
     assert _facts(run, *fields) == ("full", "fp32", "full", "none")
+
+
+# -- options that a script has besides ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "method"),
+    [
+        (f"{_CHAT} --zero_stage 3 --data_split 2,4,4 --lora_dim 128 --lora_module_name decoder.layers.", "lora"),
+        (f"{_LLAVA} --mm_projector_type mlp2x_gelu --pretrain_mm_mlp_adapter p.bin", "full"),
+        (f"deepspeed fastchat/train/train_lora.py {_MODEL} --bf16 True --lora_bias all", "lora"),
+        (f"python qlora.py {_MODEL} --lora_modules all", "qlora"),
+    ],
+)  # fmt: skip
+def test_what_costs_nothing_leaves_nothing_open(line: str, method: str) -> None:
+    assert _run(f"{line}\n").plan.trainable.method == method

@@ -48,7 +48,7 @@ def rule(code="ACM901", name="acme-hello", body=SPEAKS):
 
 
 CACHES = (
-    known.profiles,
+    known.usual,
     known.of_packages,
     entry_points._declarations,
     entry_points.entry_points,
@@ -178,6 +178,8 @@ def test_its_findings_can_be_suppressed(with_example):
 
 PROFILE = """
 project = "Acme"
+repository = "https://github.com/acme/tuner"
+read = 2026-11-22
 source = "acme train.py"
 
 [scripts.train]
@@ -201,15 +203,14 @@ def test_a_package_brings_profiles(machine):
 def test_a_profile_that_is_broken_costs_nobody_the_rest(machine):
     points = {"oomlint.profiles": {"a": "acme_profiles"}}
     broken = PROFILE.replace("batch.micro", "batch.mirco")
-    machine.install(
-        "acme", points, {"acme_profiles/__init__.py": "", "acme_profiles/a.toml": broken}
-    )
+    files = {"__init__.py": "", "a.toml": broken, "b.toml": PROFILE}
+    machine.install("acme", points, {f"acme_profiles/{name}": files[name] for name in files})
     (error,) = machine.findings()["errors"]
     assert error["path"] == "acme 1.0"
     assert error["message"] == (
-        "the plug-in brings no profiles: a.toml: Acme's train.py: defaults: "
-        "there is no field batch.mirco"
+        "a profile is left out: a.toml: Acme's train.py: defaults: there is no field batch.mirco"
     )
+    assert machine("plugins").stdout == "acme 1.0: 1 profile\n"
 
 
 def test_a_package_that_cannot_be_imported_costs_nobody_the_rest(with_example):

@@ -87,9 +87,11 @@ def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
 def frameworks(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
+    from oomlint.dialects.profiles.known import usual
     from oomlint.settings import Framework
 
-    return _items(((name, "") for name in get_args(Framework)), incomplete)
+    names = dict.fromkeys((*get_args(Framework), *usual().frameworks))
+    return _items(((name, "") for name in names), incomplete)
 
 
 def _items(pairs: Iterable[tuple[str, str]], word: str, before: str = "") -> list[CompletionItem]:

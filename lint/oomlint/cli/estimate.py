@@ -182,7 +182,7 @@ class _Forecaster:
         self._machine: Hardware | None
         self._machine, values = machine_of(given, settings.settings)
         self._values = {**values, **(given.values or {})}
-        self._framework = known_framework(given.framework)
+        self._framework = known_framework(given.framework, settings)
 
     def __call__(self, text: str) -> Forecast:
         import json

@@ -14,7 +14,7 @@ from oomlint.engine import Options, Report, Selection, distinct_errors
 from oomlint.errors import UsageError
 from oomlint.frozen import frozen, replace
 from oomlint.plan.fields import f
-from oomlint.plugins import rules_in_force
+from oomlint.plugins import PROFILE_FOLDER, rules_in_force
 from oomlint.settings import Found, Framework, Settings, discover, load
 from oomlint.workspace import Workspace, walk
 
@@ -155,11 +155,12 @@ def _job(
     options = Options(
         selection=_selection(given, found, cwd, plugins),
         hardware=machine,
-        framework=known_framework(given.framework or settings.framework, plugins),
+        framework=known_framework(given.framework or settings.framework, found),
         values={**values, **(given.values or {})},
         margin=settings.margin,
         baseline=_baseline(given, found, cwd),
         plugins=plugins,
+        profiles=profile_folder(found),
     )
     return Job(Workspace(cwd, texts, root), tuple(names), frozenset(explicit), options, found)
 
@@ -184,8 +185,13 @@ def plugin_folders(found: Found) -> tuple[str, ...]:
     return tuple(os.path.normpath(path) for path in paths if path is not None)
 
 
-def known_framework(name: str | None, plugins: Sequence[str] = ()) -> str | None:
-    """The name of a framework, one of a plug-in included.
+def profile_folder(found: Found) -> str | None:
+    """Where the project would keep profiles of its own: beside its settings file."""
+    return None if found.folder is None else os.path.join(found.folder, PROFILE_FOLDER)
+
+
+def known_framework(name: str | None, found: Found) -> str | None:
+    """The name of a framework, one of a plug-in or of a profile included.
 
     Raises:
         UsageError: nobody knows it; with the nearest name.
@@ -195,7 +201,9 @@ def known_framework(name: str | None, plugins: Sequence[str] = ()) -> str | None
     known = list(get_args(Framework))
     if name is None or name in known:
         return name
-    known += (d.name for d in dialects_in_force(plugins).items.dialects if d.origin)
+    dialects = dialects_in_force(plugin_folders(found), profile_folder(found)).items.dialects
+    known += (dialect.name for dialect in dialects if dialect.origin)
+    known = list(dict.fromkeys((*known, *dialects[0].profiles.frameworks)))
     if name in known:
         return name
     from difflib import get_close_matches

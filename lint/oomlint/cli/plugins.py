@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from oomlint.cli.given import Given
-from oomlint.cli.jobs import plugin_folders, settings_for
+from oomlint.cli.jobs import plugin_folders, profile_folder, settings_for
 from oomlint.cli.output import emit
 from oomlint.errors import UsageError
 from oomlint.plugins import dialects_in_force, profiles_in_force, rules_in_force
@@ -24,14 +24,15 @@ def plugins(ctx: click.Context) -> int | None:
 
 
 def _list() -> int:
-    folders = plugin_folders(settings_for(Given(), (".",)))
-    rules, dialects = rules_in_force(folders), dialects_in_force(folders)
+    settings = settings_for(Given(), (".",))
+    folders, own = plugin_folders(settings), profile_folder(settings)
+    rules, dialects = rules_in_force(folders), dialects_in_force(folders, own)
     brought = Counter[tuple[str, str]]()
     for rule in rules.items:
         brought[rule.origin, "rule"] += 1
     for dialect in dialects.items.dialects:
         brought[dialect.origin, "dialect"] += 1
-    for origin in profiles_in_force().items:
+    for origin in profiles_in_force(own).items:
         brought[origin, "profile"] += 1
     for (origin, what), number in sorted(brought.items()):
         if origin:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping as MappingABC
+from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -10,10 +11,11 @@ from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Document, Fact
 from oomlint.documents.text import Location, Span
-from oomlint.frozen import frozen
+from oomlint.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from oomlint.dialects.cells import Cells
+    from oomlint.dialects.profiles.match import Profiles
 
 ClaimKind = Literal["run", "part", "launch", "aside"]
 
@@ -117,6 +119,21 @@ class Dialect:
     meaning: ClassVar[Meaning] = Meaning()
     """What the framework makes of its keys, and how it says a wish."""
 
+    _profiles: Profiles | None = None
+
+    @property
+    def profiles(self) -> Profiles:
+        """What is known of single projects' scripts."""
+        from oomlint.dialects.profiles.known import usual
+
+        return self._profiles or usual()
+
+    def with_profiles(self, profiles: Profiles) -> Dialect:
+        """The dialect in a project with profiles of its own."""
+        other = copy(self)
+        other._profiles = profiles
+        return other
+
     def meaning_of(self, blocks: Iterable[Block]) -> Meaning:
         """What the framework makes of these very blocks."""
         return self.meaning
@@ -199,6 +216,14 @@ class Registry:
     def dialects(self) -> tuple[Dialect, ...]:
         """All of them, imported."""
         return tuple(entry.load() for entry in self.entries)
+
+    def with_profiles(self, profiles: Profiles) -> Registry:
+        """The same dialects in a project with profiles of its own."""
+
+        def loader(entry: Entry) -> Callable[[], Dialect]:
+            return cache(lambda: entry.load().with_profiles(profiles))
+
+        return Registry(tuple(replace(entry, load=loader(entry)) for entry in self.entries))
 
     def named(self, name: str) -> Dialect | None:
         return next((entry.load() for entry in self.entries if entry.name == name), None)

@@ -1,22 +1,24 @@
-"""Rules and dialects that other packages and folders bring, beside oomlint's own.
+"""Rules, dialects and profiles that other packages and folders bring, beside oomlint's own.
 
-Installed packages name them in the entry point groups ``oomlint.rules`` and
-``oomlint.dialects``, and files of data in ``oomlint.profiles``. Folders are named by the settings, that is by the repository under review;
-their code runs only where the user has said so on this machine (see :mod:`.consent`). What goes
+Installed packages name them in the entry point groups ``oomlint.rules`` and ``oomlint.dialects``,
+and files of data in ``oomlint.profiles``. Folders are named by the settings, that is by the
+repository under review; their code runs only where the user has said so on this machine (see :mod:`.consent`). What goes
 wrong with a plug-in is an error that names it, and costs nobody the other rules.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from oomlint import footprint
 from oomlint.dialects import registry
 from oomlint.dialects.base import Dialect, Registry
-from oomlint.entry_points import entry_points
+from oomlint.entry_points import entry_points, name_of
 from oomlint.errors import InternalError
 from oomlint.expressions import expression
 from oomlint.frozen import frozen
@@ -32,6 +34,8 @@ T = TypeVar("T")
 RULES = "oomlint.rules"
 DIALECTS = "oomlint.dialects"
 PROFILES = "oomlint.profiles"
+PROFILE_FOLDER = os.path.join(".oomlint", "profiles")
+"""Where a project keeps profiles of its own, beside its settings file."""
 
 _CODE = expression(r"[A-Z]{2,8}[1-9]\d\d")
 _NAME = expression(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -54,25 +58,34 @@ def rules_in_force(folders: Sequence[str] = ()) -> InForce[tuple[ListedRule, ...
     return _rules(tuple(map(_state, folders)))
 
 
-def dialects_in_force(folders: Sequence[str] = ()) -> InForce[Registry]:
-    """Every dialect; those of plug-ins look at a file before oomlint's own do."""
-    return _dialects(tuple(map(_state, folders)))
+def dialects_in_force(
+    folders: Sequence[str] = (), own_profiles: str | None = None
+) -> InForce[Registry]:
+    """Every dialect; those of plug-ins look at a file before oomlint's own do. ``own_profiles``: the
+    folder in which the project would keep profiles of its own."""
+    found = _dialects(tuple(map(_state, folders)))
+    profiles = profiles_in_force(own_profiles)
+    registry = found.items
+    if own_profiles in profiles.items:
+        from oomlint.dialects.profiles.known import with_own
+
+        registry = registry.with_profiles(with_own(own_profiles))
+    return InForce(registry, (*found.errors, *profiles.errors))
 
 
-def profiles_in_force() -> InForce[tuple[str, ...]]:
-    """Of each profile that an installed package brings, the package."""
-    if not entry_points(PROFILES):
+def profiles_in_force(own: str | None = None) -> InForce[tuple[str, ...]]:
+    """Of each profile that others than oomlint bring, who does: the project, in the folder ``own``,
+    or an installed package."""
+    has_own = own is not None and os.path.isdir(own)
+    if own is not None and not has_own:
+        footprint.saw_any(own, False)
+    if not has_own and not entry_points(PROFILES):
         return InForce((), ())
-    from oomlint.dialects.profiles.known import of_packages
+    from oomlint.dialects.profiles.known import in_folder, of_packages
 
-    found: list[str] = []
-    errors: list[PluginError] = []
-    for package in of_packages():
-        origin = _origin(package.point)
-        found += [origin] * len(package.profiles)
-        if package.fault:
-            errors.append(PluginError(origin, f"the plug-in brings no profiles: {package.fault}"))
-    return InForce(tuple(found), tuple(errors))
+    groups = (in_folder(own), of_packages()) if own is not None and has_own else (of_packages(),)
+    errors = (PluginError(whom, what) for group in groups for whom, what in group.faults)
+    return InForce(tuple(o for group in groups for o in group.origins), tuple(errors))
 
 
 def has_packages() -> bool:
@@ -114,14 +127,6 @@ def _state(path: str) -> _Folder:
     )
 
 
-# -- installed packages ------------------------------------------------------------------
-
-
-def _origin(point: EntryPoint) -> str:
-    package = point.dist
-    return f"{package.name} {package.version}" if package is not None else point.name
-
-
 # -- what they bring ---------------------------------------------------------------------
 
 
@@ -144,11 +149,10 @@ def _rules(folders: tuple[_Folder, ...]) -> InForce[tuple[ListedRule, ...]]:
 @cache
 def _dialects(folders: tuple[_Folder, ...]) -> InForce[Registry]:
     points = entry_points(DIALECTS)
-    of_profiles = profiles_in_force().errors
     # Why a folder is left out is said where its rules are.
     sound = [folder for folder in folders if folder.sources is not None]
     if not points and not sound:  # then none of oomlint's own need be imported to compare names
-        return InForce(registry(), of_profiles)
+        return InForce(registry(), ())
     own = registry().dialects
     collection: _Collection[Dialect] = _Collection(list(own), _fault_of_dialect)
     for point in points:
@@ -156,7 +160,7 @@ def _dialects(folders: tuple[_Folder, ...]) -> InForce[Registry]:
     for folder in sound:
         collection.add_folder(folder, _dialects_in)
     brought = collection.items[len(own) :]
-    return InForce(Registry.of([*brought, *own]), (*collection.errors, *of_profiles))
+    return InForce(Registry.of([*brought, *own]), tuple(collection.errors))
 
 
 class _Collection(Generic[T]):
@@ -168,7 +172,7 @@ class _Collection(Generic[T]):
         self._fault = fault
 
     def add_package(self, point: EntryPoint, take: Callable[[object], Iterable[T]]) -> None:
-        origin = _origin(point)
+        origin = name_of(point)
         if self._add(origin, lambda: take(point.load())) == 0:
             self._say(origin, f"brings nothing through {point.group} ({point.value})")
 

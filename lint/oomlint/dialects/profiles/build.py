@@ -15,8 +15,7 @@ from oomlint.dialects import kinds
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.profiles.formulas import BadFormula, Formula, formula
-from oomlint.dialects.profiles.load import ProfileError
-from oomlint.dialects.profiles.records import Option, Rule, Script
+from oomlint.dialects.profiles.records import Option, ProfileError, Rule, Script
 from oomlint.dialects.table import Block, Origin, Row, Table
 from oomlint.dialects.trainer import keys
 from oomlint.dialects.trainer.fields import script as shared_script

@@ -1,68 +1,188 @@
-"""The profiles that are known: oomlint's own, and those that installed packages bring.
+"""The profiles in force: a project's own, those that installed packages bring, and oomlint's.
 
 A package names one of its own that holds TOML files in the entry point group
-``oomlint.profiles``. A profile is data: nothing of it is run.
+``oomlint.profiles``; a project keeps them in ``.oomlint/profiles``, beside its settings file. A
+profile is data: nothing of it is run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from oomlint.dialects.profiles.build import script_table
-from oomlint.dialects.profiles.load import in_folder
-from oomlint.dialects.profiles.records import Profile, Script
-from oomlint.entry_points import entry_points
+from oomlint import footprint
+from oomlint.dialects.profiles.load import shipped
+from oomlint.dialects.profiles.match import Profiles, Project, Told
+from oomlint.dialects.profiles.records import Match, Profile, ProfileError, Script
+from oomlint.entry_points import entry_points, name_of
 from oomlint.frozen import frozen
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from oomlint.regular import read_regular
 
 GROUP = "oomlint.profiles"
 
+# Far above what describes a project.
+_MOST_BYTES = 256 * 2**10
+
 
 @cache
-def profiles() -> tuple[Profile, ...]:
-    """Every profile; those of packages are tried before oomlint's own."""
-    brought = (profile for package in of_packages() for profile in package.profiles)
-    return (*brought, *in_folder(Path(__file__).parent / "data"))
+def usual() -> Profiles:
+    """The profiles where the project has none of its own: those of packages before oomlint's."""
+    return Profiles((*of_packages().projects, *_shipped()))
+
+
+def with_own(folder: str) -> Profiles:
+    """The same behind a project's own, which stand in a folder."""
+    return Profiles((*in_folder(folder).projects, *usual().projects))
+
+
+@cache
+def _shipped() -> tuple[Project, ...]:
+    """What tells the scripts of oomlint's profiles stands in :mod:`.index`, which
+    ``python -m oomlint.dialects`` writes anew."""
+    from oomlint.dialects.profiles.index import PROJECTS
+
+    return tuple(
+        Project(
+            tuple(
+                Told(tuple(Match(**match) for match in matches), framework, _named(file, number))
+                for number, framework, matches in scripts
+            ),
+            ignored,
+        )
+        for file, ignored, scripts in PROJECTS
+    )
+
+
+def _named(file: str, number: int) -> Callable[[], Script]:
+    return lambda: shipped(file).scripts[number]
 
 
 def script_named(name: str) -> Script:
-    """The script of a name such as reports show it: ``PROJECT's train.py``."""
-    return next(s for profile in profiles() for s in profile.scripts if s.name == name)
+    """The script of oomlint's profiles of a name such as reports show it: ``PROJECT's train.py``."""
+    scripts = (told.load() for project in _shipped() for told in project.scripts)
+    return next(script for script in scripts if script.name == name)
 
 
-@frozen
-class Package:
-    """What an entry point brings; ``fault``: why nothing of it is used."""
+# -- those of others -------------------------------------------------------------------------------
 
-    point: EntryPoint
-    profiles: tuple[Profile, ...] = ()
-    fault: str = ""
+
+@frozen(eq=False)
+class Brought:
+    """Profiles that others bring: how many by whom, and what is wrong with those left out, by the
+    file or the package that it is."""
+
+    projects: tuple[Project, ...] = ()
+    origins: tuple[str, ...] = ()
+    faults: tuple[tuple[str, str], ...] = ()
+
+
+def in_folder(folder: str) -> Brought:
+    """The profiles of a project, each on its own: one that is broken costs nobody the others."""
+    return _brought((folder, path, path) for path in _files_in(folder))
 
 
 @cache
-def of_packages() -> tuple[Package, ...]:
-    """The profiles of installed packages: all of one, or none where one of them is broken."""
-    return tuple(map(_package, entry_points(GROUP)))
+def of_packages() -> Brought:
+    """The profiles of installed packages."""
+    return _brought(_of_packages())
 
 
-def _package(point: EntryPoint) -> Package:
+def _of_packages() -> Iterator[tuple[str, str, str | ProfileError]]:
+    from importlib import import_module
+
+    for point in entry_points(GROUP):
+        origin = name_of(point)
+        try:
+            folders = list(import_module(point.module).__path__)
+            paths = [path for folder in folders for path in _files_in(folder)]
+        except Exception as error:  # its author's to mend, not the user's to suffer
+            words = " ".join(str(error).split()) or type(error).__name__
+            yield origin, origin, ProfileError(point.module, "", words)
+            continue
+        if not paths:
+            yield origin, origin, ProfileError(point.module, "", "holds no TOML file")
+        yield from ((origin, origin, path) for path in paths)
+
+
+def _brought(files: Iterable[tuple[str, str, str | ProfileError]]) -> Brought:
+    """What files hold, each with who brings it and whom its faults are said of."""
+    projects: list[Project] = []
+    origins: list[str] = []
+    faults: list[tuple[str, str]] = []
+    for origin, blamed, file in files:
+        try:
+            if isinstance(file, ProfileError):
+                raise file
+            projects.append(_project(_checked(file)))
+            origins.append(origin)
+        except ProfileError as error:
+            faults.append((blamed, f"a profile is left out: {error}"))
+    return Brought(tuple(projects), tuple(origins), tuple(faults))
+
+
+def _project(profile: Profile) -> Project:
+    scripts = (
+        Told(script.match, script.framework, partial(_same, script)) for script in profile.scripts
+    )
+    return Project(tuple(scripts), profile.ignored)
+
+
+def _same(script: Script) -> Script:
+    return script
+
+
+def _checked(path: str) -> Profile:
+    from oomlint.dialects.profiles.check import checked
+
+    name = os.path.basename(path)
     try:
-        found = tuple(_read(point))
-    except Exception as error:  # its author's to mend, not the user's to suffer
-        return Package(point, fault=" ".join(str(error).split()) or type(error).__name__)
-    return Package(point, found) if found else Package(point, fault="holds no TOML file")
+        data = read_regular(Path(path))
+    except OSError as error:
+        footprint.saw_no_bytes(path)
+        raise ProfileError(name, "", f"cannot be read: {error.strerror or error}") from None
+    footprint.saw_bytes(path, data)
+    if len(data) > _MOST_BYTES:
+        raise ProfileError(name, "", f"is larger than {_MOST_BYTES // 2**10} KiB")
+    return checked(data, name)
 
 
-def _read(point: EntryPoint) -> Iterator[Profile]:
-    from importlib.resources import files
+def _files_in(folder: str) -> Iterator[str]:
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        footprint.saw_any(folder, False)
+        return
+    footprint.saw_names(folder, names)
+    for name in sorted(names):
+        if name.endswith(".toml"):
+            yield os.path.join(folder, name)
 
-    for profile in in_folder(files(point.module)):
-        for script in profile.scripts:
-            if script.match:
-                script_table(script)
-        yield profile
+
+def index_rows() -> Iterator[tuple[str, tuple[str, ...], tuple[Any, ...]]]:
+    """What :mod:`.index` must hold: of each file, the folders it ignores, and of each script that
+    a command can start, its number, its framework and what tells it."""
+    from oomlint.dialects.profiles.load import DATA
+    from oomlint.frozen import parameters
+
+    for file in sorted(DATA.glob("*.toml")):
+        profile = shipped(file.stem)
+        scripts = tuple(
+            (
+                number,
+                script.framework,
+                tuple(
+                    {
+                        p.name: value
+                        for p in parameters(Match)
+                        if (value := getattr(match, p.name)) != p.default
+                    }
+                    for match in script.match
+                ),
+            )
+            for number, script in enumerate(profile.scripts)
+            if script.match
+        )
+        yield file.stem, profile.ignored, scripts

@@ -2,46 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
+from typing import TYPE_CHECKING
 
-from oomlint.dialects.machine.launch import Launch
-from oomlint.dialects.profiles.known import profiles
-from oomlint.dialects.profiles.records import Match, Profile, Script
+from oomlint.dialects.profiles.records import Match, Script
+from oomlint.frozen import frozen
 
-
-def script_of_launch(launch: Launch) -> Script | None:
-    """The script that a command starts, if a profile knows it."""
-    options = set(launch.flags.entries)
-    for profile in profiles():
-        for script in profile.scripts:
-            if any(_fits(match, launch, options) for match in script.match):
-                return script
-        if _is_ignored(profile, launch):
-            return None
-    return None
+if TYPE_CHECKING:
+    from oomlint.dialects.machine.launch import Launch
 
 
-def script_of_arguments(keys: set[str]) -> Script | None:
-    """The script whose arguments a file holds, if a profile knows it."""
-    for profile in profiles():
-        for script in profile.scripts:
-            if any(match.arguments and _has(match, keys) for match in script.match):
-                return script
-    return None
+@frozen(eq=False)
+class Told:
+    """A script before its profile is read: what tells it, and what reports call its runs."""
+
+    match: tuple[Match, ...]
+    framework: str
+    load: Callable[[], Script]
 
 
-def is_ignored(launch: Launch) -> bool:
-    """Whether the command starts a program of a project whose own loops no profile describes."""
-    return any(_is_ignored(profile, launch) for profile in profiles())
+@frozen(eq=False)
+class Project:
+    """A profile before it is read: see :class:`.records.Profile`."""
+
+    scripts: tuple[Told, ...]
+    ignored: tuple[str, ...]
+
+    def has(self, launch: Launch) -> bool:
+        """Whether the command starts a program in a folder that is the project's alone; also where
+        a launcher of the project's has the program among its words."""
+        if not self.ignored:
+            return False
+        words = (launch.name, *(str(word.value) for word in launch.arguments))
+        return any(folder in self.ignored for word in words for folder in _folders(word))
 
 
-def _is_ignored(profile: Profile, launch: Launch) -> bool:
-    """Also where a launcher of the project's has the program among its words."""
-    if not profile.ignored:
-        return False
-    words = (launch.name, *(str(word.value) for word in launch.arguments))
-    return any(folder in profile.ignored for word in words for folder in _folders(word))
+@frozen(eq=False)
+class Profiles:
+    """All profiles in force, in the order in which they are tried."""
+
+    projects: tuple[Project, ...]
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """What reports call the runs of scripts, where their profiles say so."""
+        scripts = (told for project in self.projects for told in project.scripts)
+        return tuple(dict.fromkeys(told.framework for told in scripts if told.framework))
+
+    def script_of(self, launch: Launch) -> Script | None:
+        """The script that a command starts, if a profile knows it."""
+        options = set(launch.flags.entries)
+        for project in self.projects:
+            for told in project.scripts:
+                if any(_fits(match, launch, options) for match in told.match):
+                    return told.load()
+            if project.has(launch):
+                return None
+        return None
+
+    def script_of_arguments(self, keys: Iterable[str]) -> Script | None:
+        """The script whose arguments a file holds, if a profile knows it."""
+        held = set(keys)
+        for project in self.projects:
+            for told in project.scripts:
+                if any(match.arguments and _has(match, held) for match in told.match):
+                    return told.load()
+        return None
+
+    def describe(self, launch: Launch) -> bool:
+        """Whether the command starts a program of one project, which looks like another one's."""
+        known = self.script_of(launch)
+        return self.ignore(launch) or (known is not None and known.is_known)
+
+    def ignore(self, launch: Launch) -> bool:
+        """Whether the command starts a program of a project whose own loops no profile describes."""
+        return any(project.has(launch) for project in self.projects)
 
 
 def _folders(word: str) -> Iterator[str]:

@@ -8,6 +8,13 @@ from typing import Any
 from oomlint.frozen import field, frozen
 
 
+class ProfileError(Exception):
+    """A profile is not as it should be; ``str(error)`` names file, key and fault."""
+
+    def __init__(self, file: str, key: str, fault: str) -> None:
+        super().__init__(f"{file}: {key}: {fault}" if key else f"{file}: {fault}")
+
+
 @frozen
 class Match:
     """One way to tell a script; all that is said must hold.
@@ -40,7 +47,7 @@ class Option:
     kind: str = "text"
     default: Any = None
     aliases: tuple[str, ...] = ()
-    spellings: Mapping[str, str] = field(default_factory=dict)
+    spellings: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
 
 
@@ -100,9 +107,13 @@ class Script:
 @frozen(eq=False)
 class Profile:
     """A project: its scripts in the order in which they are tried, and its programs that none of
-    this is about, by folders in their paths."""
+    this is about, by folders in their paths. ``repository``, ``commit``, ``read``: what was read,
+    and when."""
 
     project: str
     file: str
     scripts: tuple[Script, ...]
-    ignored: tuple[str, ...] = ()
+    ignored: tuple[str, ...]
+    repository: str
+    commit: str
+    read: str

@@ -19,7 +19,6 @@ from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.profiles.build import meaning_of_script, script_table
-from oomlint.dialects.profiles.match import is_ignored, script_of_launch
 from oomlint.dialects.table import Block, StrayKey, Table
 from oomlint.dialects.trainer.keys import MODEL_ROWS, SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
@@ -107,13 +106,11 @@ class HfTrainer(Dialect):
                 yield script_claim(self, document, run, ARGUMENTS)
         yield from self._starters(document)
         for launch in launches(document):
-            if objective_of_launch(launch) is not None or launch.stem in _OTHER_SCRIPTS:
+            known = self.profiles.script_of(launch)
+            is_known = known is not None and known.is_known
+            if not is_known and (_is_of_another(launch) or self.profiles.ignore(launch)):
                 continue
             script = (*script_reference(launch), *arguments_reference(launch))
-            known = script_of_launch(launch)
-            if known is None and is_ignored(launch):
-                continue
-            is_known = known is not None and known.is_known
             trains = is_known or is_trainer_command(launch)
             if not trains and not script:
                 continue
@@ -145,6 +142,10 @@ class HfTrainer(Dialect):
             if _is_mere_custom(field, run):
                 raise CannotEdit("nothing shows that the script has an option for it")
         return writable(in_training_arguments(own, run), run, self.name)
+
+
+def _is_of_another(launch: Launch) -> bool:
+    return objective_of_launch(launch) is not None or launch.stem in _OTHER_SCRIPTS
 
 
 @cache

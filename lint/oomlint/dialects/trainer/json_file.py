@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim
 from oomlint.dialects.profiles.build import script_table
-from oomlint.dialects.profiles.match import script_of_arguments
 from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.dialect import SIGNATURE, HfTrainer, is_of_others
 from oomlint.dialects.trainer.keys import TRAINER
@@ -31,15 +30,15 @@ class HfTrainerJson(HfTrainer):
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         root = getattr(document, "root", None)
-        if not isinstance(root, Mapping) or not _is_trainers(set(root.entries)):
+        if not isinstance(root, Mapping) or not _may_be_trainers(set(root.entries)):
             return
-        known = script_of_arguments(set(root.entries))
+        known = self.profiles.script_of_arguments(root.entries)
+        if known is None and root.entries.keys() & _OF_LLAMA_FACTORY:
+            return
         table = TRAINER if known is None else script_table(known)
         block = Block(document, root, table, root.entries["output_dir"].span)
         yield Claim(self, "run", document, (block,), framework="hf-trainer")
 
 
-def _is_trainers(keys: set[str]) -> bool:
-    if not keys >= _NEEDED or len(keys & SIGNATURE) < _ENOUGH or is_of_others(keys):
-        return False
-    return script_of_arguments(keys) is not None or not keys & _OF_LLAMA_FACTORY
+def _may_be_trainers(keys: set[str]) -> bool:
+    return keys >= _NEEDED and len(keys & SIGNATURE) >= _ENOUGH and not is_of_others(keys)

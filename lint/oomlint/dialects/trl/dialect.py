@@ -72,7 +72,7 @@ class Trl(Dialect):
     def _launches(self, document: Document) -> Iterator[Claim]:
         for launch in launches(document):
             objective = objective_of_launch(launch)
-            if objective is None:
+            if objective is None or self.profiles.describe(launch):
                 continue
             table = options_of(launch, objective)
             options = parsed_options(launch.flags, table)

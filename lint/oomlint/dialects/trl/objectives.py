@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER
-from oomlint.dialects.profiles.match import is_ignored
 from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.dialects.trainer.keys import MODEL_ROWS, over
@@ -129,7 +128,7 @@ def objective_of_launch(launch: Launch) -> str | None:
         word = str(launch.arguments[0].value) if launch.arguments else ""
         return OBJECTIVES[word] if word in _SUBCOMMANDS else None
     match = _SCRIPT.match(launch.stem)
-    if match is None or flags & FOREIGN_KEYS or is_ignored(launch):
+    if match is None or flags & FOREIGN_KEYS:
         return None
     if is_of_other_package(launch):
         return None

@@ -129,7 +129,7 @@ def dataclass_variables(tree: Tree) -> dict[str, str]:
     return {n: cls for n, cls in found.items() if cls in defined and n not in ambiguous}
 
 
-# Makers of parsers from dataclasses: transformers, TRL, alignment-handbook, open-instruct; tyro.
+# Makers of parsers from dataclasses: transformers', TRL's, and those that projects make of them; tyro.
 _PARSERS: Final = ("HfArgumentParser", "TrlParser", "H4ArgumentParser", "ArgumentParserPlus")
 
 

@@ -1,0 +1,24 @@
+"""By profile: the folders that it ignores; number, framework and fingerprints of its scripts.
+
+Written by ``python -m oomlint.dialects`` from the profiles themselves; do not edit.
+"""
+
+from typing import Any
+
+_Script = tuple[int, str, tuple[dict[str, Any], ...]]
+
+# fmt: off
+PROJECTS: tuple[tuple[str, tuple[str, ...], tuple[_Script, ...]], ...] = (
+    ('alpaca_lora', (), ((0, '', ({'stems': ('finetune',), 'needs': ('base_model',), 'some': ('data_path', 'lora_r', 'micro_batch_size')},)),)),
+    ('chatglm', (), ((0, '', ({'stems': ('main',), 'needs': ('model_name_or_path', 'prompt_column', 'response_column', 'max_source_length')},)),)),
+    ('deepspeed_chat', (), ((1, 'deepspeed', ({'stems': ('main',), 'needs': ('zero_stage', 'model_name_or_path', 'deepspeed'), 'near': ('*step1_supervised_finetuning*',)}, {'stems': ('main',), 'needs': ('zero_stage', 'model_name_or_path', 'deepspeed', 'data_split'), 'without': ('num_padding_at_beginning',), 'away': ('*step[0-9]_*',)})), (2, 'deepspeed', ({'stems': ('main',), 'needs': ('zero_stage', 'model_name_or_path', 'deepspeed'), 'near': ('*step2_reward_model_finetuning*',)}, {'stems': ('main',), 'needs': ('zero_stage', 'model_name_or_path', 'deepspeed', 'data_split', 'num_padding_at_beginning'), 'away': ('*step[0-9]_*',)})), (3, 'deepspeed', ({'stems': ('main',), 'needs': ('zero_stage', 'model_name_or_path', 'deepspeed'), 'near': ('*step2_dpo_finetuning*',)},)), (4, 'deepspeed', ({'stems': ('main',), 'needs': ('actor_model_name_or_path', 'critic_model_name_or_path')},)))),
+    ('fastchat', (), ((0, 'fastchat', ({'paths': ('fastchat/train/train',), 'needs': ('model_name_or_path',)},)), (1, 'fastchat', ({'paths': ('fastchat/train/train_mem',), 'needs': ('model_name_or_path',)},)), (2, 'fastchat', ({'paths': ('fastchat/train/train_xformers',), 'needs': ('model_name_or_path',)},)), (3, 'fastchat', ({'paths': ('fastchat/train/train_with_template',), 'needs': ('model_name_or_path',)},)), (4, 'fastchat', ({'paths': ('fastchat/train/train_baichuan',), 'needs': ('model_name_or_path',)},)), (5, 'fastchat', ({'paths': ('fastchat/train/train_yuan2',), 'needs': ('model_name_or_path',)},)), (6, 'fastchat', ({'paths': ('fastchat/train/train_lora',), 'needs': ('model_name_or_path',)},)), (7, 'fastchat', ({'paths': ('fastchat/train/train_lora_t5',), 'needs': ('model_name_or_path',)},)))),
+    ('firefly', (), ((0, '', ({'needs': ('train_file',), 'some': ('train_mode', 'task_type', 'template_name'), 'arguments': True},)),)),
+    ('internvl', (), ((0, '', ({'paths': ('internvl/train/internvl_chat_finetune',)},)), (1, '', ({'paths': ('internvl/train/internvl_chat_pretrain',)},)))),
+    ('llava', (), ((0, '', ({'paths': ('llava/train/train',)}, {'stems': ('train',), 'some': ('mm_projector_type', 'mm_vision_select_layer', 'mm_use_im_start_end', 'mm_tunable_parts', 'tune_mm_mlp_adapter'), 'least': 2})), (1, '', ({'paths': ('llava/train/train_mem',)}, {'stems': ('train_mem',), 'some': ('mm_projector_type', 'mm_vision_select_layer', 'mm_use_im_start_end', 'mm_tunable_parts', 'tune_mm_mlp_adapter'), 'least': 2})), (2, '', ({'paths': ('llava/train/train_xformers',)}, {'stems': ('train_xformers',), 'some': ('mm_projector_type', 'mm_vision_select_layer', 'mm_use_im_start_end', 'mm_tunable_parts', 'tune_mm_mlp_adapter'), 'least': 2})), (3, '', ({'needs': ('mm_projector_type',)},)))),
+    ('minicpm_v', (), ((0, '', ({'stems': ('finetune',), 'some': ('tune_vision', 'tune_llm', 'llm_type', 'max_slice_nums'), 'least': 2},)),)),
+    ('open_instruct', ('open_instruct',), ((2, '', ({'paths': ('open_instruct/finetune',), 'needs': ('model_name_or_path',)},)), (4, '', ({'paths': ('open_instruct/dpo_tune_cache',), 'needs': ('model_name_or_path',)},)), (5, '', ({'paths': ('open_instruct/dpo',), 'needs': ('model_name_or_path',)},)), (6, '', ({'paths': ('open_instruct/reward_modeling',), 'needs': ('model_name_or_path',)},)), (7, '', ({'paths': ('open_instruct/grpo_fast',), 'needs': ('model_name_or_path',)},)))),
+    ('qlora', (), ((0, '', ({'stems': ('qlora',), 'needs': ('model_name_or_path',)},)),)),
+    ('qwen_vl', (), ((0, '', ({'paths': ('qwenvl/train/train_qwen',)},)),)),
+    ('transformers_examples', (), ((0, '', ({'stems': ('run_clm',), 'needs': ('model_name_or_path',)},)), (1, '', ({'stems': ('run_mlm',), 'needs': ('model_name_or_path',)},)), (2, '', ({'stems': ('run_summarization', 'run_translation'), 'needs': ('model_name_or_path',)},)), (3, 'accelerate', ({'stems': ('run_summarization_no_trainer',), 'needs': ('model_name_or_path',)},)), (4, 'accelerate', ({'stems': ('run_translation_no_trainer',), 'needs': ('model_name_or_path',)},)), (5, 'accelerate', ({'stems': ('run_mlm_no_trainer',), 'needs': ('model_name_or_path',)},)), (6, 'accelerate', ({'stems': ('run_clm_no_trainer',), 'needs': ('model_name_or_path',)},)), (7, 'accelerate', ({'stems': ('run_fim_no_trainer',), 'needs': ('model_name_or_path',)},)))),
+)
