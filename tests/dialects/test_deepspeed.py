@@ -47,6 +47,10 @@ def zero(**settings):
         ({"train_batch_size", "epochs"}, False),
         ({"fp16", "optimizer", "scheduler"}, False),
         (set(), False),
+        (
+            ("num-layers", "hidden-size", "train_micro_batch_size_per_gpu", "zero_optimization"),
+            False,
+        ),
     ],
 )
 def test_recognition(keys, is_ours):

@@ -16,9 +16,15 @@ from oomlint.documents.base import Document, Mapping
 _SIGNATURE = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 _SUPPORTING = frozenset({"fp16", "bf16", "optimizer", "scheduler", "gradient_accumulation_steps"})
 
+# GPT-NeoX writes DeepSpeed's keys beside the model's own into one file, and makes the JSON for
+# DeepSpeed itself (gpt-neox 2e69e0fe configs/autotuning_configs, megatron/neox_arguments).
+_GPT_NEOX = ({"num-layers", "hidden-size"}, {"num_layers", "hidden_size"})
+
 
 def looks_like_deepspeed(keys: Iterable[str]) -> bool:
     present = set(keys)
+    if any(own <= present for own in _GPT_NEOX):
+        return False
     return bool(_SIGNATURE & present) or (
         "train_batch_size" in present and bool(_SUPPORTING & present)
     )
