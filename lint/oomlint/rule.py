@@ -228,7 +228,10 @@ class Rule:
             confidence: ``high`` where neither says it.
             predicted, limit: bytes.
         """
-        evidence, unread = _evidence(run, at, judged)
+        if judged is not None:
+            resource = resource or judged.resource
+            limit = judged.limit if limit is None else limit
+        evidence, unread = _evidence(run, at, None if limit is None else resource)
         if evidence is Level.UNREAD:
             severity = min(severity, Severity.INFO)
             message = f"{message} (unless {unread} says otherwise, which was not read)"
@@ -236,9 +239,7 @@ class Rule:
             severity = min(severity, Severity.WARNING)
         if judged is not None:
             confidence = confidence or judged.confidence
-            resource = resource or judged.resource
             predicted = judged.predicted if predicted is None else predicted
-            limit = judged.limit if limit is None else limit
         return Finding(
             rule=type(self),
             severity=severity,
@@ -290,18 +291,19 @@ class ListedRule:
 
 
 def _evidence(
-    run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey, judged: Judged | None
+    run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey, resource: Resource | None
 ) -> tuple[Level | None, str]:
-    """How well that is known on which a finding rests, the fields that it speaks of and, of a
-    prediction, those that decide; and the names of what was not read among it."""
+    """How well that is known on which a finding rests, the fields that it speaks of and, of one that
+    holds a peak of a resource against its limit, those that decide; and the names of what was not
+    read among it."""
     fields = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
     levels = {field: run.level(field) for field in fields if run.plan_has(field)}
     level = max(levels.values(), default=None)
     roots = [root for field in fields if levels.get(field) is level for root in run.roots(field)]
-    if judged is not None and judged.limit is not None:
+    if resource is not None:
         from oomlint.evidence import weakest
 
-        found, bases = weakest(run, judged.resource)
+        found, bases = weakest(run, resource)
         if level is None or found > level:
             level, roots = found, [basis.field for basis in bases]
         elif found is level:
