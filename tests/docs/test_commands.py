@@ -22,6 +22,8 @@ from pathlib import Path
 
 import pytest
 
+from oomlint.plan import leaf_paths
+
 from .conftest import ROOT, Block, blocks
 
 SESSIONS = blocks("console")
@@ -110,8 +112,9 @@ def test_sessions_print_what_is_shown(block, checkout, program):
 
 
 def files_in(words: list[str]) -> list[str]:
-    """The words of a command that look like files."""
-    return [w for w in words if re.search(r"[./]", w) and not w.startswith("-")]
+    """The words of a command that look like files; those of ``oomlint why`` may be fields."""
+    fields = leaf_paths()
+    return [w for w in words if re.search(r"[./]", w) and w[0] != "-" and w not in fields]
 
 
 def usages(block: Block) -> list[str]:
