@@ -31,9 +31,9 @@ LAYERS = (
     ("dialects", "memory"),
     ("workspace",),
     ("copies", "kin"),
-    ("run",),
+    # Whether a run fits hangs on how well it is known, which is tried on other plans of the run.
+    ("run", "evidence"),
     ("linking",),
-    ("evidence",),
     ("rule",),
     ("judge",),
     ("ways_out", "planner"),

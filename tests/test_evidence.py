@@ -9,11 +9,13 @@ import pytest
 
 from oomlint.engine import Options, Report, lint
 from oomlint.evidence import evidence_of, rests_on, weakest
+from oomlint.fix.planned import with_plans
+from oomlint.forecast import of_run
 from oomlint.hardware import parse_hardware
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.report.runs import evidence_object
-from oomlint.rule import Severity
+from oomlint.rule import Applicability, Severity
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -74,6 +76,17 @@ _UNREAD_BATCH = (
     "--fsdp 'full_shard auto_wrap' --fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer "
     "--num_train_epochs 1 --learning_rate 1e-5\n"
 )
+
+
+def test_nobody_calls_open_what_another_calls_too_large() -> None:
+    """The report, the run and its fixes go by one verdict."""
+    text = _SFT.format(model="/models/ours-7b-secret", micro=16)
+    report = _lint(text)
+    (run,) = report.runs
+    assert run.verdict_of(run.estimate) == "does_not_fit"
+    assert run.verdict == of_run(run).verdict == "unknown"
+    planned = with_plans(report, Options(hardware=parse_hardware(_NODE)), Applicability.UNSAFE)
+    assert planned == list(report.diagnoses)
 
 
 def test_a_value_that_only_running_the_script_tells_is_where_evidence_ends() -> None:

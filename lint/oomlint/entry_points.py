@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+PROFILES = "oomlint.profiles"
+"""The group in which packages name the profiles of scripts that they bring."""
+
 
 @cache
 def entry_points(group: str) -> tuple[EntryPoint, ...]:

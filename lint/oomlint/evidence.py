@@ -7,7 +7,7 @@ that moves is its swing, and it *decides* where the run fits at one value and no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oomlint.frozen import frozen, replace
 from oomlint.memory import estimate
@@ -15,7 +15,9 @@ from oomlint.memory.build import size_class, skeleton
 from oomlint.memory.limits import gpu_limits
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
+
+if TYPE_CHECKING:
+    from oomlint.run import Run
 
 _LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "all_linear"}
 _HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
@@ -98,10 +100,6 @@ class Evidence:
     level: Level
     rests_on: tuple[Basis, ...]
 
-    def decided_by(self, resource: str) -> Level:
-        """The weakest evidence on which it hangs whether the run fits."""
-        return max((b.level for b in self.rests_on if resource in b.decides), default=Level.DEFAULT)
-
 
 def evidence_of(run: Run) -> Evidence:
     return Evidence(level_of(run), rests_on(run))
@@ -131,9 +129,7 @@ def moves(run: Run, field: Any) -> Iterator[tuple[Any, int]]:
     seen: set[Any] = set()
     for change in ({field: base.plan.get(field)}, *_PLAUSIBLE[field]):
         value = change[field]
-        plan = base.plan if not seen else base.plan.with_values(change)
-        limits = None if base.hardware is None else gpu_limits(base.hardware, plan)
-        peak = estimate(plan, limits).gpu.peak_bytes
+        peak, _ = _peaks(base, change if seen else {})
         if value is not None and value not in seen and peak is not None:
             yield value, peak
         seen.add(value)

@@ -85,7 +85,6 @@ def outline(run: Run | Forecast) -> Forecast:
 def _of(run: Run, found: Estimate, assumptions: tuple[Assumption, ...]) -> Forecast:
     from oomlint.evidence import evidence_of
 
-    evidence = evidence_of(run)
     return Forecast(
         name=run.name,
         framework=run.framework,
@@ -93,19 +92,11 @@ def _of(run: Run, found: Estimate, assumptions: tuple[Assumption, ...]) -> Forec
         plan=run.plan,
         hardware=run.hardware,
         estimate=found,
-        verdict=_verdict(run, found, evidence),
+        verdict="unknown" if run.is_open else run.verdict_of(found),
         assumptions=assumptions,
         host_limit=run.limits.host_bytes,
-        evidence=evidence,
+        evidence=evidence_of(run),
     )
-
-
-def _verdict(run: Run, found: Estimate, evidence: Evidence) -> Verdict:
-    """Unknown where it hangs on what somebody says and was not understood."""
-    from oomlint.plan.evidence import Level
-
-    levels = (evidence.decided_by(resource) for resource in ("gpu", "host"))
-    return "unknown" if Level.UNREAD in levels else run.verdict_of(found)
 
 
 def of_plan(plan: Plan, hardware: Hardware | None = None) -> Forecast:

@@ -325,9 +325,17 @@ class Run:
 
     @property
     def verdict(self) -> Verdict:
-        return self.verdict_of(self.estimate)
+        return "unknown" if self.is_open else self.verdict_of(self.estimate)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it hangs on what somebody says and was not read that the run fits."""
+        from oomlint.evidence import weakest
+
+        return any(weakest(self, resource)[0] is Level.UNREAD for resource in ("gpu", "host"))
 
     def verdict_of(self, estimate: Estimate) -> Verdict:
+        """The verdict on an estimate as if everything were known that it rests on."""
         from oomlint.memory import verdict
 
         return verdict(estimate, self.limits.gpu_bytes, self.limits.host_bytes, self.margin)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from oomlint import footprint
 from oomlint.dialects import registry
 from oomlint.dialects.base import Dialect, Registry
-from oomlint.entry_points import entry_points, name_of
+from oomlint.entry_points import PROFILES, entry_points, name_of
 from oomlint.errors import InternalError
 from oomlint.expressions import expression
 from oomlint.frozen import frozen
@@ -33,7 +33,6 @@ T = TypeVar("T")
 
 RULES = "oomlint.rules"
 DIALECTS = "oomlint.dialects"
-PROFILES = "oomlint.profiles"
 PROFILE_FOLDER = os.path.join(".oomlint", "profiles")
 """Where a project keeps profiles of its own, beside its settings file."""
 

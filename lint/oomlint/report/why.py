@@ -90,7 +90,7 @@ def _node(
     if setting is None and level is not Level.UNREAD:
         yield f"{indent}{field}: {value}"
         return
-    value = "not read" if setting is None else value
+    value = "unknown" if setting is None else value
     style = "warning" if level >= Level.ASSUMED else "dim"
     yield f"{indent}{paint(str(field), 'bold')} = {value}  {paint(_HOW[level], style)}"
     place = _place(run, field)

@@ -17,11 +17,9 @@ from oomlint import footprint
 from oomlint.dialects.profiles.load import shipped
 from oomlint.dialects.profiles.match import Profiles, Project, Told
 from oomlint.dialects.profiles.records import Match, Profile, ProfileError, Script
-from oomlint.entry_points import entry_points, name_of
+from oomlint.entry_points import PROFILES, entry_points, name_of
 from oomlint.frozen import frozen
 from oomlint.regular import read_regular
-
-GROUP = "oomlint.profiles"
 
 # Far above what describes a project.
 _MOST_BYTES = 256 * 2**10
@@ -93,7 +91,7 @@ def of_packages() -> Brought:
 def _of_packages() -> Iterator[tuple[str, str, str | ProfileError]]:
     from importlib import import_module
 
-    for point in entry_points(GROUP):
+    for point in entry_points(PROFILES):
         origin = name_of(point)
         try:
             folders = list(import_module(point.module).__path__)
