@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from oomlint.engine import Options, Report, lint
-from oomlint.evidence import evidence_of, rests_on, weakest
 from oomlint.fix.planned import with_plans
-from oomlint.forecast import of_run
 from oomlint.hardware import parse_hardware
+from oomlint.judgement.evidence import evidence_of, rests_on, weakest
+from oomlint.judgement.forecast import of_run
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.report.runs import evidence_object

@@ -7,7 +7,7 @@ import pytest
 
 from oomlint.dialects import registry
 from oomlint.hardware import common_cards, parse_hardware, usable_bytes
-from oomlint.judge import (
+from oomlint.judgement import (
     _a,
     _against,
     confidence,

@@ -11,9 +11,9 @@ import pytest
 from oomlint.changes import Change, release_of
 from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHECKPOINTS, CHUNKS_LOSS, MIXES_PRECISION
-from oomlint.forecast import Forecast, of_run
 from oomlint.hardware import parse_hardware
-from oomlint.judge import judge_gpu
+from oomlint.judgement import judge_gpu
+from oomlint.judgement.forecast import Forecast, of_run
 from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Severity
 from oomlint.run import Run

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from oomlint.dialects import registry
 from oomlint.hardware import parse_hardware
+from oomlint.judgement.ways_out import ways_out
 from oomlint.linking import Linker, LinkOptions
-from oomlint.ways_out import ways_out
 from oomlint.workspace import Workspace
 
 RUN = (

@@ -213,8 +213,8 @@ def _hardware(data: bytes) -> None:
 
 
 def _plan(data: bytes) -> None:
-    from oomlint.forecast import of_plan, read_plan
     from oomlint.hardware import parse_hardware
+    from oomlint.judgement.forecast import of_plan, read_plan
     from oomlint.report.runs import run_object
 
     try:

@@ -23,7 +23,7 @@ from typing import Any
 from oomlint.engine import lint
 from oomlint.errors import CannotEdit
 from oomlint.fix.planned import no_more_refused
-from oomlint.judge import settled
+from oomlint.judgement import settled
 from oomlint.planner import Way, ways_to_fit
 from oomlint.rule import Example, Finding, SetFields
 from oomlint.run import Run

@@ -18,7 +18,7 @@ from typing import Any
 from oomlint.engine import Options, Report, lint
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.hardware import Hardware, parse_hardware
-from oomlint.judge import settled
+from oomlint.judgement import settled
 from oomlint.workspace import Workspace, walk
 
 _BOM = b"\xef\xbb\xbf"

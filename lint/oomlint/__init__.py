@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oomlint.documents.text import Edit, Location, Span
     from oomlint.engine import Diagnosis, Options, Report, Selection, lint
     from oomlint.errors import CannotEdit, FileError, UsageError
-    from oomlint.judge import Judgement, Relief, judge_gpu, judge_host, relief
+    from oomlint.judgement import Peak, Relief, judge_gpu, judge_host, judgement_of, relief
     from oomlint.plan import Plan
     from oomlint.rule import (
         Applicability,
@@ -52,7 +52,7 @@ _HOME = {
         "oomlint.documents.text": "Edit Location Span",
         "oomlint.engine": "Diagnosis Options Report Selection lint",
         "oomlint.errors": "CannotEdit FileError UsageError",
-        "oomlint.judge": "Judgement Relief judge_gpu judge_host relief",
+        "oomlint.judgement": "Peak Relief judge_gpu judge_host judgement_of relief",
         "oomlint.plan": "Plan",
         "oomlint.rule": (
             "Applicability Example Finding Note Proposal ReadyEdits RemoveKey RenameKey Rule "
@@ -78,11 +78,11 @@ __all__ = [
     "Fact",
     "FileError",
     "Finding",
-    "Judgement",
     "Location",
     "Meaning",
     "Note",
     "Options",
+    "Peak",
     "Plan",
     "Proposal",
     "ReadyEdits",
@@ -107,6 +107,7 @@ __all__ = [
     "gib",
     "judge_gpu",
     "judge_host",
+    "judgement_of",
     "lint",
     "relief",
 ]

@@ -34,8 +34,9 @@ def estimate(
     Raises:
         UsageError: the plan has an unknown key or a wrong value, or the hardware is unknown.
     """
-    from oomlint.forecast import of_plan, read_plan
+    from oomlint.given_plans import read_plan
     from oomlint.hardware import parse_bytes, parse_hardware
+    from oomlint.judgement import judgement_of_plan
     from oomlint.report.runs import run_object
 
     canonical = plan if isinstance(plan, Plan) else read_plan(plan)
@@ -45,4 +46,4 @@ def estimate(
         canonical = canonical.with_values({f.host.ram_gib: ram / 2**30})
         if machine is not None:
             machine = replace(machine, host_bytes_per_node=ram)
-    return run_object(of_plan(canonical, machine))
+    return run_object(judgement_of_plan(canonical, machine))

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from oomlint.forecast import Forecast, of_run, with_gpus
 from oomlint.frozen import frozen
+from oomlint.judgement.forecast import Forecast, forecast_of, with_gpus
 from oomlint.plan import Plan, leaf_paths, plan_to_dict
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def compare(a: Run, b: Run) -> Comparison:
             if leaf not in shown and None not in (first.plan.get(leaf), second.plan.get(leaf)):
                 without += _differences(leaf, first, second)
         here = there
-    return Comparison(of_run(a), of_run(b), tuple(steps), tuple(without))
+    return Comparison(forecast_of(a), forecast_of(b), tuple(steps), tuple(without))
 
 
 def _leaves_of_groups() -> Iterator[tuple[Group, list[str]]]:

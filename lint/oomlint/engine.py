@@ -17,7 +17,7 @@ from oomlint.errors import FileError, InternalError, UsageError
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
 from oomlint.frozen import field, frozen, replace
-from oomlint.judge import needs_all_samples_long
+from oomlint.judgement import needs_all_samples_long
 from oomlint.linking import Linked, Linker, LinkOptions
 from oomlint.plugins import PluginError, dialects_in_force, rules_in_force
 from oomlint.rule import Applicability, Finding, ListedRule, Rule, Severity

@@ -10,27 +10,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping as MappingABC
 from enum import IntEnum
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
+from oomlint.amounts import count as count, gib as gib
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
 from oomlint.frozen import field, frozen
+from oomlint.judgement.evidence import weakest
+from oomlint.judgement.peak import Peak
+from oomlint.judgement.severity import (
+    Confidence as Confidence,
+    Resource as Resource,
+    Severity as Severity,
+    bound,
+)
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
-
-
-class Severity(IntEnum):
-    """How bad, by risk: see the architecture of severities in the documentation."""
-
-    INFO = 1
-    WARNING = 2
-    ERROR = 3
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
 
 
 class Applicability(IntEnum):
@@ -43,10 +40,6 @@ class Applicability(IntEnum):
     @property
     def label(self) -> str:
         return self.name.lower()
-
-
-Confidence = Literal["high", "medium", "low"]
-Resource = Literal["gpu", "host", "disk", "shm"]
 
 
 # -- wishes: what a fix wants, in terms that no syntax has ------------------------------
@@ -112,22 +105,6 @@ class Note:
 
     location: Location
     message: str
-
-
-class Judged(Protocol):
-    """A predicted peak against a limit, as :class:`oomlint.judge.Judgement` is."""
-
-    @property
-    def resource(self) -> Resource: ...
-
-    @property
-    def predicted(self) -> int: ...
-
-    @property
-    def limit(self) -> int | None: ...
-
-    @property
-    def confidence(self) -> Confidence: ...
 
 
 @frozen(eq=False)
@@ -211,7 +188,7 @@ class Rule:
         message: str,
         *,
         at: Any | tuple[Any, ...] | Location | Fact | StrayKey = (),
-        judged: Judged | None = None,
+        judged: Peak | None = None,
         confidence: Confidence | None = None,
         resource: Resource | None = None,
         predicted: float | None = None,
@@ -232,11 +209,9 @@ class Rule:
             resource = resource or judged.resource
             limit = judged.limit if limit is None else limit
         evidence, unread = _evidence(run, at, None if limit is None else resource)
+        severity = bound(severity, evidence)
         if evidence is Level.UNREAD:
-            severity = min(severity, Severity.INFO)
             message = f"{message} (unless {unread} says otherwise, which was not read)"
-        elif evidence is Level.ASSUMED:
-            severity = min(severity, Severity.WARNING)
         if judged is not None:
             confidence = confidence or judged.confidence
             predicted = judged.predicted if predicted is None else predicted
@@ -301,8 +276,6 @@ def _evidence(
     level = max(levels.values(), default=None)
     roots = [root for field in fields if levels.get(field) is level for root in run.roots(field)]
     if resource is not None:
-        from oomlint.evidence import weakest
-
         found, bases = weakest(run, resource)
         if level is None or found > level:
             level, roots = found, [basis.field for basis in bases]
@@ -327,21 +300,3 @@ def _place(run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey) -> 
     if isinstance(at, str):
         return run.location(at)
     return run.location(*at) if at else run.anchor
-
-
-def gib(size: float | None) -> str:
-    """``68.4 GiB``; small sizes in MiB, unknown as such."""
-    if size is None:
-        return "an unknown amount"
-    if abs(size) < 2**30:
-        return f"{size / 2**20:.0f} MiB"
-    value = size / 2**30
-    return f"{value:.0f} GiB" if abs(value) >= 100 else f"{value:.1f} GiB"
-
-
-def count(number: float) -> str:
-    """Parameter counts as people say them: ``70.6B``, ``350M``."""
-    for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
-        if abs(number) >= size:
-            return f"{number / size:.3g}{unit}"
-    return f"{number:g}"

@@ -27,7 +27,7 @@ from oomlint.plan.fields import f
 if TYPE_CHECKING:
     from oomlint.copies import Copier
     from oomlint.hardware import Hardware
-    from oomlint.memory import Estimate, Verdict
+    from oomlint.memory import Estimate
     from oomlint.models import ModelFacts
 
 
@@ -322,23 +322,6 @@ class Run:
             gpu_bytes=_usable_gpu_bytes(self.hardware),
             host_bytes=None if ram is None else int(ram * 2**30),
         )
-
-    @property
-    def verdict(self) -> Verdict:
-        return "unknown" if self.is_open else self.verdict_of(self.estimate)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it hangs on what somebody says and was not read that the run fits."""
-        from oomlint.evidence import weakest
-
-        return any(weakest(self, resource)[0] is Level.UNREAD for resource in ("gpu", "host"))
-
-    def verdict_of(self, estimate: Estimate) -> Verdict:
-        """The verdict on an estimate as if everything were known that it rests on."""
-        from oomlint.memory import verdict
-
-        return verdict(estimate, self.limits.gpu_bytes, self.limits.host_bytes, self.margin)
 
     @cached_property
     def intended(self) -> Run:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.judge import USUAL_LARGEST_CARD, Relief, relief, settled
+from oomlint.judgement import USUAL_LARGEST_CARD, Relief, relief, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Severity

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 # fmt: off
 ROWS: tuple[tuple[str, str, str, str, bool], ...] = (
+    ('OOM100', 'gpu-memory-at-risk', 'gpu.gpu_memory_at_risk', 'GpuMemoryAtRisk', False),
     ('OOM101', 'no-gradient-checkpointing', 'gpu.no_gradient_checkpointing', 'NoGradientCheckpointing', False),
     ('OOM102', 'micro-batch-too-large', 'gpu.micro_batch_too_large', 'MicroBatchTooLarge', False),
     ('OOM103', 'logits-materialized-large-vocab', 'gpu.logits_materialized_large_vocab', 'LogitsMaterializedLargeVocab', False),
@@ -54,6 +55,7 @@ ROWS: tuple[tuple[str, str, str, str, bool], ...] = (
     ('OOM310', 'fsdp2-lora-upcasts-base', 'sharding.fsdp2_lora_upcasts_base', 'Fsdp2LoraUpcastsBase', False),
     ('OOM311', 'zero3-compile-oom', 'sharding.zero3_compile_oom', 'Zero3CompileOom', False),
     ('OOM312', 'fsdp-limit-all-gathers-off', 'sharding.fsdp_limit_all_gathers_off', 'FsdpLimitAllGathersOff', False),
+    ('OOM400', 'host-memory-at-risk', 'host.host_memory_at_risk', 'HostMemoryAtRisk', False),
     ('OOM401', 'offload-host-ram-exceeded', 'host.offload_host_ram_exceeded', 'OffloadHostRamExceeded', False),
     ('OOM402', 'fsdp-every-rank-loads', 'host.fsdp_every_rank_loads', 'FsdpEveryRankLoads', False),
     ('OOM403', 'llama-recipes-low-cpu-fsdp', 'host.llama_recipes_low_cpu_fsdp', 'LlamaRecipesLowCpuFsdp', False),

@@ -183,7 +183,7 @@ def test_what_is_kept_of_a_run_is_little_and_plain(projects):
     from oomlint.cli.given import Given
     from oomlint.cli.jobs import make_jobs
     from oomlint.engine import lint
-    from oomlint.forecast import of_run
+    from oomlint.judgement.forecast import of_run
 
     def lint_job(job):
         return lint(job.workspace, job.names, job.options, explicit=job.explicit)

@@ -15,7 +15,7 @@ from oomlint.dialects.verl.dialect import Verl
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
-from oomlint.judge import judge_gpu
+from oomlint.judgement import judge_gpu
 from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Proposal, Severity
 from oomlint.run import Run

@@ -9,7 +9,7 @@ import pytest
 from oomlint.engine import Options, lint
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.hardware import parse_hardware
-from oomlint.judge import needs_all_samples_long
+from oomlint.judgement import needs_all_samples_long
 from oomlint.planner import ways_to_fit
 from oomlint.rule import Applicability, Severity
 from oomlint.run import Run

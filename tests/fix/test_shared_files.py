@@ -15,7 +15,7 @@ from oomlint.engine import Options, Report, lint
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.bystanders import naming_in
 from oomlint.hardware import parse_hardware
-from oomlint.judge import settled
+from oomlint.judgement import settled
 from oomlint.rule import Applicability, Proposal, RemoveKey, Rule
 from oomlint.run import Run
 from oomlint.workspace import Workspace

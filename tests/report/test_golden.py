@@ -17,8 +17,8 @@ from oomlint.documents.text import Edit, Location, Span
 from oomlint.engine import Diagnosis, Report
 from oomlint.errors import EncodingError, ParseError
 from oomlint.fix.edits import Fix
-from oomlint.forecast import Forecast
 from oomlint.hardware import Hardware, find_gpu
+from oomlint.judgement.forecast import Forecast
 from oomlint.memory import Assumption, Estimate
 from oomlint.memory.result import GPU_PHASES, HOST_PHASES, DeviceEstimate, HostEstimate
 from oomlint.plan import Plan

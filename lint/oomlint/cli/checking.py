@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oomlint.cli import progress
-from oomlint.cli.actions import summary_page, usual_format, write_summary
+from oomlint.cli.actions import usual_format, write_summary
 from oomlint.cli.baseline import BaselineAction, note, parse_baseline, update
 from oomlint.cli.cache import keep
 from oomlint.cli.given import Given
@@ -19,6 +19,7 @@ from oomlint.documents.write import write_all
 from oomlint.engine import Report, lint
 from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
 from oomlint.frozen import field, frozen, mutable, replace
+from oomlint.judgement import judgement_of
 from oomlint.plugins import has_packages
 from oomlint.report import render
 from oomlint.report.paint import ColorChoice, Paint
@@ -234,11 +235,8 @@ def _linted(
     is_plain = timings is None and not job.options.plugins and not has_packages()
     if len(job.names) > FEW and is_plain and mode.baseline is None:
         from oomlint.cli.many import lint_many
-        from oomlint.forecast import of_run, outline
 
-        is_brief = mode.output_format in ("text", "concise") and summary_page() is None
-        foresee = outline if is_brief else of_run
-        report = lint_many(job, lint_job, foresee, mode.processes, tick or progress.ignore)
+        report = lint_many(job, lint_job, mode.processes, tick or progress.ignore)
         if report is not None:
             return report
     return lint_job(job, tick)
@@ -246,7 +244,7 @@ def _linted(
 
 def _with_plans(report: Report, job: Job, mode: Mode) -> Report:
     """The report with the fixes that ``--fix`` would begin with."""
-    if not report.diagnoses or all(run.verdict != "does_not_fit" for run in report.runs):
+    if not report.diagnoses or not any(judgement_of(run).is_lost for run in report.runs):
         return report
     from oomlint.fix.planned import with_plans
 

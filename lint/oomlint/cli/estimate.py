@@ -22,8 +22,8 @@ from oomlint.frozen import frozen
 from oomlint.report.paint import ColorChoice, Paint
 
 if TYPE_CHECKING:
-    from oomlint.forecast import Forecast
     from oomlint.hardware import Hardware
+    from oomlint.judgement import Judgement
 
 
 @click.command()
@@ -87,34 +87,34 @@ class _Output:
 def _runs(given: Given, paths: tuple[str, ...], output: _Output) -> int:
     from oomlint.cli.jobs import make_jobs, merge
     from oomlint.engine import lint
-    from oomlint.forecast import of_run
+    from oomlint.judgement import judgement_of
 
     with progress.shown("predicting") as tick:
         report = merge(
             lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=())
             for job in make_jobs(given, paths)
         )
-        forecasts = [of_run(run) for run in progress.counted(report.runs, tick)]
-    _print(forecasts, output)
+        judged = [judgement_of(run) for run in progress.counted(report.runs, tick)]
+    _print(judged, output)
     complain(report.errors)
     if not report.runs and not report.errors:
         raise UsageError(f"no training run found in {', '.join(paths)}")
     return 3 if report.errors else 0
 
 
-def _print(forecasts: list[Forecast], output: _Output) -> None:
-    if output.html is not None and forecasts:
+def _print(judged: list[Judgement], output: _Output) -> None:
+    if output.html is not None and judged:
         from oomlint.report import html
 
-        emit(html.render(forecasts), output.html)
+        emit(html.render([each.spoken for each in judged]), output.html)
     if output.format == "json":
         from oomlint.report.runs import as_json, run_object
 
-        text = as_json({"version": 1, "runs": [run_object(f) for f in forecasts]})
+        text = as_json({"version": 1, "runs": [run_object(each) for each in judged]})
     else:
         from oomlint.report.estimates import render
 
-        text = render(forecasts, painter(output.color, output.file))
+        text = render([each.spoken for each in judged], painter(output.color, output.file))
     emit(text, output.file)
 
 
@@ -184,10 +184,11 @@ class _Forecaster:
         self._values = {**values, **(given.values or {})}
         self._framework = known_framework(given.framework, settings)
 
-    def __call__(self, text: str) -> Forecast:
+    def __call__(self, text: str) -> Judgement:
         import json
 
-        from oomlint.forecast import of_plan, read_plan
+        from oomlint.given_plans import read_plan
+        from oomlint.judgement import judgement_of_plan
 
         try:
             value = json.loads(text)
@@ -197,7 +198,7 @@ class _Forecaster:
         plan = read_plan(value, self._values)
         if self._framework is not None:
             plan = plan.with_values({"framework": self._framework})
-        return of_plan(plan, self._machine)
+        return judgement_of_plan(plan, self._machine)
 
 
 def _read(file: str) -> str:

@@ -19,6 +19,7 @@ from oomlint.cli.options import (
 from oomlint.cli.output import emit, painter
 from oomlint.documents.write import write_all
 from oomlint.errors import CannotEdit, FileError, UsageError
+from oomlint.judgement import judgement_of
 from oomlint.planner.aims import Aim
 from oomlint.report.paint import ColorChoice
 
@@ -128,7 +129,7 @@ def _fitting(run: Run, aim: Aim | None, only_hardware: bool, plugins: Sequence[s
         way = largest(run, aim, accepts=accepts)
         return Fitting(run, aim, [] if way is None else [way], [])
     ways = ways_to_fit(run, accepts=accepts)
-    needs_more = not ways and run.verdict == "does_not_fit"
+    needs_more = not ways and judgement_of(run).is_lost
     return Fitting(run, None, ways, hardware_options(run) if needs_more else [])
 
 

@@ -13,8 +13,8 @@ from oomlint.cli.jobs import FEW, Job, merge
 from oomlint.diagnosis import Diagnosis
 from oomlint.engine import Report
 from oomlint.errors import InternalError
-from oomlint.forecast import Forecast
 from oomlint.frozen import frozen, replace
+from oomlint.judgement import judgement_of
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -28,13 +28,12 @@ _NEEDED = (
     "oomlint.hardware",
     "oomlint.memory.limits",
     "oomlint.models",
-    "oomlint.releases",
-    "oomlint.ways_out",
+    "oomlint.judgement",
+    "oomlint.judgement.ways_out",
     "ruamel.yaml.cyaml",
 )
 
 Lint = Callable[[Job], Report]
-Foresee = Callable[[Run], Forecast]
 Tick = Callable[[int, "int | None"], None]
 _Order = tuple[int, int]
 _KINDS = ("launch", "run", "part", "aside")
@@ -50,13 +49,11 @@ class _Part:
     sights: footprint.Sights
 
 
-def lint_many(
-    job: Job, lint: Lint, foresee: Foresee, processes: int | None, tick: Tick
-) -> Report | None:
+def lint_many(job: Job, lint: Lint, processes: int | None, tick: Tick) -> Report | None:
     """The report of ``lint(job)``, made in batches by up to ``processes`` processes (``None``: as
     many as there are processors). ``None`` if the job had better be done at once.
 
-    Its runs are forecasts, as far as ``foresee`` makes them, and its findings have no proposals
+    Its runs are judgements, and its findings have no proposals
     left: enough for every report.
     """
     names = job.names
@@ -71,10 +68,10 @@ def lint_many(
     def work(batch: _Batch) -> _Part:
         own = replace(job, workspace=_afresh(job.workspace), names=batch.names)
         if not is_recording:
-            return _condensed(lint(own), foresee, place, {})
+            return _condensed(lint(own), place, {})
         with footprint.recording() as sights:
             report = lint(own)
-        return _condensed(report, foresee, place, sights)
+        return _condensed(report, place, sights)
 
     found: dict[int, _Part] = {}
     done = 0
@@ -142,16 +139,12 @@ def _lost(job: Job, part: Sequence[str], reason: Lost) -> _Part:
 # -- what is kept of a report --------------------------------------------------------------
 
 
-def _condensed(
-    report: Report, foresee: Foresee, place: Mapping[str, int], sights: footprint.Sights
-) -> _Part:
-    forecasts = {id(run): foresee(run) for run in report.runs}
-
+def _condensed(report: Report, place: Mapping[str, int], sights: footprint.Sights) -> _Part:
     def short(diagnosis: Diagnosis) -> Diagnosis:
         finding, fix, run = diagnosis.finding, diagnosis.fix, diagnosis.run
         return Diagnosis(
             replace(finding, proposals=()),
-            _as_run(forecasts.get(id(run)) or foresee(run)) if run is not None else None,
+            _as_run(run) if run is not None else None,
             None if fix is None else replace(fix, expected={}, freed=frozenset(), made=None),
         )
 
@@ -159,15 +152,15 @@ def _condensed(
         report,
         diagnoses=tuple(map(short, report.diagnoses)),
         known=tuple(map(short, report.known)),
-        runs=tuple(_as_run(forecasts[id(run)]) for run in report.runs),
+        runs=tuple(_as_run(run) for run in report.runs),
         workspace=_afresh(report.workspace),
     )
     return _Part(condensed, tuple(_order(run, place) for run in report.runs), sights)
 
 
-def _as_run(forecast: Forecast) -> Run:
-    """Reports ask of a run only what its forecast has too."""
-    return cast(Run, forecast)
+def _as_run(run: Run) -> Run:
+    """Reports ask of a run only what its judgement has too."""
+    return cast(Run, judgement_of(run))
 
 
 def _order(run: Run, place: Mapping[str, int]) -> _Order:

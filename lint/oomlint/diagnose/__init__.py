@@ -64,10 +64,10 @@ def examine(
     from oomlint.diagnose.remedies import found, usual
     from oomlint.diagnose.verdict import judge
     from oomlint.engine import all_rules
-    from oomlint.forecast import of_run
+    from oomlint.judgement import judgement_of
 
     verdict = judge(logs)
-    forecasts = [of_run(run) for run in report.runs] if report is not None else []
+    forecasts = [judgement_of(run).spoken for run in report.runs] if report is not None else []
     explanations = found(verdict, report.diagnoses) if report is not None else ()
     if not explanations and not (report is not None and report.runs):
         explanations = usual(verdict, all_rules())

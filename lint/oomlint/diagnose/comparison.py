@@ -8,9 +8,9 @@ from typing import Literal
 from oomlint.diagnose.measured import Kind
 from oomlint.diagnose.scan import Log
 from oomlint.diagnose.verdict import Verdict
-from oomlint.forecast import Forecast
 from oomlint.frozen import frozen
 from oomlint.hardware import Gpu, Hardware, custom_gpu, list_gpus, usable_high, usable_low
+from oomlint.judgement import Forecast
 
 Result = Literal["agrees", "above", "below", "open"]
 """Of a measured peak: within the bounds of the prediction, above or below them; ``open`` where

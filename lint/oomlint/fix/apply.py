@@ -20,7 +20,7 @@ from oomlint.fix.bystanders import Naming, used_elsewhere
 from oomlint.fix.edits import Fix, is_higher
 from oomlint.fix.planned import with_plans
 from oomlint.frozen import field, frozen, mutable, replace
-from oomlint.judge import settled
+from oomlint.judgement import judgement_of, settled
 from oomlint.rule import Applicability, Rule, gib
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -134,7 +134,7 @@ def _is_to_do(report: Report, paths: frozenset[str], level: Applicability) -> bo
 
 
 def _fails(diagnosis: Diagnosis) -> bool:
-    return diagnosis.run is not None and diagnosis.run.verdict == "does_not_fit"
+    return diagnosis.run is not None and judgement_of(diagnosis.run).is_lost
 
 
 def _groups(report: Report) -> list[frozenset[str]]:
@@ -419,7 +419,7 @@ def _comparable(value: Any) -> Any:
 
 
 def _is_worse(old: Run, new: Run) -> bool:
-    was, now = old.verdict, new.verdict
+    was, now = judgement_of(old).verdict, judgement_of(new).verdict
     if was in _VERDICTS and now in _VERDICTS:
         return _VERDICTS.index(now) > _VERDICTS.index(was)
     before, after = settled(old).estimate.gpu.peak_bytes, settled(new).estimate.gpu.peak_bytes

@@ -10,7 +10,7 @@ from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.sharing import Apart, set_apart
 from oomlint.frozen import field, frozen, replace
-from oomlint.judge import settled
+from oomlint.judgement import settled
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
 from oomlint.rule import (

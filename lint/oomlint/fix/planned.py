@@ -8,7 +8,7 @@ from oomlint.engine import Diagnosis, Options, Report, refusals
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
 from oomlint.frozen import frozen, replace
-from oomlint.judge import needs_all_samples_long, settled
+from oomlint.judgement import judgement_of, needs_all_samples_long, settled
 from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plugins import rules_in_force
 from oomlint.rule import Applicability, Proposal, Severity
@@ -32,7 +32,7 @@ def with_plans(report: Report, options: Options, level: Applicability) -> list[D
     """
     plans: dict[str, _Plan] = {}
     for run in report.runs:
-        if run.verdict == "does_not_fit" and not _depends_on_data(run):
+        if judgement_of(run).is_lost and not _depends_on_data(run):
             plan = _plan(run, options, level)
             if plan is not None:
                 plans[run.name] = plan

@@ -11,6 +11,7 @@ from oomlint.documents.difference import difference
 from oomlint.documents.text import Edit, Source
 from oomlint.engine import Diagnosis
 from oomlint.errors import CannotEdit
+from oomlint.judgement import judgement_of
 from oomlint.lsp.diagnostics import diagnostic, overlapping
 from oomlint.lsp.ignoring import ignoring
 from oomlint.lsp.project import Analysis, Project
@@ -88,7 +89,7 @@ def _has_safe_fixes(analysis: Analysis) -> bool:
     return any(
         (d.fix is not None and d.fix.edits and d.fix.applicability is Applicability.SAFE)
         # A run that does not fit is mended by a plan of its own, whatever its rules propose.
-        or (d.run is not None and d.run.verdict == "does_not_fit")
+        or (d.run is not None and judgement_of(d.run).is_lost)
         for d in analysis.diagnoses
     )
 
@@ -97,7 +98,7 @@ def _of_finding(project: Project, view: View, diagnosis: Diagnosis) -> Iterator[
     shown = [diagnostic(diagnosis, view, None)]
     yield from _of_fix(project, view, diagnosis, shown)
     run = diagnosis.run
-    if run is not None and run.verdict == "does_not_fit" and diagnosis.finding.resource == "gpu":
+    if run is not None and judgement_of(run).is_lost and diagnosis.finding.resource == "gpu":
         title = "Show the ways to make this run fit"
         arguments = [{"uri": view.uri(view.analysis.name), "run": run.name}]
         yield types.CodeAction(

@@ -13,7 +13,7 @@ from typing import Any
 from oomlint.documents.base import Scalar
 from oomlint.documents.text import Edit
 from oomlint.errors import CannotEdit
-from oomlint.forecast import Forecast, of_run
+from oomlint.judgement import Forecast, judgement_of
 from oomlint.lsp.keys import Key
 from oomlint.lsp.project import Analysis, Project
 
@@ -45,7 +45,7 @@ def _tried(analysis: Analysis, key: Key) -> Iterator[Alternative]:
     for value, edits in _edits(key):
         report = Project.tried(analysis, edits)
         if len(report.runs) == len(analysis.report.runs) and not report.errors:
-            yield Alternative(value, of_run(report.runs[number]))
+            yield Alternative(value, judgement_of(report.runs[number]).spoken)
 
 
 def _edits(key: Key) -> Iterator[tuple[str, list[Edit]]]:

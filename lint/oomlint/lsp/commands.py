@@ -12,7 +12,7 @@ from oomlint.errors import CannotEdit, UsageError
 from oomlint.fix.apply import apply_change
 from oomlint.fix.edits import Planned
 from oomlint.fix.planned import fix_of, no_more_refused
-from oomlint.lsp.hints import forecast_of
+from oomlint.judgement import judgement_of
 from oomlint.lsp.project import Analysis
 from oomlint.planner import Way, hardware_options, ways_to_fit
 from oomlint.report import estimates, fits, html
@@ -41,14 +41,14 @@ def run_named(analysis: Analysis, name: object) -> Run:
 
 
 def estimate(analysis: Analysis, run: Run) -> Answer:
-    forecast = forecast_of(analysis, run)
+    forecast = judgement_of(run).spoken
     text = estimates.render([forecast])
     return Answer(f"Memory of {run.name}", _fenced(run.name, text), html.render([forecast]))
 
 
 def fit(analysis: Analysis, run: Run) -> Answer:
     ways = _ways(analysis, run)
-    helpless = not ways and run.verdict in ("does_not_fit", "unknown")
+    helpless = not ways and judgement_of(run).verdict in ("does_not_fit", "unknown")
     fitting = fits.Fitting(run, None, ways, hardware_options(run) if helpless else [])
     return Answer(f"Ways to fit {run.name}", _fenced(run.name, fits.render([fitting])))
 

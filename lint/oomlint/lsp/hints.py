@@ -8,9 +8,8 @@ from __future__ import annotations
 from lsprotocol import types
 
 from oomlint.documents.text import Location
-from oomlint.forecast import Forecast, of_run
 from oomlint.hardware import usable_bytes
-from oomlint.judge import proviso
+from oomlint.judgement import Forecast, judgement_of
 from oomlint.lsp.keys import knobs
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
@@ -29,7 +28,7 @@ def inlay_hints(view: View, range: types.Range) -> list[types.InlayHint]:
     span = positions.span(range)
     worst: dict[int, Forecast] = {}
     for run, entry in knobs(view.analysis):
-        forecast = forecast_of(view.analysis, run)
+        forecast = judgement_of(run).spoken
         end, peak = entry.value.span.end, forecast.estimate.gpu.peak_bytes
         if peak is None or not span.start <= end <= span.end:
             continue
@@ -59,16 +58,16 @@ def code_lenses(view: View) -> list[types.CodeLens]:
         lenses.append(
             types.CodeLens(
                 types.Range(start, start),
-                types.Command(verdict_line(analysis, run), ESTIMATE, arguments=arguments),
+                types.Command(verdict_line(run), ESTIMATE, arguments=arguments),
             )
         )
     return lenses
 
 
-def verdict_line(analysis: Analysis, run: Run) -> str:
+def verdict_line(run: Run) -> str:
     """``oomlint ✗ a.yaml: predicted peak 88.7 GiB per GPU (backward), …: does not fit …``"""
-    forecast = forecast_of(analysis, run)
-    return f"oomlint {_MARKS[forecast.verdict]} {sentence(forecast)}{proviso(run)}"
+    forecast = judgement_of(run).spoken
+    return f"oomlint {_MARKS[forecast.verdict]} {sentence(forecast)}"
 
 
 def status(analysis: Analysis) -> dict[str, object]:
@@ -77,24 +76,13 @@ def status(analysis: Analysis) -> dict[str, object]:
         "runs": [
             {
                 "name": run.name,
-                "verdict": forecast_of(analysis, run).verdict,
-                "short": _short(forecast_of(analysis, run)),
-                "text": f"{sentence(forecast_of(analysis, run))}{proviso(run)}",
+                "verdict": judgement_of(run).spoken.verdict,
+                "short": _short(judgement_of(run).spoken),
+                "text": sentence(judgement_of(run).spoken),
             }
             for run in analysis.runs
         ]
     }
-
-
-def forecast_of(analysis: Analysis, run: Run) -> Forecast:
-    """The forecast of a run of this analysis, worked out once; like the findings it takes a
-    misspelt key for what it means."""
-    key = ("forecast", id(run))
-    if key not in analysis.cache:
-        analysis.cache[key] = of_run(run.intended)
-    found = analysis.cache[key]
-    assert isinstance(found, Forecast)
-    return found
 
 
 def _short(forecast: Forecast) -> str:

@@ -11,8 +11,8 @@ from lsprotocol import types
 from oomlint.dialects.table import Origin
 from oomlint.documents.text import Span
 from oomlint.engine import all_rules
-from oomlint.forecast import of_run
 from oomlint.hardware import usable_bytes
+from oomlint.judgement import judgement_of
 from oomlint.lsp.alternatives import alternatives
 from oomlint.lsp.keys import Key, keys_at
 from oomlint.lsp.project import Analysis
@@ -123,7 +123,7 @@ def _leaves() -> frozenset[str]:
 
 
 def _cost(analysis: Analysis, key: Key) -> Iterator[str]:
-    forecast = of_run(key.run)
+    forecast = judgement_of(key.run).spoken
     gpu, host = forecast.estimate.gpu.peak_bytes, forecast.estimate.host.peak_bytes
     if gpu is None:
         yield "No prediction: " + ", ".join(forecast.estimate.unknown)

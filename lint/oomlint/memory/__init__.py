@@ -2,7 +2,7 @@
 
 from oomlint.memory.build import skeleton
 from oomlint.memory.checkpoint import SavePeaks, save_peaks
-from oomlint.memory.estimate import Verdict, estimate, needed_gpu_bytes, verdict
+from oomlint.memory.estimate import estimate
 from oomlint.memory.host import host_load_bytes
 from oomlint.memory.parameters import Block, Linear, Skeleton
 from oomlint.memory.result import (
@@ -26,12 +26,9 @@ __all__ = [
     "SavePeaks",
     "Skeleton",
     "StateBytes",
-    "Verdict",
     "estimate",
     "host_load_bytes",
-    "needed_gpu_bytes",
     "save_peaks",
     "skeleton",
     "state_bytes",
-    "verdict",
 ]

@@ -1,8 +1,6 @@
-"""Puts the parts together: phases, components, bounds and the verdict."""
+"""Puts the parts together: phases, components and bounds."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 from oomlint.memory.allocator import left_by_packing, reserved_above, reserved_for_loading
 from oomlint.memory.bounds import Totals, bounds
@@ -25,8 +23,6 @@ from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, trained_s
 from oomlint.memory.step import Point, highest, replicated_points
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
-
-Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
 
 _UNKNOWN_GPU = GpuLimits()
 
@@ -200,40 +196,3 @@ def colocated_pool(f: Facts, limits: GpuLimits) -> float:
     if card is None:
         return 0.0
     return (0.3 if r.gpu_mem_util is None else r.gpu_mem_util) * card
-
-
-def needed_gpu_bytes(estimate: Estimate) -> int | None:
-    """What a GPU must have: the peak, or what torch reserves at the least and the context."""
-    gpu = estimate.gpu
-    if gpu.peak_bytes is None:
-        return None
-    return max(gpu.peak_bytes, (gpu.least_reserved_bytes or 0) + (gpu.components["context"] or 0))
-
-
-def verdict(
-    estimate: Estimate,
-    usable_gpu_bytes: int | None,
-    usable_host_bytes: int | None = None,
-    margin: float = 0.85,
-) -> Verdict:
-    """Whether the run fits.
-
-    ``does_not_fit`` when a predicted peak, the holes that the allocator cannot fill included,
-    passes its limit, ``tight`` when it is above
-    ``margin`` of it or its upper bound passes it, ``unknown`` when the GPU's memory or the
-    prediction is not known. Real failures begin at about 85 % of a card's memory.
-    """
-    peak, high = estimate.gpu.peak_bytes, estimate.gpu.high_bytes
-    needed = needed_gpu_bytes(estimate)
-    if peak is None or needed is None or usable_gpu_bytes is None or high is None:
-        return "unknown"
-    if needed > usable_gpu_bytes:
-        return "does_not_fit"
-    host = estimate.host.peak_bytes
-    if usable_host_bytes is not None and host is not None and host > usable_host_bytes:
-        return "does_not_fit"
-    if peak > margin * usable_gpu_bytes or high > usable_gpu_bytes:
-        return "tight"
-    if usable_host_bytes is not None and host is not None and host > margin * usable_host_bytes:
-        return "tight"
-    return "fits"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from oomlint.frozen import frozen, replace
 from oomlint.hardware import Gpu, Hardware, common_cards, list_instances, usable_bytes
-from oomlint.judge import settled
-from oomlint.memory import Estimate, needed_gpu_bytes
+from oomlint.judgement import Risk, settled
+from oomlint.memory import Estimate
 from oomlint.plan.fields import f
 from oomlint.run import Run
 
@@ -51,9 +51,7 @@ def _smallest(run: Run, card: Gpu) -> HardwareOption | None:
             {f.parallel.nodes: nodes, f.parallel.gpus_per_node: per_node}
         )
         estimate = settled(moved).estimate
-        peak, needed = estimate.gpu.peak_bytes, needed_gpu_bytes(estimate)
-        usable = usable_bytes(card)
-        if peak is None or needed is None or peak > run.margin * usable or needed > usable:
+        if Risk.by(estimate, usable_bytes(card), None).verdict != "fits":
             continue
         return HardwareOption(machine, estimate, tuple(_machines(card, per_node, estimate)))
     return None

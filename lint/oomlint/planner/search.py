@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen, replace
-from oomlint.judge import settled
-from oomlint.memory import Estimate, Verdict, estimate
+from oomlint.judgement import EVEN, Risk, Verdict, settled
+from oomlint.memory import Estimate, estimate
 from oomlint.plan import Plan, leaf_paths
 from oomlint.planner.moves import Move, safe_moves, unsafe_moves
 from oomlint.planner.throughput import Rates, Sizes, rates, seconds_per_token
@@ -185,7 +185,7 @@ class Search:
         return estimate(plan, None if hardware is None else gpu_limits(hardware, plan))
 
     def fits(self, plan: Plan) -> bool:
-        return self.run.verdict_of(self.estimate(plan)) in ("fits", "tight")
+        return _holds(self.run, self.estimate(plan))
 
     def mildest(
         self, choices: Iterable[tuple[Move, ...]], safe: Groups, slower_than: float
@@ -228,7 +228,7 @@ class Search:
                 return
 
     def _leaves_more_room(self, estimate: Estimate, best: int | None) -> bool:
-        if self.run.verdict_of(estimate) not in ("fits", "tight"):
+        if not _holds(self.run, estimate):
             return False
         peak = estimate.gpu.peak_bytes
         return best is None or (peak is not None and peak <= _MORE_ROOM * best)
@@ -312,12 +312,23 @@ class Search:
         except CannotEdit:
             return None
         probe = settled(changed)
-        verdict = self.run.verdict_of(probe.estimate)
-        if verdict not in ("fits", "tight"):
+        if not _holds(self.run, probe.estimate):
             return None
+        verdict = _risk(self.run, probe.estimate).verdict
         return Way(
             tuple(moves), self.run, changed, probe.estimate, verdict, self.slowdown(probe.plan)
         )
+
+
+def _risk(run: Run, estimate: Estimate) -> Risk:
+    """The risk of a changed run, without what is open about it: that is the same before and after."""
+    return Risk.by(estimate, run.limits.gpu_bytes, run.limits.host_bytes)
+
+
+def _holds(run: Run, estimate: Estimate) -> bool:
+    """Whether a changed run rather fits than not."""
+    risk = _risk(run, estimate).any
+    return risk is not None and risk < EVEN
 
 
 State: TypeAlias = tuple[int, ...]

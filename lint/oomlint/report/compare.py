@@ -7,11 +7,10 @@ from textwrap import wrap
 from typing import Any
 
 from oomlint.compare import Change, Comparison, Difference, Resource, Step, Value
-from oomlint.forecast import Forecast
 from oomlint.hardware import usable_bytes
-from oomlint.memory import needed_gpu_bytes
+from oomlint.judgement import Forecast, Judgement
 from oomlint.report.paint import VERDICT_STYLES, Paint
-from oomlint.report.runs import HOLES, PHASE_WORDS, conclusion, run_object
+from oomlint.report.runs import PHASE_WORDS, conclusion, run_object
 from oomlint.report.shapes import (
     ChangeShape,
     CompareShape,
@@ -241,10 +240,7 @@ def _limits(comparison: Comparison) -> Iterator[str]:
         if forecast.hardware is None:
             continue
         gpu = usable_bytes(forecast.hardware.gpu)
-        peak, needed = forecast.estimate.gpu.peak_bytes, needed_gpu_bytes(forecast.estimate)
-        needs = [f"per GPU {_against(needed, gpu)}"]
-        if peak is not None and needed is not None and peak <= gpu < needed:
-            needs[0] += f" with {HOLES}"
+        needs = [f"per GPU {_against(forecast.estimate.gpu.peak_bytes, gpu)}"]
         if forecast.host_limit is not None:
             needs.append(
                 f"per host {_against(forecast.estimate.host.peak_bytes, forecast.host_limit)}"
@@ -265,8 +261,8 @@ def _against(peak: int | None, limit: int) -> str:
 def comparison_object(comparison: Comparison) -> CompareShape:
     return {
         "version": 1,
-        "a": run_object(comparison.a),
-        "b": run_object(comparison.b),
+        "a": run_object(Judgement(comparison.a)),
+        "b": run_object(Judgement(comparison.b)),
         "gpu": {
             "change_bytes": comparison.total("gpu"),
             "interaction_bytes": comparison.interaction("gpu"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from oomlint.forecast import Forecast
 from oomlint.hardware import common_cards, usable_bytes
+from oomlint.judgement.forecast import Forecast
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.report.paint import VERDICT_STYLES, Paint
 from oomlint.report.runs import PHASE_WORDS, conclusion, limits

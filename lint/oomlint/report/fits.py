@@ -6,18 +6,16 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any, cast
 
-from oomlint.forecast import of_run
 from oomlint.frozen import frozen
-from oomlint.judge import settled, sharding_is_open
-from oomlint.memory import needed_gpu_bytes
+from oomlint.judgement import judgement_of, settled, sharding_is_open
+from oomlint.judgement.ways_out import ways_out
 from oomlint.plan.fields import f as fields
 from oomlint.planner import Aim, HardwareOption, Way
 from oomlint.report.paint import Paint
-from oomlint.report.runs import HOLES, as_json, limits, run_object
+from oomlint.report.runs import as_json, limits, run_object
 from oomlint.report.shapes import FitShape, FittingShape, WayShape
 from oomlint.rule import gib
 from oomlint.run import Run
-from oomlint.ways_out import ways_out
 
 _PLAIN = Paint()
 _WIDTH = 100
@@ -49,7 +47,7 @@ class Fitting:
     @property
     def is_settled(self) -> bool:
         """The run fits, or what makes it fit is known."""
-        return bool(self.ways) or self.only_hardware or self.run.verdict != "does_not_fit"
+        return bool(self.ways) or self.only_hardware or not judgement_of(self.run).is_lost
 
 
 def render(fittings: Sequence[Fitting], paint: Paint = _PLAIN) -> str:
@@ -70,7 +68,7 @@ def _unpredicted(fitting: Fitting, paint: Paint) -> str:
 
 def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
     run = fitting.run
-    forecast = of_run(run)
+    forecast = judgement_of(run).spoken
     where = ""
     if forecast.hardware is not None:
         where = f" on {forecast.hardware.name} {limits(forecast, forecast.hardware)}"
@@ -80,15 +78,12 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
         f"  as it is: {gib(gpu.peak_bytes)} per GPU, {gib(host.peak_bytes)} per host: "
         f"{_VERDICTS[forecast.verdict]}"
     )
-    needed = needed_gpu_bytes(forecast.estimate) or 0
-    if (gpu.peak_bytes or 0) <= (run.limits.gpu_bytes or 0) < needed:
-        yield f"  (with {HOLES} it needs {gib(needed)} per GPU)"
     yield ""
     if fitting.ways:
         yield from _table(fitting, paint)
     elif fitting.aim is not None:
         yield f"  nothing larger fits ({_AIMS[fitting.aim]})"
-    elif run.verdict == "does_not_fit" and not fitting.only_hardware:
+    elif judgement_of(run).is_lost and not fitting.only_hardware:
         yield "  no change of the settings that its files can say makes it fit there"
         yield from _beyond(run)
     elif forecast.hardware is not None and not fitting.hardware:
@@ -166,7 +161,7 @@ def render_json(fittings: Sequence[Fitting]) -> str:
 
 def _object(fitting: Fitting) -> FittingShape:
     return {
-        **run_object(of_run(fitting.run)),
+        **run_object(judgement_of(fitting.run)),
         "aim": fitting.aim,
         "ways": [_way(way) for way in fitting.ways],
         "fits_as_it_is_on": [

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from html import escape
 
 from oomlint import __version__
-from oomlint.forecast import Forecast
 from oomlint.frozen import frozen
 from oomlint.hardware import usable_bytes
+from oomlint.judgement.forecast import Forecast
 from oomlint.memory import Assumption, DeviceEstimate, HostEstimate
 from oomlint.report.estimates import NEVER, fits_on, in_gib
 from oomlint.report.runs import PHASE_WORDS, conclusion

@@ -8,7 +8,7 @@ from oomlint.documents.text import Edit
 from oomlint.engine import Diagnosis, Report
 from oomlint.errors import FileError
 from oomlint.fix.edits import Fix
-from oomlint.forecast import of_run
+from oomlint.judgement import judgement_of
 from oomlint.precedence import leaders
 from oomlint.report.places import Fingerprints, Places, url
 from oomlint.report.runs import as_json, run_object
@@ -42,7 +42,7 @@ def check_object(report: Report) -> CheckShape:
         "version": 1,
         "tool": {"name": "oomlint", "version": __version__},
         "findings": _finding_objects(report),
-        "runs": [run_object(of_run(run)) for run in report.runs],
+        "runs": [run_object(judgement_of(run)) for run in report.runs],
         "errors": [error_object(error) for error in report.errors],
         "summary": summary_object(report),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomlint.engine import Diagnosis, Report
-from oomlint.forecast import Forecast, of_run
+from oomlint.judgement import Forecast, judgement_of
 from oomlint.precedence import leaders
 from oomlint.report.places import Places, url
 from oomlint.report.text import summary
@@ -34,7 +34,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield "### Memory of the training runs"
     yield ""
     if report.runs:
-        yield from table([of_run(run) for run in report.runs[:_MOST]])
+        yield from table([judgement_of(run).spoken for run in report.runs[:_MOST]])
         if len(report.runs) > _MOST:
             yield ""
             yield f"and {len(report.runs) - _MOST} more runs"

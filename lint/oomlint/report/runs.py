@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from oomlint.forecast import Forecast
 from oomlint.hardware import Gpu, Hardware, common_cards, usable_bytes
-from oomlint.memory import needed_gpu_bytes
+from oomlint.judgement import Cause, Forecast, Judgement, Risk
 from oomlint.plan import plan_to_dict
 from oomlint.rule import gib
 
 if TYPE_CHECKING:
-    from oomlint.evidence import Evidence
-    from oomlint.report.shapes import EvidenceShape, HardwareShape, RunShape
+    from oomlint.judgement.evidence import Evidence
+    from oomlint.report.shapes import (
+        CauseShape,
+        EvidenceShape,
+        GpuShape,
+        HardwareShape,
+        HostShape,
+        RiskShape,
+        RunShape,
+    )
 
 # A card is said to hold a run if a twentieth of it stays free, as the rules judge it.
 _ROOM = 0.95
-
-# What makes torch reserve more than is alive.
-HOLES = "the holes that the allocator leaves between its blocks"
 
 PHASE_WORDS: Mapping[str, str] = {
     "load": "loading",
@@ -32,43 +36,87 @@ PHASE_WORDS: Mapping[str, str] = {
 }
 
 
-def run_object(forecast: Forecast) -> RunShape:
-    """The run as the JSON of reports has it."""
-    gpu, host = forecast.estimate.gpu, forecast.estimate.host
-    seen = forecast.first_seen
+def run_object(judgement: Judgement) -> RunShape:
+    """The run as the JSON of reports has it: as it is written and, where a key is misspelt, as it is
+    meant."""
+    forecast, meant = judgement.written, judgement.meant
     return {
         "name": forecast.name,
         "framework": forecast.framework,
         "files": list(forecast.files),
         "plan": plan_to_dict(forecast.plan),
         "hardware": hardware_object(forecast.hardware, forecast.host_limit),
-        "gpu": {
-            "peak_bytes": gpu.peak_bytes,
-            "low_bytes": gpu.low_bytes,
-            "high_bytes": gpu.high_bytes,
-            "reserved_bytes": gpu.reserved_bytes,
-            "peak_phase": gpu.peak_phase,
-            "phases": dict(gpu.phases),
-            "components": dict(gpu.components),
-            "phase_components": {phase: dict(parts) for phase, parts in gpu.by_phase.items()},
-            "first_seen": {phase: seen[phase] for phase in gpu.phases},
-        },
-        "host": {
-            "peak_bytes": host.peak_bytes,
-            "low_bytes": host.low_bytes,
-            "high_bytes": host.high_bytes,
-            "peak_phase": host.peak_phase,
-            "phases": dict(host.phases),
-            "components": dict(host.components),
-            "phase_components": {phase: dict(parts) for phase, parts in host.by_phase.items()},
-            "first_seen": {phase: seen[phase] for phase in host.phases},
-        },
+        "gpu": _gpu(forecast),
+        "host": _host(forecast),
         "disk": {"checkpoint_bytes": forecast.estimate.disk_checkpoint_bytes},
         "assumptions": [
             {"field": a.field, "value": a.value, "why": a.why} for a in forecast.assumptions
         ],
         "verdict": forecast.verdict,
+        "risk": risk_object(forecast.risk),
         "evidence": None if forecast.evidence is None else evidence_object(forecast.evidence),
+        "as_meant": None
+        if meant is None
+        else {
+            "because": list(meant.because),
+            "gpu": _gpu(meant),
+            "host": _host(meant),
+            "risk": risk_object(meant.risk),
+            "verdict": meant.verdict,
+        },
+        "causes": [cause_object(cause) for cause in judgement.causes],
+    }
+
+
+def _gpu(forecast: Forecast) -> GpuShape:
+    gpu, seen = forecast.estimate.gpu, forecast.first_seen
+    return {
+        "peak_bytes": gpu.peak_bytes,
+        "low_bytes": gpu.low_bytes,
+        "high_bytes": gpu.high_bytes,
+        "reserved_bytes": gpu.reserved_bytes,
+        "peak_phase": gpu.peak_phase,
+        "phases": dict(gpu.phases),
+        "components": dict(gpu.components),
+        "phase_components": {phase: dict(parts) for phase, parts in gpu.by_phase.items()},
+        "first_seen": {phase: seen[phase] for phase in gpu.phases},
+    }
+
+
+def _host(forecast: Forecast) -> HostShape:
+    host, seen = forecast.estimate.host, forecast.first_seen
+    return {
+        "peak_bytes": host.peak_bytes,
+        "low_bytes": host.low_bytes,
+        "high_bytes": host.high_bytes,
+        "peak_phase": host.peak_phase,
+        "phases": dict(host.phases),
+        "components": dict(host.components),
+        "phase_components": {phase: dict(parts) for phase, parts in host.by_phase.items()},
+        "first_seen": {phase: seen[phase] for phase in host.phases},
+    }
+
+
+def risk_object(risk: Risk | None) -> RiskShape | None:
+    """``None`` where it is not known whether the run fits."""
+    if risk is None or risk.any is None:
+        return None
+
+    def rounded(value: float | None) -> float | None:
+        return None if value is None else round(value, 3)
+
+    return {"gpu": rounded(risk.gpu), "host": rounded(risk.host), "any": round(risk.any, 3)}
+
+
+def cause_object(cause: Cause) -> CauseShape:
+    return {
+        "code": cause.code,
+        "name": cause.name,
+        "component": cause.component,
+        "bytes": cause.size,
+        "path": cause.at.path,
+        "line": cause.line,
+        "remedy": cause.remedy,
     }
 
 
@@ -124,8 +172,10 @@ def peaks(forecast: Forecast) -> str:
     if gpu.peak_bytes is None:
         return "no prediction"
     phase = PHASE_WORDS.get(gpu.peak_phase or "", gpu.peak_phase)
-    text = f"predicted peak {gib(gpu.peak_bytes)} per GPU ({phase})"
-    return f"{text}, {gib(host.peak_bytes)} per host"
+    text = (
+        f"predicted peak {gib(gpu.peak_bytes)} per GPU ({phase}), {gib(host.peak_bytes)} per host"
+    )
+    return f"{text} (with {', '.join(forecast.because)})" if forecast.because else text
 
 
 def conclusion(forecast: Forecast) -> str:
@@ -136,11 +186,7 @@ def conclusion(forecast: Forecast) -> str:
     hardware = forecast.hardware
     if hardware is None:
         return f"hardware unknown; {_cards(gpu.peak_bytes)}"
-    text = f"{_verdict_words(forecast, hardware)} {limits(forecast, hardware)}"
-    needed = needed_gpu_bytes(forecast.estimate) or 0
-    if gpu.peak_bytes <= usable_bytes(hardware.gpu) < needed:
-        return f"{text}: the peak alone would, but with {HOLES} it needs {gib(needed)}"
-    return text
+    return f"{_verdict_words(forecast, hardware)} {limits(forecast, hardware)}"
 
 
 def _cards(peak: int) -> str:

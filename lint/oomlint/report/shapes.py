@@ -149,6 +149,36 @@ class EvidenceShape(TypedDict):
     rests_on: list[BasisShape]
 
 
+class RiskShape(TypedDict):
+    """Probabilities that the run dies of memory; ``null`` where a limit is not known."""
+
+    gpu: float | None
+    host: float | None
+    any: float
+
+
+class AsMeantShape(TypedDict):
+    """The run as it is once misspelt keys are renamed."""
+
+    because: list[str]
+    gpu: GpuShape
+    host: HostShape
+    risk: RiskShape | None
+    verdict: Literal["fits", "tight", "does_not_fit", "unknown"]
+
+
+class CauseShape(TypedDict):
+    """A part of the need that is most at risk; ``remedy`` is ``null`` where no config lowers it."""
+
+    code: str
+    name: str
+    component: str
+    bytes: int
+    path: str
+    line: int | None
+    remedy: str | None
+
+
 class RunShape(TypedDict):
     name: str
     framework: str | None
@@ -160,7 +190,10 @@ class RunShape(TypedDict):
     disk: DiskShape
     assumptions: list[AssumptionShape]
     verdict: Literal["fits", "tight", "does_not_fit", "unknown"]
+    risk: RiskShape | None
     evidence: EvidenceShape | None
+    as_meant: AsMeantShape | None
+    causes: list[CauseShape]
 
 
 class ErrorShape(TypedDict):

@@ -9,7 +9,7 @@ from unicodedata import category, combining, east_asian_width
 from oomlint.documents.text import Location
 from oomlint.engine import Diagnosis, Report
 from oomlint.fix.edits import Fix
-from oomlint.forecast import Forecast, outline
+from oomlint.judgement import Forecast, judgement_of
 from oomlint.precedence import leaders
 from oomlint.report.concise import head
 from oomlint.report.json import fixable
@@ -34,7 +34,7 @@ def render(report: Report, paint: Paint = _PLAIN, *, quiet: bool = False) -> str
     ]
     if quiet:
         return "".join(blocks)
-    lines = [run_line(outline(run), paint) for run in report.runs]
+    lines = [run_line(judgement_of(run).spoken, paint) for run in report.runs]
     return "".join([*blocks, *(line + "\n" for line in lines), summary(report, paint) + "\n"])
 
 

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any
 
 from oomlint.dialects.common.fields import library
-from oomlint.evidence import Basis, level_of, moves, rests_on
+from oomlint.judgement.evidence import Basis, level_of, moves, rests_on
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import path_of
 from oomlint.plan.model import ModelDims

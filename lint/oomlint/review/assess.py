@@ -13,8 +13,8 @@ from oomlint.cli.jobs import Job, make_jobs, merge
 from oomlint.engine import Diagnosis, Report, lint
 from oomlint.errors import UsageError
 from oomlint.fix.apply import FixResult, fix_all
-from oomlint.forecast import Forecast, of_run
 from oomlint.frozen import frozen, replace
+from oomlint.judgement import Forecast, judgement_of
 from oomlint.review.trees import Tree
 from oomlint.rule import Severity
 from oomlint.run import Run
@@ -178,8 +178,8 @@ def _change(after: Run | None, before: Run | None) -> RunChange:
     assert some is not None
     return RunChange(
         some.name,
-        None if before is None else of_run(before),
-        None if after is None else of_run(after),
+        None if before is None else judgement_of(before).spoken,
+        None if after is None else judgement_of(after).spoken,
         some.is_fragment,
     )
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from oomlint import __version__
 from oomlint.documents.text import Source
-from oomlint.forecast import Forecast
 from oomlint.frozen import frozen
+from oomlint.judgement import Forecast
 from oomlint.report import diff
 from oomlint.report.markdown import VERDICTS, escaped, line
 from oomlint.report.places import Places

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomlint.frozen import frozen
-from oomlint.judge import Judgement, judge_host, settled
+from oomlint.judgement import Peak, judge_host, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import gib
@@ -25,7 +25,7 @@ class Reload:
     read: float
     serial: float | None
     words: str
-    training: Judgement
+    training: Peak
 
     @property
     def need(self) -> float:

@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.text import Location
-from oomlint.judge import confidence, judge_host, settled
+from oomlint.judgement import confidence, judge_host, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, gib

@@ -47,7 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import judge_host, settled
+from oomlint.judgement import judge_host, settled
 from oomlint.rule import Applicability, Example, Finding, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules.checkpoint._gather import GATHER, shards_instead

@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.judge import confidence, judge_gpu, settled
+from oomlint.judgement import confidence, judge_gpu, settled
 from oomlint.memory import save_peaks
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import Relief, judge_gpu, sharding_is_open
+from oomlint.judgement import Relief, judge_gpu, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run

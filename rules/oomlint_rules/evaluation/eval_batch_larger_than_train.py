@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import Judgement, judge_gpu, settled, sharding_is_open
+from oomlint.judgement import Peak, judge_gpu, settled, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
@@ -170,7 +170,7 @@ def _fits_with_sdpa(run: Run) -> bool:
     return now is not None and not now.is_problem
 
 
-def _severity(run: Run, now: Judgement) -> Severity | None:
+def _severity(run: Run, now: Peak) -> Severity | None:
     """On a known card as every judgement; else only where evaluation is what decides."""
     phases = settled(run).estimate.gpu.phases
     training = max(phases.get(name) or 0 for name in ("forward", "backward", "optimizer_step"))

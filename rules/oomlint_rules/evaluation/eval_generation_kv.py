@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import confidence, settled, sharding_is_open
+from oomlint.judgement import confidence, settled, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib

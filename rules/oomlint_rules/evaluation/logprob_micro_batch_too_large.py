@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.frozen import frozen
-from oomlint.judge import Relief, judge_gpu, relief, settled
+from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
@@ -161,10 +161,7 @@ class LogprobMicroBatchTooLarge(Rule):
     def _token_budget(self, run: Run, tokens: int) -> Iterable[Finding]:
         """Batches that are filled by tokens: one budget for training and for this pass."""
         micro, scoring = run.plan.batch.micro, _scoring(run)
-        if run.plan.objective.kind not in _ROLLS_OUT or run.verdict not in (
-            "tight",
-            "does_not_fit",
-        ):
+        if run.plan.objective.kind not in _ROLLS_OUT or not judgement_of(run).is_in_trouble:
             return
         if scoring is None or micro is None or micro < 2 or not run.plan.seq.max_len:
             return
@@ -192,7 +189,7 @@ def _fewer_at_a_time(run: Run, micro: int) -> Relief | None:
         micro = (micro + 1) // 2
         changes = {f.batch.micro: micro}
         found = relief(run, changes)
-        if found is None or run.what_if(changes).verdict == "fits":
+        if found is None or judgement_of(run.what_if(changes)).verdict == "fits":
             break
     return found
 

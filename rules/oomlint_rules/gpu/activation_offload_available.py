@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.errors import CannotEdit
-from oomlint.judge import judge_host, relief, sharding_is_open
+from oomlint.judgement import judge_host, relief, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.judge import Relief, judge_gpu, judge_host, relief, sharding_is_open
+from oomlint.judgement import Relief, judge_gpu, judge_host, relief, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run

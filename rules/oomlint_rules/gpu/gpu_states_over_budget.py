@@ -39,12 +39,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.judge import confidence, proviso, relief, settled
+from oomlint.judgement import confidence, proviso, relief, settled
+from oomlint.judgement.ways_out import ways_out
 from oomlint.memory import StateBytes, state_bytes
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
 from oomlint.run import Run
-from oomlint.ways_out import ways_out
 
 _YAML = (
     "base_model: {model}\n"

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import Judgement, judge_gpu, relief
+from oomlint.judgement import Peak, judge_gpu, relief
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
@@ -138,7 +138,7 @@ class LogitsMaterializedLargeVocab(Rule):
     def _logits(
         self,
         run: Run,
-        before: Judgement,
+        before: Peak,
         severity: Severity,
         logits: int,
         cure: str,

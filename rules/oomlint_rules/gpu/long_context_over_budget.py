@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import Judgement, Relief, card_holds, judge_gpu
+from oomlint.judgement import Peak, Relief, card_holds, judge_gpu
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
@@ -160,7 +160,7 @@ class LongContextOverBudget(Rule):
         )
 
 
-def _half_as_long(run: Run, before: Judgement, length: int) -> Relief | None:
+def _half_as_long(run: Run, before: Peak, length: int) -> Relief | None:
     changes = {f.seq.max_len: length // 2}
     after = judge_gpu(run.assuming(changes))
     return None if after is None else Relief(before, after, changes)

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import Relief, judge_gpu, relief, settled, sharding_is_open
+from oomlint.judgement import Relief, judge_gpu, relief, settled, sharding_is_open
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import judge_gpu, settled, sharding_is_open
+from oomlint.judgement import judge_gpu, settled, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, count, gib
 from oomlint.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from oomlint.frozen import frozen
-from oomlint.judge import Judgement, judge_host, settled
+from oomlint.judgement import Peak, judge_host, settled
 from oomlint.rule import Severity, gib
 from oomlint.run import Run
 
@@ -21,14 +21,14 @@ class RamVerdict:
     """A need of host RAM per node, judged. ``sentence`` names what there is to meet it;
     ``is_common``: every usual machine with as many GPUs has that much."""
 
-    judgement: Judgement
+    judgement: Peak
     severity: Severity | None
     sentence: str
     is_common: bool
 
 
 def judge_ram(run: Run, phase: str | None = None) -> RamVerdict | None:
-    """Judge a node's RAM as :func:`oomlint.judge.judge_host` does; where nobody says how much
+    """Judge a node's RAM as :func:`oomlint.judgement.judge_host` does; where nobody says how much
     the node has, by the machines that clouds offer with as many GPUs."""
     found = judge_host(run, phase=phase)
     if found is None:

@@ -36,7 +36,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.documents.base import Fact
-from oomlint.judge import settled
+from oomlint.judgement import settled
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
 from oomlint.run import Run

@@ -46,7 +46,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.errors import CannotEdit
-from oomlint.judge import judge_host, settled
+from oomlint.judgement import judge_host, settled
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run

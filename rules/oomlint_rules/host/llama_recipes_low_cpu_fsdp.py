@@ -46,7 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.llama_recipes.keys import own
-from oomlint.judge import Judgement, judge_host, settled
+from oomlint.judgement import Peak, judge_host, settled
 from oomlint.plan.fields import f
 from oomlint.rule import (
     Applicability,
@@ -177,9 +177,7 @@ class LlamaRecipesLowCpuFsdp(Rule):
             None,
         )
 
-    def _finding(
-        self, run: Run, severity: Severity, message: str, found: Judgement | None
-    ) -> Finding:
+    def _finding(self, run: Run, severity: Severity, message: str, found: Peak | None) -> Finding:
         confidence: Confidence = found.confidence if found is not None else "low"
         return self.finding(
             run,

@@ -43,7 +43,7 @@ from typing import Any
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.documents.base import Fact
 from oomlint.hardware import parse_hardware, usable_bytes
-from oomlint.judge import USUAL_LARGEST_CARD
+from oomlint.judgement import USUAL_LARGEST_CARD
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib

@@ -43,7 +43,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from oomlint.errors import CannotEdit
-from oomlint.judge import Judgement, judge_gpu, judge_host, settled
+from oomlint.judgement import Peak, judge_gpu, judge_host, settled
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count, gib
 from oomlint.run import Run
@@ -261,7 +261,7 @@ def _candidates(run: Run) -> Iterator[tuple[str, Mapping[Any, Any]]]:
         yield "do not pin the offloaded buffers", {f.offload.pin_memory: False}
 
 
-def _after(training: Run, changes: Mapping[Any, Any]) -> Judgement | None:
+def _after(training: Run, changes: Mapping[Any, Any]) -> Peak | None:
     try:
         return judge_host(training.what_if(changes))
     except CannotEdit:

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.errors import CannotEdit
-from oomlint.judge import judge_host, relief
+from oomlint.judgement import judge_host, relief
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run

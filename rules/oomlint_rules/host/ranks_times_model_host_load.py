@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
-from oomlint.judge import judge_host, settled
+from oomlint.judgement import judge_host, settled
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
-from oomlint.judge import confidence, judge_host, settled
+from oomlint.judgement import confidence, judge_host, settled
 from oomlint.memory import state_bytes
 from oomlint.plan import Plan
 from oomlint.plan.fields import f

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oomlint.dialects.machine.fields import scene
-from oomlint.judge import Judgement
+from oomlint.judgement import Peak
 from oomlint.plan.fields import f
 from oomlint.run import Run
 
@@ -28,7 +28,7 @@ def limited_by(run: Run) -> str | None:
     return str(setting.value) if ram is not None and inputs & set(ram.inputs) else None
 
 
-def enough(run: Run, found: Judgement) -> Mapping[Any, Any]:
+def enough(run: Run, found: Peak) -> Mapping[Any, Any]:
     """The wish for as much RAM as leaves the run's margin above its peak."""
     gib = found.predicted / run.margin / 2**30
     return {f.host.ram_gib: float(math.ceil(gib / _STEP_GIB) * _STEP_GIB)}

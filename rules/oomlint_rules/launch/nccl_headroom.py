@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.hardware import nccl_bytes
-from oomlint.judge import confidence, settled
+from oomlint.judgement import confidence, settled
 from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, gib
 from oomlint.run import Run

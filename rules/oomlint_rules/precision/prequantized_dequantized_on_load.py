@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import judge_gpu, settled
+from oomlint.judgement import judge_gpu, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, gib

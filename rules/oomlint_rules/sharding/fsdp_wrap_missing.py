@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import fsdp
-from oomlint.judge import Relief, relief
+from oomlint.judgement import Relief, relief
 from oomlint.models.architectures import block_classes
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count

@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.table import Setting
-from oomlint.judge import judge_gpu
+from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
 from oomlint.rule import (
     Applicability,

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judge import confidence, relief, settled, sharding_is_open
+from oomlint.judgement import confidence, relief, settled, sharding_is_open
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib

@@ -44,7 +44,7 @@ from collections.abc import Iterable
 from oomlint.dialects.accelerate.keys import own
 from oomlint.dialects.common.fields import fsdp, ref
 from oomlint.dialects.machine.fields import launch
-from oomlint.judge import Relief, judge_gpu, relief
+from oomlint.judgement import Relief, judge_gpu, relief
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run

@@ -41,11 +41,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from oomlint.judge import Relief, relief, settled
+from oomlint.judgement import Relief, relief, settled
+from oomlint.judgement.ways_out import ways_out
 from oomlint.memory import state_bytes
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count, gib
 from oomlint.run import Run
-from oomlint.ways_out import ways_out
 from oomlint_rules._examples import accelerate, command
 from oomlint_rules._fixes import higher_sharding
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
+from oomlint.amounts import gib
 from oomlint.changes import Change
 from oomlint.frozen import replace
 from oomlint.memory import Assumption, DeviceEstimate, Estimate, HostEstimate
-from oomlint.rule import gib
 from oomlint.run import Run
 
 # What is not worth a word: less than a hundredth of a peak, or than a tenth of a GiB.

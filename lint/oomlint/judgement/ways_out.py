@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from oomlint.amounts import gib
 from oomlint.dialects.machine.fields import launch
 from oomlint.errors import CannotEdit
-from oomlint.judge import settled
+from oomlint.judgement.doubts import settled
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import gib
 from oomlint.run import Run
 
 _MAX_NODES = 64

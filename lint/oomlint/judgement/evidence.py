@@ -7,17 +7,17 @@ that moves is its swing, and it *decides* where the run fits at one value and no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from oomlint.frozen import frozen, replace
-from oomlint.memory import estimate
+from oomlint.judgement.law import risk_in
+from oomlint.judgement.severity import EVEN
+from oomlint.memory import Estimate, estimate
 from oomlint.memory.build import size_class, skeleton
 from oomlint.memory.limits import gpu_limits
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-
-if TYPE_CHECKING:
-    from oomlint.run import Run
+from oomlint.run import Run
 
 _LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "all_linear"}
 _HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
@@ -121,6 +121,23 @@ def weakest(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]]:
     return level, tuple(basis for basis in deciding if basis.level is level)
 
 
+def assumed_otherwise(run: Run) -> Iterator[tuple[Estimate, ...]]:
+    """Of each value that nobody gives and that moves memory: the estimates at what else it
+    plausibly is."""
+    for leaf, level in _weak(run).items():
+        if level is not Level.ASSUMED:
+            continue
+        own = run.plan.get(leaf)
+        others = [each for each in _plausible(run, leaf) if each.get(leaf) != own]
+        if others:
+            yield tuple(_estimate(run, change) for change in others)
+
+
+def is_open(run: Run) -> bool:
+    """Whether it hangs on what somebody says and was not read that the run fits."""
+    return any(weakest(run, resource)[0] is Level.UNREAD for resource in ("gpu", "host"))
+
+
 def moves(run: Run, field: Any) -> Iterator[tuple[Any, int]]:
     """The values that a field of the plan plausibly has, and the GPU's peak at each, in bytes."""
     base = run.placed
@@ -129,7 +146,7 @@ def moves(run: Run, field: Any) -> Iterator[tuple[Any, int]]:
     seen: set[Any] = set()
     for change in ({field: base.plan.get(field)}, *_PLAUSIBLE[field]):
         value = change[field]
-        peak, _ = _peaks(base, change if seen else {})
+        peak = _estimate(base, change if seen else {}).gpu.peak_bytes
         if value is not None and value not in seen and peak is not None:
             yield value, peak
         seen.add(value)
@@ -214,45 +231,49 @@ def _basis(
 
 @frozen
 class _Trials:
-    """A field at what it plausibly is: the changes, and the peaks of GPU and host at each."""
+    """A field at what it plausibly is: the changes, and the estimate at each."""
 
     changes: tuple[Mapping[Any, Any], ...]
-    peaks: tuple[tuple[int | None, int | None], ...]
+    estimates: tuple[Estimate, ...]
 
     @classmethod
     def of(cls, run: Run, leaf: Any) -> _Trials:
         changes = ({}, *_plausible(run, leaf))
-        return cls(changes, tuple(_peaks(run, change) for change in changes))
+        return cls(changes, tuple(_estimate(run, change) for change in changes))
 
     @property
     def swing(self) -> int | None:
-        gpu = [peak for peak, _ in self.peaks if peak is not None]
-        return max(gpu) - min(gpu) if gpu else None
+        gpu = [each.gpu.peak_bytes for each in self.estimates]
+        known = [peak for peak in gpu if peak is not None]
+        return max(known) - min(known) if known else None
 
     def extreme(self, pick: Any) -> Mapping[Any, Any]:
         """The change with the least, or the most, on the GPU."""
-        known = [n for n, (gpu, _) in enumerate(self.peaks) if gpu is not None]
-        return self.changes[pick(known, key=lambda n: self.peaks[n][0])] if known else {}
+        peaks = [each.gpu.peak_bytes for each in self.estimates]
+        known = [n for n, peak in enumerate(peaks) if peak is not None]
+        return self.changes[pick(known, key=peaks.__getitem__)] if known else {}
 
     def decides(self, run: Run) -> frozenset[str]:
-        return _decided(run, self.peaks)
+        return _decided(run, self.estimates)
 
 
-def _peaks(run: Run, change: Mapping[Any, Any]) -> tuple[int | None, int | None]:
+def _estimate(run: Run, change: Mapping[Any, Any]) -> Estimate:
     plan = run.plan.with_values(change) if change else run.plan
     limits = None if run.hardware is None else gpu_limits(run.hardware, plan)
-    found = estimate(plan, limits)
-    return found.gpu.peak_bytes, found.host.peak_bytes
+    return estimate(plan, limits)
 
 
-def _decided(run: Run, peaks: Iterable[tuple[int | None, int | None]]) -> frozenset[str]:
-    """The resources of which a run fits at one of these peaks and not at another."""
-    peaks = tuple(peaks)
+def _decided(run: Run, estimates: Iterable[Estimate]) -> frozenset[str]:
+    """The resources of which a run rather dies by one of these estimates and not by another."""
+    estimates = tuple(estimates)
+    found: set[str] = set()
+    limits: Mapping[Literal["gpu", "host"], int | None]
     limits = {"gpu": run.limits.gpu_bytes, "host": run.limits.host_bytes}
-    found = set()
-    for number, (resource, limit) in enumerate(limits.items()):
-        known = [each for peak in peaks if (each := peak[number]) is not None]
-        if limit is not None and len({peak <= limit for peak in known}) > 1:
+    for resource, limit in limits.items():
+        if limit is None:
+            continue
+        risks = [risk_in(each, resource, limit) for each in estimates]
+        if len({risk >= EVEN for risk in risks if risk is not None}) > 1:
             found.add(resource)
     return frozenset(found)
 
@@ -267,4 +288,4 @@ def _decided_together(run: Run, trials: Iterable[_Trials]) -> frozenset[str]:
     for each in trials:
         lightest |= each.extreme(min)
         heaviest |= each.extreme(max)
-    return _decided(run, (_peaks(run, change) for change in ({}, lightest, heaviest)))
+    return _decided(run, (_estimate(run, change) for change in ({}, lightest, heaviest)))

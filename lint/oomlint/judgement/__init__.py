@@ -1,0 +1,57 @@
+"""Whether a run fits: the one place where that is decided.
+
+:func:`judgement_of` gives the :class:`Judgement` of a run, of which every surface is a rendering: the
+risk that it dies, the verdict, what the need at risk is made of, and what all that rests on. Rules ask
+:func:`judge_gpu` and :func:`judge_host` for a peak against its limit, and :func:`relief` for what a
+change brings; how bad something is follows from the risk (:mod:`oomlint.judgement.severity`).
+"""
+
+from oomlint.judgement.cards import USUAL_LARGEST_CARD, card_holds, smallest_card
+from oomlint.judgement.causes import Cause
+from oomlint.judgement.change import Relief, relief
+from oomlint.judgement.doubts import (
+    confidence,
+    needs_all_samples_long,
+    settled,
+    sharding_is_open,
+)
+from oomlint.judgement.forecast import Forecast, Risk
+from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
+from oomlint.judgement.peak import (
+    Peak,
+    judge_gpu,
+    judge_host,
+    proviso,
+    risk_of,
+    severity_of_need,
+)
+from oomlint.judgement.severity import EVEN, LOST, TIGHT, Severity, Verdict
+
+__all__ = [
+    "EVEN",
+    "LOST",
+    "TIGHT",
+    "USUAL_LARGEST_CARD",
+    "Cause",
+    "Forecast",
+    "Judgement",
+    "Peak",
+    "Relief",
+    "Risk",
+    "Severity",
+    "Verdict",
+    "card_holds",
+    "confidence",
+    "judge_gpu",
+    "judge_host",
+    "judgement_of",
+    "judgement_of_plan",
+    "needs_all_samples_long",
+    "proviso",
+    "relief",
+    "risk_of",
+    "settled",
+    "severity_of_need",
+    "sharding_is_open",
+    "smallest_card",
+]

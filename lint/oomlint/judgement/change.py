@@ -1,0 +1,78 @@
+"""What a change brings to a run, and whether that is worth a word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oomlint.amounts import gib
+from oomlint.errors import CannotEdit
+from oomlint.frozen import frozen
+from oomlint.judgement.cards import USUAL_LARGEST_CARD, card_holds
+from oomlint.judgement.peak import Peak, judge_gpu, judge_host
+from oomlint.judgement.severity import Severity
+from oomlint.run import Run
+
+
+@frozen
+class Relief:
+    """What a change brings: the peak now and after, and whether it is worth a word."""
+
+    before: Peak
+    after: Peak
+    changes: Mapping[Any, Any]
+
+    @property
+    def saved(self) -> int:
+        return self.before.predicted - self.after.predicted
+
+    @property
+    def suffices(self) -> bool:
+        """The problem is gone afterwards (or a smaller common card holds the run)."""
+        if self.before.limit is not None:
+            return not self.after.overflows
+        return self.after.card is not None and self.after.card != self.before.card
+
+    @property
+    def severity(self) -> Severity | None:
+        """How bad it is to leave things as they are; ``None`` where it is no matter.
+
+        On a known card that is so where the run needs more than there is: that it is near the limit is
+        said of the run, not of each thing that takes part of it.
+        """
+        before, after = self.before, self.after
+        if before.limit is not None:
+            return before.severity if before.overflows else None
+        if before.severity is None or not self.suffices:
+            return None
+        onto_usual = card_holds(USUAL_LARGEST_CARD, after.predicted)
+        if before.is_problem and onto_usual and before.confidence != "low":
+            return Severity.WARNING
+        return Severity.INFO
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """It lowers the peak by a share that matters, and there is something to solve."""
+        return self.severity is not None and self.saved >= self.before.worth
+
+    @property
+    def sentence(self) -> str:
+        """``the peak falls from 92.3 GiB to 61.0 GiB``, and whether that is enough."""
+        text = f"the peak falls from {gib(self.before.predicted)} to {gib(self.after.predicted)}"
+        limit = self.before.limit
+        if limit is not None and self.after.predicted > limit:
+            return f"{text}, still {gib(self.after.predicted - limit)} too much"
+        return text
+
+
+def relief(run: Run, changes: Mapping[Any, Any], *, resource: str = "gpu") -> Relief | None:
+    """What ``changes`` bring, or ``None`` where the framework cannot say them or no number is known."""
+    judge = judge_host if resource == "host" else judge_gpu
+    before = judge(run)
+    try:
+        after = judge(run.what_if(changes))
+    except CannotEdit:
+        return None
+    if before is None or after is None:
+        return None
+    return Relief(before, after, changes)

@@ -1,0 +1,188 @@
+"""What else a run may be than what its prediction takes it for.
+
+A spread around the prediction (:mod:`oomlint.judgement.law`) covers what differs a little. Some of what is
+open makes another run of it: the launcher may shard the model, a library that nobody pins may be older, no sample
+may be as long as is allowed, a value that nobody gives may be another. Each is a :class:`Doubt`: a second
+estimate with a weight. It works both ways: what else the run may be calms or alarms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from oomlint.frozen import frozen
+from oomlint.judgement.cards import USUAL_LARGEST_CARD, usable
+from oomlint.judgement.evidence import assumed_otherwise
+from oomlint.judgement.severity import Confidence
+from oomlint.memory import Estimate, state_bytes
+from oomlint.memory.allocator import lengths_vary
+from oomlint.plan.fields import ZERO_3, f
+from oomlint.run import Run
+
+# How likely it is that a run is the other one: our judgement, to be learned from dated facts.
+_SHARDED = 0.5
+_OTHER_RELEASE = 0.3
+_SHORT = 0.3
+_OTHER_VALUE = 0.3
+# Of all doubts together: the prediction itself stays the likeliest reading.
+_MOST = 0.6
+
+
+@frozen
+class Doubt:
+    """What a run may be besides, and the probability that it is."""
+
+    weight: float
+    estimate: Estimate
+
+
+def settled(run: Run) -> Run:
+    """The run to compute with: misspelt keys mean what they say, and where nobody says how
+    many GPUs there are and it matters, it is one node of eight."""
+    return run.intended.placed
+
+
+def doubts(run: Run) -> tuple[Doubt, ...]:
+    """All that a run with known hardware may be besides; the weights add up to less than one."""
+    known: tuple[Doubt, ...] | None = run.remembered.get("doubts")
+    if known is None:
+        known = run.remembered["doubts"] = tuple(_scaled(_found(run)))
+    return known
+
+
+def _found(run: Run) -> Iterator[Doubt]:
+    if sharding_is_open(run):
+        yield Doubt(_SHARDED, run.assuming(ZERO_3).estimate)
+    shorter = short_samples(run)
+    if shorter is not None:
+        yield Doubt(_SHORT, shorter.estimate)
+    others = run.alternatives
+    for _, other in others:
+        yield Doubt(_OTHER_RELEASE / len(others), other.estimate)
+    for estimates in assumed_otherwise(run):
+        for estimate in estimates:
+            yield Doubt(_OTHER_VALUE / len(estimates), estimate)
+
+
+def _scaled(found: Iterable[Doubt]) -> Iterator[Doubt]:
+    found = tuple(found)
+    total = sum(doubt.weight for doubt in found)
+    scale = min(1.0, _MOST / total) if total else 1.0
+    for doubt in found:
+        yield Doubt(doubt.weight * scale, doubt.estimate)
+
+
+# A quarter of the usual 4,096 tokens: of the 32 data sets whose lengths ms-swift's tables give
+# (benchmarks/accuracy/lengths.py has them and their source), 14 have no sample above 1,024;
+# alpaca-gpt4-data-en's longest of 52,002 has 607. Limits are often set far above.
+_SHORT_SAMPLES = 4
+_SHORT_SAMPLE = 1024
+
+
+def short_samples(run: Run) -> Run | None:
+    """The run with no sample of more than a quarter of the tokens that it may have, or 1,024;
+    ``None`` where that cannot be, since batches are as long whatever the samples are."""
+    seq, batch = run.plan.seq, run.plan.batch
+    if seq.max_len is None:
+        return None
+    short = min(seq.max_len // _SHORT_SAMPLES, _SHORT_SAMPLE)
+    shorter: dict[Any, Any] = {f.seq.max_len: short}
+    if batch.max_tokens_per_gpu:
+        # All samples of a step together may be fewer tokens than one micro batch may have.
+        tokens = (batch.micro or 0) * (batch.grad_accum or 0) * short
+        if not 0 < tokens < batch.max_tokens_per_gpu:
+            return None
+        shorter = {f.batch.max_tokens_per_gpu: tokens, f.batch.grad_accum: 1}
+    # Samples that are joined without padding make a batch as long as they are together.
+    elif seq.packing != "varlen" and not lengths_vary(run.plan):
+        return None
+    return run.assuming(shorter)
+
+
+def needs_all_samples_long(run: Run) -> bool:
+    """Whether the GPU has room unless several samples of one batch are long.
+
+    Padded to its longest sample, a batch is as long as the limit allows as soon as one sample
+    is; joined without padding it is as long as its samples are together.
+    """
+    probe = settled(run)
+    seq, batch = probe.plan.seq, probe.plan.batch
+    limit = run.limits.gpu_bytes
+    limit = usable(USUAL_LARGEST_CARD) if limit is None else limit
+    samples = (batch.micro or 1) * (batch.grad_accum or 1 if batch.max_tokens_per_gpu else 1)
+    is_packed = seq.packing not in (None, "none")
+    are_joined = (
+        seq.packing == "varlen"
+        or batch.max_tokens_per_gpu is not None
+        or (seq.pad == "none" and not is_packed)
+    )
+    return are_joined and samples > 1 and fits_with_short_samples(probe, None, limit)
+
+
+def fits_with_short_samples(run: Run, phase: str | None, limit: int) -> bool:
+    shorter = short_samples(run)
+    if shorter is None:
+        return False
+    device = shorter.estimate.gpu
+    peak = device.peak_bytes if phase is None else device.phases.get(phase)
+    return peak is not None and peak <= limit
+
+
+def sharding_is_open(run: Run) -> bool:
+    """Whether a launcher or an Accelerate config that is not at hand may shard the model.
+
+    Adapters are mostly trained on whole copies, so that it is open only where there is no room for
+    one.
+    """
+    return (
+        run.dialect.launcher_may_shard
+        and run.plan.parallel.backend in (None, "ddp")
+        and not any(claim.is_launched for claim in run.claims)
+        and (run.plan.trainable.method in ("full", "freeze", None) or _is_too_large_to_copy(run))
+    )
+
+
+def _is_too_large_to_copy(run: Run) -> bool:
+    """Whether a GPU (an H100-80GB where nobody says which) cannot hold the model's states."""
+    states, limit = state_bytes(settled(run).plan), run.limits.gpu_bytes
+    limit = usable(USUAL_LARGEST_CARD) if limit is None else limit
+    return states is not None and states.total > limit
+
+
+def confidence(run: Run) -> Confidence:
+    """How much of the prediction rests on facts."""
+    model = run.model
+    if model is None or model.confidence == "guessed" or sharding_is_open(run):
+        return "low"
+    if run.missing or _experts_are_open(run):
+        return "low"
+    if (
+        run.placed is not run
+        or run.estimate.assumptions
+        or model.confidence != "verified"
+        or run.unreadable
+    ):
+        return "medium"
+    return "high"
+
+
+def _experts_are_open(run: Run) -> bool:
+    """Whether bitsandbytes may or may not have quantized a model's experts.
+
+    It replaces ``nn.Linear`` modules: transformers 5 stacks most models' experts in one
+    parameter, which stays in 16 bit, while transformers 4 and many models with code of their own
+    have a linear layer for each expert. The difference is a factor of three to four. Which layers
+    beside the experts a NVFP4 checkpoint packs, and whether its kernels unpack them whole, differs
+    from checkpoint to checkpoint.
+    """
+    dims, quant = run.plan.model.dims, run.plan.quant
+    if quant.method == "nvfp4":
+        return dims is not None and dims.moe is not None
+    return (
+        quant.method in ("bnb4", "bnb8")
+        and dims is not None
+        and dims.moe is not None
+        and not quant.quantises_moe_experts
+        and "transformers" not in run.plan.versions
+    )

@@ -1,0 +1,200 @@
+"""What one reading of a run needs, how likely it dies of it, and the word for that.
+
+A run is described by config files or by a plan. :class:`oomlint.judgement.judgement.Judgement` has the
+forecast of a run as it is written and, where a key is misspelt, that of what its author means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from oomlint.frozen import frozen, replace
+from oomlint.judgement.evidence import Evidence, evidence_of, is_open
+from oomlint.judgement.law import risk_in
+from oomlint.judgement.peak import risk_of
+from oomlint.judgement.releases import over_releases
+from oomlint.judgement.severity import Verdict, verdict_at
+from oomlint.plan import Plan
+from oomlint.plan.fields import f
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+    from oomlint.memory import Assumption, Estimate
+    from oomlint.run import Run
+
+
+@frozen
+class Risk:
+    """The probability that a run dies of memory; ``None`` where a limit or a need is unknown."""
+
+    gpu: float | None
+    host: float | None
+
+    @property
+    def any(self) -> float | None:
+        """Of either: what kills on the GPU and on the host is taken to be independent. Without the
+        GPU's share there is none, whatever the host has."""
+        if self.gpu is None:
+            return None
+        return 1.0 - (1.0 - self.gpu) * (1.0 - (self.host or 0.0))
+
+    @property
+    def verdict(self) -> Verdict:
+        return "unknown" if self.any is None else verdict_at(self.any)
+
+    @classmethod
+    def of(cls, run: Run) -> Risk:
+        """Of a run with all that is open about it."""
+        return cls(risk_of(run, "gpu"), risk_of(run, "host"))
+
+    @classmethod
+    def by(cls, estimate: Estimate, gpu_bytes: int | None, host_bytes: int | None) -> Risk:
+        """Of a run that needs what is estimated, with limits in bytes."""
+        return cls(
+            None if gpu_bytes is None else risk_in(estimate, "gpu", gpu_bytes),
+            None if host_bytes is None else risk_in(estimate, "host", host_bytes),
+        )
+
+
+@frozen
+class Forecast:
+    """One reading of a run with its prediction; bytes are ``None`` inside where nothing is known."""
+
+    name: str
+    framework: str | None
+    files: tuple[str, ...]
+    plan: Plan
+    hardware: Hardware | None
+    estimate: Estimate
+    risk: Risk | None
+    """``None`` where it hangs on something that was not read whether the run fits."""
+    assumptions: tuple[Assumption, ...]
+    host_limit: int | None
+    """RAM of a node in bytes, ``None`` if nobody says."""
+    evidence: Evidence | None = None
+    """How well that is known on which it rests; ``None`` of a plan that was given as such."""
+    because: tuple[str, ...] = ()
+    """How misspelt keys were read, for the reader to know; empty of a run as it is written."""
+
+    @property
+    def verdict(self) -> Verdict:
+        return "unknown" if self.risk is None else self.risk.verdict
+
+    @property
+    def first_seen(self) -> Mapping[str, str | None]:
+        """When each phase of GPU and host first gets as high as predicted."""
+        from oomlint.memory.onset import first_seen
+
+        return first_seen(self.plan, self.estimate)
+
+
+def with_gpus(run: Run) -> tuple[Run, tuple[Assumption, ...]]:
+    """The run to compute with: where the number of GPUs matters and nobody says it, one node
+    of eight is assumed; and that assumption, if it was made."""
+    from oomlint.memory import Assumption
+    from oomlint.run import USUAL_NODE
+
+    if run.placed is run:
+        return run, ()
+    why = "no file says how many GPUs there are; --gpus or --hardware does"
+    return run.placed, (Assumption(f.parallel.gpus_per_node, USUAL_NODE, why),)
+
+
+def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
+    """The forecast of a run as it is given, keys read as ``because`` says; where the number of GPUs matters and nobody says it, one
+    node of eight is assumed and listed. Its bounds hold for every release that a library which
+    nobody pins may have."""
+    probe, assumed = with_gpus(run)
+    # What other releases would do, a fifth of the work of a lint, moves bounds alone where
+    # no limit is known: nothing is held against those.
+    found, differing = (probe.estimate, ()) if run.hardware is None else over_releases(probe)
+    return Forecast(
+        name=run.name,
+        framework=run.framework,
+        files=run.files,
+        plan=run.plan,
+        hardware=run.hardware,
+        estimate=found,
+        risk=None if is_open(run) else Risk.of(run),
+        assumptions=(*assumed, *found.assumptions, *differing),
+        host_limit=run.limits.host_bytes,
+        evidence=evidence_of(run),
+        because=because,
+    )
+
+
+def of_plan(plan: Plan, hardware: Hardware | None = None) -> Forecast:
+    """The forecast of a plan; ``hardware``, if given, replaces the device that the plan names."""
+    from oomlint.hardware import usable_bytes
+    from oomlint.memory import estimate
+    from oomlint.memory.limits import gpu_limits
+
+    machine = _machine(plan, hardware)
+    if machine is not None:
+        counts = (machine.nodes, machine.gpus_per_node)
+        if counts != (plan.parallel.nodes, plan.parallel.gpus_per_node):
+            names = (f.parallel.nodes, f.parallel.gpus_per_node)
+            plan = plan.with_values(dict(zip(names, counts, strict=True)))
+    ram = machine.host_bytes_per_node if machine else None
+    if ram is None and plan.host.ram_gib is not None:
+        ram = int(plan.host.ram_gib * 2**30)
+    found = estimate(plan, gpu_limits(machine, plan) if machine else None)
+    usable = usable_bytes(machine.gpu) if machine else None
+    return Forecast(
+        name=plan.name or "plan",
+        framework=plan.framework,
+        files=(),
+        plan=plan,
+        hardware=machine,
+        estimate=found,
+        risk=Risk.by(found, usable, ram),
+        assumptions=found.assumptions,
+        host_limit=ram,
+    )
+
+
+def _machine(plan: Plan, given: Hardware | None) -> Hardware | None:
+    """The hardware that a plan describes; its own rank counts win over the given ones."""
+    from oomlint.hardware import Hardware, custom_gpu, find_gpu
+
+    nodes, gpus = plan.parallel.nodes, plan.parallel.gpus_per_node
+    if nodes is None and gpus is None and plan.parallel.world is not None:
+        nodes, gpus = 1, plan.parallel.world
+    if given is not None:
+        return replace(
+            given,
+            nodes=nodes or given.nodes,
+            gpus_per_node=gpus or given.gpus_per_node,
+            host_bytes_per_node=given.host_bytes_per_node or _ram(plan),
+        )
+    device = plan.device
+    if device.mem_bytes is not None:
+        gpu = custom_gpu(device.mem_bytes)
+        if device.type is not None:
+            named = find_gpu(device.type)
+            gpu = replace(
+                named,
+                total_bytes=device.mem_bytes,
+                total_low=device.mem_bytes,
+                total_high=device.mem_bytes,
+                driver_total_mib=None,
+            )
+    elif device.type is not None:
+        gpu = find_gpu(device.type)
+    else:
+        return None
+    nodes, gpus = nodes or 1, gpus or 1
+    counts = f"{nodes}x{gpus}x" if nodes > 1 else f"{gpus}x" if gpus > 1 else ""
+    return Hardware(
+        name=counts + gpu.name,
+        nodes=nodes,
+        gpus_per_node=gpus,
+        gpu=gpu,
+        host_bytes_per_node=_ram(plan),
+        source=f"the plan; {gpu.source}",
+    )
+
+
+def _ram(plan: Plan) -> int | None:
+    return None if plan.host.ram_gib is None else int(plan.host.ram_gib * 2**30)

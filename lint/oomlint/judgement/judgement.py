@@ -1,0 +1,97 @@
+"""The one judgement of a run: of it everything that people read is a rendering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from oomlint.frozen import frozen
+from oomlint.judgement.causes import Cause, causes_of
+from oomlint.judgement.forecast import Forecast, Risk, forecast_of, of_plan
+from oomlint.judgement.peak import Peak, judge_gpu, judge_host, read_as
+from oomlint.judgement.severity import EVEN, TIGHT, Verdict
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+    from oomlint.plan import Plan
+    from oomlint.run import Run
+
+
+@frozen
+class Judgement:
+    """Whether a run fits, why not, and how sure that is.
+
+    ``written`` is the run as its files stand. Where a key is misspelt, ``meant`` is the run that
+    its author has in mind and gets once the key is renamed.
+    """
+
+    written: Forecast
+    meant: Forecast | None = None
+    peaks: tuple[Peak, ...] = ()
+    """The needs that are at risk, the riskier first."""
+    causes: tuple[Cause, ...] = ()
+    """The parts of the need that is most at risk, the largest first."""
+
+    @property
+    def name(self) -> str:
+        return self.written.name
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return self.written.files
+
+    @property
+    def hardware(self) -> Hardware | None:
+        return self.written.hardware
+
+    @property
+    def spoken(self) -> Forecast:
+        """The reading that findings speak of: what the author means, where a key is misspelt."""
+        return self.meant or self.written
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the reading that findings speak of."""
+        return self.spoken.verdict
+
+    @property
+    def risk(self) -> Risk | None:
+        return self.spoken.risk
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether it is too likely to die for nothing to be said."""
+        return self.verdict in ("tight", "does_not_fit")
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the run rather dies than not."""
+        return self.risk is not None and (self.risk.any or 0.0) >= EVEN
+
+
+def judgement_of(run: Run | Judgement) -> Judgement:
+    """The judgement of a run, made once; one that is given is the answer."""
+    if isinstance(run, Judgement):
+        return run
+    known: Judgement | None = run.remembered.get("judgement")
+    if known is None:
+        meant = run.intended
+        peaks = tuple(sorted(_at_risk(run), key=lambda peak: -(peak.risk or 0.0)))
+        known = run.remembered["judgement"] = Judgement(
+            written=forecast_of(run),
+            meant=None if meant is run else forecast_of(meant, read_as(run)),
+            peaks=peaks,
+            causes=causes_of(run, peaks[0]) if peaks else (),
+        )
+    return known
+
+
+def _at_risk(run: Run) -> Iterator[Peak]:
+    for peak in (judge_gpu(run), judge_host(run)):
+        if peak is not None and peak.risk is not None and peak.risk >= TIGHT:
+            yield peak
+
+
+def judgement_of_plan(plan: Plan, hardware: Hardware | None = None) -> Judgement:
+    """The judgement of a plan; ``hardware``, if given, replaces the device that the plan names."""
+    return Judgement(of_plan(plan, hardware))

@@ -1,0 +1,221 @@
+"""A predicted peak against a limit: how likely it passes it, and how to say it.
+
+Every memory rule judges by the same law, so that severities mean the same everywhere:
+
+* the hardware is known: by the risk that the peak passes what the card (or the host) gives
+  (:mod:`oomlint.judgement.severity`), silence where it fits;
+* it is unknown: *warning* where no 80 GB card would hold the run, else *info*, and only
+  where a change brings the run onto a smaller card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from oomlint.amounts import gib
+from oomlint.frozen import frozen
+from oomlint.judgement.cards import USUAL_LARGEST_CARD, smallest_card, usable
+from oomlint.judgement.doubts import (
+    confidence,
+    doubts,
+    fits_with_short_samples,
+    settled,
+    sharding_is_open,
+)
+from oomlint.judgement.law import risk_in, risk_of_need
+from oomlint.judgement.severity import Confidence, Severity, severity_at
+from oomlint.run import Run
+
+# The share of the peak from which on a change matters, on a known card and on an unknown one.
+_WORTH, _WORTH_ANYWHERE = 0.03, 0.25
+
+
+@frozen
+class Peak:
+    """A peak against a limit. ``limit`` and ``risk`` are ``None`` where the hardware is unknown, and
+    ``card`` is then the smallest common card that holds the run, ``None`` if none does."""
+
+    resource: Literal["gpu", "host"]
+    predicted: int
+    limit: int | None
+    risk: float | None
+    severity: Severity | None
+    confidence: Confidence
+    phase: str
+    card: str | None
+    where: str
+    """``an A100-80GB``, ``a host with 512 GiB``, or what was assumed."""
+    components: Mapping[str, int | None]
+    """What is alive at the peak, in bytes."""
+    proviso: str = ""
+    """On what reading of the files the number rests, for the reader to know."""
+
+    @property
+    def worth(self) -> float:
+        """Bytes that a change must save to be worth a word."""
+        return self.predicted * (_WORTH if self.limit is not None else _WORTH_ANYWHERE)
+
+    def may_gain_by(self, *parts: str) -> bool:
+        """Whether a change of nothing but these parts of the peak can save enough: what else is
+        alive at that instant stays."""
+        gain = sum(self.components.get(part) or 0 for part in parts)
+        if self.limit is None and smallest_card(self.predicted - gain) == self.card:
+            return False
+        return gain >= self.worth
+
+    @property
+    def is_problem(self) -> bool:
+        return self.severity is not None and self.severity >= Severity.WARNING
+
+    @property
+    def overflows(self) -> bool:
+        """Whether more is needed than there is, however sure that is."""
+        return self.limit is not None and self.predicted > self.limit
+
+    @property
+    def sentence(self) -> str:
+        """``needs 92.3 GiB in the backward pass; an A100-80GB gives 79.1 GiB``"""
+        need = f"needs {gib(self.predicted)} {when(self.phase)}{self.proviso}"
+        if self.limit is not None:
+            return f"{need}; {self.where} gives {gib(self.limit)}"
+        if self.resource == "host":
+            return f"{need} of host RAM a node; the host is unknown"
+        if self.card is None:
+            return f"{need} on {self.where}: more than any common card has"
+        return f"{need} on {self.where}; the smallest common card that holds it is {self.card}"
+
+
+_PHASES = {
+    "load": "while loading",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "optimizer_step": "in the optimizer step",
+    "train": "while training",
+    "evaluation": "in evaluation",
+    "save": "while saving",
+}
+
+
+def when(phase: str | None) -> str:
+    """``in the backward pass``"""
+    return _PHASES.get(phase or "", "at the peak")
+
+
+def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
+    """Judge the GPU peak (of one phase, if named); ``None`` where no number is known."""
+    probe = settled(run)
+    gpu = probe.estimate.gpu
+    peak = gpu.peak_bytes if phase is None else gpu.phases.get(phase)
+    if peak is None or gpu.peak_bytes is None:
+        return None
+    limit = run.limits.gpu_bytes
+    conditions: list[str] = []
+    most = usable(USUAL_LARGEST_CARD) if limit is None else limit
+    if peak > most and fits_with_short_samples(probe, phase, most):
+        conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
+    risk = risk_of(run, "gpu", phase)
+    if risk is not None:
+        severity = severity_at(risk)
+        where = _a(run.hardware.gpu.name) if run.hardware else "the card"
+    else:
+        severity = Severity.INFO if peak <= most else Severity.WARNING
+        assumed = run.plan.parallel.world is None and probe.plan.parallel.world is not None
+        where = "one node of 8 GPUs" if assumed else "unknown hardware"
+    return Peak(
+        resource="gpu",
+        predicted=peak,
+        limit=limit,
+        risk=risk,
+        severity=severity,
+        confidence=confidence(run),
+        phase=phase or gpu.peak_phase or "",
+        card=smallest_card(peak),
+        where=where,
+        components=gpu.components,
+        proviso=proviso(run, conditions),
+    )
+
+
+def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
+    """Judge a node's host RAM (of one phase, if named); silent where the RAM is unknown."""
+    host = settled(run).estimate.host
+    peak = host.peak_bytes if phase is None else host.phases.get(phase)
+    if peak is None or host.peak_bytes is None:
+        return None
+    limit = run.limits.host_bytes
+    risk = risk_of(run, "host", phase)
+    return Peak(
+        resource="host",
+        predicted=peak,
+        limit=limit,
+        risk=risk,
+        severity=None if risk is None else severity_at(risk),
+        confidence=confidence(run),
+        phase=phase or host.peak_phase or "",
+        card=None,
+        where=f"a host with {gib(limit)} of RAM" if limit is not None else "an unknown host",
+        components=host.components,
+        proviso=proviso(run),
+    )
+
+
+def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None) -> float | None:
+    """The probability that a run dies of a resource (in one phase, if named), all its doubts
+    counted; ``None`` where the limit or the need is unknown."""
+    key = f"risk of {resource} {phase}"
+    if key not in run.remembered:
+        run.remembered[key] = _risk_of(run, resource, phase)
+    known: float | None = run.remembered[key]
+    return known
+
+
+def _risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None) -> float | None:
+    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
+    if limit is None:
+        return None
+    probe = settled(run)
+    base = risk_in(probe.estimate, resource, limit, phase)
+    if base is None:
+        return None
+    risk, rest = 0.0, 1.0
+    for doubt in doubts(probe):
+        other = risk_in(doubt.estimate, resource, limit, phase)
+        if other is not None:
+            risk += doubt.weight * other
+            rest -= doubt.weight
+    return risk + rest * base
+
+
+def severity_of_need(run: Run, resource: Literal["gpu", "host"], need: float) -> Severity | None:
+    """How bad it is that a run needs so many bytes of a resource at one instant; ``None`` where it has
+    them, or the limit is unknown."""
+    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
+    estimate = settled(run).estimate
+    device = estimate.gpu if resource == "gpu" else estimate.host
+    risk = None if limit is None else risk_of_need(device, need, limit)
+    return None if risk is None else severity_at(risk)
+
+
+def proviso(run: Run, conditions: Iterable[str] = ()) -> str:
+    """On what condition a prediction holds, in brackets to stand behind it; mostly nothing."""
+    words = [*conditions, *read_as(run)]
+    if sharding_is_open(run):
+        words.append("a whole copy on each GPU, unless what launches it shards the model")
+    return f" (with {', '.join(words)})" if words else ""
+
+
+def read_as(run: Run) -> tuple[str, ...]:
+    """``sequence_length read as sequence_len``, of each key that is taken for another."""
+    meant = run.intended.parts.options.keys() - run.parts.options.keys()
+    words = []
+    for stray in run.stray:
+        row = stray.block.table.names.get(stray.nearest[0]) if stray.nearest else None
+        if row is not None and row.field in meant:
+            words.append(f"{stray.path} read as {stray.nearest[0]}")
+    return tuple(words)
+
+
+def _a(name: str) -> str:
+    """The indefinite article that a GPU's name takes when read aloud."""
+    return f"{'an' if name[0] in 'AFHILMNORSX8' and name[:3] != 'Max' else 'a'} {name}"

@@ -1,0 +1,51 @@
+"""How bad something is: what the risk that the run dies makes of a finding, and of a verdict."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Literal
+
+from oomlint.plan.evidence import Level
+
+Confidence = Literal["high", "medium", "low"]
+Resource = Literal["gpu", "host", "disk", "shm"]
+Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
+
+# The words of a verdict are ranges of the risk. From a half on a run rather dies than not.
+TIGHT, EVEN, LOST = 0.2, 0.5, 0.8
+
+
+class Severity(IntEnum):
+    """How bad, by risk and by how well it is known on which that rests."""
+
+    INFO = 1
+    WARNING = 2
+    ERROR = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+def severity_at(risk: float) -> Severity | None:
+    """What a risk is worth where all is known that it rests on; ``None`` where the run fits."""
+    if risk >= LOST:
+        return Severity.ERROR
+    return Severity.WARNING if risk >= TIGHT else None
+
+
+def bound(severity: Severity, evidence: Level | None) -> Severity:
+    """The most that something can be that rests on evidence of this level: what nobody says makes no
+    error, what nobody read no warning."""
+    if evidence is Level.UNREAD:
+        return min(severity, Severity.INFO)
+    if evidence is Level.ASSUMED:
+        return min(severity, Severity.WARNING)
+    return severity
+
+
+def verdict_at(risk: float) -> Verdict:
+    """The word for a risk."""
+    if risk >= LOST:
+        return "does_not_fit"
+    return "tight" if risk >= TIGHT else "fits"

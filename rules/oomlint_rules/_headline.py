@@ -1,0 +1,61 @@
+"""What the two headlines share: how a run in trouble says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oomlint.amounts import gib, of_gib, percent
+from oomlint.judgement import Cause, Peak, judgement_of
+from oomlint.plan.fields import f
+from oomlint.rule import Finding, Note, Rule
+from oomlint.run import Run
+
+# More causes than these explain nothing further.
+_MOST = 3
+
+
+def headline(
+    rule: Rule, run: Run, resource: str, each: str, fields: tuple[Any, ...]
+) -> Iterable[Finding]:
+    """The need of a resource against its limit, with its largest causes; nothing where a run fits.
+
+    ``each`` is what the limit is of: ``per GPU``.
+    """
+    judgement = judgement_of(run)
+    peak = next((peak for peak in judgement.peaks if peak.resource == resource), None)
+    if peak is None or peak.severity is None or peak.limit is None or peak.risk is None:
+        return
+    causes = judgement.causes if judgement.peaks[0] is peak else ()
+    yield rule.finding(
+        run,
+        peak.severity,
+        title(peak, each),
+        at=causes[0].at if causes else fields,
+        judged=peak,
+        notes=[_note(cause) for cause in causes[:_MOST]],
+    )
+
+
+def title(peak: Peak, each: str) -> str:
+    """``needs 294 of 79.1 GiB per GPU in the backward pass (risk > 99 %)``"""
+    assert peak.limit is not None
+    assert peak.risk is not None
+    need = f"{of_gib(peak.predicted, peak.limit)} {each} {_when(peak)}{peak.proviso}"
+    start = "needs" if peak.overflows else "close to the limit: needs"
+    return f"{start} {need} (risk {percent(peak.risk)})"
+
+
+def _when(peak: Peak) -> str:
+    from oomlint.judgement.peak import when
+
+    return when(peak.phase)
+
+
+def _note(cause: Cause) -> Note:
+    how = f"; lowered by {cause.remedy}" if cause.remedy else ""
+    return Note(cause.at, f"{gib(cause.size)} of it are {cause.words}{how}")
+
+
+GPU_FIELDS = (f.batch.micro, f.seq.max_len, f.model.id)
+HOST_FIELDS = (f.offload.optimizer, f.offload.params, f.model.id)

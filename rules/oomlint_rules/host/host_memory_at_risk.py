@@ -1,0 +1,84 @@
+"""The processes of a node need more host RAM than it has, or nearly all of it.
+
+## What it finds
+A run on known hardware that is likely to be killed for lack of host RAM (exit code -9, or a pod that is
+evicted): what a node's processes need together, of how much, in which phase, how likely that is, and
+what the need is made of.
+
+## Why it runs out of memory
+Every process of a node loads, offloads, gathers and caches in the same RAM. Four ranks that each read a
+16-bit model of 70 billion parameters hold 520 GiB before the first step; ZeRO-Offload keeps 16 bytes a
+parameter there for the whole run. The kernel kills without a message in the log.
+
+## How to fix it
+The notes name the largest parts and what lowers each: load once a node or on the meta device, offload
+less, save shards instead of one gathered state.
+
+## When not to
+Page cache counts as used in some tools and is given back when needed; oomlint does not count it.
+
+## Sources
+* DeepSpeed edaa7221 `runtime/zero/stage3.py` (offloaded states), transformers `modeling_utils.py` (loading)
+* Linux, Documentation/admin-guide/sysctl/vm.rst (overcommit and the OOM killer)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.rule import Example, Finding, Rule
+from oomlint.run import Run
+from oomlint_rules._headline import HOST_FIELDS, headline
+
+_YAML = (
+    "base_model: NousResearch/Llama-2-70b-hf\n"
+    "datasets:\n"
+    "  - path: tatsu-lab/alpaca\n"
+    "    type: alpaca\n"
+    "sequence_len: 2048\n"
+    "micro_batch_size: 1\n"
+    "gradient_checkpointing: true\n"
+    "bf16: true\n"
+    "optimizer: adamw_torch_fused\n"
+    "deepspeed: ds.json\n"
+)
+_JSON = (
+    "{\n"
+    '  "zero_optimization": {\n'
+    '    "stage": 3,\n'
+    '    "offload_optimizer": {"device": "cpu"}\n'
+    "  },\n"
+    '  "bf16": {"enabled": true},\n'
+    '  "train_micro_batch_size_per_gpu": "auto"\n'
+    "}\n"
+)
+
+
+class HostMemoryAtRisk(Rule):
+    code = "OOM400"
+    name = "host-memory-at-risk"
+    summary = "the run is likely to be killed for lack of host RAM"
+
+    bad = (
+        Example(
+            files={"axolotl.yaml": _YAML, "ds.json": _JSON},
+            hardware="8xA100-80GB",
+            host_memory="256GiB",
+            why="12 bytes a parameter are offloaded to 256 GiB",
+        ),
+    )
+    good = (
+        Example(
+            files={"axolotl.yaml": _YAML, "ds.json": _JSON},
+            hardware="8xA100-80GB",
+            host_memory="2TiB",
+        ),
+        Example(
+            files={"axolotl.yaml": _YAML, "ds.json": _JSON},
+            hardware="8xA100-80GB",
+            why="the RAM of the host is unknown",
+        ),
+    )
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        return headline(self, run, "host", "of host RAM a node", HOST_FIELDS)
