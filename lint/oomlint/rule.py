@@ -111,6 +111,8 @@ class Note:
 class Finding:
     """What a rule found. Bytes are ``None`` where no number is known.
 
+    ``message`` is a title of at most 80 characters that names the cause; ``details`` are what more there is
+    to say, a sentence each.
     ``proposals`` are tried in order: the first that can be written becomes the fix.
     ``alternatives`` are further ways out, shown as text.
     """
@@ -120,6 +122,7 @@ class Finding:
     confidence: Confidence
     message: str
     location: Location
+    details: tuple[str, ...] = ()
     resource: Resource | None = None
     predicted_bytes: int | None = None
     limit_bytes: int | None = None
@@ -127,6 +130,11 @@ class Finding:
     notes: tuple[Note, ...] = ()
     evidence: Level | None = None
     """How well that is known on which the finding rests; ``None`` where it rests on no value."""
+
+    @property
+    def text(self) -> str:
+        """The title and what more there is to say, as sentences one after the other."""
+        return ". ".join((self.message, *self.details))
 
 
 @frozen
@@ -188,6 +196,7 @@ class Rule:
         message: str,
         *,
         at: Any | tuple[Any, ...] | Location | Fact | StrayKey = (),
+        details: Iterable[str] = (),
         judged: Peak | None = None,
         confidence: Confidence | None = None,
         resource: Resource | None = None,
@@ -199,7 +208,10 @@ class Rule:
         """A finding of this rule.
 
         Args:
+            message: a title of at most 80 characters, the cause first, without need and limit of the
+                run: those the run's headline says.
             at: one or several canonical fields, or a place.
+            details: what more there is to say, a sentence each, without a final full stop.
             judged: a peak whose confidence, resource, bytes and limit are the finding's where
                 they are not given here.
             confidence: ``high`` where neither says it.
@@ -210,8 +222,9 @@ class Rule:
             limit = judged.limit if limit is None else limit
         evidence, unread = _evidence(run, at, None if limit is None else resource)
         severity = bound(severity, evidence)
+        details = tuple(details)
         if evidence is Level.UNREAD:
-            message = f"{message} (unless {unread} says otherwise, which was not read)"
+            details = (*details, f"{unread} was not read, and may say otherwise")
         if judged is not None:
             confidence = confidence or judged.confidence
             predicted = judged.predicted if predicted is None else predicted
@@ -221,6 +234,7 @@ class Rule:
             confidence=confidence or "high",
             message=message,
             location=_place(run, at),
+            details=details,
             resource=resource,
             predicted_bytes=None if predicted is None else int(predicted),
             limit_bytes=None if limit is None else int(limit),

@@ -14,6 +14,9 @@ from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Rule
 from oomlint.workspace import Workspace
 
+# What an editor's margin, an annotation and a line of a terminal show of a message.
+MOST_OF_A_TITLE = 80
+
 _NOWHERE = Path("/oomlint-example")
 
 _HEADINGS = ("## What it finds", "## How to fix it", "## When not to", "## Sources")
@@ -50,6 +53,10 @@ def _bad_problems(rule: type[Rule], example: Example) -> Iterator[str]:
     if not before.diagnoses:
         yield "is not found"
         return
+    for diagnosis in before.diagnoses:
+        title = diagnosis.finding.message
+        if len(title) > MOST_OF_A_TITLE or title.endswith("."):
+            yield f"its title is no title of at most {MOST_OF_A_TITLE} characters: {title}"
     offered = [d.fix.applicability for d in before.diagnoses if d.fix is not None]
     best = max(offered, default=None)
     if rule.applicability is None and best is not None and best > Applicability.DISPLAY:

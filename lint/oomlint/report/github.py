@@ -52,7 +52,7 @@ def _command(command: str, diagnosis: Diagnosis, places: Places) -> str:
         properties |= {"col": start.column, "endColumn": max(end.column, start.column)}
     properties["title"] = f"{diagnosis.rule.code} {diagnosis.rule.name}"
     head = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
-    return f"::{command} {head}::{escaped(diagnosis.finding.message)}"
+    return f"::{command} {head}::{escaped(diagnosis.finding.text)}"
 
 
 def escaped(text: str) -> str:

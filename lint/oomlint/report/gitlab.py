@@ -15,7 +15,7 @@ def render(report: Report) -> str:
     return as_json(
         [
             {
-                "description": f"{d.rule.code} {d.rule.name}: {d.finding.message}",
+                "description": f"{d.rule.code} {d.rule.name}: {d.finding.text}",
                 "check_name": d.rule.name,
                 "fingerprint": prints.of(d),
                 "severity": _LEVELS[d.severity],

@@ -63,6 +63,7 @@ def finding_object(
         "severity": cast("Any", finding.severity.label),
         "confidence": finding.confidence,
         "message": finding.message,
+        "details": list(finding.details),
         "path": finding.location.path,
         "range": places.range(finding.location),
         "resource": finding.resource,

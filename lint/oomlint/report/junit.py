@@ -56,7 +56,7 @@ def _suite(report: Report, path: str, group: list[Diagnosis], places: Places) ->
         yield (
             f"      <failure message={_attribute(message)} "
             f"type={_attribute(diagnosis.severity.label)}>"
-            f"{_text(f'{path}:{place.line}:{place.column}: {message}')}</failure>"
+            f"{_text(f'{path}:{place.line}:{place.column}: {diagnosis.finding.text}')}</failure>"
         )
         yield "    </testcase>"
     for error in broken:

@@ -43,7 +43,7 @@ def _diagnostic(report: Report, diagnosis: Diagnosis, places: Places) -> dict[st
             }
             for note in finding.notes
         ],
-        "data": {"name": finding.rule.name},
+        "data": {"name": finding.rule.name, "details": list(finding.details)},
     }
 
 

@@ -74,7 +74,7 @@ def line(diagnosis: Diagnosis, places: Places) -> str:
     sign = SIGNS[diagnosis.severity.label]
     where = places.head(finding.location).replace("`", "'")
     fix = f" **Fix:** {escaped(diagnosis.fix.title)}." if diagnosis.fix is not None else ""
-    return f"- {sign} `{where}` {rule}: {escaped(finding.message)}.{fix}"
+    return f"- {sign} `{where}` {rule}: {escaped(finding.text)}.{fix}"
 
 
 def escaped(text: str) -> str:

@@ -36,7 +36,7 @@ def render_lines(report: Report) -> str:
 def _diagnostic(diagnosis: Diagnosis, places: Places) -> dict[str, Any]:
     finding = diagnosis.finding
     out: dict[str, Any] = {
-        "message": finding.message,
+        "message": finding.text,
         "location": _location(finding.location, places),
         "severity": diagnosis.severity.name,
         "code": {"value": finding.rule.code, "url": url(finding.rule)},

@@ -94,7 +94,7 @@ def _result(diagnosis: Diagnosis, rule_index: int, places: Places, print_: str) 
         "ruleId": finding.rule.code,
         "ruleIndex": rule_index,
         "level": _LEVELS[finding.severity],
-        "message": {"text": finding.message},
+        "message": {"text": finding.text},
         "locations": [_place(finding.location, places)],
         # The only fingerprint that code scanning knows findings again by; ours outlives moved lines.
         "partialFingerprints": {"primaryLocationLineHash": print_, "oomlint/v1": print_},

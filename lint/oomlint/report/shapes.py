@@ -59,6 +59,7 @@ class FindingShape(TypedDict):
     severity: Literal["error", "warning", "info"]
     confidence: Literal["high", "medium", "low"]
     message: str
+    details: list[str]
     path: str
     range: RangeShape
     resource: Literal["gpu", "host", "disk", "shm"] | None

@@ -60,7 +60,7 @@ def topic_text(topic: Topic, places: Places, lines: tuple[str, int, int]) -> str
     finding = topic.leader.finding
     sign = SIGNS[topic.leader.severity.label]
     where = _elsewhere(finding.location, places, lines)
-    parts = [f"{sign} **{_name(topic.leader)}**{where}: {_plain(finding.message)}."]
+    parts = [f"{sign} **{_name(topic.leader)}**{where}: {_plain(finding.text)}."]
     details = [
         f"- `{places.head(note.location)}`: {_plain(note.message)}" for note in finding.notes
     ]
