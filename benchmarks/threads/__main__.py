@@ -1,0 +1,149 @@
+"""How often oomlint alarms before a run that died, and on one that ran; and whether its risk is true.
+
+::
+
+    python -m benchmarks.threads [--half shown|scored] [--list]
+
+Every case is linted as its user would have: its files in a folder of their own, on the hardware that is
+named. Libraries that its files do not pin have the newest release of its day. ``--list`` prints each case of
+the shown half; those of the scored half are only counted. An *alarm* is a risk of at least a half; the
+*cause* is named where one of the rules that the case lists speaks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.threads import Case, Half, cases
+from benchmarks.threads.releases import on
+
+from oomlint.documents import SUFFIXES
+from oomlint.engine import Options, lint
+from oomlint.hardware import parse_bytes, parse_hardware
+from oomlint.judgement import EVEN, Judgement, judgement_of
+from oomlint.workspace import Workspace, walk
+
+_BINS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What oomlint says of a case; ``judgement`` is of the run most at risk, ``None`` without a run."""
+
+    case: Case
+    judgement: Judgement | None
+    names: frozenset[str]
+
+    @property
+    def risk(self) -> float | None:
+        risk = None if self.judgement is None else self.judgement.risk
+        return None if risk is None else risk.any
+
+    @property
+    def alarms(self) -> bool:
+        return (self.risk or 0.0) >= EVEN
+
+    @property
+    def names_cause(self) -> bool:
+        return bool(self.names.intersection(self.case.causes))
+
+    @property
+    def line(self) -> str:
+        spoken = None if self.judgement is None else self.judgement.spoken
+        peak = None if spoken is None else spoken.estimate.gpu.peak_bytes
+        ram = None if spoken is None else spoken.estimate.host.peak_bytes
+        risk = "    -" if self.risk is None else f"{self.risk:5.2f}"
+        need = "-" if peak is None else f"{peak / 2**30:.1f}"
+        host = "-" if ram is None else f"{ram / 2**30:.0f}"
+        mark = " " if self.alarms == self.case.died else "!"
+        return (
+            f"{mark} {self.case.outcome:<4} {self.case.resource:<4} {self.case.phase:<10} {risk}"
+            f" {need:>7} GPU {host:>5} host {self.case.hardware:<16} {self.case.name}"
+        )
+
+
+def answer(case: Case) -> Answer:
+    """Lint a case as its user would have."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name, text in case.files.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        workspace = Workspace(root)
+        names = [workspace.name(path) for path in walk(root, SUFFIXES)]
+        report = lint(workspace, names, _options(case))
+        judged = [judgement_of(run) for run in report.runs if not run.is_fragment]
+        worst = max(judged, key=_order, default=None)
+        return Answer(case, worst, frozenset(d.rule.name for d in report.diagnoses))
+
+
+def _order(judgement: Judgement) -> float:
+    risk = judgement.risk
+    return -1.0 if risk is None or risk.any is None else risk.any
+
+
+def _options(case: Case) -> Options:
+    values: dict[str, object] = {f"versions.{name}": v for name, v in on(case.date).items()}
+    stated = case.files.get("requirements.txt", "")
+    values = {name: v for name, v in values.items() if name.partition(".")[2] not in stated}
+    if case.host_memory:
+        values["host.ram_gib"] = parse_bytes(case.host_memory) / 2**30
+    return Options(hardware=parse_hardware(case.hardware), values=values)
+
+
+def report(name: str, answers: Sequence[Answer]) -> None:
+    died = [a for a in answers if a.case.died]
+    ran = [a for a in answers if not a.case.died]
+    told = [a for a in died if a.case.causes]
+    known = [a for a in answers if a.risk is not None]
+    print(f"\n{name}: {len(died)} died, {len(ran)} ran, {len(known)} with a risk")
+    print(f"  alarm before one that died   {_share([a.alarms for a in died])}")
+    print(f"  cause named                  {_share([a.names_cause for a in told])}")
+    print(f"  alarm on one that ran        {_share([a.alarms for a in ran])}")
+    if not known:
+        return
+    rates = [
+        [a.alarms == a.case.died for a in group if a.risk is not None] for group in (died, ran)
+    ]
+    balanced = statistics.mean(sum(group) / len(group) for group in rates if group)
+    brier = statistics.mean(((a.risk or 0.0) - a.case.died) ** 2 for a in known)
+    print(f"  balanced, of those with one  {balanced:.0%}")
+    print(f"  Brier score                  {brier:.3f}")
+    print("  risk said      n   mean   died")
+    for low, high in zip(_BINS, _BINS[1:], strict=False):
+        inside = [a for a in known if low <= (a.risk or 0.0) < high or (a.risk == high == 1.0)]
+        if inside:
+            said = statistics.mean(a.risk or 0.0 for a in inside)
+            true = statistics.mean(a.case.died for a in inside)
+            print(f"  {low:4.2f}-{high:4.2f}  {len(inside):5}  {said:5.0%}  {true:5.0%}")
+
+
+def _share(found: Sequence[bool]) -> str:
+    return f"{sum(found)} of {len(found)} ({sum(found) / len(found):.0%})" if found else "-"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--half", choices=("shown", "scored"))
+    parser.add_argument("--list", action="store_true")
+    given = parser.parse_args()
+    halves: tuple[Half, ...] = (given.half,) if given.half else ("shown", "scored")
+    for half in halves:
+        answers = [answer(case) for case in cases(half)]
+        if given.list and half == "shown":
+            print(
+                "\n".join(
+                    a.line for a in sorted(answers, key=lambda a: (a.case.outcome, a.risk or 0))
+                )
+            )
+        report(half, answers)
+
+
+if __name__ == "__main__":
+    main()

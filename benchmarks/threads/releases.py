@@ -1,0 +1,70 @@
+"""Which release of a library was the newest on a day: what a run of that day may have had at best.
+
+``releases.json`` has, for each library of which a release changes memory, the first day of each minor
+release. It is written anew from the package index by::
+
+    python -m benchmarks.threads.releases
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Mapping
+from datetime import date
+from functools import cache
+
+from benchmarks.threads import HERE
+
+from oomlint.changes import release_of
+from oomlint.versions import PACKAGES
+
+_FILE = HERE / "releases.json"
+_INDEX = "https://pypi.org/pypi/{}/json"
+
+
+def on(day: date) -> Mapping[str, str]:
+    """Package → its newest release on a day, of those that existed."""
+    found = {}
+    for package, releases in _known().items():
+        earlier = [version for first, version in releases if first <= day.isoformat()]
+        if earlier:
+            found[package] = earlier[-1]
+    return found
+
+
+@cache
+def _known() -> Mapping[str, list[tuple[str, str]]]:
+    known: Mapping[str, list[tuple[str, str]]] = json.loads(_FILE.read_text("utf-8"))
+    return known
+
+
+def _released(package: str) -> list[tuple[str, str]]:
+    """The first day and the number of each minor release, by day."""
+    with urllib.request.urlopen(_INDEX.format(package), timeout=60) as answer:
+        releases = json.load(answer)["releases"]
+    first: dict[tuple[int, ...], tuple[str, str]] = {}
+    for version, files in releases.items():
+        numbers = release_of(version)
+        if not files or numbers is None or not version.replace(".", "").isdigit():
+            continue
+        day = min(file["upload_time"] for file in files)[:10]
+        minor = numbers[:2]
+        first[minor] = min(first.get(minor, (day, version)), (day, version))
+    by_number = sorted(first.items())
+    # A patch of an old line may come after a new one: the newest number counts.
+    return sorted({(day, version) for _, (day, version) in by_number})
+
+
+def main() -> None:
+    found = {}
+    for package in sorted(PACKAGES):
+        try:
+            found[package] = _released(package)
+        except OSError as error:
+            print(f"{package}: {error}")
+    _FILE.write_text(json.dumps(found, indent=0) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
