@@ -114,7 +114,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
     most = usable(USUAL_LARGEST_CARD) if limit is None else limit
     if peak > most and fits_with_short_samples(probe, phase, most):
         conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
-    risk = risk_of(run, "gpu", phase)
+    risk = risk_of(run.intended, "gpu", phase)
     if risk is not None:
         severity = severity_at(risk)
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
@@ -144,7 +144,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
     if peak is None or host.peak_bytes is None:
         return None
     limit = run.limits.host_bytes
-    risk = risk_of(run, "host", phase)
+    risk = risk_of(run.intended, "host", phase)
     return Peak(
         resource="host",
         predicted=peak,
@@ -161,7 +161,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
 
 
 def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None) -> float | None:
-    """The probability that a run dies of a resource (in one phase, if named), all its doubts
+    """The probability that a run as it is written dies of a resource (in one phase, if named), all its doubts
     counted; ``None`` where the limit or the need is unknown."""
     key = f"risk of {resource} {phase}"
     if key not in run.remembered:
@@ -174,7 +174,7 @@ def _risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None) -> f
     limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
     if limit is None:
         return None
-    probe = settled(run)
+    probe = run.placed
     base = risk_in(probe.estimate, resource, limit, phase)
     if base is None:
         return None
