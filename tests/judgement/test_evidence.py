@@ -11,7 +11,8 @@ from oomlint.engine import Options, Report, lint
 from oomlint.fix.planned import with_plans
 from oomlint.hardware import parse_hardware
 from oomlint.judgement.evidence import evidence_of, rests_on, weakest
-from oomlint.judgement.forecast import of_run
+from oomlint.judgement import judgement_of
+from oomlint.judgement.forecast import Risk
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.report.runs import evidence_object
@@ -83,8 +84,10 @@ def test_nobody_calls_open_what_another_calls_too_large() -> None:
     text = _SFT.format(model="/models/ours-7b-secret", micro=16)
     report = _lint(text)
     (run,) = report.runs
-    assert run.verdict_of(run.estimate) == "does_not_fit"
-    assert run.verdict == of_run(run).verdict == "unknown"
+    risk = Risk.by(run.estimate, run.limits.gpu_bytes, run.limits.host_bytes)
+    assert risk.verdict == "does_not_fit"
+    assert judgement_of(run).verdict == "unknown"
+    assert judgement_of(run).risk is None
     planned = with_plans(report, Options(hardware=parse_hardware(_NODE)), Applicability.UNSAFE)
     assert planned == list(report.diagnoses)
 
