@@ -71,8 +71,6 @@ class script(Private, prefix="script"):  # noqa: N801
 
     adapter: Any
     model_object: bool
-    evaluates: bool
-    held_out: Any
     kbit_checkpointing: bool
     method: str
     quantization_bit: int
