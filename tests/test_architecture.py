@@ -32,7 +32,7 @@ LAYERS = (
     ("workspace",),
     ("copies", "kin"),
     # Whether a run fits hangs on how well it is known, which is tried on other plans of the run.
-    ("run", "evidence"),
+    ("run", "evidence", "unread"),
     ("linking",),
     ("rule",),
     ("judge",),

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any, cast
 
-from oomlint.forecast import of_run
+from oomlint.forecast import Forecast, of_run
 from oomlint.frozen import frozen
 from oomlint.judge import settled, sharding_is_open
 from oomlint.memory import needed_gpu_bytes
 from oomlint.plan.fields import f as fields
 from oomlint.planner import Aim, HardwareOption, Way
 from oomlint.report.paint import Paint
-from oomlint.report.runs import HOLES, as_json, limits, run_object
+from oomlint.report.runs import HOLES, as_json, left_open, limits, run_object
 from oomlint.report.shapes import FitShape, FittingShape, WayShape
 from oomlint.rule import gib
 from oomlint.run import Run
@@ -32,8 +32,14 @@ _VERDICTS = {
     "fits": "it fits",
     "tight": "a tight fit",
     "does_not_fit": "it does not fit",
-    "unknown": "whether it fits is not known without --hardware",
 }
+
+
+def _verdict(forecast: Forecast) -> str:
+    if forecast.verdict != "unknown":
+        return _VERDICTS[forecast.verdict]
+    why = left_open(forecast) or (" without --hardware" if forecast.hardware is None else "")
+    return f"whether it fits is not known{why}"
 
 
 @frozen
@@ -78,7 +84,7 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
     gpu, host = forecast.estimate.gpu, forecast.estimate.host
     yield (
         f"  as it is: {gib(gpu.peak_bytes)} per GPU, {gib(host.peak_bytes)} per host: "
-        f"{_VERDICTS[forecast.verdict]}"
+        f"{_verdict(forecast)}"
     )
     needed = needed_gpu_bytes(forecast.estimate) or 0
     if (gpu.peak_bytes or 0) <= (run.limits.gpu_bytes or 0) < needed:
@@ -91,7 +97,7 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
     elif run.verdict == "does_not_fit" and not fitting.only_hardware:
         yield "  no change of the settings that its files can say makes it fit there"
         yield from _beyond(run)
-    elif forecast.hardware is not None and not fitting.hardware:
+    elif forecast.verdict in ("fits", "tight") and not fitting.hardware:
         yield "  nothing has to change"
     if fitting.hardware:
         most = len(fitting.hardware) if fitting.only_hardware else _MOST_HARDWARE

@@ -137,10 +137,22 @@ def conclusion(forecast: Forecast) -> str:
     if hardware is None:
         return f"hardware unknown; {_cards(gpu.peak_bytes)}"
     text = f"{_verdict_words(forecast, hardware)} {limits(forecast, hardware)}"
+    if forecast.verdict == "unknown":
+        return f"{text}{left_open(forecast)}"
     needed = needed_gpu_bytes(forecast.estimate) or 0
     if gpu.peak_bytes <= usable_bytes(hardware.gpu) < needed:
         return f"{text}: the peak alone would, but with {HOLES} it needs {gib(needed)}"
     return text
+
+
+def left_open(forecast: Forecast) -> str:
+    """``: $TP has no value``, what was not read where that leaves open whether the run fits."""
+    from oomlint import evidence
+
+    if forecast.verdict != "unknown" or forecast.evidence is None:
+        return ""
+    words = evidence.left_open(forecast.evidence)
+    return f": {words}" if words else ""
 
 
 def _cards(peak: int) -> str:

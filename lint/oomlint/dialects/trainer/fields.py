@@ -41,7 +41,6 @@ class hf(Private, prefix="hf"):  # noqa: N801  a namespace of fields, read like 
     use_dora: bool
     use_flash: bool
     lora_targets: tuple[str, ...]
-    freeze_backbone: bool
 
 
 class hf_fsdp(Private, prefix="hf.fsdp"):  # noqa: N801
