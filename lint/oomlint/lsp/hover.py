@@ -19,7 +19,7 @@ from oomlint.lsp.keys import Key, keys_at
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
 from oomlint.models import ModelFacts
-from oomlint.plan.fields import f
+from oomlint.plan.fields import below, f
 from oomlint.report.markdown import escaped
 from oomlint.report.why import account, basis_sentence, shown
 from oomlint.rule import count, gib
@@ -135,20 +135,15 @@ def _source(origin: Origin, key: Key) -> str:
 
 
 def _consequences(run: Run, field: Any) -> list[tuple[str, Any]]:
-    """Fields of the plan that follow from one of the framework's own."""
+    """Fields of the plan that follow from one of the framework's own, in the plan's order."""
     found = []
-    for name, setting in run.settings.items():
-        if field in setting.origin.inputs and "." in name and name != field:
-            value = run.plan.get(name) if name in _leaves() else None
+    for name in below(f):
+        setting = run.settings.get(name)
+        if setting is not None and field in setting.origin.inputs and name != field:
+            value = run.plan.get(name)
             if value is not None and value is not False:
                 found.append((name, value))
     return found[:6]
-
-
-def _leaves() -> frozenset[str]:
-    from oomlint.plan import leaf_paths
-
-    return frozenset(leaf_paths())
 
 
 def _cost(analysis: Analysis, key: Key) -> Iterator[str]:
