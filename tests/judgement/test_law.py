@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from oomlint.judgement import EVEN, LOST, TIGHT, Risk, Severity
 from oomlint.judgement.law import probability, risk_of_need
 from oomlint.judgement.severity import bound, severity_at, verdict_at

@@ -1,6 +1,7 @@
 """The law of severities: what is known, what is guessed, and what helps."""
 
 from pathlib import Path
+
 import pytest
 
 from oomlint.dialects import registry
@@ -113,7 +114,7 @@ def test_a_file_that_is_not_at_hand_may_change_it_all():
     more = {"more": "deepspeed: ours.json\n", "hardware": "8xA100-80GB"}
     run = run_of("meta-llama/Llama-3.1-70B", **more)
     assert [missing.reference for missing in run.missing] == ["ours.json"]
-    assert judge_gpu(run).severity == Severity.WARNING
+    assert judge_gpu(run).severity < Severity.ERROR
 
 
 def test_host_is_judged_only_where_its_memory_is_known():

@@ -23,8 +23,9 @@ from oomlint.judgement.doubts import (
     settled,
     sharding_is_open,
 )
+from oomlint.judgement.evidence import weakest
 from oomlint.judgement.law import risk_in, risk_of_need
-from oomlint.judgement.severity import Confidence, Severity, severity_at
+from oomlint.judgement.severity import Confidence, Severity, bound, severity_at
 from oomlint.run import Run
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
@@ -116,7 +117,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
     risk = risk_of(run.intended, "gpu", phase)
     if risk is not None:
-        severity = severity_at(risk)
+        severity = _bounded(run, risk, "gpu")
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
     else:
         severity = Severity.INFO if peak <= most else Severity.WARNING
@@ -150,7 +151,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         predicted=peak,
         limit=limit,
         risk=risk,
-        severity=None if risk is None else severity_at(risk),
+        severity=None if risk is None else _bounded(run, risk, "host"),
         confidence=confidence(run),
         phase=phase or host.peak_phase or "",
         card=None,
@@ -158,6 +159,12 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         components=host.components,
         proviso=proviso(run),
     )
+
+
+def _bounded(run: Run, risk: float, resource: str) -> Severity | None:
+    """The severity of a risk, no more than what it rests on allows."""
+    severity = severity_at(risk)
+    return None if severity is None else bound(severity, weakest(run.intended, resource)[0])
 
 
 def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None) -> float | None:
