@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from oomlint.frozen import frozen, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.memory import estimate
 from oomlint.memory.build import size_class, skeleton
 from oomlint.memory.limits import gpu_limits
@@ -70,8 +72,7 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
 }
 
 
-@frozen
-class Basis:
+class Basis(Struct, frozen=True):
     """One thing that is assumed or was not read, and what hangs on it.
 
     ``field`` is where it was lost: what follows from it is as weak. ``leaf`` is the field of the
@@ -92,8 +93,7 @@ class Basis:
     decides: frozenset[str]
 
 
-@frozen
-class Evidence:
+class Evidence(Struct, frozen=True):
     """How well the weakest is known of what moves the peak, and what is known no better than by an
     assumption, the widest swing first."""
 
@@ -212,8 +212,7 @@ def _basis(
     )
 
 
-@frozen
-class _Trials:
+class _Trials(Struct, frozen=True):
     """A field at what it plausibly is: the changes, and the peaks of GPU and host at each."""
 
     changes: tuple[Mapping[Any, Any], ...]

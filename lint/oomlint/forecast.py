@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.errors import UsageError
-from oomlint.frozen import frozen, parameters, replace
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
+from oomlint.plan.model import Section
 from oomlint.plan.training import MODELS_BESIDE
 
 if TYPE_CHECKING:
@@ -22,8 +26,7 @@ if TYPE_CHECKING:
     from oomlint.run import Run
 
 
-@frozen
-class Forecast:
+class Forecast(Struct, frozen=True):
     """One run with its prediction; bytes are ``None`` inside where nothing is known."""
 
     name: str
@@ -212,14 +215,16 @@ def _checked(value: Mapping[str, Any], values: Mapping[str, Any] | None) -> Plan
     for path, number in _numbers(plan, ""):
         if number < 0:
             raise UsageError(f"{path}: {number} is negative")
+        if not number < inf:  # which NaN is not either
+            raise UsageError(f"{path}: should be a finite number")
     return _with_models_beside(_with_catalogue(plan))
 
 
-def _numbers(node: Any, prefix: str) -> Iterator[tuple[str, float]]:
-    for p in parameters(type(node)):
-        value = getattr(node, p.name)
-        path = prefix + p.name.rstrip("_")
-        if parameters(type(value)):
+def _numbers(node: Section, prefix: str) -> Iterator[tuple[str, float]]:
+    names = zip(node.__struct_fields__, node.__struct_encode_fields__, strict=True)
+    for name, public in names:
+        value, path = getattr(node, name), prefix + public
+        if isinstance(value, Section):
             yield from _numbers(value, path + ".")
         elif isinstance(value, (int, float)):
             yield path, value

@@ -19,8 +19,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen
 from oomlint.memory import state_bytes
 from oomlint.memory.allocator import lengths_vary
 from oomlint.plan.fields import f
@@ -34,8 +35,7 @@ USUAL_LARGEST_CARD = "H100-80GB"
 _WORTH, _WORTH_ANYWHERE = 0.03, 0.25
 
 
-@frozen
-class Judgement:
+class Judgement(Struct, frozen=True):
     """A peak against a limit. ``limit`` is ``None`` where the hardware is unknown, and
     ``card`` is then the smallest common card that holds the run, ``None`` if none does."""
 
@@ -331,8 +331,7 @@ def _usable(name: str) -> int:
     return usable_bytes(parse_hardware(name).gpu)
 
 
-@frozen
-class Relief:
+class Relief(Struct, frozen=True):
     """What a change brings: the judgement now and after, and whether it is worth a word."""
 
     before: Judgement

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any, cast
 
+from msgspec import Struct
+
 from oomlint.forecast import of_run
-from oomlint.frozen import frozen
 from oomlint.judge import settled, sharding_is_open
 from oomlint.memory import needed_gpu_bytes
 from oomlint.plan.fields import f as fields
@@ -36,8 +37,7 @@ _VERDICTS = {
 }
 
 
-@frozen
-class Fitting:
+class Fitting(Struct, frozen=True):
     """What was found for one run: ways to change it, or hardware on which it fits as it is."""
 
     run: Run

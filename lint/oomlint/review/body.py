@@ -6,10 +6,11 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from oomlint import __version__
 from oomlint.documents.text import Source
 from oomlint.forecast import Forecast
-from oomlint.frozen import frozen
 from oomlint.report import diff
 from oomlint.report.markdown import VERDICTS, escaped, line
 from oomlint.report.places import Places
@@ -23,8 +24,7 @@ _MOST_LISTED = 50
 _MARK = re.compile(r"<!-- oomlint:summary ([0-9a-f]{16}) -->")
 
 
-@frozen(eq=False)
-class Rest:
+class Rest(Struct, frozen=True, eq=False):
     """What no comment on a line says: findings elsewhere, and remedies that reach elsewhere."""
 
     topics: Sequence[Topic]
