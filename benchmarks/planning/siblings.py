@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.published import card_of, limits_of, plan_of, usable_memory
+from msgspec.structs import replace
 
 from oomlint.dialects.base import Dialect
 from oomlint.dialects.cells import Cells
-from oomlint.frozen import replace
 from oomlint.hardware import Hardware, parse_hardware
 from oomlint.memory import estimate, verdict
 from oomlint.plan import Plan, leaf_paths

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC,
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
@@ -30,8 +33,6 @@ from oomlint.documents import (
 from oomlint.documents.base import Document
 from oomlint.documents.text import Location, Source
 from oomlint.errors import FileError, InternalError
-from oomlint.expressions import expression
-from oomlint.frozen import field, frozen, mutable, replace
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -51,8 +52,7 @@ _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
 
 
-@frozen
-class LinkOptions:
+class LinkOptions(Struct, frozen=True):
     """What the user told oomlint about the machine and the run."""
 
     hardware: Hardware | None = None
@@ -65,8 +65,7 @@ class LinkOptions:
 _TRAINS_IN_PYTHON = rb"^(?![ \t]*class\b).*(?:Trainer|TrainingArguments|\bdeepspeed\.initialize)\("
 
 
-@mutable
-class Linked:
+class Linked(Struct):
     """Runs found, files that were opened, errors on the way, asides recognised."""
 
     runs: list[Run] = field(default_factory=list)
@@ -677,7 +676,7 @@ _UNREAD = _Unread()
 
 
 # The first word of a line behind its assignments: the program, if a command begins there.
-_PROGRAM = expression(r"^[ \t]*(?:\w+=\S*[ \t]+)*([\w./-]+)", re.MULTILINE)
+_PROGRAM = re.compile(r"^[ \t]*(?:\w+=\S*[ \t]+)*([\w./-]+)", re.MULTILINE)
 
 
 def _may_train(document: Document) -> bool:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping as MappingABC
 from enum import IntEnum
 from typing import Any, ClassVar, TypeAlias
 
+from msgspec import Struct, field
+
 from oomlint.amounts import count as count, gib as gib
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
-from oomlint.frozen import field, frozen
 from oomlint.judgement.evidence import weakest
 from oomlint.judgement.peak import Peak
 from oomlint.judgement.severity import (
@@ -45,31 +46,27 @@ class Applicability(IntEnum):
 # -- wishes: what a fix wants, in terms that no syntax has ------------------------------
 
 
-@frozen
-class SetFields:
+class SetFields(Struct, frozen=True):
     """Give canonical fields new values: ``{"batch.micro": 2, "batch.grad_accum": 16}``."""
 
     values: MappingABC[Any, Any]
 
 
-@frozen(eq=False)
-class RenameKey:
+class RenameKey(Struct, frozen=True, eq=False):
     """Call a stray key by its right name."""
 
     key: StrayKey
     new_key: str
 
 
-@frozen(eq=False)
-class RemoveKey:
+class RemoveKey(Struct, frozen=True, eq=False):
     """Delete a key that has no business there."""
 
     block: Block
     entry: Entry
 
 
-@frozen
-class ReadyEdits:
+class ReadyEdits(Struct, frozen=True):
     """Edits that the reader of a script made itself (exporting a variable, say)."""
 
     edits: tuple[Edit, ...]
@@ -78,8 +75,7 @@ class ReadyEdits:
 Wish: TypeAlias = SetFields | RenameKey | RemoveKey | ReadyEdits
 
 
-@frozen(eq=False)
-class Proposal:
+class Proposal(Struct, frozen=True, eq=False):
     """A fix as a rule states it.
 
     ``title`` completes "Fix: …" in the imperative. ``wishes`` are all applied or none.
@@ -99,16 +95,14 @@ class Proposal:
         return cls(title, (SetFields(values),), applicability)
 
 
-@frozen(eq=False)
-class Note:
+class Note(Struct, frozen=True, eq=False):
     """A second place that matters to a finding."""
 
     location: Location
     message: str
 
 
-@frozen(eq=False)
-class Finding:
+class Finding(Struct, frozen=True, eq=False):
     """What a rule found. Bytes are ``None`` where no number is known.
 
     ``message`` is a title of at most 80 characters that names the cause; ``details`` are what more there is
@@ -137,8 +131,7 @@ class Finding:
         return ". ".join((self.message, *self.details))
 
 
-@frozen
-class Example:
+class Example(Struct, frozen=True):
     """A small project that a rule speaks about, or is silent about.
 
     ``files`` are texts by file name. Where the rule's fix applies, ``fixed`` are the texts
@@ -261,8 +254,7 @@ class Rule:
         return f"# {cls.name} ({cls.code})\n\n{text}\n"
 
 
-@frozen(eq=False)
-class ListedRule:
+class ListedRule(Struct, frozen=True, eq=False):
     """What can be said of a rule before its module is imported."""
 
     code: str

@@ -11,24 +11,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from oomlint.documents import SHELL_SUFFIXES, kind_of, languages_of
 from oomlint.documents.text import Edit, Location, Source, Span
 from oomlint.errors import FileError
-from oomlint.expressions import expression
-from oomlint.frozen import frozen
 
 if TYPE_CHECKING:
     from oomlint.fix.edits import Fix
     from oomlint.rule import Finding, ListedRule, Rule
     from oomlint.workspace import Workspace
 
-_COMMENT = expression(
+_COMMENT = re.compile(
     r"#[ \t]*oomlint:[ \t]*(?P<what>ignore-file|ignore)(?![\w-])(?:\[(?P<names>[^\]\n]*)\])?[^\r\n]*"
 )
 
 
-@frozen
-class Suppression:
+class Suppression(Struct, frozen=True):
     """One comment. ``covered`` is the text that it speaks of, ``erased`` what goes when the
     comment is removed (its line, if it stands alone); ``names`` empty means all rules."""
 

@@ -11,8 +11,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from oomlint.expressions import expression
-
 # Packages whose version decides a default or the memory of a step.
 PACKAGES = frozenset(
     {
@@ -29,21 +27,15 @@ _LAST_MINOR = {
     ("torchtune", 0): 6, ("ms-swift", 3): 12, ("ms-swift", 2): 6,
 }  # fmt: skip
 
-_REQUIREMENT = expression(
-    r"^\s*[\"']?(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?P<rest>[^#;]*)", re.ASCII
-)
-_CLAUSE = expression(r"(===?|~=|<=|>=|<|>|!=|\^|~)\s*v?(\d{1,9}(?:\.(?:\d{1,9}|\*))*)(?!\d)")
+_REQUIREMENT = r"(?a)^\s*[\"']?(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?P<rest>[^#;]*)"
+_CLAUSE = r"(===?|~=|<=|>=|<|>|!=|\^|~)\s*v?(\d{1,9}(?:\.(?:\d{1,9}|\*))*)(?!\d)"
 # What stands behind the first `@`: an address.
-_TAG = expression(r"\s*(?:git\+)?\S*?@v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)")
-_WHEEL = expression(r"\s*\S*/[\w.]+-(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)[-+]")
-_IMAGE = expression(
-    r"^[ \t]*FROM\s+\S*pytorch/pytorch:(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)", re.MULTILINE | re.I
-)
-_INSTALL = expression(r"\b(?:pip3?|uv pip)\s+install\s+([^\n;&|]+)")
-_QUOTED = expression(r"""["']([A-Za-z][\w.-]*(?:\[[\w,-]*\])?\s*[=<>~!^][^"'\n]*)["']""")
-_CONDA = expression(
-    r"^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?([A-Za-z][\w.-]*)\s*([=<>~!][^\"'#\n]*)", re.M
-)
+_TAG = r"\s*(?:git\+)?\S*?@v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
+_WHEEL = r"\s*\S*/[\w.]+-(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)[-+]"
+_IMAGE = r"(?mi)^[ \t]*FROM\s+\S*pytorch/pytorch:(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
+_INSTALL = r"\b(?:pip3?|uv pip)\s+install\s+([^\n;&|]+)"
+_QUOTED = r"""["']([A-Za-z][\w.-]*(?:\[[\w,-]*\])?\s*[=<>~!^][^"'\n]*)["']"""
+_CONDA = r"(?m)^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?([A-Za-z][\w.-]*)\s*([=<>~!][^\"'#\n]*)"
 
 
 def pins(name: str, text: str) -> dict[str, str]:
@@ -96,10 +88,10 @@ def _pin(package: str, rest: str) -> str | None:
     """The version that a requirement's clauses lead to, if they lead to one."""
     _, _, address = rest.partition("@")
     for pattern in (_TAG, _WHEEL):
-        if (found := pattern.match(address)) is not None:
+        if (found := re.match(pattern, address)) is not None:
             return found[1]
     below: str | None = None
-    for sign, version in _CLAUSE.findall(rest):
+    for sign, version in re.findall(_CLAUSE, rest):
         if sign in ("==", "===", "~", "<="):
             return str(version).replace(".*", "")
         if sign == "~=":
@@ -115,7 +107,9 @@ def _pin(package: str, rest: str) -> str | None:
 
 def _floor(rest: str) -> str | None:
     """The oldest version that a requirement's clauses allow, if they name one."""
-    lower = (version for sign, version in _CLAUSE.findall(rest) if sign in (">=", ">", "~=", "^"))
+    lower = (
+        version for sign, version in re.findall(_CLAUSE, rest) if sign in (">=", ">", "~=", "^")
+    )
     return next((str(version).replace(".*", "") for version in lower), None)
 
 
@@ -135,7 +129,7 @@ def _before(package: str, version: str) -> str | None:
 
 
 def _requirement(line: str) -> Iterator[tuple[str, str]]:
-    match = _REQUIREMENT.match(line)
+    match = re.match(_REQUIREMENT, line)
     if match is not None:
         yield _normal(match["name"]), match["rest"]
 
@@ -147,7 +141,7 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 def _quoted(text: str) -> Iterator[tuple[str, str]]:
     """``setup.py``: requirements are texts in quotes."""
-    for requirement in _QUOTED.findall(text):
+    for requirement in re.findall(_QUOTED, text):
         yield from _requirement(requirement)
 
 
@@ -192,7 +186,7 @@ def _pipfile_lock(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _conda(text: str) -> Iterator[tuple[str, str]]:
-    for name, rest in _CONDA.findall(text):
+    for name, rest in re.findall(_CONDA, text):
         single = re.sub(r"^=(?=[\d])", "==", rest.strip()).partition(" ")[0]
         without_build = re.sub(r"(?<=[\d.])=.*", "", single)  # `pkg=1.2=build`
         yield from _requirement(f"{name} {without_build}")
@@ -200,7 +194,7 @@ def _conda(text: str) -> Iterator[tuple[str, str]]:
 
 def _dockerfile(text: str) -> Iterator[tuple[str, str]]:
     joined = re.sub(r"\\\r?\n", " ", text)
-    image = _IMAGE.search(joined)
+    image = re.search(_IMAGE, joined)
     if image is not None:
         yield "torch", f"=={image[1]}"
     yield from _installs(joined)
@@ -208,7 +202,7 @@ def _dockerfile(text: str) -> Iterator[tuple[str, str]]:
 
 def _installs(text: str) -> Iterator[tuple[str, str]]:
     """``pip install transformers==4.57.1`` in whatever file."""
-    for words in _INSTALL.findall(text):
+    for words in re.findall(_INSTALL, text):
         for word in re.findall(r"""["'][^"']+["']|\S+""", words):
             if not word.startswith("-"):
                 yield from _requirement(word)

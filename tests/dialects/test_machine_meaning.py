@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.linked import run_of
 
 from oomlint.dialects.cells import Cells, Given, Surroundings
@@ -17,7 +18,6 @@ from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.machine.scene_meaning import scene as scene_meaning
 from oomlint.dialects.meaning import Meaning, expressed, writable
 from oomlint.errors import CannotEdit
-from oomlint.frozen import replace
 from oomlint.hardware import parse_hardware
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

@@ -2,10 +2,10 @@
 
 import json
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 from oomlint.documents.text import Edit, Source
 from oomlint.engine import Diagnosis, Report

@@ -11,8 +11,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen, replace
 
 
 class BadValue(Exception):
@@ -46,8 +48,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-@frozen
-class Kind:
+class Kind(Struct, frozen=True):
     """``read`` raises :class:`BadValue`; ``write`` raises :class:`CannotEdit`.
 
     ``schema`` is the JSON Schema of what the file may hold, for editors and for checks.

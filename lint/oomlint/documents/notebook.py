@@ -14,6 +14,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.documents.excerpt import (
     MOST_CHARACTERS,
     Builder,
@@ -26,7 +29,6 @@ from oomlint.documents.excerpt import (
 )
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import ParseError
-from oomlint.frozen import field, frozen, mutable, replace
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder(strict=False)
@@ -46,8 +48,7 @@ _OTHER_LANGUAGES = re.compile(
 )
 
 
-@frozen
-class Cell:
+class Cell(Struct, frozen=True):
     """A code cell; ``number`` counts all cells from 1, as editors show them."""
 
     number: int
@@ -95,8 +96,7 @@ class Cell:
         return joined
 
 
-@frozen
-class _Cells:
+class _Cells(Struct, frozen=True):
     """Says where an offset is, as people call it: ``cell 4, line 7``."""
 
     cells: tuple[Cell, ...]
@@ -135,8 +135,7 @@ def parse_notebook(source: Source) -> ExcerptDocument | None:
 # -- the JSON -----------------------------------------------------------------------------------
 
 
-@mutable
-class _Reader:
+class _Reader(Struct):
     """Walks the top levels of a notebook; json's own decoder, in C, skips all else."""
 
     source: Source
@@ -281,8 +280,7 @@ class _Reader:
 # -- the code -----------------------------------------------------------------------------------
 
 
-@mutable
-class _Lines:
+class _Lines(Struct):
     """A cell taken apart: what is Python, with ``pass`` for IPython's lines, and what is shell."""
 
     python: list[tuple[Span, str | None]] = field(default_factory=list)

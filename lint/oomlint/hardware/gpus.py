@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.errors import UsageError
-from oomlint.frozen import frozen, replace
 from oomlint.hardware import tables
 from oomlint.hardware.spelling import Folded, fold_gpu
 
@@ -22,8 +24,7 @@ class Range(NamedTuple):
     high: int
 
 
-@frozen(kw_only=True)
-class Gpu:
+class Gpu(Struct, frozen=True, kw_only=True):
     """One kind of GPU (or NPU), by the name that reports use; ``variants`` are its form factors.
 
     ``total_bytes`` is what torch reports as ``total_memory`` (``total capacity`` in an

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from oomlint.amounts import gib
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen
 from oomlint.judgement.cards import USUAL_LARGEST_CARD, card_holds
 from oomlint.judgement.peak import Peak, judge_gpu, judge_host
 from oomlint.judgement.severity import Severity
 from oomlint.run import Run
 
 
-@frozen
-class Relief:
+class Relief(Struct, frozen=True):
     """What a change brings: the peak now and after, and whether it is worth a word."""
 
     before: Peak

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.judgement.cards import USUAL_LARGEST_CARD, usable
 from oomlint.judgement.evidence import assumed_otherwise
 from oomlint.judgement.severity import Confidence
@@ -29,8 +30,7 @@ _OTHER_VALUE = 0.3
 _MOST = 0.6
 
 
-@frozen
-class Doubt:
+class Doubt(Struct, frozen=True):
     """What a run may be besides, and the probability that it is."""
 
     weight: float

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from oomlint.frozen import frozen, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.judgement import unread
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.severity import EVEN
@@ -74,8 +76,7 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
 }
 
 
-@frozen
-class Basis:
+class Basis(Struct, frozen=True):
     """One thing that is assumed or was not read, and what hangs on it.
 
     ``field`` is where it was lost: what follows from it is as weak. ``leaf`` is the field of the
@@ -97,8 +98,7 @@ class Basis:
     decides: frozenset[str]
 
 
-@frozen
-class Evidence:
+class Evidence(Struct, frozen=True):
     """How well the weakest is known of what moves the peak, and what is known no better than by an
     assumption, the widest swing first."""
 
@@ -242,8 +242,7 @@ def _basis(
     )
 
 
-@frozen
-class _Trials:
+class _Trials(Struct, frozen=True):
     """A field at what it plausibly is: the changes, and the estimate at each."""
 
     changes: tuple[Mapping[Any, Any], ...]

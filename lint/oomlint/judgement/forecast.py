@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from oomlint.frozen import frozen, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.peak import risk_of
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
     from oomlint.run import Run
 
 
-@frozen
-class Risk:
+class Risk(Struct, frozen=True):
     """The probability that a run dies of memory; ``None`` where a limit or a need is unknown."""
 
     gpu: float | None
@@ -57,8 +58,7 @@ class Risk:
         )
 
 
-@frozen
-class Forecast:
+class Forecast(Struct, frozen=True):
     """One reading of a run with its prediction; bytes are ``None`` inside where nothing is known."""
 
     name: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.judgement.causes import Cause, causes_of
 from oomlint.judgement.forecast import Forecast, Risk, forecast_of, of_plan
 from oomlint.judgement.peak import Peak, judge_gpu, judge_host, read_as
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from oomlint.run import Run
 
 
-@frozen
-class Judgement:
+class Judgement(Struct, frozen=True):
     """Whether a run fits, why not, and how sure that is.
 
     ``written`` is the run as its files stand. Where a key is misspelt, ``meant`` is the run that

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from msgspec import Struct
+
 from oomlint.amounts import gib
-from oomlint.frozen import frozen
 from oomlint.judgement.cards import USUAL_LARGEST_CARD, smallest_card, usable
 from oomlint.judgement.doubts import (
     confidence,
@@ -32,8 +33,7 @@ from oomlint.run import Run
 _WORTH, _WORTH_ANYWHERE = 0.03, 0.25
 
 
-@frozen
-class Peak:
+class Peak(Struct, frozen=True):
     """A peak against a limit. ``limit`` and ``risk`` are ``None`` where the hardware is unknown, and
     ``card`` is then the smallest common card that holds the run, ``None`` if none does."""
 

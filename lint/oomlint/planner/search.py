@@ -13,8 +13,10 @@ from heapq import heappop, heappush
 from itertools import combinations, count, islice, product
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen, replace
 from oomlint.judgement import EVEN, Risk, Verdict, settled
 from oomlint.memory import Estimate, estimate
 from oomlint.plan import Plan, leaf_paths
@@ -38,8 +40,7 @@ _LESS_TIME = 0.9
 _ROOMY = 0.6
 
 
-@frozen
-class Way:
+class Way(Struct, frozen=True):
     """A set of changes to ``base`` and the run that comes of it. ``slowdown`` is the time of a token of training
     data over that of the run as it is; below 1 it trains faster."""
 
@@ -146,8 +147,7 @@ def _bundles(groups: Groups) -> Iterator[list[tuple[Move, ...]]]:
             yield list(product(*chosen))
 
 
-@frozen
-class Search:
+class Search(Struct, frozen=True):
     """A run to change, and what its changes are measured against."""
 
     run: Run
@@ -334,8 +334,7 @@ def _holds(run: Run, estimate: Estimate) -> bool:
 State: TypeAlias = tuple[int, ...]
 
 
-@frozen
-class Deltas:
+class Deltas(Struct, frozen=True):
     """The plan to start from, and for each group what its moves change; the first is nothing."""
 
     start: Plan

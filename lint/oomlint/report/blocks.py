@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import Struct
+
 from oomlint.amounts import gib, of_gib, percent
 from oomlint.engine import Diagnosis, Report
-from oomlint.frozen import frozen
 from oomlint.judgement import Forecast, Judgement, Peak, judgement_of
 from oomlint.judgement.peak import when
 from oomlint.precedence import worst_first
@@ -22,8 +23,7 @@ _HEADS = {"tight": "may not fit", "does_not_fit": "will not fit", "unknown": "un
 _EACH = {"gpu": "per GPU", "host": "of host RAM a node"}
 
 
-@frozen(eq=False)
-class Trouble:
+class Trouble(Struct, frozen=True, eq=False):
     """A run that is likely to die, with what is said of it: ``headlines`` first, then its causes, the
     worst first. ``way`` is the fix that makes it fit."""
 

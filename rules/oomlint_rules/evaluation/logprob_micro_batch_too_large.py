@@ -35,7 +35,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
@@ -73,8 +74,7 @@ _OPENRLHF = (
 )
 
 
-@frozen
-class _Pass:
+class _Pass(Struct, frozen=True):
     """The pass that takes log probabilities: bytes beside its logits, and logits of one row."""
 
     beside: float

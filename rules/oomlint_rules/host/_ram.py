@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.judgement import Peak, judge_host, settled
 from oomlint.rule import Severity, gib
 from oomlint.run import Run
@@ -16,8 +17,7 @@ _NOTEWORTHY = 64 * 2**30
 _ENOUGH_MACHINES = 10
 
 
-@frozen
-class RamVerdict:
+class RamVerdict(Struct, frozen=True):
     """A need of host RAM per node, judged. ``sentence`` names what there is to meet it;
     ``is_common``: every usual machine with as many GPUs has that much."""
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from oomlint.dialects.table import Origin
 from oomlint.documents.base import UNKNOWN
-from oomlint.frozen import frozen
 from oomlint.rule import Applicability, Finding, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._fixes import removal
 
 
-@frozen
-class Combination:
+class Combination(Struct, frozen=True):
     """One refusal.
 
     ``together`` are fields (of the plan or the dialect's own) or keys that are all given and

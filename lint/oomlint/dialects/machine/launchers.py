@@ -6,9 +6,13 @@ and nothing of the training framework behind them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.dialects.machine.docker_run import docker_environment, docker_scene, inner_commands
 from oomlint.dialects.machine.enclosing import Enclosing
@@ -25,10 +29,8 @@ from oomlint.dialects.machine.slurm_keys import SBATCH, SLURM_COMMAND
 from oomlint.dialects.table import Block, Table
 from oomlint.documents.base import Command, Document, Entry, Mapping, Scalar
 from oomlint.documents.shell.names import is_subcommand, operands_of
-from oomlint.expressions import expression
-from oomlint.frozen import frozen, replace
 
-PYTHON = expression(r"python[\d.]*$|ipython$|pypy\d?$")
+PYTHON = re.compile(r"python[\d.]*$|ipython$|pypy\d?$")
 
 # Slurm's commands that ask for a machine.
 _ALLOCATING = frozenset({"srun", "salloc", "sbatch"})
@@ -128,8 +130,7 @@ def _first_of_inner_line(words: tuple[Scalar, ...]) -> int:
     return 0
 
 
-@frozen
-class _Stage:
+class _Stage(Struct, frozen=True):
     """One of the programs on a line that start one another; ``last`` is its last plain word."""
 
     name: str

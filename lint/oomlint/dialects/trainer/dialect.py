@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
@@ -30,7 +32,6 @@ from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_la
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Location, Span
 from oomlint.errors import CannotEdit
-from oomlint.frozen import replace
 
 SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 

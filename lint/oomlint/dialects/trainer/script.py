@@ -12,6 +12,9 @@ import re
 from collections.abc import Iterator, Mapping as MappingABC, Sequence
 from typing import Any, Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.table import Block, Table, plain_value
@@ -29,7 +32,6 @@ from oomlint.dialects.trainer.tables import (
 )
 from oomlint.documents.base import UNKNOWN, Call, Document, Mapping, Node, Scalar
 from oomlint.documents.text import Span
-from oomlint.frozen import frozen, replace
 
 _MODEL_LOADER = re.compile(r"(^|\.)from_(pretrained|config)$")
 _CONFIG = re.compile(
@@ -45,8 +47,7 @@ _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value|draft", re.IGNORECAS
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 
 
-@frozen
-class ScriptRun:
+class ScriptRun(Struct, frozen=True):
     """The calls of one run. ``config`` is ``None`` where its arguments come from outside."""
 
     trainer: Call | None

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER
@@ -16,7 +18,6 @@ from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.dialects.trainer.keys import MODEL_ROWS, over
 from oomlint.dialects.trl.keys import KNOWN, RENAMED_LENGTH, TRL, call_table
 from oomlint.documents.base import Node, Scalar
-from oomlint.frozen import replace
 
 # The objective of a script, a sub-command, a config class or a trainer, by a word in its name.
 OBJECTIVES = {

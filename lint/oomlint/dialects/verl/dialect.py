@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launchers import read_launch
@@ -28,7 +30,6 @@ from oomlint.dialects.verl.keys import (
 from oomlint.dialects.verl.meaning import meaning
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Location
-from oomlint.frozen import replace
 
 _MODULE = re.compile(r"-m\s+((?:verl|recipe)\.[\w.]+)")
 _PATH_KEYS = (

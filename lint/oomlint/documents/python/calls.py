@@ -6,11 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.documents.base import Call
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, Guard, Places
-from oomlint.frozen import field, frozen, mutable, replace
 
 _CONFIGS = (
     "SFT DPO GRPO KTO ORPO CPO Reward PRM PPO PPOv2 RLOO GKD XPO NashMD OnlineDPO BCO GOLD MiniLLM Model "
@@ -46,8 +48,7 @@ _NO_MODEL = re.compile(
 )
 
 
-@frozen(eq=False)
-class Step:
+class Step(Struct, frozen=True, eq=False):
     """A call of any kind as the program reaches it."""
 
     node: ast.Call
@@ -63,8 +64,7 @@ class Step:
     guards: tuple[Guard, ...] = ()
 
 
-@mutable
-class _Walk:
+class _Walk(Struct):
     tree: Tree
     steps: list[Step] = field(default_factory=list)
     entered: set[int] = field(default_factory=set)
