@@ -8,7 +8,7 @@ from oomlint.report import render
 from oomlint.report.diff import render as render_diff
 from oomlint.report.paint import Paint
 from oomlint.report.places import Places
-from oomlint.report.text import excerpt
+from oomlint.report.excerpts import excerpt
 from oomlint.workspace import Workspace
 
 GOLDEN = """\
