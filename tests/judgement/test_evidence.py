@@ -61,7 +61,7 @@ def test_the_shape_of_a_model_known_by_its_size_decides_only_between_its_bounds(
 
 
 def test_what_a_guessed_vocabulary_decides_is_no_more_than_a_note() -> None:
-    about = {"micro-batch-too-large", "logits-materialized-large-vocab"}
+    about = {"gpu-memory-at-risk", "micro-batch-too-large", "logits-materialized-large-vocab"}
     between = _lint(_SFT.format(model="/models/ours-7b-secret", micro=16)).diagnoses
     surely = _lint(_SFT.format(model="/models/ours-7b-secret", micro=64)).diagnoses
     noted = [d for d in between if d.rule.name in about]

@@ -65,7 +65,7 @@ def troubles(report: Report) -> list[Trouble]:
     for run in report.runs:
         about = [d for d in report.diagnoses if d.run is not None and d.run.name == run.name]
         headlines = tuple(d for d in about if d.rule.is_headline)
-        if headlines:
+        if any(headline.severity >= Severity.WARNING for headline in headlines):
             causes = (d for d in about if d not in headlines and is_cause(d.finding))
             found.append(Trouble(judgement_of(run), headlines, tuple(worst_first(causes))))
     return found
