@@ -102,3 +102,10 @@ def test_evidence_can_be_written_as_json() -> None:
     written = json.loads(json.dumps(evidence_object(evidence_of(run))))
     assert written["level"] == "unread"
     assert {"field": "model.dims", "value": "7B"}.items() <= written["rests_on"][0].items()
+
+
+def test_a_model_is_not_tried_with_a_vocabulary_larger_than_itself() -> None:
+    run = _run(_SFT.format(model="/models/tiny-20m-secret", micro=1))
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
+    assert basis.value == "0.02B"
+    assert basis.decides == frozenset()

@@ -17,6 +17,7 @@ from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
+    from oomlint.models import ModelDims
     from oomlint.run import Run
 
 _LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "all_linear"}
@@ -149,7 +150,16 @@ def _plausible(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
     if dims is None or not dims.params_total:
         return ()
     shape = size_class(dims.params_total)
-    return tuple({leaf: replace(shape, vocab=vocabulary)} for vocabulary in _VOCABULARIES)
+    shapes = (replace(shape, vocab=vocabulary) for vocabulary in _VOCABULARIES)
+    return tuple({leaf: each} for each in shapes if _has_layers(each))
+
+
+def _has_layers(dims: ModelDims) -> bool:
+    """Whether a model of this size has room for layers beside the tables of its vocabulary."""
+    built = skeleton(dims)
+    return built is not None and all(
+        linear.outputs for block in built.blocks for linear in block.linears
+    )
 
 
 def _weak(run: Run) -> dict[Any, Level]:
