@@ -30,7 +30,7 @@ LAYERS = (
     ("hardware", "models"),
     ("dialects", "memory"),
     ("workspace",),
-    ("copies", "kin"),
+    ("copies", "siblings", "kin"),
     # Whether a run fits hangs on how well it is known, which is tried on other plans of the run.
     ("run", "evidence"),
     ("linking",),
