@@ -90,3 +90,11 @@ def test_a_script_counts_before_a_readme() -> None:
         "configs/b.yaml": RECIPE,
     }
     assert _runs(files)["configs/b.yaml"].plan.parallel.zero.stage == 3
+
+
+def test_a_path_on_its_authors_machine_is_the_config_of_that_name() -> None:
+    line = LINE.format(config="/data/me/project/a.yaml").replace("spin/run_spin.py", "sft.py")
+    files = {"scripts/a.sh": line, "configs/a.yaml": RECIPE, "configs/b.yaml": RECIPE}
+    runs = _runs(files)
+    assert runs["configs/a.yaml"].plan.parallel.zero.stage == 3
+    assert runs["configs/b.yaml"].plan.parallel.zero.stage is None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterator
+from itertools import takewhile
+from operator import eq
 
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.workspace import Workspace
@@ -32,9 +34,11 @@ def launch_scripts(workspace: Workspace, config: str) -> Iterator[str]:
 
 def distance(config: str, other: str) -> int | None:
     """How many folders two configs are apart; ``None`` where no folder holds both but the
-    project's own."""
+    project's own. A path on its author's machine is the config of that name."""
+    if os.path.isabs(other):
+        return 0 if os.path.basename(other) == os.path.basename(config) else None
     mine, theirs = (name.split("/")[:-1] for name in (config, os.path.normpath(other)))
-    shared = len(os.path.commonprefix([mine, theirs]))
+    shared = sum(takewhile(bool, map(eq, mine, theirs)))
     return len(mine) + len(theirs) - 2 * shared if shared or mine == theirs else None
 
 
