@@ -18,6 +18,7 @@ from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
     from oomlint.models import ModelDims
+    from oomlint.plan import Plan
     from oomlint.run import Run
 
 _LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "all_linear"}
@@ -28,6 +29,11 @@ _ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
 # Of Llama 2 and of Qwen 2.5 (their config.json): of a model whose size alone is known, the logits are
 # anything between.
 _VOCABULARIES = (32_000, 152_064)
+
+# So many samples that are joined without padding are near their mean: verl's tuning scripts, with
+# micro batches of 16 to 128 completions, ran on 80 GB (verl 0.5 docs/perf/device_tuning.rst,
+# examples/tuning/*/*grpo*), though with all of them at the limit they would take 81 to 135 GiB.
+_MANY_SAMPLES = 16
 
 # Of fields that move the peak, what else they are in runs that people write.
 _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
@@ -144,6 +150,8 @@ def level_of(run: Run) -> Level:
 
 def _plausible(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
     """What else a field plausibly is, and all that changes with it."""
+    if leaf == f.seq.max_len and hangs_on_lengths(run):
+        return (_half_as_long(run.plan),)
     if leaf != f.model.dims:
         return _PLAUSIBLE[leaf]
     dims = run.plan.model.dims
@@ -169,7 +177,37 @@ def _weak(run: Run) -> dict[Any, Level]:
     if dims is not None and dims.params_total and skeleton(dims) is None:
         # Its config.json, which the run names, was not read.
         weak[f.model.dims] = Level.UNREAD
+    if hangs_on_lengths(run):
+        weak[f.seq.max_len] = Level.UNREAD
     return weak
+
+
+def hangs_on_lengths(run: Run) -> bool:
+    """Whether the GPU has room unless the many samples of a batch, joined without padding, have
+    together more than half of the tokens that they may have: only the data tell."""
+    known: bool | None = run.remembered.get("hangs_on_lengths")
+    if known is None:
+        known = run.remembered["hangs_on_lengths"] = _is_filled_by_long_samples(run.placed)
+    return known
+
+
+def _is_filled_by_long_samples(run: Run) -> bool:
+    batch, seq, limit = run.plan.batch, run.plan.seq, run.limits.gpu_bytes
+    are_joined = seq.packing == "varlen" or batch.max_tokens_per_gpu is not None
+    if not are_joined or (batch.micro or 1) < _MANY_SAMPLES or seq.max_len is None:
+        return False
+    if limit is None or run.level(f.seq.max_len) >= Level.ASSUMED:
+        return False
+    peaks = (_peaks(run, change)[0] for change in ({}, _half_as_long(run.plan)))
+    full, half = peaks
+    return full is not None and half is not None and half <= limit < full
+
+
+def _half_as_long(plan: Plan) -> Mapping[Any, Any]:
+    """What a batch is computed with whose samples have half the tokens that they may have."""
+    most = plan.batch.max_tokens_per_gpu
+    tokens = {} if most is None else {f.batch.max_tokens_per_gpu: most // 2}
+    return {f.seq.max_len: (plan.seq.max_len or 0) // 2, **tokens}
 
 
 def _found(run: Run) -> Iterator[Basis]:
@@ -184,7 +222,7 @@ def _found(run: Run) -> Iterator[Basis]:
         together = _decided_together(probe, [trials[leaf] for leaf in leaves])
         for leaf in leaves:
             swing, decides = trials[leaf].swing, trials[leaf].decides(run) | together
-            for field in (f.model.id,) if leaf == f.model.dims else run.roots(leaf):
+            for field in _lost_at(run, leaf):
                 basis = _basis(run, field, leaf, level, swing, decides)
                 place = (basis.path, basis.line, basis.key)
                 other = best.get(place)
@@ -194,6 +232,15 @@ def _found(run: Run) -> Iterator[Basis]:
                 else:
                     best[place] = replace(other, decides=basis.decides | other.decides)
     yield from sorted(best.values(), key=lambda basis: -(basis.swing_bytes or 0))
+
+
+def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
+    """The fields where what moves memory by ``leaf`` was lost."""
+    if leaf == f.model.dims:
+        return (f.model.id,)
+    if leaf == f.seq.max_len and hangs_on_lengths(run):
+        return (leaf,)
+    return run.roots(leaf)
 
 
 def _basis(
@@ -206,6 +253,8 @@ def _basis(
     if leaf == f.model.dims:
         value = f"{value.params_total / 1e9:.3g}B"
         why = "of the model only its size is known, from its name: there is no config.json here"
+    elif leaf == f.seq.max_len and hangs_on_lengths(run):
+        why = "how long the samples of a batch are together only the data tell"
     elif level is Level.UNREAD:
         why = why or f"{run.key(field)} is set to what only running it would tell"
     return Basis(

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from oomlint.engine import Options, lint
+from oomlint.evidence import weakest
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.hardware import parse_hardware
 from oomlint.judge import needs_all_samples_long
+from oomlint.plan.evidence import Level
 from oomlint.planner import ways_to_fit
 from oomlint.rule import Applicability, Severity
 from oomlint.run import Run
@@ -51,7 +53,7 @@ def run_of(name: str, text: str) -> Run:
 
 
 def test_batch_that_several_long_samples_fill_is_left_and_the_way_out_shown() -> None:
-    text = VERL.format(micro=116, joined=True)
+    text = VERL.format(micro=12, joined=True).replace("=1024", "=14336")
     result = fixed("run.sh", text)
     assert result.texts == {}
     (found,) = (d for d in result.report.diagnoses if d.rule.name == "micro-batch-too-large")
@@ -60,6 +62,20 @@ def test_batch_that_several_long_samples_fill_is_left_and_the_way_out_shown() ->
     assert found.fix.applicability is Applicability.DISPLAY
     assert "unless several samples of a batch are long" in str(found.fix.reason)
     assert ways_to_fit(run_of("run.sh", text))
+
+
+def test_batch_that_only_many_long_samples_fill_hangs_on_the_data() -> None:
+    text = VERL.format(micro=116, joined=True)
+    run = run_of("run.sh", text)
+    assert run.verdict_of(run.estimate) == "does_not_fit"
+    assert run.verdict == "unknown"
+    level, (basis,) = weakest(run, "gpu")
+    assert level is Level.UNREAD
+    assert basis.why == "how long the samples of a batch are together only the data tell"
+    for found in fixed("run.sh", text).report.diagnoses:
+        assert found.severity is Severity.INFO
+    larger = run_of("run.sh", VERL.format(micro=116, joined=True).replace("=1024", "=4096"))
+    assert larger.verdict == "does_not_fit"
 
 
 def test_batch_padded_to_its_longest_sample_is_made_smaller() -> None:
