@@ -1,12 +1,18 @@
 """How a project's scripts start a config's siblings counts for a config that nothing starts."""
 
+from pathlib import Path
+
 import pytest
 from tests.linked import link, run_of
 
+from oomlint.engine import Options, lint
+from oomlint.hardware import parse_hardware
 from oomlint.judge import sharding_is_open
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.rule import Severity
 from oomlint.run import Run
+from oomlint.workspace import Workspace
 
 RECIPE = """\
 model_name_or_path: alignment-handbook/zephyr-7b-sft-full
@@ -98,3 +104,50 @@ def test_a_path_on_its_authors_machine_is_the_config_of_that_name() -> None:
     runs = _runs(files)
     assert runs["configs/a.yaml"].plan.parallel.zero.stage == 3
     assert runs["configs/b.yaml"].plan.parallel.zero.stage is None
+
+
+def test_what_a_siblings_files_say_is_not_held_against_a_recipe() -> None:
+    zero = ZERO3.replace("zero_stage: 3", "zero_stage: 3, gradient_accumulation_steps: 4")
+    files = {
+        "accelerate/zero3.yaml": zero,
+        "a.sh": LINE.format(config="configs/a.yaml"),
+        "configs/a.yaml": RECIPE + "gradient_accumulation_steps: 4\n",
+        "configs/b.yaml": RECIPE + "gradient_accumulation_steps: 2\n",
+    }
+    assert not _speaking(files)
+    assert _speaking({**files, "configs/a.yaml": RECIPE}) == {"accelerate-vs-trainer-mismatch"}
+
+
+SCRIPT = """\
+from transformers import AutoModelForCausalLM
+from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser
+
+parser = TrlParser((SFTConfig, ModelConfig))
+training_args, model_args = parser.parse_args_and_config()
+model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, torch_dtype="bfloat16")
+SFTTrainer(model=model, args=training_args).train()
+"""
+
+
+def test_a_line_without_a_launcher_that_one_of_several_shows_is_no_habit() -> None:
+    line = "python run/train.py --config configs/a.yaml"
+    both = f"{line}\naccelerate launch --num_processes 8 {line[7:]}"
+    files = {"configs/a.yaml": RECIPE, "run/train.py": SCRIPT}
+    assert "multi-gpu-no-launcher" in _speaking({**files, "README.md": _shown(line)})
+    assert "multi-gpu-no-launcher" not in _speaking({**files, "README.md": _shown(both)})
+
+
+def _shown(lines: str) -> str:
+    return f"```sh\n{lines}\n```\n"
+
+
+def _speaking(files: dict[str, str]) -> set[str]:
+    """The rules that warn of a setting."""
+    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
+    report = lint(workspace, list(files), Options(hardware=parse_hardware("8xH100-80GB")))
+    assert not report.errors
+    return {
+        d.rule.name
+        for d in report.diagnoses
+        if d.severity >= Severity.WARNING and d.finding.resource is None
+    }
