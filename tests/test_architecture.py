@@ -32,7 +32,7 @@ LAYERS = (
     ("hardware", "models"),
     ("dialects", "memory"),
     ("workspace",),
-    ("copies", "kin"),
+    ("copies", "siblings", "kin"),
     ("run",),
     ("linking",),
     ("judgement",),

@@ -229,6 +229,8 @@ def _check(
         start = 0.0 if timings is None else perf_counter()
         try:
             for finding in rule.load()().check(run):
+                if _is_of_a_sibling(finding, run):
+                    continue
                 if not options.selection.ignored_in(finding.rule, finding.location.path):
                     yield Diagnosis(finding, run, fix_for(run, finding))
         except Exception as error:  # a rule's bug must not cost the user the other rules
@@ -242,6 +244,15 @@ def _check(
             )
         if timings is not None:
             timings[rule.name] = timings.get(rule.name, 0.0) + perf_counter() - start
+
+
+def _is_of_a_sibling(finding: Finding, run: Run) -> bool:
+    """Whether a finding speaks of a file that the run is only guessed to have, by its sibling's
+    launch line: it is the sibling's, and two files that may never meet cannot disagree."""
+    return run.is_started_by_guess and (
+        finding.location.path != run.claims[0].path
+        or any(note.location.path != run.claims[0].path for note in finding.notes)
+    )
 
 
 def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:

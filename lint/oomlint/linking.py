@@ -37,6 +37,7 @@ from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
+from oomlint.siblings import distance, launch_scripts
 from oomlint.versions import installed
 from oomlint.workspace import Workspace
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 _IN_COMMENT = "it stands in a comment"
 _IN_README = "it stands in a README"
+_OF_ANOTHER = "it starts another config"
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
@@ -97,6 +99,7 @@ class Linker:
         self._markers: dict[tuple[str, bool], tuple[bytes, ...]] = {}
         self._failures: dict[str, list[InternalError]] = {}
         self._readme_texts: dict[str, str] = {}
+        self._scripts: dict[tuple[str, str], Sequence[tuple[Claim, str]]] = {}
 
     def link(
         self,
@@ -217,8 +220,41 @@ class Linker:
         if found:
             differ = len({_words_of(launch) for launch in found}) > 1
             return _locked(found[0], _IN_README, Level.ASSUMED if differ else Level.FACT)
+        script = self._script_beside(claim)
+        if script is not None:
+            return _as_beside(script, claim, _OF_ANOTHER)
         beside = self._documented(claim, self._siblings(claim.path))
-        return _as_beside(beside[0], claim) if beside else claim
+        return _as_beside(beside[0], claim, _IN_README) if beside else claim
+
+    def _script_beside(self, claim: Claim) -> Claim | None:
+        """The line of the project's launch scripts that starts the config nearest to this one."""
+        best: tuple[int, Claim] | None = None
+        for launch, started in self._scripted(claim):
+            apart = distance(claim.path, started)
+            if apart is not None and (best is None or apart < best[0]):
+                best = (apart, launch)
+        return None if best is None else best[1]
+
+    def _scripted(self, claim: Claim) -> Sequence[tuple[Claim, str]]:
+        """The lines of launch scripts above a config that start configs of its framework, and
+        which: worked out once for all configs of a folder."""
+        key = (claim.path.rpartition("/")[0], claim.dialect.name)
+        if key not in self._scripts:
+            self._scripts[key] = [
+                (launch, self.workspace.resolve(reference.path, name) or reference.path)
+                for name in launch_scripts(self.workspace, claim.path)
+                for launch in self._launches_in(name)
+                if launch.dialect.name == claim.dialect.name
+                for reference in launch.references
+                if reference.dialect == claim.dialect.name
+            ]
+        return self._scripts[key]
+
+    def _launches_in(self, name: str) -> list[Claim]:
+        try:
+            return [claim for claim in self.claims(name) if claim.kind == "launch"]
+        except FileError:
+            return []
 
     def _documented(self, claim: Claim, names: Sequence[str]) -> list[Claim]:
         """The launch lines that READMEs above a config show for one of these files."""
@@ -413,7 +449,7 @@ class Linker:
             self.workspace.resolve(path, claim.path) is None for path in programs
         )
         is_absolute = missing.reference.startswith(("/", "~"))
-        is_shown = any(block.locked == _IN_README for block in claim.blocks)
+        is_shown = any(block.locked in (_IN_README, _OF_ANOTHER) for block in claim.blocks)
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown)
 
     def _without_declared(self, run: Run, claims: Iterable[Claim]) -> Run:
@@ -639,13 +675,13 @@ def _locked(launch: Claim, reason: str, level: Level) -> Claim:
     return replace(launch, blocks=blocks)
 
 
-def _as_beside(launch: Claim, claim: Claim) -> Claim:
+def _as_beside(launch: Claim, claim: Claim, reason: str) -> Claim:
     """The launch line of a config's sibling as one of its own, which it is taken to have."""
     references = tuple(
         replace(r, path=claim.path) if r.dialect == claim.dialect.name else r
         for r in launch.references
     )
-    return _locked(replace(launch, references=references), _IN_README, Level.ASSUMED)
+    return _locked(replace(launch, references=references), reason, Level.ASSUMED)
 
 
 def _words_of(launch: Claim) -> tuple[object, ...]:

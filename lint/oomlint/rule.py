@@ -298,6 +298,8 @@ def _named(run: Run, field: Any) -> str:
     """What is to be read to know a field, for the person at the keyboard."""
     if field == f.model.id and run.plan.model.id is not None:
         return "the model's config.json"
+    if field == f.seq.max_len and run.level(field) < Level.ASSUMED:
+        return "the length of the samples"
     return run.key(field)
 
 

@@ -186,6 +186,15 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         return tuple(dict.fromkeys(paths))
 
     @cached_property
+    def is_started_by_guess(self) -> bool:
+        """Whether only a sibling's launch line tells how the run is started: what that line and the
+        files that it names say is the sibling's, and speaks of memory here alone."""
+        return any(
+            claim.kind == "launch" and any(b.level is Level.ASSUMED for b in claim.blocks)
+            for claim in self.claims
+        )
+
+    @cached_property
     def sources(self) -> frozenset[str]:
         """Display paths of all that was read for this run, its ``files`` included."""
         return frozenset((*self.files, *(claim.path for claim in self.claims)))

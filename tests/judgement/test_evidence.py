@@ -70,7 +70,7 @@ def test_what_a_guessed_vocabulary_decides_is_no_more_than_a_note() -> None:
         assert diagnosis.severity is Severity.INFO
         assert diagnosis.finding.evidence is Level.UNREAD
         assert "the model's config.json was not read" in diagnosis.finding.text
-    assert max(d.severity for d in surely if d.rule.name in about) is Severity.WARNING
+    assert max(d.severity for d in surely if d.rule.name in about) >= Severity.WARNING
 
 
 _UNREAD_BATCH = (
@@ -131,3 +131,10 @@ def test_why_shows_that_a_value_is_stated_and_by_what_it_counts() -> None:
     ]
     named = account(run, f.model.id)
     assert (named.word, named.place) == ("stated", "train.py:4  model_name")
+
+
+def test_a_model_is_not_tried_with_a_vocabulary_larger_than_itself() -> None:
+    run = _run(_SFT.format(model="/models/tiny-20m-secret", micro=1))
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
+    assert basis.value == "0.02B"
+    assert basis.decides == frozenset()

@@ -25,8 +25,9 @@ class StandIn(BadValue):
     """A word in the place of a value that a person or another script is to fill in."""
 
 
-# TO_BE_FILLED, and CONFIG_MBSIZE, of a template (with a comma: DeepSpeed reads JSON as Hjson).
-_STAND_IN = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?")
+# TO_BE_FILLED, and CONFIG_MBSIZE, of a template (with a comma: DeepSpeed reads JSON as Hjson); what
+# people blank out; and OmegaConf's ???, which a launch line has to give.
+_STAND_IN = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO")
 
 
 def _refused(raw: Any, expected: str) -> BadValue:

@@ -20,6 +20,7 @@ from oomlint.memory.build import size_class, skeleton
 from oomlint.memory.limits import gpu_limits
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.plan.model import ModelDims
 from oomlint.run import Run
 
 # What was not read is named up to so many.
@@ -180,7 +181,16 @@ def _plausible(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
     if dims is None or not dims.params_total:
         return ()
     shape = size_class(dims.params_total)
-    return tuple({leaf: replace(shape, vocab=vocabulary)} for vocabulary in _VOCABULARIES)
+    shapes = (replace(shape, vocab=vocabulary) for vocabulary in _VOCABULARIES)
+    return tuple({leaf: each} for each in shapes if _has_layers(each))
+
+
+def _has_layers(dims: ModelDims) -> bool:
+    """Whether a model of this size has room for layers beside the tables of its vocabulary."""
+    built = skeleton(dims)
+    return built is not None and all(
+        linear.outputs for block in built.blocks for linear in block.linears
+    )
 
 
 def _weak(run: Run) -> dict[Any, Level]:
@@ -205,7 +215,7 @@ def _found(run: Run) -> Iterator[Basis]:
         together = _decided_together(probe, [trials[leaf] for leaf in leaves])
         for leaf in leaves:
             swing, decides = trials[leaf].swing, trials[leaf].decides(run) | together
-            for field in (f.model.id,) if leaf == f.model.dims else run.roots(leaf):
+            for field in _lost_at(run, leaf):
                 basis = _basis(run, field, leaf, level, swing, decides)
                 place = (basis.path, basis.line, basis.key)
                 other = best.get(place)
@@ -215,6 +225,13 @@ def _found(run: Run) -> Iterator[Basis]:
                 else:
                     best[place] = replace(other, decides=basis.decides | other.decides)
     yield from sorted(best.values(), key=lambda basis: -(basis.swing_bytes or 0))
+
+
+def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
+    """The fields where what moves memory by ``leaf`` was lost."""
+    if leaf == f.model.dims:
+        return (f.model.id,)
+    return run.roots(leaf)
 
 
 def _basis(

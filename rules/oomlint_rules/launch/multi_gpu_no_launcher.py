@@ -75,6 +75,8 @@ class MultiGpuNoLauncher(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
+        if run.is_started_by_guess:
+            return  # another line, with a launcher, may start it
         parallel = run.plan.parallel
         if parallel.backend != "dp" or parallel.world is None:
             return

@@ -42,6 +42,7 @@ from oomlint.dialects.accelerate.keys import own as plugin
 from oomlint.dialects.common.fields import deepspeed as zero_plugin, fsdp as fsdp_plugin, ref
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.table import Setting
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Rule, Severity
 from oomlint.run import Run
@@ -140,6 +141,16 @@ class AccelerateVsTrainerMismatch(Rule):
                 ),
             },
         ),
+        Example(
+            files={
+                "train.sh": f"{_ACCELERATE} sft.py --config /data/elsewhere/recipe.yaml\n",
+                "acc.yaml": accelerate(
+                    "DEEPSPEED",
+                    "deepspeed_config:\n  gradient_accumulation_steps: 8\n  zero_stage: 3\n",
+                ),
+            },
+            why="the recipe, which is not here, may accumulate as often",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -204,6 +215,8 @@ class AccelerateVsTrainerMismatch(Rule):
             return
         if run.is_fragment or run.plan.parallel.backend != "zero":
             return
+        if run.missing and run.level(f.batch.grad_accum) > Level.STATED:
+            return  # the file that is not here may say it
         origin = said.origin
         yield self.finding(
             run,

@@ -244,10 +244,17 @@ def _flag_text(launch: Launch, key: str) -> str:
 _SHIPPED = re.compile(r"_?(?:generated_)?(?:ppo|sft)_\w*trainer\w*|sft_trainer\w*")
 
 
+# VL/examples/split_placement/main_ppo_split.py:92 (0.1 to 0.5).
+_OF_EXAMPLES = {"main_ppo_split": "config/ppo_trainer_split.yaml"}
+
+
 def _own_config(launch: Launch) -> str | None:
-    """The YAML behind ``--config-path`` and ``--config-name`` where it is not verl's own."""
+    """The YAML behind ``--config-path`` and ``--config-name`` where it is not verl's own, or that
+    the ``@hydra.main`` of an example with a trainer of its own names."""
     name, folder = _flag_text(launch, "config_name"), _flag_text(launch, "config_path")
     name = name.removesuffix(".yaml")
+    if not name and launch.stem in _OF_EXAMPLES:
+        return f"{launch.name.rpartition('/')[0]}/{_OF_EXAMPLES[launch.stem]}".lstrip("/")
     if not name or (_SHIPPED.fullmatch(name) and folder in ("", "config", "./config")):
         return None
     return f"{folder}/{name}.yaml" if folder else f"{name}.yaml"
