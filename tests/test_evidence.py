@@ -102,3 +102,30 @@ def test_evidence_can_be_written_as_json() -> None:
     written = json.loads(json.dumps(evidence_object(evidence_of(run))))
     assert written["level"] == "unread"
     assert {"field": "model.dims", "value": "7B"}.items() <= written["rests_on"][0].items()
+
+
+def test_a_run_that_is_tight_only_by_a_guess_is_no_more_than_a_note() -> None:
+    """It fits whatever the vocabulary is, so nobody asks whether it does."""
+    run = _run(_SFT.format(model="/models/ours-7b-secret", micro=8))
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
+    assert run.verdict == "tight"
+    assert basis.decides == frozenset()
+    assert basis.eases == {"gpu"}
+    found = _lint(_SFT.format(model="/models/ours-7b-secret", micro=8)).diagnoses
+    assert {d.severity for d in found if d.finding.resource == "gpu"} == {Severity.INFO}
+
+
+def test_where_no_gpu_is_named_a_guess_is_held_against_the_largest_usual_one() -> None:
+    text = _SFT.format(model="/models/ours-7b-secret", micro=16)
+    files = Workspace(Path("/project"), {"axolotl.yaml": text.encode()})
+    (run,) = lint(files, ["axolotl.yaml"], Options()).runs
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
+    assert basis.decides == {"gpu"}
+
+
+def test_a_folder_named_after_a_mixture_may_hold_one_model_cut_into_its_experts() -> None:
+    full = _SFT.replace("adapter: lora\nlora_r: 16\nlora_target_linear: true\n", "")
+    model = "/models/Mixtral-8x7B-v0.1-Random-8Select2"
+    run = _run(full.format(model=model, micro=1) + "deepspeed: deepspeed_configs/zero3.json\n")
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
+    assert "gpu" in basis.decides

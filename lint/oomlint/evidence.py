@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from oomlint.frozen import frozen, replace
+from oomlint.hardware import usual_limit
 from oomlint.memory import estimate
 from oomlint.memory.build import size_class, skeleton
 from oomlint.memory.limits import gpu_limits
+from oomlint.models.names import one_of_mixture
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
@@ -23,6 +25,9 @@ _LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "al
 _HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
 _WHOLE = {f.precision.param: "fp32", f.precision.grad: "fp32", f.precision.optim_state: "fp32"}
 _ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
+
+# Peaks of GPU and host, the run's own first.
+_AllPeaks = tuple[tuple[int | None, int | None], ...]
 
 # Of Llama 2 and of Qwen 2.5 (their config.json): of a model whose size alone is known, the logits are
 # anything between.
@@ -77,7 +82,8 @@ class Basis:
     ``field`` is where it was lost: what follows from it is as weak. ``leaf`` is the field of the
     plan by which it moves memory most. ``swing_bytes`` is how far the GPU's peak moves over what
     ``leaf`` plausibly is; ``None`` where no peak is known. ``decides`` says of ``gpu`` and ``host``
-    whether the run fits at one of these values and not at another.
+    whether the run fits at one of these values and not at another, ``eases`` whether it is tight as
+    it is taken, and has room at another.
     """
 
     field: Any
@@ -90,6 +96,7 @@ class Basis:
     key: str
     swing_bytes: int | None
     decides: frozenset[str]
+    eases: frozenset[str] = frozenset()
 
 
 @frozen
@@ -116,7 +123,17 @@ def rests_on(run: Run) -> tuple[Basis, ...]:
 
 def weakest(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]]:
     """The weakest evidence that decides whether a run fits, and what is known no better."""
-    deciding = [basis for basis in rests_on(run) if resource in basis.decides]
+    return _weakest([basis for basis in rests_on(run) if resource in basis.decides])
+
+
+def weakest_of_claims(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]]:
+    """The same of what decides whether there is anything to say of a run's peak: that it does not
+    fit, or that it is tight."""
+    bases = rests_on(run)
+    return _weakest([basis for basis in bases if resource in basis.decides | basis.eases])
+
+
+def _weakest(deciding: list[Basis]) -> tuple[Level, tuple[Basis, ...]]:
     level = max((basis.level for basis in deciding), default=Level.DEFAULT)
     return level, tuple(basis for basis in deciding if basis.level is level)
 
@@ -148,8 +165,11 @@ def _plausible(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
     dims = run.plan.model.dims
     if dims is None or not dims.params_total:
         return ()
-    shape = size_class(dims.params_total)
-    return tuple({leaf: replace(shape, vocab=vocabulary)} for vocabulary in _VOCABULARIES)
+    sizes = {dims.params_total, one_of_mixture(str(run.plan.model.id)) or dims.params_total}
+    shapes = map(size_class, sizes)
+    return tuple(
+        {leaf: replace(shape, vocab=vocabulary)} for shape in shapes for vocabulary in _VOCABULARIES
+    )
 
 
 def _weak(run: Run) -> dict[Any, Level]:
@@ -171,24 +191,25 @@ def _found(run: Run) -> Iterator[Basis]:
     best: dict[Any, Basis] = {}
     for level in (Level.ASSUMED, Level.UNREAD):
         leaves = [leaf for leaf, known in weak.items() if known is level]
-        together = _decided_together(probe, [trials[leaf] for leaf in leaves])
+        together = _peaks_together(probe, [trials[leaf] for leaf in leaves])
         for leaf in leaves:
-            swing, decides = trials[leaf].swing, trials[leaf].decides(run) | together
+            swing = trials[leaf].swing
             for field in (f.model.id,) if leaf == f.model.dims else run.roots(leaf):
-                basis = _basis(run, field, leaf, level, swing, decides)
+                basis = replace(
+                    _basis(run, field, leaf, level, swing),
+                    decides=_decided(probe, trials[leaf].peaks) | _decided(probe, together),
+                    eases=_eased(probe, trials[leaf].peaks) | _eased(probe, together),
+                )
                 place = (basis.path, basis.line, basis.key)
-                other = best.get(place)
-                if other is None or (swing or 0) > (other.swing_bytes or 0):
-                    earlier = frozenset() if other is None else other.decides
-                    best[place] = replace(basis, decides=basis.decides | earlier)
-                else:
-                    best[place] = replace(other, decides=basis.decides | other.decides)
+                other = best.get(place, basis)
+                wider = basis if (swing or 0) > (other.swing_bytes or 0) else other
+                best[place] = replace(
+                    wider, decides=basis.decides | other.decides, eases=basis.eases | other.eases
+                )
     yield from sorted(best.values(), key=lambda basis: -(basis.swing_bytes or 0))
 
 
-def _basis(
-    run: Run, field: Any, leaf: Any, level: Level, swing: int | None, decides: frozenset[str]
-) -> Basis:
+def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> Basis:
     origin = run.origin(field)
     place = origin.location if origin is not None else None
     why = origin.source if origin is not None else ""
@@ -208,7 +229,7 @@ def _basis(
         line=None if place is None else run.line_of(place),
         key=run.key(field),
         swing_bytes=swing,
-        decides=decides,
+        decides=frozenset(),
     )
 
 
@@ -217,7 +238,7 @@ class _Trials:
     """A field at what it plausibly is: the changes, and the peaks of GPU and host at each."""
 
     changes: tuple[Mapping[Any, Any], ...]
-    peaks: tuple[tuple[int | None, int | None], ...]
+    peaks: _AllPeaks
 
     @classmethod
     def of(cls, run: Run, leaf: Any) -> _Trials:
@@ -234,9 +255,6 @@ class _Trials:
         known = [n for n, (gpu, _) in enumerate(self.peaks) if gpu is not None]
         return self.changes[pick(known, key=lambda n: self.peaks[n][0])] if known else {}
 
-    def decides(self, run: Run) -> frozenset[str]:
-        return _decided(run, self.peaks)
-
 
 def _peaks(run: Run, change: Mapping[Any, Any]) -> tuple[int | None, int | None]:
     plan = run.plan.with_values(change) if change else run.plan
@@ -245,26 +263,43 @@ def _peaks(run: Run, change: Mapping[Any, Any]) -> tuple[int | None, int | None]
     return found.gpu.peak_bytes, found.host.peak_bytes
 
 
-def _decided(run: Run, peaks: Iterable[tuple[int | None, int | None]]) -> frozenset[str]:
-    """The resources of which a run fits at one of these peaks and not at another."""
-    peaks = tuple(peaks)
-    limits = {"gpu": run.limits.gpu_bytes, "host": run.limits.host_bytes}
-    found = set()
-    for number, (resource, limit) in enumerate(limits.items()):
+def _known(run: Run, peaks: _AllPeaks) -> Iterator[tuple[str, int, list[int]]]:
+    """The resources that have a limit, it, and the peaks that are known, the run's own first."""
+    limits = run.limits
+    gpu = usual_limit() if limits.gpu_bytes is None else limits.gpu_bytes
+    for number, (resource, limit) in enumerate((("gpu", gpu), ("host", limits.host_bytes))):
         known = [each for peak in peaks if (each := peak[number]) is not None]
-        if limit is not None and len({peak <= limit for peak in known}) > 1:
-            found.add(resource)
-    return frozenset(found)
+        if limit is not None and known:
+            yield resource, limit, known
 
 
-def _decided_together(run: Run, trials: Iterable[_Trials]) -> frozenset[str]:
-    """What several fields decide that none of them decides alone."""
+def _decided(run: Run, peaks: _AllPeaks) -> frozenset[str]:
+    """The resources of which a run fits at one of these peaks and not at another; where nobody says
+    which GPU, those that would need a larger one than most people can have."""
+    return frozenset(
+        resource
+        for resource, limit, known in _known(run, peaks)
+        if len({peak <= limit for peak in known}) > 1
+    )
+
+
+def _eased(run: Run, peaks: _AllPeaks) -> frozenset[str]:
+    """The resources that a run just fits as it is taken, and easily at another of these peaks."""
+    return frozenset(
+        resource
+        for resource, limit, (own, *others) in _known(run, peaks)
+        if run.margin * limit < own <= limit and any(peak <= run.margin * limit for peak in others)
+    )
+
+
+def _peaks_together(run: Run, trials: Iterable[_Trials]) -> _AllPeaks:
+    """The peaks with several fields at once at what weighs least, and at what weighs most."""
     trials = tuple(trials)
     if len(trials) < 2:
-        return frozenset()
+        return ()
     lightest: dict[Any, Any] = {}
     heaviest: dict[Any, Any] = {}
     for each in trials:
         lightest |= each.extreme(min)
         heaviest |= each.extreme(max)
-    return _decided(run, (_peaks(run, change) for change in ({}, lightest, heaviest)))
+    return tuple(_peaks(run, change) for change in ({}, lightest, heaviest))

@@ -21,14 +21,12 @@ from typing import Any, Literal
 
 from oomlint.errors import CannotEdit
 from oomlint.frozen import frozen
+from oomlint.hardware import usual_limit
 from oomlint.memory import state_bytes
 from oomlint.memory.allocator import lengths_vary
 from oomlint.plan.fields import f
 from oomlint.rule import Confidence, Severity, gib
 from oomlint.run import Run
-
-# What most people can rent: an A100-80GB or H100-80GB; what is above is scarce.
-USUAL_LARGEST_CARD = "H100-80GB"
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
 _WORTH, _WORTH_ANYWHERE = 0.03, 0.25
@@ -111,7 +109,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Judgement | None:
     limit = run.limits.gpu_bytes
     card = smallest_card(peak)
     conditions: list[str] = []
-    most = _usable(USUAL_LARGEST_CARD) if limit is None else limit
+    most = usual_limit() if limit is None else limit
     rests_on_length = peak > most and _needs_long_samples(probe, phase, most)
     if rests_on_length:
         conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
@@ -195,7 +193,7 @@ def sharding_is_open(run: Run) -> bool:
 def _is_too_large_to_copy(run: Run) -> bool:
     """Whether a GPU (an H100-80GB where nobody says which) cannot hold the model's states."""
     states, limit = state_bytes(settled(run).plan), run.limits.gpu_bytes
-    limit = _usable(USUAL_LARGEST_CARD) if limit is None else limit
+    limit = usual_limit() if limit is None else limit
     return states is not None and states.total > limit
 
 
@@ -258,7 +256,7 @@ def needs_all_samples_long(run: Run) -> bool:
     probe = settled(run)
     seq, batch = probe.plan.seq, probe.plan.batch
     limit = run.limits.gpu_bytes
-    limit = _usable(USUAL_LARGEST_CARD) if limit is None else limit
+    limit = usual_limit() if limit is None else limit
     samples = (batch.micro or 1) * (batch.grad_accum or 1 if batch.max_tokens_per_gpu else 1)
     is_packed = seq.packing not in (None, "none")
     are_joined = (
@@ -358,7 +356,7 @@ class Relief:
             return before.severity
         if not self.suffices:
             return None
-        onto_usual = card_holds(USUAL_LARGEST_CARD, after.predicted)
+        onto_usual = after.predicted <= usual_limit()
         if before.is_problem and onto_usual and before.confidence != "low":
             return Severity.WARNING
         return Severity.INFO

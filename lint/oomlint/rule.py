@@ -301,9 +301,9 @@ def _evidence(
     level = max(levels.values(), default=None)
     roots = [root for field in fields if levels.get(field) is level for root in run.roots(field)]
     if resource is not None:
-        from oomlint.evidence import weakest
+        from oomlint.evidence import weakest_of_claims
 
-        found, bases = weakest(run, resource)
+        found, bases = weakest_of_claims(run, resource)
         if level is None or found > level:
             level, roots = found, [basis.field for basis in bases]
         elif found is level:

@@ -213,16 +213,21 @@ class Workspace:
 
     # -- finding ---------------------------------------------------------------------
 
-    def resolve(self, reference: str, from_file: str) -> str | None:
+    def resolve(self, reference: str, from_file: str, folder: str = "") -> str | None:
         """The display path of a file that a config names, or ``None`` if it is nowhere.
 
         Frameworks open such paths relative to the process's working directory, which a
         linter cannot know; so, in order: absolute, the project root, the working
         directory, the root of the git checkout, every folder above the config from its own up.
-        An absolute path of another machine or of a container is looked for by its end.
+        An absolute path of another machine or of a container is looked for by its end. Where the
+        program is known to run in a ``folder``, it is looked for there first.
         """
         if "\0" in reference or not reference.strip():
             return None
+        if folder and not reference.startswith("~"):
+            inside = self.resolve(os.path.join(folder, reference), from_file)
+            if inside is not None:
+                return inside
         expanded = os.path.expanduser(reference)
         if os.path.isabs(expanded):
             name = self.name(expanded)

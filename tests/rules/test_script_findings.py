@@ -5,6 +5,7 @@ from pathlib import Path
 from oomlint.engine import Options, lint
 from oomlint.fix.apply import fix_all
 from oomlint.hardware import parse_hardware
+from oomlint.plan.fields import f
 from oomlint.rule import Severity
 from oomlint.workspace import Workspace
 
@@ -101,9 +102,11 @@ def test_workers_of_ranks_that_nobody_counts_are_worth_a_note_only():
         "deepspeed: ds.json\ndataloader_num_workers: 32\n"
     )
     eight = Options(hardware=parse_hardware("8xA100-80GB"))
+    roomy = Options(hardware=eight.hardware, values={f.host.ram_gib: 1024.0})
     for options, severity, is_open in (
         (Options(), Severity.INFO, True),
         (eight, Severity.WARNING, False),
+        (roomy, Severity.INFO, False),
     ):
         (found,) = (
             d.finding

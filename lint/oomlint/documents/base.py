@@ -155,7 +155,8 @@ class Command:
     flag to ``True``. ``assignments`` are ``key=value`` words after the program (Hydra,
     LLaMA-Factory, torchtune overrides).
     ``environment`` holds what the command really sees: its own prefix assignments and
-    what was exported before.
+    what was exported before. ``folder`` is where it runs, seen from where the script starts, as far
+    as each ``cd`` before it tells.
     """
 
     span: Span
@@ -163,3 +164,4 @@ class Command:
     flags: Mapping
     assignments: Mapping
     environment: Mapping
+    folder: str = ""

@@ -24,6 +24,7 @@ from oomlint.documents.shell.commands import (
     common_level,
 )
 from oomlint.documents.shell.files import WrittenFile, content_of, written_names, written_source
+from oomlint.documents.shell.folders import Folders
 from oomlint.documents.shell.names import SHELLS, WRAPPERS
 from oomlint.documents.shell.syntax import (
     HIDDEN_IN_HEREDOC,
@@ -41,6 +42,7 @@ from oomlint.documents.shell.syntax import (
 from oomlint.documents.shell.variables import Variables
 from oomlint.documents.shell.words import Binding, Container, Field, field_text, held_text
 from oomlint.documents.text import Source, Span
+from oomlint.frozen import replace
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
@@ -81,6 +83,7 @@ class Reader:
         self.jobs: dict[str, tuple[Script, Syntax]] = {}
         self.files: dict[str, WrittenFile] = {}
         self.sourced: list[str] = []
+        self.folders = Folders()
         self.depth = 0
         self.rounds = 0
         self.parsed: dict[Span, Script] = {}
@@ -200,9 +203,10 @@ class Reader:
         """Read groups of statements of which nobody knows whether they run."""
         for group in groups:
             before = dict(self.variables.held)
-            for child in group:
-                if child.type in _STATEMENT_PARTS or child.type not in _WORD_TYPES:
-                    self._statement(script, child)
+            with self.folders.kept():
+                for child in group:
+                    if child.type in _STATEMENT_PARTS or child.type not in _WORD_TYPES:
+                        self._statement(script, child)
             self.variables.held = before
         self.variables.forget(assigned_names(script, node))
 
@@ -232,7 +236,8 @@ class Reader:
         names: set[str] = set()
         for node in nodes:
             names |= assigned_names(script, node)
-            self._statement(script, node)
+            with self.folders.kept():
+                self._statement(script, node)
         self.variables.held = before
         self.variables.forget(names)
 
@@ -273,7 +278,7 @@ class Reader:
 
     def _isolated(self, script: Script, node: Syntax) -> None:
         """A subshell, or a function that is called from elsewhere: its variables stay inside."""
-        with self.variables.kept():
+        with self.variables.kept(), self.folders.kept():
             self._statements(script, node)
 
     # -- commands ---------------------------------------------------------------------
@@ -333,7 +338,8 @@ class Reader:
         if len(self.commands) >= _MOST_COMMANDS:
             raise Unparsable("commands")
         reader = CommandReader(self.source.text, box, fields)
-        self.commands.append(reader.read(span, environment))
+        command = reader.read(span, environment)
+        self.commands.append(replace(command, folder=self.folders.current))
         self._consequences(script, node, fields, redirects)
 
     def _env_words(self, fields: list[Field]) -> list[Binding]:
@@ -359,6 +365,8 @@ class Reader:
         heredoc = next((r for r in redirects if r.type == "heredoc_redirect"), None)
         if program == "set" and (set(texts) & {"-a", "allexport"} or "-ea" in texts):
             self.variables.export_all = "+o" not in texts
+        elif program in Folders.PROGRAMS:
+            self.folders.change(program, texts[1:])
         elif program == "read":
             self.variables.read(script, node, texts, heredoc)
         elif program == "export":  # taken for a program after a line of assignments
@@ -468,7 +476,7 @@ class Reader:
 
     def _nested(self, span: Span, forbidden: str, hidden: re.Pattern[str] | None = None) -> None:
         inner = self._parse(span, forbidden, hidden)
-        with self.variables.kept():
+        with self.variables.kept(), self.folders.kept():
             self._statements(inner, inner.root)
 
 
