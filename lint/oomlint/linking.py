@@ -666,12 +666,17 @@ def _locked(launch: Claim, reason: str, level: Level) -> Claim:
 
 
 def _as_beside(launch: Claim, claim: Claim) -> Claim:
-    """The launch line of a config's sibling as one of its own, which it is taken to have."""
+    """The launch line of a config's sibling as one of its own, which it is taken to have: the
+    machine and what starts the ranks. Which script of the project's own trains the sibling, and
+    what it is told there, is the sibling's alone."""
     references = tuple(
         replace(r, path=claim.path) if r.dialect == claim.dialect.name else r
         for r in launch.references
+        if r.dialect
     )
-    return _locked(replace(launch, references=references), _IN_README, Level.ASSUMED)
+    blocks = tuple(block for block in launch.blocks if block.table.section != "training")
+    launch = replace(launch, blocks=blocks, references=references)
+    return _locked(launch, _IN_README, Level.ASSUMED)
 
 
 def _words_of(launch: Claim) -> tuple[object, ...]:
