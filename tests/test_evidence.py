@@ -123,6 +123,39 @@ def test_where_no_gpu_is_named_a_guess_is_held_against_the_largest_usual_one() -
     assert basis.decides == {"gpu"}
 
 
+_OWN_LENGTHS = """\
+from trl import SFTConfig, SFTTrainer
+from unsloth import FastLanguageModel
+
+def collate(samples):
+    return samples
+
+model, tokenizer = FastLanguageModel.from_pretrained(
+    "unsloth/Qwen3-14B", load_in_4bit=False, use_gradient_checkpointing=False
+)
+model = FastLanguageModel.get_peft_model(model, r=8, use_gradient_checkpointing=False)
+trainer = SFTTrainer(
+    model=model,
+    args=SFTConfig(max_length=4096, per_device_train_batch_size=4, dataset_kwargs={KWARGS}),
+    data_collator=collate,
+    train_dataset=data,
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "severity"),
+    [("{'skip_prepare_dataset': True}", Severity.INFO), ("{}", Severity.WARNING)],
+)
+def test_a_finding_without_a_named_gpu_is_no_surer_than_what_it_rests_on(
+    kwargs: str, severity: Severity
+) -> None:
+    text = _OWN_LENGTHS.replace("{KWARGS}", kwargs)
+    files = Workspace(Path("/project"), {"train.py": text.encode()})
+    found = lint(files, ["train.py"], Options()).diagnoses
+    assert [(d.rule.name, d.severity) for d in found] == [("no-gradient-checkpointing", severity)]
+
+
 def test_a_folder_named_after_a_mixture_may_hold_one_model_cut_into_its_experts() -> None:
     full = _SFT.replace("adapter: lora\nlora_r: 16\nlora_target_linear: true\n", "")
     model = "/models/Mixtral-8x7B-v0.1-Random-8Select2"

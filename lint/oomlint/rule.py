@@ -231,7 +231,8 @@ class Rule:
         if judged is not None:
             resource = resource or judged.resource
             limit = judged.limit if limit is None else limit
-        evidence, unread = _evidence(run, at, None if limit is None else resource)
+        holds_peak = judged is not None or limit is not None
+        evidence, unread = _evidence(run, at, resource if holds_peak else None)
         if evidence is Level.UNREAD:
             severity = min(severity, Severity.INFO)
             message = f"{message} (unless {unread} says otherwise, which was not read)"
@@ -294,7 +295,7 @@ def _evidence(
     run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey, resource: Resource | None
 ) -> tuple[Level | None, str]:
     """How well that is known on which a finding rests, the fields that it speaks of and, of one that
-    holds a peak of a resource against its limit, those that decide; and the names of what was not
+    holds a peak of a resource against a limit, those that decide; and the names of what was not
     read among it."""
     fields = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
     levels = {field: run.level(field) for field in fields if run.plan_has(field)}
