@@ -136,7 +136,7 @@ model, tokenizer = FastLanguageModel.from_pretrained(
 model = FastLanguageModel.get_peft_model(model, r=8, use_gradient_checkpointing=False)
 trainer = SFTTrainer(
     model=model,
-    args=SFTConfig(max_length=4096, per_device_train_batch_size=4, dataset_kwargs={KWARGS}),
+    args=SFTConfig(max_length=4096, per_device_train_batch_size=5, dataset_kwargs={KWARGS}),
     data_collator=collate,
     train_dataset=data,
 )
