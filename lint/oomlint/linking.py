@@ -37,7 +37,7 @@ from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
-from oomlint.versions import installed
+from oomlint.versions import chosen_anew, installed
 from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -461,9 +461,19 @@ class Linker:
         found: dict[str, tuple[str, str]] = {}
         for claim in claims:
             found = {**self.workspace.versions(claim.path), **found}
+        for package in self._anew(claims):
+            found.pop(package, None)
         for claim in claims:
             own = installed(claim.document.source.text)
             found |= {package: (version, claim.path) for package, version in own.items()}
+        return found
+
+    def _anew(self, claims: Iterable[Claim]) -> dict[str, str | None]:
+        """What the notebooks among the files of a run install, and the oldest that they allow."""
+        found: dict[str, str | None] = {}
+        for claim in claims:
+            if kind_of(claim.path) == ".ipynb":
+                found |= chosen_anew(claim.document.source.text)
         return found
 
     def _floors(self, claims: Iterable[Claim]) -> dict[str, str]:
@@ -471,7 +481,10 @@ class Linker:
         found: dict[str, tuple[str, str]] = {}
         for claim in claims:
             found = {**self.workspace.floors(claim.path), **found}
-        return {package: version for package, (version, _) in found.items()}
+        oldest = {package: version for package, (version, _) in found.items()}
+        anew = self._anew(claims)
+        kept = {package: version for package, version in oldest.items() if package not in anew}
+        return kept | {package: version for package, version in anew.items() if version is not None}
 
     def _follow_fields(
         self,

@@ -24,7 +24,9 @@ from oomlint.dialects.trl.keys import MODEL_SOURCE
 from oomlint.dialects.trl.training import trainers
 from oomlint.plan.fields import f
 
-meaning = Meaning(early_load, scripts, trainers, loading, launch_all_visible, idle_flags, unfollowed)
+meaning = Meaning(
+    early_load, scripts, trainers, loading, launch_all_visible, idle_flags, unfollowed
+)
 
 
 # Keys, and the first release without them; alignment-handbook's mixtures were written for earlier ones.
