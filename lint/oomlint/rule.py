@@ -305,6 +305,8 @@ def _evidence(
         from oomlint.evidence import weakest_of_claims
 
         found, bases = weakest_of_claims(run, resource)
+        if run.level(f.device.type) is Level.ASSUMED:
+            found = max(found, Level.ASSUMED)
         if level is None or found > level:
             level, roots = found, [basis.field for basis in bases]
         elif found is level:

@@ -235,8 +235,8 @@ class Workspace:
         if os.path.isabs(expanded):
             name = self.name(expanded)
             return name if self.exists(name) else self._elsewhere(expanded, from_file)
-        for folder in self.search_folders(from_file):
-            name = self.name(os.path.join(folder, expanded))
+        for start in self.search_folders(from_file):
+            name = self.name(os.path.join(start, expanded))
             if self.exists(name):
                 return name
         return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.kinds import BOOLEAN, BadValue
+from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
@@ -297,6 +298,7 @@ def script_claim(
     if run.trainer is not None:
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
         blocks.append(_block(document, run.trainer, table))
+    blocks += machine_of_notebook(document)
     # Without a config call the arguments come from a command line: no run of its own.
     name = ""
     centre = run.trainer or run.config
