@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
-from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block, Reading
 from oomlint.documents import (
     HELD_LANGUAGES,
@@ -668,6 +667,8 @@ def _launch_of(claim: Claim) -> Launch | None:
     """The command that a claim is on, if it is on one."""
     if not claim.is_launched or not claim.blocks:
         return None
+    from oomlint.dialects.machine.launches import launches
+
     at = claim.blocks[-1].anchor
     return next((launch for launch in launches(claim.document) if launch.anchor == at), None)
 
