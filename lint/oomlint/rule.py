@@ -18,7 +18,7 @@ from oomlint.amounts import count as count, gib as gib
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
-from oomlint.judgement.evidence import weakest
+from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.peak import Peak
 from oomlint.judgement.severity import (
     Confidence as Confidence,
@@ -216,7 +216,8 @@ class Rule:
         if judged is not None:
             resource = resource or judged.resource
             limit = judged.limit if limit is None else limit
-        evidence, unread = _evidence(run, at, None if limit is None else resource)
+        holds_peak = judged is not None or limit is not None
+        evidence, unread = _evidence(run, at, resource if holds_peak else None)
         severity = bound(severity, evidence)
         details = tuple(details)
         if evidence is Level.UNREAD:
@@ -278,14 +279,16 @@ def _evidence(
     run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey, resource: Resource | None
 ) -> tuple[Level | None, str]:
     """How well that is known on which a finding rests, the fields that it speaks of and, of one that
-    holds a peak of a resource against its limit, those that decide; and the names of what was not
+    holds a peak of a resource against a limit, those that decide; and the names of what was not
     read among it."""
     fields = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
     levels = {field: run.level(field) for field in fields if run.plan_has(field)}
     level = max(levels.values(), default=None)
     roots = [root for field in fields if levels.get(field) is level for root in run.roots(field)]
     if resource is not None:
-        found, bases = weakest(run, resource)
+        found, bases = weakest_of_claims(run, resource)
+        if run.level(f.device.type) is Level.ASSUMED:
+            found = max(found, Level.ASSUMED)
         if level is None or found > level:
             level, roots = found, [basis.field for basis in bases]
         elif found is level:

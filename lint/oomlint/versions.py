@@ -33,6 +33,7 @@ _CLAUSE = r"(===?|~=|<=|>=|<|>|!=|\^|~)\s*v?(\d{1,9}(?:\.(?:\d{1,9}|\*))*)(?!\d)
 _TAG = r"\s*(?:git\+)?\S*?@v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
 _WHEEL = r"\s*\S*/[\w.]+-(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)[-+]"
 _IMAGE = r"(?mi)^[ \t]*FROM\s+\S*pytorch/pytorch:(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
+_INCLUDE = r"(?m)^[ \t]*(?:-r|--requirement|-c|--constraint)(?:[ \t]+|=|(?=[\w./]))([^\s#]+)"
 _INSTALL = r"\b(?:pip3?|uv pip)\s+install\s+([^\n;&|]+)"
 _QUOTED = r"""["']([A-Za-z][\w.-]*(?:\[[\w,-]*\])?\s*[=<>~!^][^"'\n]*)["']"""
 _CONDA = r"(?m)^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?([A-Za-z][\w.-]*)\s*([=<>~!][^\"'#\n]*)"
@@ -72,6 +73,12 @@ def _versions(
         if version is not None:
             found[package] = version
     return found
+
+
+def is_requirements(name: str) -> bool:
+    """Whether files of that name (without folders) are lists of requirements for pip."""
+    lower = name.lower()
+    return lower.startswith("requirements") and lower.endswith((".txt", ".in"))
 
 
 def is_pin_file(name: str) -> bool:
@@ -210,8 +217,27 @@ def _installs(text: str) -> Iterator[tuple[str, str]]:
 
 def installed(text: str) -> dict[str, str]:
     """What a script installs itself with ``pip install name==version``."""
-    found = _installs(re.sub(r"\\\r?\n", " ", text)) if "install" in text else ()
-    return _versions(found, _pin)
+    return _versions(_installed(text), _pin)
+
+
+def chosen_anew(text: str) -> dict[str, str | None]:
+    """The packages that a notebook installs into the fresh machine that it runs on, and the oldest
+    version that it allows: what the project around it pins is not what is there."""
+    # As its JSON has them: a quote ends what is a line of the cell, or some cells.
+    code = (part.replace('"', "\n") for part in text.replace("\\n", "\n").split('\\"'))
+    lines = '"'.join(code)
+    return {package: _floor(rest) for package, rest in _installed(lines) if package in PACKAGES}
+
+
+def _installed(text: str) -> Iterator[tuple[str, str]]:
+    if "install" in text:
+        yield from _installs(re.sub(r"\\\r?\n", " ", text))
+
+
+def included(text: str) -> Iterator[str]:
+    """The files that a requirements file takes in (pip 25.0, "Requirements File Format")."""
+    for found in re.finditer(_INCLUDE, text):
+        yield found[1]
 
 
 _READERS: tuple[
@@ -223,7 +249,7 @@ _READERS: tuple[
     (lambda name: name == "setup.cfg", _lines),
     (lambda name: name == "pyproject.toml", _pyproject),
     (lambda name: name in ("environment.yml", "environment.yaml", "conda.yaml", "conda.yml"), _conda),
-    (lambda name: name.startswith("requirements") and name.endswith((".txt", ".in")), _lines),
+    (is_requirements, _lines),
     (lambda name: name in ("uv.lock", "poetry.lock", "pdm.lock"), _lock),
     (lambda name: name == "pipfile.lock", _pipfile_lock),
 )  # fmt: skip

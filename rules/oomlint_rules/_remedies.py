@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.judgement import USUAL_LARGEST_CARD, Relief, relief, settled
+from oomlint.judgement import Relief, relief, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Severity
@@ -81,6 +81,6 @@ def longest_that_fits(run: Run, upto: int, *, share: float = 1.0) -> int:
 
 def card_bytes(run: Run) -> int:
     """What the run's card gives; of the usual largest card where it is unknown."""
-    from oomlint.hardware import parse_hardware, usable_bytes
+    from oomlint.hardware import usual_limit
 
-    return run.limits.gpu_bytes or usable_bytes(parse_hardware(USUAL_LARGEST_CARD).gpu)
+    return run.limits.gpu_bytes or usual_limit()

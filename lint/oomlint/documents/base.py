@@ -148,7 +148,8 @@ class Command(Struct, frozen=True, eq=False):
     flag to ``True``. ``assignments`` are ``key=value`` words after the program (Hydra,
     LLaMA-Factory, torchtune overrides).
     ``environment`` holds what the command really sees: its own prefix assignments and
-    what was exported before.
+    what was exported before. ``folder`` is where it runs, seen from where the script starts, as far
+    as each ``cd`` before it tells.
     """
 
     span: Span
@@ -156,3 +157,4 @@ class Command(Struct, frozen=True, eq=False):
     flags: Mapping
     assignments: Mapping
     environment: Mapping
+    folder: str = ""

@@ -327,6 +327,7 @@ class _Mover(Struct):
             flags=self.mapping(command.flags),
             assignments=self.mapping(command.assignments),
             environment=self.mapping(command.environment),
+            folder=command.folder,
         )
 
 
@@ -344,6 +345,8 @@ class ExcerptDocument(Struct, frozen=True, eq=False, dict=True):
     """Python of the same file in which nothing but comments matters."""
     locate: Callable[[int], str] | None = None
     """What people call the place of an offset, where they do not count lines of the file."""
+    gpu: Scalar | None = None
+    """The GPU that the file says its code is run on."""
     language: ClassVar[str]
     """The ending of the name that a file of this code alone would have."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
@@ -303,3 +303,14 @@ def common_cards() -> tuple[Gpu, ...]:
     """The cards that models are usually trained on, smallest usable memory first."""
     cards = [gpu for gpu in list_gpus() if gpu.name in _COMMON]
     return tuple(sorted(cards, key=lambda gpu: (gpu.total_bytes, gpu.name)))
+
+
+# What most people can rent: an A100-80GB or H100-80GB; what is above is scarce.
+_USUAL_LARGEST: Final = "H100-80GB"
+
+
+@cache
+def usual_limit() -> int:
+    """The usable bytes of the largest card that most people can have: what a run is held against
+    where nobody says which card it has."""
+    return usable_bytes(find_gpu(_USUAL_LARGEST))

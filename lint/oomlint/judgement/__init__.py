@@ -6,7 +6,7 @@ risk that it dies, the verdict, what the need at risk is made of, and what all t
 change brings; how bad something is follows from the risk (:mod:`oomlint.judgement.severity`).
 """
 
-from oomlint.judgement.cards import USUAL_LARGEST_CARD, card_holds, smallest_card
+from oomlint.judgement.cards import card_holds, smallest_card
 from oomlint.judgement.causes import Cause
 from oomlint.judgement.change import Relief, relief
 from oomlint.judgement.doubts import (
@@ -31,7 +31,6 @@ __all__ = [
     "EVEN",
     "LOST",
     "TIGHT",
-    "USUAL_LARGEST_CARD",
     "Cause",
     "Forecast",
     "Judgement",

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from oomlint.judgement.cards import USUAL_LARGEST_CARD, usable
+from oomlint.hardware import usual_limit
 from oomlint.judgement.evidence import assumed_otherwise
 from oomlint.judgement.severity import Confidence
 from oomlint.memory import Estimate, state_bytes
@@ -133,7 +133,7 @@ def needs_all_samples_long(run: Run) -> bool:
     probe = settled(run)
     seq, batch = probe.plan.seq, probe.plan.batch
     limit = run.limits.gpu_bytes
-    limit = usable(USUAL_LARGEST_CARD) if limit is None else limit
+    limit = usual_limit() if limit is None else limit
     samples = (batch.micro or 1) * (batch.grad_accum or 1 if batch.max_tokens_per_gpu else 1)
     is_packed = seq.packing not in (None, "none")
     are_joined = (
@@ -170,7 +170,7 @@ def sharding_is_open(run: Run) -> bool:
 def _is_too_large_to_copy(run: Run) -> bool:
     """Whether a GPU (an H100-80GB where nobody says which) cannot hold the model's states."""
     states, limit = state_bytes(settled(run).plan), run.limits.gpu_bytes
-    limit = usable(USUAL_LARGEST_CARD) if limit is None else limit
+    limit = usual_limit() if limit is None else limit
     return states is not None and states.total > limit
 
 

@@ -16,7 +16,8 @@ from typing import Literal
 from msgspec import Struct
 
 from oomlint.amounts import gib
-from oomlint.judgement.cards import USUAL_LARGEST_CARD, smallest_card, usable
+from oomlint.hardware import usual_limit
+from oomlint.judgement.cards import smallest_card
 from oomlint.judgement.doubts import (
     confidence,
     doubts,
@@ -24,7 +25,7 @@ from oomlint.judgement.doubts import (
     settled,
     sharding_is_open,
 )
-from oomlint.judgement.evidence import weakest
+from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.law import risk_in, risk_of_need
 from oomlint.judgement.severity import Confidence, Severity, bound, severity_at
 from oomlint.run import Run
@@ -112,7 +113,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         return None
     limit = run.limits.gpu_bytes
     conditions: list[str] = []
-    most = usable(USUAL_LARGEST_CARD) if limit is None else limit
+    most = usual_limit() if limit is None else limit
     if peak > most and fits_with_short_samples(probe, phase, most):
         conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
     risk = risk_of(run.intended, "gpu", phase)
@@ -164,7 +165,9 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
 def _bounded(run: Run, risk: float, resource: str) -> Severity | None:
     """The severity of a risk, no more than what it rests on allows."""
     severity = severity_at(risk)
-    return None if severity is None else bound(severity, weakest(run.intended, resource)[0])
+    return (
+        None if severity is None else bound(severity, weakest_of_claims(run.intended, resource)[0])
+    )
 
 
 def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None) -> float | None:

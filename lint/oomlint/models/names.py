@@ -178,3 +178,14 @@ def guess_size(name: str) -> GuessedSize | None:
     if not 10**6 <= total <= 10**13 or active > total:
         return None
     return GuessedSize(round(total), round(active))
+
+
+def one_of_mixture(name: str) -> int | None:
+    """The size of one of the models that a mixture's name multiplies, 7B of ``8x7B``.
+
+    A model cut out of such a mixture, or a single model cut into experts, keeps its name.
+    """
+    found = _size_pattern().search(fold_separators(name.rsplit("/", 1)[-1]))
+    if found is None or not found["experts"]:
+        return None
+    return round(float(found["size"]) * (10**9 if found["unit"] in "bB" else 10**6))

@@ -42,8 +42,7 @@ from typing import Any
 
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.documents.base import Fact
-from oomlint.hardware import parse_hardware, usable_bytes
-from oomlint.judgement import USUAL_LARGEST_CARD
+from oomlint.hardware import usual_limit
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
@@ -172,8 +171,7 @@ class MergeExportMemory(Rule):
         elif on_cpu:
             severity = Severity.INFO if need >= _NOTEWORTHY else None
         else:
-            usual = usable_bytes(parse_hardware(USUAL_LARGEST_CARD).gpu)
-            severity = Severity.INFO if need > usual else None
+            severity = Severity.INFO if need > usual_limit() else None
         if severity is None:
             return
         where = "in RAM" if on_cpu else "on the GPU" if gpus == 1 else f"on {gpus} GPUs"

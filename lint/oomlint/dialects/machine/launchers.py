@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.machine.docker_run import docker_environment, docker_scene, inner_commands
 from oomlint.dialects.machine.enclosing import Enclosing
 from oomlint.dialects.machine.launch import Launch, place
@@ -165,6 +166,7 @@ def _scene(
     table: Table,
 ) -> Iterator[Block]:
     anchor = place(command.words[0])
+    yield from machine_of_notebook(document)
     sbatch = _directives(document, outer)
     if sbatch is not None and sbatch.entries:
         yield Block(document, sbatch, SBATCH, sbatch.span)

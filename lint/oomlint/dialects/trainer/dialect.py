@@ -198,7 +198,15 @@ def parsed_options(flags: Mapping, table: Table) -> Mapping:
             entries.setdefault(key[3:], replace(entry, key=key[3:], value=value))
         else:
             entries[key] = replace(entry, value=_as_dictionary(entry.value))
+    file, switch = entries.get(_CONFIG_OPTION), entries.get("deepspeed")
+    if file is not None and (switch is None or _is_bare(switch.value)):
+        entries["deepspeed"] = replace(file, key="deepspeed")
     return replace(flags, entries=entries)
+
+
+# DeepSpeed edaa7221 deepspeed/__init__.py:270 add_config_arguments: beside its switch --deepspeed,
+# for loops without the Trainer, whose own --deepspeed names the file.
+_CONFIG_OPTION = "deepspeed_config"
 
 
 def _is_bare(value: Node) -> bool:

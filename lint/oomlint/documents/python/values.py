@@ -50,6 +50,8 @@ class PythonScalar(Scalar, frozen=True, eq=False):
 
 Guard: TypeAlias = tuple[str, bool]
 """A switch of the command line, and whether it must be on."""
+Arm: TypeAlias = tuple[int, bool]
+"""The line of an ``if``, and whether its test must hold."""
 
 
 class PythonMapping(Mapping, frozen=True, eq=False):
@@ -58,6 +60,8 @@ class PythonMapping(Mapping, frozen=True, eq=False):
     kind: str = "call"
     guards: tuple[Guard, ...] = ()
     """Of a call: the switches that decide whether it is reached."""
+    arms: tuple[Arm, ...] = ()
+    """Of a call: the branches that it stands in, the outermost first."""
 
 
 class PythonEntry(Entry, frozen=True, eq=False):
