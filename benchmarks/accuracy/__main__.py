@@ -27,7 +27,8 @@ from benchmarks.accuracy.published import (
 )
 from benchmarks.accuracy.simulated import sharded_plan, single_plan
 
-from oomlint.memory import DeviceEstimate, GpuLimits, estimate, state_bytes, verdict
+from oomlint.judgement import Risk
+from oomlint.memory import DeviceEstimate, GpuLimits, estimate, state_bytes
 from oomlint.plan import Plan
 
 # The measured sets, where they lie beside the checkout.
@@ -160,10 +161,10 @@ def fits(truth: Path) -> None:
         plan, usable = plan_of(row), usable_memory(row)
         if plan is None or usable is None:
             continue
-        answer = verdict(estimate(plan, limits_of(row, plan)), usable)
-        if answer != "unknown":
+        risk = Risk.by(estimate(plan, limits_of(row, plan)), usable, None)
+        if risk.any is not None:
             kept = left_out if row["id"] in DISTRUSTED else right
-            kept[row["fits"]].append((answer != "does_not_fit") == row["fits"])
+            kept[row["fits"]].append(risk.is_lost != row["fits"])
     print()
     _balance("fits", right)
     _balance("fits, with the rows left out", {k: right[k] + left_out[k] for k in right})

@@ -16,7 +16,7 @@ from oomlint.judgement.evidence import Evidence, evidence_of, is_open
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.peak import risk_of
 from oomlint.judgement.releases import over_releases
-from oomlint.judgement.severity import Verdict, verdict_at
+from oomlint.judgement.severity import EVEN, Verdict, verdict_at
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 
@@ -43,6 +43,11 @@ class Risk(Struct, frozen=True):
     @property
     def verdict(self) -> Verdict:
         return "unknown" if self.any is None else verdict_at(self.any)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the run rather dies than not."""
+        return self.any is not None and self.any >= EVEN
 
     @classmethod
     def of(cls, run: Run) -> Risk:

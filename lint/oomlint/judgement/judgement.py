@@ -10,7 +10,7 @@ from msgspec import Struct
 from oomlint.judgement.causes import Cause, causes_of
 from oomlint.judgement.forecast import Forecast, Risk, forecast_of, of_plan
 from oomlint.judgement.peak import Peak, judge_gpu, judge_host, read_as
-from oomlint.judgement.severity import EVEN, TIGHT, Verdict
+from oomlint.judgement.severity import TIGHT, Verdict
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
@@ -66,7 +66,7 @@ class Judgement(Struct, frozen=True):
     @property
     def is_lost(self) -> bool:
         """Whether the run rather dies than not."""
-        return self.risk is not None and (self.risk.any or 0.0) >= EVEN
+        return self.risk is not None and self.risk.is_lost
 
 
 def judgement_of(run: Run | Judgement) -> Judgement:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.errors import CannotEdit
-from oomlint.judgement import EVEN, Risk, Verdict, settled
+from oomlint.judgement import Risk, Verdict, settled
 from oomlint.memory import Estimate, estimate
 from oomlint.plan import Plan, leaf_paths
 from oomlint.planner.moves import Move, safe_moves, unsafe_moves
@@ -327,8 +327,8 @@ def _risk(run: Run, estimate: Estimate) -> Risk:
 
 def _holds(run: Run, estimate: Estimate) -> bool:
     """Whether a changed run rather fits than not."""
-    risk = _risk(run, estimate).any
-    return risk is not None and risk < EVEN
+    risk = _risk(run, estimate)
+    return risk.any is not None and not risk.is_lost
 
 
 State: TypeAlias = tuple[int, ...]
