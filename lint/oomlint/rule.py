@@ -29,6 +29,25 @@ from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
 
+MOST_OF_A_TITLE = 80
+"""Characters: what an editor's margin, an annotation and a line of a terminal show of a message."""
+
+
+def brief(name: str, most: int = 30) -> str:
+    """A name from the user's files as a title has room for it: of a long one the middle is left out."""
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return f"{name[: most - 1 - end]}…{name[-end:]}"
+
+
+def asking(title: str, meant: str) -> tuple[str, tuple[str, ...]]:
+    """A title that asks whether ``meant`` was meant, and details that ask it where the title has no
+    room."""
+    question = f"did you mean {meant}?"
+    whole = f"{title}: {question}"
+    return (whole, ()) if len(whole) <= MOST_OF_A_TITLE else (title, (question,))
+
 
 class Applicability(IntEnum):
     """Whether a fix may be applied: shown only, on request, or by ``--fix``."""
