@@ -160,7 +160,7 @@ def _unused(comment: Suppression, reporter: type[Rule], known: set[str]) -> tupl
 
     strangers = [name for name in comment.names if name not in known]
     if strangers:
-        message = f"this comment ignores {brief(strangers[0])!r}, which is no rule of oomlint"
+        message = f"this comment ignores {brief(strangers[0], 28)!r}, which is no rule of oomlint"
     else:
         message = "this comment ignores nothing: no finding is reported here"
     finding = Finding(

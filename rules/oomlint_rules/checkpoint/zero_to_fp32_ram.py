@@ -138,6 +138,7 @@ class ZeroToFp32Ram(Rule):
         dims, limit = run.plan.model.dims, run.limits.host_bytes
         total = dims.params_total if dims is not None else None
         need = None if total is None else way.width * total
+        # A job of its own, which no estimate of a training run speaks of.
         severity: Severity | None = Severity.INFO
         if need is not None and limit is not None:
             severity = Severity.WARNING if need > run.margin * limit else None

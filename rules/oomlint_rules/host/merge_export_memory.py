@@ -167,6 +167,7 @@ class MergeExportMemory(Rule):
         gpus = plan.parallel.gpus_per_node or 1
         card = run.limits.gpu_bytes
         limit = run.limits.host_bytes if on_cpu else None if card is None else card * gpus
+        # A job of its own, which no estimate of a training run speaks of.
         if limit is not None:
             severity = Severity.WARNING if need > run.margin * limit else None
         elif on_cpu:

@@ -145,7 +145,9 @@ class Zero3InitAfterLoad(Rule):
                 ),
             )
         severity: Severity | None = Severity.WARNING
-        then = ("if that config asks for ZeRO stage 3, every rank reads the whole model",)
+        then: tuple[str, ...] = (
+            "if that config asks for ZeRO stage 3, every rank reads the whole model",
+        )
         if run.plan.parallel.zero.stage == 3:
             severity = verdict.severity if verdict is not None else Severity.WARNING
             then = (*_amount(verdict), "create the training arguments first")

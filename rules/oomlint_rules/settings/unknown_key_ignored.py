@@ -195,7 +195,8 @@ class UnknownKeyIgnored(Rule):
         )
 
     def _refused(self, run: Run, stray: StrayKey) -> Finding:
-        title, details = _said(stray, "does not know", "do not know"), ()
+        title = _said(stray, "does not know", "do not know")
+        details: tuple[str, ...] = ()
         if stray.nearest:
             title, details = asking(title, stray.nearest[0])
         return self.finding(
