@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Rule,
         SetFields,
         Severity,
+        brief,
         count,
         gib,
     )
@@ -56,7 +57,7 @@ _HOME = {
         "oomlint.plan": "Plan",
         "oomlint.rule": (
             "Applicability Example Finding Note Proposal ReadyEdits RemoveKey RenameKey Rule "
-            "SetFields Severity count gib"
+            "SetFields Severity brief count gib"
         ),
         "oomlint.run": "Run",
         "oomlint.workspace": "Workspace",
@@ -102,6 +103,7 @@ __all__ = [
     "UsageError",
     "Workspace",
     "__version__",
+    "brief",
     "count",
     "estimate",
     "gib",

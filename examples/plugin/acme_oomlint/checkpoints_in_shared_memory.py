@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint import Applicability, Example, Finding, Proposal, Rule, Run, Severity, gib
+from oomlint import Applicability, Example, Finding, Proposal, Rule, Run, Severity, brief, gib
 
 _IN_RAM = ("/dev/shm", "/run")
 
@@ -74,13 +74,13 @@ class CheckpointsInSharedMemory(Rule):
             return
         folder = save.dir.rstrip("/").rpartition("/")[2]
         size = run.estimate.disk_checkpoint_bytes
-        each = f", {gib(size)} each" if size is not None else ""
+        each = f", of {gib(size)}," if size is not None else ""
         yield self.finding(
             run,
             Severity.WARNING,
-            f"checkpoints go to {save.dir}, and {place} lives in RAM: each one that is kept{each} "
-            "takes memory of the host until it is deleted",
+            f"checkpoints go to {brief(save.dir, 40)}, and {place} lives in RAM",
             at="save.dir",
+            details=(f"each one that is kept{each} takes memory of the host until it is deleted",),
             resource="host",
             proposals=[
                 Proposal.set(

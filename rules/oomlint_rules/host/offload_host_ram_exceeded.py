@@ -205,15 +205,15 @@ def _arithmetic(training: Run, states: int) -> Iterator[str]:
     terms = []
     for name, words in (
         ("pinned_rounding", "lost to pinned rounding"),
-        ("dataloader", "for data loader workers"),
+        ("dataloader", "for data workers"),
         ("activations", "of offloaded activations"),
-        ("process_overhead", "for the processes"),
+        ("process_overhead", "for processes"),
     ):
         size = parts.get(name) or 0
         if size >= 2**29:
             terms.append(f"{gib(size)} {words}")
     if terms:
-        yield f"beside {' + '.join(terms)}"
+        yield f"beside {', '.join(terms)}"
 
 
 def _per_parameter(training: Run, states: int) -> Iterator[str]:
