@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         Rule,
         SetFields,
         Severity,
-        brief,
         count,
         gib,
     )
@@ -57,7 +56,7 @@ _HOME = {
         "oomlint.plan": "Plan",
         "oomlint.rule": (
             "Applicability Example Finding Note Proposal ReadyEdits RemoveKey RenameKey Rule "
-            "SetFields Severity brief count gib"
+            "SetFields Severity count gib"
         ),
         "oomlint.run": "Run",
         "oomlint.workspace": "Workspace",
@@ -103,7 +102,6 @@ __all__ = [
     "UsageError",
     "Workspace",
     "__version__",
-    "brief",
     "count",
     "estimate",
     "gib",

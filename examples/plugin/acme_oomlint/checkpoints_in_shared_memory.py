@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint import Applicability, Example, Finding, Proposal, Rule, Run, Severity, brief, gib
+from oomlint import Applicability, Example, Finding, Proposal, Rule, Run, Severity, gib
 
 _IN_RAM = ("/dev/shm", "/run")
 
@@ -78,7 +78,7 @@ class CheckpointsInSharedMemory(Rule):
         yield self.finding(
             run,
             Severity.WARNING,
-            f"checkpoints go to {brief(save.dir, 40)}, and {place} lives in RAM",
+            f"checkpoints go to {place}, which lives in RAM",
             at="save.dir",
             details=(f"each one that is kept{each} takes memory of the host until it is deleted",),
             resource="host",

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import WrongValue
-from oomlint.rule import Example, Finding, Rule, Severity, brief
+from oomlint.rule import MOST_OF_A_TITLE, Example, Finding, Rule, Severity, short
 from oomlint.run import Run
 
 
@@ -111,7 +111,7 @@ class InvalidValue(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                f"{brief(wrong.entry.key, 34)} cannot be {brief(_as_written(wrong), 34)}",
+                short(f"{wrong.entry.key} cannot be {_as_written(wrong)}", MOST_OF_A_TITLE),
                 at=wrong.location,
                 details=(f"{wrong.block.table.name}: {wrong.expected}",),
             )

@@ -35,10 +35,9 @@ Where the file only exists on the training machine, silence the line:
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity, brief
+from oomlint.rule import Example, Finding, Rule, Severity, short
 from oomlint.run import MissingFile, Run
 
 _RUN = (
@@ -97,9 +96,7 @@ class ReferencedFileMissing(Rule):
         severity = Severity.ERROR if unusable else Severity.WARNING
         if missing.is_elsewhere:
             severity = Severity.INFO
-        name = missing.reference
-        if len(name) > _LONGEST_SHOWN:
-            name = posixpath.basename(name) or name
+        name = short(missing.reference, _LONGEST_SHOWN)
         is_said = name == missing.reference and not unusable
         where = () if is_said else (f"{missing.reference} {missing.problem}",)
         consequence = (
@@ -110,7 +107,7 @@ class ReferencedFileMissing(Rule):
         return self.finding(
             run,
             severity,
-            f"the file {brief(name, _LONGEST_SHOWN)} {'cannot be used' if unusable else 'was not found'}",
+            f"the file {name} {'cannot be used' if unusable else 'was not found'}",
             at=missing.location,
             details=(*where, consequence),
         )

@@ -39,7 +39,7 @@ from oomlint.rule import (
     Rule,
     Severity,
     asking,
-    brief,
+    short,
 )
 from oomlint.run import Run
 from oomlint_rules._examples import command
@@ -81,7 +81,7 @@ class EnvVarTypo(Rule):
             if fact.kind != "unknown-env":
                 continue
             name, known = fact.detail["name"], fact.detail["known"]
-            title, asked = asking(f"nothing reads {brief(name, 60)}", known)
+            title, asked = asking(f"nothing reads {short(name, 60)}", known)
             yield self.finding(
                 run,
                 Severity.WARNING,

@@ -44,7 +44,7 @@ from oomlint.rule import (
     ReadyEdits,
     Rule,
     Severity,
-    brief,
+    short,
 )
 from oomlint.run import Run
 
@@ -144,7 +144,7 @@ class ShellEnvNotExported(Rule):
         return self.finding(
             run,
             Severity.WARNING,
-            f"{brief(name, 36)} is not exported: the training command does not get it",
+            f"{short(name, 36)} is not exported: the training command does not get it",
             at=fact,
             details=(consequence,),
             proposals=proposals,

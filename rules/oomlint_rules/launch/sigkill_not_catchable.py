@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.rule import Example, Finding, Rule, Severity, brief
+from oomlint.rule import Example, Finding, Rule, Severity, short
 from oomlint.run import Run
 
 _HEAD = (
@@ -153,7 +153,7 @@ class SigkillNotCatchable(Rule):
         return self.finding(
             run,
             Severity.INFO,
-            f"{brief(fact.detail['repeats'] or 'training')} is tried again inside the except block",
+            f"{short(fact.detail['repeats'] or 'training')} is tried again inside the except block",
             at=fact,
             details=(
                 "there the traceback still holds the tensors that filled the GPU",

@@ -55,7 +55,7 @@ from oomlint.rule import (
     Rule,
     Severity,
     asking,
-    brief,
+    short,
 )
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
@@ -213,7 +213,7 @@ class UnknownKeyIgnored(Rule):
 def _said(stray: StrayKey, does: str, do: str) -> str:
     """``Axolotl ignores sequence_length``: what reads the file, what it does, and the key."""
     reader = stray.block.table.name.removesuffix(" config")
-    return f"{reader} {do if 'options' in reader else does} {brief(stray.path, 42)}"
+    return f"{reader} {do if 'options' in reader else does} {short(stray.path, 42)}"
 
 
 def _is_empty(stray: StrayKey) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from oomlint.engine import Options, lint
 from oomlint.hardware import parse_hardware
-from oomlint.rule import MOST_OF_A_TITLE, Severity, asking, brief
+from oomlint.rule import MOST_OF_A_TITLE, Severity, asking
 from oomlint.workspace import Workspace
 from oomlint_rules.settings import axolotl_invalid_combo, lf_invalid_combo
 
@@ -17,15 +17,6 @@ def found(name, files, values=None, hardware=None):
     options = Options(hardware=card, values=values or {})
     report = lint(Workspace("/p", texts), list(texts), options, explicit=frozenset(texts))
     return [d.finding for d in report.diagnoses if d.rule.name == name]
-
-
-def test_a_long_name_loses_its_middle():
-    assert brief("sequence_len") == "sequence_len"
-    short = brief(LONG, 20)
-    assert len(short) == 20
-    assert short.startswith("a_key")
-    assert short.endswith("name")
-    assert "…" in short
 
 
 def test_a_question_goes_where_there_is_room():
