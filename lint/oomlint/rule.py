@@ -30,6 +30,21 @@ from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
 
+# What of a title one name from the user's files may take.
+_MOST_OF_A_NAME = 24
+
+
+def short(name: object, most: int = _MOST_OF_A_NAME) -> str:
+    """A name from the user's files (a path, a model, a value) as a title has room for it: of a path its
+    last part, and of what is long still the middle left out."""
+    text = " ".join(str(name).split())
+    if " " not in text:
+        text = text.rstrip("/").rpartition("/")[2] or text
+    if len(text) <= most:
+        return text
+    kept = most - 1
+    return f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
+
 
 class Applicability(IntEnum):
     """Whether a fix may be applied: shown only, on request, or by ``--fix``."""
@@ -314,3 +329,15 @@ def _place(run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey) -> 
     if isinstance(at, str):
         return run.location(at)
     return run.location(*at) if at else run.anchor
+
+
+MOST_OF_A_TITLE = 80
+"""Characters: what an editor's margin, an annotation and a line of a terminal show of a message."""
+
+
+def asking(title: str, meant: str) -> tuple[str, tuple[str, ...]]:
+    """A title that asks whether ``meant`` was meant, and details that ask it where the title has no
+    room."""
+    question = f"did you mean {meant}?"
+    whole = f"{title}: {question}"
+    return (whole, ()) if len(whole) <= MOST_OF_A_TITLE else (title, (question,))

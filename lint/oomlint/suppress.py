@@ -155,11 +155,11 @@ def unused_findings(
 
 def _unused(comment: Suppression, reporter: type[Rule], known: set[str]) -> tuple[Finding, Fix]:
     from oomlint.fix.edits import Fix
-    from oomlint.rule import Applicability, Finding, Severity
+    from oomlint.rule import Applicability, Finding, Severity, short
 
     strangers = [name for name in comment.names if name not in known]
     if strangers:
-        message = f"this comment ignores {strangers[0]!r}, which is no rule of oomlint"
+        message = f"this comment ignores {short(strangers[0], 28)!r}, which is no rule of oomlint"
     else:
         message = "this comment ignores nothing: no finding is reported here"
     finding = Finding(

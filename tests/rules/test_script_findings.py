@@ -115,7 +115,7 @@ def test_workers_of_ranks_that_nobody_counts_are_worth_a_note_only():
         )
         assert "32 workers a rank are 256 processes on a node of 8 GPUs" in found.message
         assert found.severity is severity
-        assert ("nobody says" in found.message) is is_open
+        assert ("nobody says" in found.text) is is_open
 
 
 def test_a_loop_of_its_own_leaves_the_batch_to_deepspeed():

@@ -91,10 +91,13 @@ class DataloaderWorkersRam(Rule):
         yield self.finding(
             run,
             Severity.WARNING if is_certain else Severity.INFO,
-            f"{workers} workers a rank are {total} processes on {node}"
-            f"{'' if are_known else ' (how many it has nobody says)'}, and {have}: "
-            f"their batches and copies of the data set {'may ' * has_room}fill the node's RAM",
+            f"{workers} workers a rank are {total} processes on {node}",
             at=_FIELD,
+            details=(
+                *(() if are_known else ("how many GPUs the node has nobody says",)),
+                have,
+                f"their batches and copies of the data set {'may ' * has_room}fill the node's RAM",
+            ),
             confidence="medium",
             resource="host",
             # Samples that are decoded as they are read may need the workers that are there.

@@ -19,7 +19,8 @@ class Combination(Struct, frozen=True):
 
     ``together`` are fields (of the plan or the dialect's own) or keys that are all given and
     not false. ``unless`` are such of which none may be. ``holds`` tests what no key says.
-    ``message`` completes "<framework> refuses …"; ``drop`` is what the fix removes.
+    ``message`` completes "<framework> refuses …", ``details`` say why or what is taken instead;
+    ``drop`` is what the fix removes.
     """
 
     together: tuple[Any, ...]
@@ -27,6 +28,7 @@ class Combination(Struct, frozen=True):
     drop: Any = ""
     unless: tuple[Any, ...] = ()
     holds: Callable[[Run], bool] = lambda _run: True
+    details: tuple[str, ...] = ()
 
 
 def refusals(
@@ -42,6 +44,7 @@ def refusals(
             Severity.ERROR,
             f"{framework} refuses {combination.message}",
             at=location if location is not None else combination.together[0],
+            details=combination.details,
             proposals=removal(f"remove {place.key}", place, Applicability.UNSAFE)
             if combination.drop and place is not None
             else (),
