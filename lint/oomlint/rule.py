@@ -29,6 +29,21 @@ from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
 
+# What of a title one name from the user's files may take.
+_MOST_OF_A_NAME = 24
+
+
+def short(name: object, most: int = _MOST_OF_A_NAME) -> str:
+    """A name from the user's files (a path, a model, a value) as a title has room for it: of a path its
+    last part, and of what is long still the middle left out."""
+    text = " ".join(str(name).split())
+    if " " not in text:
+        text = text.rstrip("/").rpartition("/")[2] or text
+    if len(text) <= most:
+        return text
+    kept = most - 1
+    return f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
+
 
 class Applicability(IntEnum):
     """Whether a fix may be applied: shown only, on request, or by ``--fix``."""

@@ -32,6 +32,7 @@ def headline(
         peak.severity,
         title(peak, each),
         at=causes[0].at if causes else fields,
+        details=peak.context,
         judged=peak,
         notes=[_note(cause) for cause in causes[:_MOST]],
     )
@@ -41,8 +42,8 @@ def title(peak: Peak, each: str) -> str:
     """``needs 294 of 79.1 GiB per GPU in the backward pass (risk > 99 %)``"""
     assert peak.limit is not None
     assert peak.risk is not None
-    need = f"{of_gib(peak.predicted, peak.limit)} {each} {_when(peak)}{peak.proviso}"
-    start = "needs" if peak.overflows else "close to the limit: needs"
+    need = f"{of_gib(peak.predicted, peak.limit)} {each} {_when(peak)}"
+    start = "needs" if peak.overflows else "tight: needs"
     return f"{start} {need} (risk {percent(peak.risk)})"
 
 

@@ -10,7 +10,7 @@ Every memory rule judges by the same law, so that severities mean the same every
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from oomlint.amounts import gib
@@ -48,7 +48,7 @@ class Peak:
     """``an A100-80GB``, ``a host with 512 GiB``, or what was assumed."""
     components: Mapping[str, int | None]
     """What is alive at the peak, in bytes."""
-    proviso: str = ""
+    conditions: tuple[str, ...] = ()
     """On what reading of the files the number rests, for the reader to know."""
 
     @property
@@ -72,6 +72,19 @@ class Peak:
     def overflows(self) -> bool:
         """Whether more is needed than there is, however sure that is."""
         return self.limit is not None and self.predicted > self.limit
+
+    @property
+    def proviso(self) -> str:
+        """``conditions`` in brackets, to stand behind the number; mostly nothing."""
+        return f" (with {', '.join(self.conditions)})" if self.conditions else ""
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """What a finding about one part of the need has to say of all of it, as details: the need itself
+        where no limit is known, for then no headline says it, and on what it rests."""
+        if self.limit is None:
+            return (f"the run {self.sentence}",)
+        return (f"reckoned with {' and '.join(self.conditions)}",) if self.conditions else ()
 
     @property
     def sentence(self) -> str:
@@ -133,7 +146,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         card=smallest_card(peak),
         where=where,
         components=gpu.components,
-        proviso=proviso(run, conditions),
+        conditions=(*conditions, *conditions_of(run)),
     )
 
 
@@ -156,7 +169,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         card=None,
         where=f"a host with {gib(limit)} of RAM" if limit is not None else "an unknown host",
         components=host.components,
-        proviso=proviso(run),
+        conditions=conditions_of(run),
     )
 
 
@@ -197,12 +210,11 @@ def severity_of_need(run: Run, resource: Literal["gpu", "host"], need: float) ->
     return None if risk is None else severity_at(risk)
 
 
-def proviso(run: Run, conditions: Iterable[str] = ()) -> str:
-    """On what condition a prediction holds, in brackets to stand behind it; mostly nothing."""
-    words = [*conditions, *read_as(run)]
+def conditions_of(run: Run) -> tuple[str, ...]:
+    """On what condition every prediction of a run holds; mostly on none."""
     if sharding_is_open(run):
-        words.append("a whole copy on each GPU, unless what launches it shards the model")
-    return f" (with {', '.join(words)})" if words else ""
+        return (*read_as(run), "a whole copy on each GPU, unless what launches it shards the model")
+    return read_as(run)
 
 
 def read_as(run: Run) -> tuple[str, ...]:
