@@ -135,7 +135,7 @@ class LongContextOverBudget(Rule):
             return
         fits = longest_that_fits(run, length, share=run.margin)
         room = (
-            f"samples of up to about {fits} tokens fit with room"
+            f"samples of up to about {fits:,} tokens fit with room"
             if fits
             else "no length fits without other changes"
         )
@@ -143,10 +143,13 @@ class LongContextOverBudget(Rule):
         yield self.finding(
             run,
             found.severity if leading is None else Severity.INFO,
-            f"the run {before.sentence}. Activations and logits of samples of {length} tokens "
-            f"are {gib(growing)}; more GPUs share those only where context parallelism splits "
-            f"each sample. As it stands {room}{where}",
+            f"samples of {length:,} tokens hold {gib(growing)} of activations and logits",
             at=f.seq.max_len,
+            details=(
+                *before.context,
+                "more GPUs share those only where context parallelism splits each sample",
+                f"as it stands {room}{where}",
+            ),
             judged=before,
             proposals=[
                 Proposal.set(

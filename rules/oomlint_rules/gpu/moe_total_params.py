@@ -120,22 +120,20 @@ class MoeTotalParams(Rule):
             return
         if not tight and not (offloads and large):
             return
+        details = [f"all {dims.moe.experts} experts are kept, whichever a token takes"]
         if tight:
-            what = (
-                f"weights, gradients and optimizer states take {gib(held)} a card, and the run "
-                f"{now.sentence}"
-            )
+            details += now.context
+            details.append(f"weights, gradients and optimizer states take {gib(held)} a card")
         else:
             need = settled(run).estimate.host.peak_bytes
-            what = (
-                f"so do the states that are offloaded, {gib(need)} of host RAM a node, which is "
-                "not known"
+            details.append(
+                f"the offloaded states take {gib(need)} of host RAM a node, which is not known"
             )
         yield self.finding(
             run,
             Severity.INFO,
-            f"memory follows all {count(total)} parameters of the {dims.moe.experts} experts, not "
-            f"the {count(active)} that are active for a token: {what}",
+            f"memory follows all {count(total)} parameters, not the {count(active)} active for a token",
             at=(f.model.id,),
+            details=details,
             judged=now,
         )
