@@ -86,9 +86,9 @@ class Zero3CompileOom(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            "DeepCompile gathers weights by a plan of its own and fills what it finds free. Without "
-            f"it the run {judged.sentence}",
+            "DeepCompile gathers weights by a plan of its own and fills what it finds free",
             at=_SWITCH,
+            details=(*judged.context, "the prediction is without it"),
             judged=judged,
             proposals=[Proposal.set("switch DeepCompile off", {_SWITCH: False})],
         )
