@@ -82,21 +82,37 @@ class Peak:
     def context(self) -> tuple[str, ...]:
         """What a finding about one part of the need has to say of all of it, as details: the need itself
         where no limit is known, for then no headline says it, and on what it rests."""
-        if self.limit is None:
-            return (f"the run {self.sentence}",)
-        return (f"reckoned with {' and '.join(self.conditions)}",) if self.conditions else ()
+        rests = (f"reckoned with {' and '.join(self.conditions)}",) if self.conditions else ()
+        if self.limit is not None:
+            return rests
+        return (f"the run {self._need}{self._place}", self._holder, *rests)
 
     @property
     def sentence(self) -> str:
         """``needs 92.3 GiB in the backward pass; an A100-80GB gives 79.1 GiB``"""
-        need = f"needs {gib(self.predicted)} {when(self.phase)}{self.proviso}"
+        return f"{self._need}{self.proviso}{self._place}; {self._holder}"
+
+    @property
+    def _need(self) -> str:
+        return f"needs {gib(self.predicted)} {when(self.phase)}"
+
+    @property
+    def _place(self) -> str:
+        """Where that is needed, of which nobody says how much it has."""
         if self.limit is not None:
-            return f"{need}; {self.where} gives {gib(self.limit)}"
+            return ""
+        return " of host RAM a node" if self.resource == "host" else f" on {self.where}"
+
+    @property
+    def _holder(self) -> str:
+        """What there is, or what would be enough."""
+        if self.limit is not None:
+            return f"{self.where} gives {gib(self.limit)}"
         if self.resource == "host":
-            return f"{need} of host RAM a node; the host is unknown"
+            return "the host is unknown"
         if self.card is None:
-            return f"{need} on {self.where}: more than any common card has"
-        return f"{need} on {self.where}; the smallest common card that holds it is {self.card}"
+            return "that is more than any common card has"
+        return f"the smallest common card that holds it is {self.card}"
 
 
 _PHASES = {

@@ -127,13 +127,17 @@ class ModelLoadedInFp32(Rule):
             severity = lowered(min(severity, Severity.WARNING), run)
         if guessed:
             severity = min(severity, Severity.WARNING)
-        said = "" if run.is_explicit(f.load.dtype) or not guessed else ", as far as the files tell"
+        unsaid = guessed and not run.is_explicit(f.load.dtype)
         yield self.finding(
             run,
             severity,
-            f"the run {before.sentence}. Weights are loaded in fp32{said} and take "
-            f"{gib(before.components.get('parameters'))}. In {half} {found.sentence}",
+            f"weights are loaded in fp32 and take {gib(before.components.get('parameters'))}",
             at=(f.load.dtype, f.model.id),
+            details=(
+                *before.context,
+                *(("fp32 as far as the files tell",) if unsaid else ()),
+                f"in {half} {found.sentence}",
+            ),
             judged=before,
             confidence="low" if guessed else before.confidence,
             proposals=[Proposal.set(f"load the weights in {half}", changes, Applicability.UNSAFE)],
