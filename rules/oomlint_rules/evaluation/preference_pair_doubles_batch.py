@@ -121,10 +121,9 @@ class PreferencePairDoublesBatch(Rule):
         yield self.finding(
             run,
             lowered(found.severity, run),
-            f"the run {before.sentence}. A micro batch of {micro} is {2 * micro} sequences here, "
-            f"the chosen and the rejected answers; the second half of them is "
-            f"{gib(found.saved)} of the peak",
+            f"a micro batch of {micro} is {2 * micro} sequences: chosen and rejected answers",
             at=(f.batch.micro, f.objective.kind, f.seq.max_len),
+            details=(*before.context, f"the second half of them is {gib(found.saved)} of the peak"),
             judged=before,
             proposals=list(_proposals(run, micro)),
         )
