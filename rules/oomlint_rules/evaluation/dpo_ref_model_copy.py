@@ -3,7 +3,7 @@
 ## What it finds
 
 DPO or KTO training of the full model whose reference is a copy of its own, on a
-run whose predicted peak does not fit (or is within the margin). It is only an information
+run whose predicted peak does not fit. It is only an information
 where the copy is a small part of the peak, or where checkpointing, a fused loss, a smaller
 batch or more sharding alone is enough.
 

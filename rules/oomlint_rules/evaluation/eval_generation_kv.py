@@ -3,7 +3,7 @@
 ## What it finds
 
 Evaluation that generates (`predict_with_generate`, `do_causal_lm_eval`) with a batch above one,
-where the states and the key-value cache of a whole batch do not fit or are within the margin;
+where the states and the key-value cache of a whole batch do not fit, or are tight;
 on unknown hardware where the cache alone takes 8 GiB.
 
 ## Why it runs out of memory

@@ -6,7 +6,7 @@
 the logits of that pass do not fit beside weights and optimizer states, and those of training do.
 On unknown hardware where they alone fill an 80 GB card. Where batches are filled by tokens
 (`use_dynamic_bsz`, `ppo_max_token_len_per_gpu`) both have one budget: it is found where the run does
-not fit, or is within the margin.
+not fit, or is tight.
 
 ## Why it runs out of memory
 

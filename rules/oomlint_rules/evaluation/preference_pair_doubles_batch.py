@@ -2,9 +2,8 @@
 
 ## What it finds
 
-DPO, ORPO, SimPO, CPO and reward-model runs whose predicted peak does not fit (or is within
-the margin) and that would fit, or need much less, if a sample were one sequence. It says how
-much of the peak the second answer is. Where a smaller micro batch, checkpointing, a fused
+DPO, ORPO, SimPO, CPO and reward-model runs whose predicted peak does not fit and that would
+fit, or need much less, if a sample were one sequence. It says how much of the peak the second answer is. Where a smaller micro batch, checkpointing, a fused
 loss or more sharding alone is enough, the rules about those lead and this one only informs.
 
 ## Why it runs out of memory

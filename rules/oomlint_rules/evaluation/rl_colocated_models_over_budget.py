@@ -3,7 +3,7 @@
 ## What it finds
 
 PPO, GRPO, RLOO and distillation runs whose further models and engine are a tenth or more of a
-predicted peak that does not fit (or is within the margin). Where the engine's share alone is the
+predicted peak that does not fit (or is tight). Where the engine's share alone is the
 cause, `vllm-colocate-utilization` leads and this one only informs.
 
 ## Why it runs out of memory

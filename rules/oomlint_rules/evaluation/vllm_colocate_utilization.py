@@ -3,7 +3,7 @@
 ## What it finds
 
 RL training whose generation engine runs on the training cards (`vllm_mode: colocate`) and keeps
-its memory while the model trains, where the two together do not fit or are within the margin.
+its memory while the model trains, where the two together do not fit.
 On unknown hardware a share above one half.
 
 ## Why it runs out of memory

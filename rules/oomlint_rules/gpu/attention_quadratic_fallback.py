@@ -3,7 +3,7 @@
 ## What it finds
 
 A run whose attention resolves to the eager implementation, and whose predicted peak does
-not fit (or is within the margin) while a memory-efficient kernel would lower it.
+not fit while a memory-efficient kernel would lower it.
 
 ## Why it runs out of memory
 

@@ -3,7 +3,7 @@
 ## What it finds
 
 A run that materialises its logits where they take a large share of a peak that does not
-fit (or is within the margin), although the framework has a fused or chunked loss. Where the
+fit, although the framework has a fused or chunked loss. Where the
 framework has none for this objective, it is said of logits that are half of the peak.
 
 ## Why it runs out of memory

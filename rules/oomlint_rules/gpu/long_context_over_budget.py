@@ -3,7 +3,7 @@
 ## What it finds
 
 Samples of 8192 tokens or more whose activations and logits are a large part of a peak that
-does not fit (or is within the margin), where no smaller micro batch is left to go to. It says
+does not fit, where no smaller micro batch is left to go to. It says
 how long samples may be. Where checkpointing, a fused loss or more sharding alone is enough,
 the rules about those lead and this one only informs.
 

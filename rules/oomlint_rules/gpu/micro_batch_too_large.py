@@ -2,7 +2,7 @@
 
 ## What it finds
 
-A micro batch above one whose predicted peak does not fit (or is within the margin), where
+A micro batch above one whose predicted peak does not fit, where
 a smaller one lowers the peak. The largest power-of-two fraction that fits is proposed,
 with gradient accumulation raised by the same factor.
 

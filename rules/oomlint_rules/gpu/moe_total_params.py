@@ -3,7 +3,7 @@
 ## What it finds
 
 Mixture-of-experts models whose weights and states make up most of a peak that does not fit (or
-is within the margin), and full fine-tuning of those above 100B with states offloaded to a host
+is tight), and full fine-tuning of those above 100B with states offloaded to a host
 whose RAM is not known. It says how many parameters there are and how many of them are active.
 
 ## Why it runs out of memory

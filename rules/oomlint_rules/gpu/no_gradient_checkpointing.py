@@ -2,8 +2,8 @@
 
 ## What it finds
 
-A run without activation (gradient) checkpointing whose predicted peak does not fit, or is
-within the margin of the card, and that would be lower with it. Some frameworks switch
+A run without activation (gradient) checkpointing whose predicted peak does not fit,
+and that would be lower with it. Some frameworks switch
 checkpointing on by default (LLaMA-Factory, TRL, ms-swift), others do not (Axolotl,
 transformers, torchtune): what counts is the effective value.
 

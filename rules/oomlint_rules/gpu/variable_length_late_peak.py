@@ -2,8 +2,8 @@
 
 ## What it finds
 
-Batches padded to their own longest sample, without packing, on a run whose predicted peak is
-within the margin of the card and would be far below it at half the length. An information: the
+Batches padded to their own longest sample, without packing, on a run that is tight on the card and
+would be far below it at half the length. An information: the
 prediction is for the longest sample, and the first hours of a run may not have met it.
 
 ## Why it runs out of memory

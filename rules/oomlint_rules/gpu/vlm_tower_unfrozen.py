@@ -3,7 +3,7 @@
 ## What it finds
 
 Full fine-tuning of a vision-language model with `freeze_vision_tower: false` (LLaMA-Factory) or
-`--freeze_vit false` (ms-swift), where the run does not fit, or is within the margin, and would take
+`--freeze_vit false` (ms-swift), where the run does not fit, and would take
 less with the tower frozen.
 
 ## Why it runs out of memory

@@ -3,7 +3,7 @@
 ## What it finds
 
 Full fine-tuning with Adam whose states in fp32 are the largest part of a peak that does not
-fit (or is within the margin), where no offloading keeps them off the card.
+fit, where no offloading keeps them off the card.
 
 ## Why it runs out of memory
 

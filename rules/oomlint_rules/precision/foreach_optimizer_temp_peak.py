@@ -2,8 +2,8 @@
 
 ## What it finds
 
-AdamW in its `foreach` form on a run whose predicted peak is the optimizer step and does not fit
-(or is within the margin), where the fused form would lower it.
+AdamW in its `foreach` form on a run whose predicted peak is the optimizer step and does not fit,
+where the fused form would lower it.
 
 ## Why it runs out of memory
 

@@ -3,7 +3,7 @@
 ## What it finds
 
 A script that calls `prepare_model_for_kbit_training` on a model with a large vocabulary, where
-the run does not fit, or is within the margin.
+the run does not fit, or is tight.
 
 ## Why it runs out of memory
 

@@ -2,7 +2,7 @@
 
 ## What it finds
 
-LoRA with a rank of 64 or more in a run that does not fit, or is within the margin, where a lower
+LoRA with a rank of 64 or more in a run that does not fit, where a lower
 rank gives back a tenth of the card or more.
 
 ## Why it runs out of memory

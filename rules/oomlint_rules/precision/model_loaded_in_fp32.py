@@ -2,8 +2,8 @@
 
 ## What it finds
 
-Weights that are loaded in fp32 on a run whose predicted peak does not fit (or is within the
-margin) and would be lower if they were loaded in bf16: a frozen base under LoRA most of all,
+Weights that are loaded in fp32 on a run whose predicted peak does not fit and would be lower if
+they were loaded in bf16: a frozen base under LoRA most of all,
 where nobody needs the precision; full fine-tuning too, where fp32 weights serve as the master
 copy of mixed precision and half of them is a real choice.
 

@@ -3,7 +3,7 @@
 ## What it finds
 
 A run that computes in fp32, with no mixed precision switched on, whose predicted peak does not
-fit (or is within the margin) and would be lower in 16 bit.
+fit and would be lower in 16 bit.
 
 ## Why it runs out of memory
 

@@ -3,7 +3,7 @@
 ## What it finds
 
 An adapter on a checkpoint in MXFP4 (gpt-oss) or FP8 (DeepSeek-V3) that the framework turns into
-16 bit while loading, where the run does not fit, or is within the margin, and the larger weights
+16 bit while loading, where the run does not fit, or is tight, and the larger weights
 are a good part of the reason. On unknown hardware where no 80 GB card would do.
 
 ## Why it runs out of memory

@@ -3,7 +3,7 @@
 ## What it finds
 
 `reduce_bucket_size` and `allgather_bucket_size` of 2e8 and more (the default is 5e8) in a run
-that does not fit, or is within the margin, and that smaller buckets bring down; and such
+that does not fit, and that smaller buckets bring down; and such
 buckets on a card of up to 32 GiB where the model is not known.
 
 ## Why it runs out of memory

@@ -3,7 +3,7 @@
 ## What it finds
 
 `limit_all_gathers: false`, or a forward prefetch, under FSDP1 in a run that does not fit, or is
-within the margin.
+tight.
 
 ## Why it runs out of memory
 

@@ -3,7 +3,7 @@
 ## What it finds
 
 `deepcompile: true`, in the `compile` object of a DeepSpeed JSON or in Axolotl, under ZeRO stage 3 in
-a run that does not fit, or is within the margin.
+a run that does not fit, or is tight.
 
 ## Why it runs out of memory
 

@@ -3,7 +3,7 @@
 ## What it finds
 
 `stage3_max_live_parameters` and `stage3_max_reuse_distance` (1e9 by default) under ZeRO stage 3
-in a run that does not fit, or is within the margin, and that lower values bring down.
+in a run that does not fit, and that lower values bring down.
 
 ## Why it runs out of memory
 
