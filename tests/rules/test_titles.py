@@ -14,8 +14,8 @@ RUN = (
 )
 
 
-def findings(hardware=None):
-    files = {"train.yaml": RUN.encode()}
+def findings(hardware=None, text=RUN):
+    files = {"train.yaml": text.encode()}
     options = Options(hardware=parse_hardware(hardware) if hardware else None)
     report = lint(Workspace(Path("/project"), files), ["train.yaml"], options)
     return {d.finding.rule.name: d.finding for d in report.diagnoses}
@@ -42,3 +42,20 @@ def test_a_reading_of_the_files_is_a_detail():
         finding = findings("1xA100-80GB")[name]
         assert "sequence_length read as sequence_len" not in finding.message
         assert any("sequence_length read as sequence_len" in text for text in finding.details)
+
+
+def test_a_large_mask_is_no_warning_where_the_run_fits():
+    packed = RUN.replace("sequence_length: 8192", "sequence_len: 32768").replace(": 8\n", ": 1\n")
+    packed += "sample_packing: true\nattn_implementation: sdpa\ngradient_checkpointing: true\n"
+    labels = {
+        card: findings(card, packed)["packing-without-varlen-attention"].severity.label
+        for card in ("1xA100-40GB", "1xB200-180GB")
+    }
+    assert labels == {"1xA100-40GB": "warning", "1xB200-180GB": "info"}
+
+
+def test_states_that_are_too_large_alone_go_by_the_risk_of_the_run():
+    whole = RUN.partition("adapter")[0].replace("sequence_length: 8192", "sequence_len: 512")
+    finding = findings("1xA100-40GB", whole)["gpu-states-over-budget"]
+    assert finding.severity.label == "error"
+    assert finding.details[-1].startswith("what is enough: LoRA of rank 16 (")

@@ -109,6 +109,11 @@ class EvalBatchLargerThanTrain(Rule):
     )
     good = (
         Example(
+            files={"train.yaml": _LLAMA_FACTORY.replace("6144", "4096")},
+            hardware="1xRTX-4090-24GB",
+            why="evaluation needs more than training, and the card has it",
+        ),
+        Example(
             files={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 1\n")},
             hardware="1xA100-80GB",
         ),
