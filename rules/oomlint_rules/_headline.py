@@ -33,9 +33,7 @@ def headline(
         peak.severity,
         title(peak, each),
         at=causes[0].at if causes else fields,
-        details=[f"reckoned{peak.proviso}".replace(" (with ", " with ").rstrip(")")]
-        if peak.proviso
-        else (),
+        details=peak.context,
         judged=peak,
         notes=[_note(cause) for cause in causes[:_MOST]],
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from oomlint.judgement import Relief, relief, settled
+from oomlint.judgement.ways_out import each_way_out
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Severity
@@ -53,6 +54,12 @@ def _leading_changes(run: Run) -> Iterator[dict[Any, Any]]:
     while micro is not None and not plan.batch.auto_micro and micro % factor == 0:
         yield {f.batch.micro: micro // factor, f.batch.grad_accum: accum * factor}
         factor *= 2
+
+
+def what_is_enough(run: Run) -> Iterator[str]:
+    """What else makes the run fit, a detail each; nothing where nothing is known to."""
+    for number, way in enumerate(each_way_out(run)):
+        yield f"{'also' if number else 'what is'} enough: {way}"
 
 
 def lowered(severity: Severity, run: Run) -> Severity:

@@ -67,7 +67,7 @@ def test_mended_script_may_reveal_its_run():
 def test_the_whole_command_of_a_known_failure():
     found = {d.rule.name: d.finding for d in check("train.sh", RECIPE).diagnoses}
     assert found["fsdp-int8-flatten"].severity.label == "error"
-    assert "Cannot flatten integer dtype tensors" in found["fsdp-int8-flatten"].message
+    assert "Cannot flatten integer dtype tensors" in found["fsdp-int8-flatten"].text
     assert found["shell-env-not-exported"].severity.label == "warning"
     assert "llama-recipes-low-cpu-fsdp" not in found  # quantized as it is read
 

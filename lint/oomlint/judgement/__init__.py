@@ -21,7 +21,6 @@ from oomlint.judgement.peak import (
     Peak,
     judge_gpu,
     judge_host,
-    proviso,
     risk_of,
     severity_of_need,
 )
@@ -46,7 +45,6 @@ __all__ = [
     "judgement_of",
     "judgement_of_plan",
     "needs_all_samples_long",
-    "proviso",
     "relief",
     "risk_of",
     "settled",

@@ -42,8 +42,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from oomlint.documents.base import Fact
-from oomlint.frozen import frozen
 from oomlint.rule import (
     Applicability,
     Example,
@@ -170,8 +171,7 @@ class ZeroToFp32Ram(Rule):
         )
 
 
-@frozen
-class _Way:
+class _Way(Struct, frozen=True):
     """A way to join shards: how many bytes a parameter it holds, what it does, in words that follow
     its name, on what condition it takes so much, and what would take less."""
 

@@ -100,10 +100,12 @@ class FlashAttnUnsupportedGpu(Rule):
         yield self.finding(
             run,
             severity_of_named_card(run, Severity.ERROR),
-            f"FlashAttention 2 needs an Ampere GPU or newer, and {gpu.name} has compute "
-            f"capability {gpu.compute_capability}: training stops at the first batch, or falls "
-            "back to eager attention and its tokens x tokens matrix",
+            f"FlashAttention 2 does not run on {gpu.name}, which is older than Ampere",
             at=(f.model.attn_impl, f.model.id),
+            details=(
+                f"it needs compute capability 8.0, and the card has {gpu.compute_capability}",
+                "training stops at the first batch, or falls back to eager attention",
+            ),
             resource="gpu",
             proposals=[Proposal.set("use PyTorch's sdpa attention", {f.model.attn_impl: "sdpa"})],
         )

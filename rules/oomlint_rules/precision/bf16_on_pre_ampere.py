@@ -109,10 +109,12 @@ class Bf16OnPreAmpere(Rule):
         yield self.finding(
             run,
             severity_of_named_card(run, Severity.WARNING),
-            f"the run is to train in bf16, and {run.hardware.gpu.name} cannot compute in it: "
-            "torch emulates it with fp32 inside, slower and with larger temporaries, where the "
-            "framework does not refuse it at start",
+            f"the run is to train in bf16, and {run.hardware.gpu.name} cannot compute in it",
             at=field,
+            details=(
+                "torch emulates it with fp32 inside, slower and with larger temporaries",
+                "some frameworks refuse it at start instead",
+            ),
             resource="gpu",
             proposals=[
                 Proposal.set("train in fp16", {f.precision.compute: "fp16"}, Applicability.UNSAFE)
