@@ -314,6 +314,15 @@ def test_minicpm() -> None:
     assert _facts(lora, "trainable.method", "trainable.r") == ("lora", 64)
 
 
+def test_minicpm_trains_more_than_adapters() -> None:
+    options = "--llm_type llama3 --use_lora True --tune_llm False --max_slice_nums 9"
+    model = "torchrun finetune.py --model_name_or_path openbmb/MiniCPM-Llama3-V-2_5 " + _MORE
+    open_tower = _run(f"{model} {options}\n")
+    assert _facts(open_tower, "trainable.modules_to_save") == (("embed_tokens", "vpm"),)
+    kept = _run(f"{model} {options} --tune_vision False\n")
+    assert _facts(kept, "trainable.modules_to_save") == (("embed_tokens",),)
+
+
 # -- ChatGLM -------------------------------------------------------------------------------------
 
 _CHATGLM = (
