@@ -180,6 +180,14 @@ def test_deepspeed_chat() -> None:
     assert _facts(run, *fields) == (16, 512, "max_len", "full", "full")
 
 
+def test_deepspeed_chat_is_told_by_the_folder_that_it_runs_in() -> None:
+    step = _run(f"cd training/step1_supervised_finetuning\n{_CHAT} --zero_stage 2\n")
+    assert _facts(step, "batch.micro", "parallel.zero.stage") == (16, 2)
+    line = f'cd "$(dirname "$0")/../sft/"\n{_CHAT} --max_seq_len 4096 --training_debug_steps 5'
+    fork = _run(f"{line} --zero_stage 2 --offload\n", "scripts/run_sft.sh")
+    assert _facts(fork, "seq.max_len", "offload.optimizer") == (4096, "cpu")
+
+
 def test_deepspeed_chats_lora_freezes_the_blocks() -> None:
     line = f"{_CHAT} --zero_stage 0 --data_split 2,4,4 --lora_dim 128 --dtype bf16"
     fields = ("trainable.method", "trainable.r", "trainable.modules_to_save", "precision.compute")

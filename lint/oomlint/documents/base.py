@@ -155,7 +155,8 @@ class Command:
     flag to ``True``. ``assignments`` are ``key=value`` words after the program (Hydra,
     LLaMA-Factory, torchtune overrides).
     ``environment`` holds what the command really sees: its own prefix assignments and
-    what was exported before.
+    what was exported before. ``folder`` is where ``cd`` went before it, as far as that is known,
+    from where the script was started.
     """
 
     span: Span
@@ -163,3 +164,4 @@ class Command:
     flags: Mapping
     assignments: Mapping
     environment: Mapping
+    folder: str = ""

@@ -22,7 +22,8 @@ class Match:
     ``stems``: the script's name without folder and suffix. ``paths``: how the path of the script or
     the dotted name of the module ends, with ``/`` between its parts. ``needs``: options that must
     all be there; ``some``: at least ``least`` of these; ``without``: none of these. ``near``:
-    patterns of which one fits the path of the file that holds the command; ``away``: none does.
+    patterns of which one fits the path of the file that holds the command, or the folder that
+    it runs in; ``away``: none does.
     ``arguments``: not of a command but of a JSON file that holds a script's arguments.
     """
 
