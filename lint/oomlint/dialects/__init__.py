@@ -17,6 +17,7 @@ CLASSES = (
     ("torchtune.dialect", "Torchtune"),
     ("torchtitan.dialect", "Torchtitan"),
     ("litgpt.dialect", "LitGpt"),
+    ("litgpt.dialect", "LitGptScript"),
     ("llm_foundry.dialect", "LlmFoundry"),
     ("megatron.dialect", "MegatronLm"),
     ("megatron.dialect", "MegatronScript"),

@@ -13,6 +13,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'Torchtune': ('torchtune', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'torchtune', b'_component_', b'tune run'), True, ()),
     'Torchtitan': ('torchtitan', ('.toml', '.sh', '.bash', '.slurm', '.sbatch', '.job', '.py'), (b'[parallelism]', b'[activation_checkpoint]', b'torchtitan', b'run_train.sh', b'run_llama_train.sh', b'flavor'), False, ('.py',)),
     'LitGpt': ('litgpt', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'litgpt', b'micro_batch_size', b'global_batch_size'), True, ()),
+    'LitGptScript': ('litgpt-script', (), (b'litgpt', b'micro_batch_size', b'global_batch_size'), True, ()),
     'LlmFoundry': ('llm-foundry', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'train_loader', b'composer', b'llmfoundry', b'icl_tasks', b'eval_gauntlet'), True, ()),
     'MegatronLm': ('megatron', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'tensor-model-parallel-size', b'pretrain_gpt', b'num-layers', b'num_layers', b'micro-batch-size'), False, ()),
     'MegatronScript': ('megatron-script', (), (), True, ()),
