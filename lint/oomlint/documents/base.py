@@ -28,6 +28,10 @@ class _Unknown:
 UNKNOWN: Final = _Unknown()
 
 
+RANKS: Final = "$WORLD_SIZE"
+"""In place of an option that decides: whether the program is started as several processes."""
+
+
 @frozen
 class Name:
     """A dotted name standing for itself in Python code, such as ``torch.bfloat16``."""
