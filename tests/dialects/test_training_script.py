@@ -572,8 +572,10 @@ Trainer(model=model, args=args, train_dataset=data).train()
 @pytest.mark.parametrize(
     "choice",
     [
-        'device_map = "auto"\nddp = world_size != 1\nif ddp:\n'
-        '    device_map = {"": int(os.environ.get("LOCAL_RANK") or 0)}',
+        (
+            'device_map = "auto"\nddp = world_size != 1\nif ddp:\n'
+            '    device_map = {"": int(os.environ.get("LOCAL_RANK") or 0)}'
+        ),
         'device_map = {"": int(os.environ.get("LOCAL_RANK") or 0)} if world_size > 1 else "auto"',
     ],
 )

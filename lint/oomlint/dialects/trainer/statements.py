@@ -27,6 +27,7 @@ from oomlint.dialects.trainer.tables import (
 from oomlint.documents.base import RANKS, UNKNOWN, Node, Scalar
 from oomlint.documents.text import Span
 from oomlint.frozen import replace
+from oomlint.plan.fields import f
 
 idle_flags = Meaning()
 """Flags of a command line that never reach the arguments which a script writes out itself."""
@@ -131,10 +132,10 @@ def declared_options(blocks: list[Block]) -> frozenset[str]:
 
 def _has_several_ranks(run: Cells) -> bool | None:
     """A plain command is one process; a launcher's number may be unknown."""
-    total = run[launch.total_processes]
-    if total is None and launcher_of(run) is PLAIN:
+    if launcher_of(run) is PLAIN and run[launch.total_processes] is None:
         return False
-    return None if total is None else total > 1
+    ranks = run[f.parallel.world]
+    return None if ranks is None else ranks > 1
 
 
 @options.said()
