@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.linked import run_of
+from tests.linked import link, run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -370,3 +370,49 @@ def test_chatglm_trains_everything_without_a_prefix() -> None:
 )  # fmt: skip
 def test_what_costs_nothing_leaves_nothing_open(line: str, method: str) -> None:
     assert _run(f"{line}\n").plan.trainable.method == method
+
+
+# -- GLM-4 -----------------------------------------------------------------------------------------
+
+_DEMO = """\
+data_config:
+  train_file: train.jsonl
+max_input_length: 512
+max_output_length: 256
+training_args:
+  output_dir: ./output
+  max_steps: 3000
+  per_device_train_batch_size: 2
+  per_device_eval_batch_size: 4
+  save_strategy: steps
+  save_steps: 500
+peft_config:
+  peft_type: LORA
+  r: 4
+  target_modules: ["query_key_value"]
+"""
+
+
+def _demo(line: str, config: str = _DEMO) -> Run:
+    return run_of({"run.sh": f"{line}\n", "configs/lora.yaml": config})
+
+
+def test_glm_takes_a_model_and_a_file_among_its_words() -> None:
+    run = _demo("python finetune.py data/own/ THUDM/glm-4-9b-chat configs/lora.yaml")
+    fields = ("model.id", "batch.micro", "seq.max_len", "load.dtype", "checkpointing.mode")
+    assert _facts(run, *fields) == ("THUDM/glm-4-9b-chat", 2, 769, "bf16", "full")
+    assert _facts(run, "trainable.method", "trainable.r") == ("lora", 4)
+    assert not run.stray
+    whole = _DEMO.partition("peft_config")[0]
+    full = _demo("torchrun --nproc_per_node=8 finetune.py d m/glm configs/lora.yaml yes", whole)
+    assert _facts(full, "trainable.method", "parallel.world") == ("full", 8)
+
+
+def test_chatglm3_checkpoints_nothing() -> None:
+    run = _demo("python finetune_hf.py data THUDM/chatglm3-6b configs/lora.yaml")
+    fields = ("load.dtype", "checkpointing.mode", "seq.max_len")
+    assert _facts(run, *fields) == ("fp16", "none", 769)
+
+
+def test_a_script_of_that_name_with_other_words_is_not_glms() -> None:
+    assert not link({"run.sh": "python finetune.py config.yaml\n", "config.yaml": "a: 1\n"}).runs

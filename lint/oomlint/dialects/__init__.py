@@ -28,6 +28,7 @@ CLASSES = (
     ("openrlhf.dialect", "OpenRlhf"),
     ("verl.dialect", "Verl"),
     ("trainer.json_file", "HfTrainerJson"),
+    ("trainer.yaml_file", "HfTrainerYaml"),
     ("llamafactory.dialect", "LlamaFactory"),
     ("llamafactory.v1", "LlamaFactoryV1"),
     ("llama_recipes.dialect", "LlamaRecipes"),

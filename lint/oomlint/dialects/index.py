@@ -24,6 +24,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'OpenRlhf': ('openrlhf', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'openrlhf', b'micro_train_batch_size'), True, ()),
     'Verl': ('verl', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'verl', b'actor_rollout_ref'), True, ()),
     'HfTrainerJson': ('hf-trainer-json', ('.json',), (b'per_device_train_batch_size',), False, ()),
+    'HfTrainerYaml': ('hf-trainer-yaml', ('.yaml', '.yml'), (b'per_device_train_batch_size',), False, ()),
     'LlamaFactory': ('llama-factory', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'model_name_or_path', b'llamafactory-cli', b'lmf train', b'LLaMA-Factory'), True, ()),
     'LlamaFactoryV1': ('llama-factory-v1', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'train_dataset', b'USE_V1'), True, ()),
     'LlamaRecipes': ('llama-recipes', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'finetuning',), True, ()),

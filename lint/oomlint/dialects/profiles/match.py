@@ -93,6 +93,9 @@ def _fits(match: Match, launch: Launch, options: set[str]) -> bool:
         return False
     if match.stems and launch.stem not in match.stems:
         return False
+    words = [str(word.value) for word in launch.arguments]
+    if len(words) < len(match.words) or not all(map(fnmatch, words, match.words)):
+        return False
     if match.paths and not _ends(_path(launch), match.paths):
         return False
     where = (launch.document.source.path, launch.command.folder)

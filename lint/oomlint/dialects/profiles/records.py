@@ -24,7 +24,8 @@ class Match:
     all be there; ``some``: at least ``least`` of these; ``without``: none of these. ``near``:
     patterns of which one fits the path of the file that holds the command, or the folder that
     it runs in; ``away``: none does.
-    ``arguments``: not of a command but of a JSON file that holds a script's arguments.
+    ``words``: patterns that the words behind the script, which are no options, fit in their order.
+    ``arguments``: not of a command but of a file that holds a script's arguments.
     """
 
     stems: tuple[str, ...] = ()
@@ -35,13 +36,14 @@ class Match:
     without: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     arguments: bool = False
 
 
 @frozen
 class Option:
     """An option of the script's own. ``stands_for`` is a field, none where only the profile
-    reads the option."""
+    reads the option; ``word`` is its place, from 1 on, where it is a word behind the script."""
 
     name: str
     stands_for: str = ""
@@ -50,6 +52,7 @@ class Option:
     aliases: tuple[str, ...] = ()
     spellings: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
+    word: int = 0
 
 
 @frozen
