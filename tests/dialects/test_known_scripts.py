@@ -416,3 +416,19 @@ def test_chatglm3_checkpoints_nothing() -> None:
 
 def test_a_script_of_that_name_with_other_words_is_not_glms() -> None:
     assert not link({"run.sh": "python finetune.py config.yaml\n", "config.yaml": "a: 1\n"}).runs
+
+
+# -- Coati -----------------------------------------------------------------------------------------
+
+_COATI = "torchrun --standalone --nproc_per_node=4 examples/{}.py --pretrain huggyllama/llama-7b"
+
+
+def test_coati_shards_by_its_strategy() -> None:
+    sft = f"{_COATI.format('train_sft')} --model llama --strategy colossalai_zero2"
+    run = _run(f"{sft} --batch_size 1 --accimulation_steps 4 --lora_rank 4\n")
+    fields = ("model.id", "parallel.zero.stage", "batch.micro", "batch.grad_accum", "trainable.r")
+    assert _facts(run, *fields) == ("huggyllama/llama-7b", 2, 1, 4, 4)
+    line = f"{_COATI.format('train_reward_model')} --strategy colossalai_gemini_cpu --max_len 1000"
+    rm = _run(f"{line}\n")
+    fields = ("parallel.zero.stage", "offload.params", "seq.max_len", "objective.kind")
+    assert _facts(rm, *fields) == (3, "cpu", 1000, "rm")
