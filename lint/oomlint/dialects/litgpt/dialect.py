@@ -43,7 +43,9 @@ _SCRIPTS = {
 class LitGpt(Dialect):
     name = "litgpt"
     markers = (b"litgpt", b"micro_batch_size", b"global_batch_size")
-    suffixes = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job")
+    suffixes: ClassVar[tuple[str, ...]] = (
+        ".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job",
+    )  # fmt: skip
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
