@@ -1,7 +1,6 @@
 """Names, reading and finding of files, whatever the file system holds."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -142,15 +141,3 @@ def test_walk_takes_suffixes_in_order_and_leaves_tool_folders_and_loops(project)
     (project / "a.txt").write_text("")
     found = [p.relative_to(project).as_posix() for p in walk(project, (".yaml", ".json"))]
     assert found == ["a.yaml", "ds.json", "configs/run.yaml"]
-
-
-def test_paths_start_where_a_script_goes(tmp_path: Path) -> None:
-    (tmp_path / "train" / "configs").mkdir(parents=True)
-    (tmp_path / "train" / "configs" / "zero3.json").write_text("{}")
-    (tmp_path / "run.sh").write_text("cd train\ndeepspeed sft.py --deepspeed configs/zero3.json\n")
-    workspace = Workspace(tmp_path)
-    name = workspace.name(tmp_path / "run.sh")
-    assert workspace.resolve("configs/zero3.json", name) is None
-    workspace.document(name)
-    found = workspace.resolve("configs/zero3.json", name)
-    assert found == workspace.name(tmp_path / "train" / "configs" / "zero3.json")

@@ -40,8 +40,6 @@ from oomlint.versions import installed
 from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from oomlint.documents.shell.files import WrittenFile
     from oomlint.hardware import Hardware
     from oomlint.models import ModelFacts
@@ -91,7 +89,7 @@ class Linker:
         self.options = options
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._readings: dict[int, Reading] = {}
-        self._models: dict[tuple[str, tuple[Path, ...]], ModelFacts | None] = {}
+        self._models: dict[tuple[str, str], ModelFacts | None] = {}
         self._adoptions: dict[tuple[str, str], Claim | None] = {}
         self._opened: set[str] = set()
         self._files: dict[str, MappingABC[str, WrittenFile]] = {}
@@ -615,7 +613,7 @@ class Linker:
 
     def _model_finder(self, from_file: str) -> Any:
         def find(model: str) -> ModelFacts | None:
-            key = (model, self.workspace.search_folders(from_file))
+            key = (model, os.path.dirname(from_file))
             if key not in self._models:
                 from oomlint.models import resolve
 

@@ -274,15 +274,7 @@ class Workspace:
 
     def search_folders(self, from_file: str) -> tuple[Path, ...]:
         """Where a relative path in ``from_file`` may start, most likely first."""
-        starts = self._starts_of(self._folder_of(from_file))
-        entered: tuple[str, ...] = getattr(self._documents.get(from_file), "folders", ())
-        if not entered:
-            return starts
-        inside = (Path(os.path.normpath(start / folder)) for folder in entered for start in starts)
-        return tuple(dict.fromkeys((*inside, *starts)))
-
-    def _starts_of(self, folder: str) -> tuple[Path, ...]:
-        """The same of any file in an absolute folder, whichever others its commands enter."""
+        folder = self._folder_of(from_file)
         if folder not in self._starts:
             path, root = Path(folder), self._git_root(folder)
             at_root = () if root is None else (Path(root),)

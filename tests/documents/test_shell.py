@@ -501,20 +501,3 @@ def test_variables_that_double_forever_end_as_unknown() -> None:
 def test_nesting_without_end_is_a_parse_error() -> None:
     with pytest.raises(ParseError):
         read("if true; then\n" * 500 + "x\n" + "fi\n" * 500)
-
-
-@pytest.mark.parametrize(
-    ("lines", "folder"),
-    [
-        ("torchrun a.py", ""),
-        ("cd train\ntorchrun a.py", "train"),
-        ("cd train && cd ../sft/ && torchrun a.py", "sft"),
-        ("(cd train; ls)\ntorchrun a.py", ""),
-        ("cd $SOMEWHERE\ntorchrun a.py", ""),
-        ("cd\ncd -\ncd ~\ntorchrun a.py", ""),
-        ('cd "$(dirname "${BASH_SOURCE[0]}")/../sft"\ntorchrun a.py', "../sft"),
-        ('pushd /opt/chat\ntorchrun "$PWD/a.py"', "/opt/chat"),
-    ],
-)
-def test_a_command_runs_where_cd_went(lines: str, folder: str) -> None:
-    assert command(read(lines + "\n"), "torchrun").folder == folder

@@ -159,8 +159,7 @@ class Command:
     flag to ``True``. ``assignments`` are ``key=value`` words after the program (Hydra,
     LLaMA-Factory, torchtune overrides).
     ``environment`` holds what the command really sees: its own prefix assignments and
-    what was exported before. ``folder`` is where ``cd`` went before it, as far as that is known,
-    from where the script was started.
+    what was exported before.
     """
 
     span: Span
@@ -168,4 +167,3 @@ class Command:
     flags: Mapping
     assignments: Mapping
     environment: Mapping
-    folder: str = ""

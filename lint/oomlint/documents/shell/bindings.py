@@ -27,27 +27,20 @@ GIVEN_NAMES = frozenset({"PWD", "HOME", "0", "#", "BASH_SOURCE", *SCHEDULER_VARI
 def given_bindings(source: Source) -> dict[str, Binding]:
     """What every script finds: it is started without arguments, where it lies or in a folder
     that nobody knows, from which its paths lead on all the same. Slurm gives a job its size."""
+    nowhere = Span(0, 0)
+
+    def held(text: str | None, asks: str = "") -> tuple[Chunk, ...]:
+        box = Container("value", nowhere, shared=True)
+        return (Chunk(text, (Step(box, nowhere, nowhere),), asks=asks),)
+
     texts = {"PWD": ".", "HOME": "~", "0": source.path, "#": "0"}
-    bindings = {name: given(name, text) for name, text in texts.items()}
-    itself = _held(source.path)
-    bindings["BASH_SOURCE"] = Binding("BASH_SOURCE", _NOWHERE, _NOWHERE, fields=(itself,))
+    bindings = {name: Binding(name, nowhere, nowhere, held(t)) for name, t in texts.items()}
+    itself = held(source.path)
+    bindings["BASH_SOURCE"] = Binding("BASH_SOURCE", nowhere, nowhere, fields=(itself,))
     if "#SBATCH" in source.text:
         for name, asks in SCHEDULER_VARIABLES.items():
-            bindings[name] = Binding(name, _NOWHERE, _NOWHERE, _held(None, asks))
+            bindings[name] = Binding(name, nowhere, nowhere, held(None, asks))
     return bindings
-
-
-def given(name: str, text: str) -> Binding:
-    """A variable that the shell itself sets."""
-    return Binding(name, _NOWHERE, _NOWHERE, _held(text))
-
-
-_NOWHERE = Span(0, 0)
-
-
-def _held(text: str | None, asks: str = "") -> tuple[Chunk, ...]:
-    box = Container("value", _NOWHERE, shared=True)
-    return (Chunk(text, (Step(box, _NOWHERE, _NOWHERE),), asks=asks),)
 
 
 def retold(chunks: Field | None, step: Step) -> Field | None:

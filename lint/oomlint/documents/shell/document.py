@@ -56,8 +56,6 @@ class ShellDocument:
     """Configs that the script writes itself, by the name that it gives them."""
     sourced: tuple[str, ...] = ()
     """Paths of other files whose variables it takes in."""
-    folders: tuple[str, ...] = ()
-    """Where its commands run, other than where it is started."""
     dotted_keys: ClassVar[bool] = True
     """``--a.b 1`` is one option, not an option ``a`` that holds ``b``."""
 
@@ -419,7 +417,6 @@ def parse_shell(
             facts=facts_of(source, reader.scripts, reader.commands),
             files=reader.files,
             sourced=tuple(reader.sourced),
-            folders=tuple(dict.fromkeys(c.folder for c in reader.commands if c.folder)),
         )
     except RecursionError:
         raise ParseError(source.path, "the script is nested too deeply to be read") from None

@@ -41,7 +41,6 @@ from oomlint.documents.shell.syntax import (
 from oomlint.documents.shell.variables import Variables
 from oomlint.documents.shell.words import Binding, Container, Field, field_text, held_text
 from oomlint.documents.text import Source, Span
-from oomlint.frozen import replace
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
@@ -334,8 +333,7 @@ class Reader:
         if len(self.commands) >= _MOST_COMMANDS:
             raise Unparsable("commands")
         reader = CommandReader(self.source.text, box, fields)
-        command = reader.read(span, environment)
-        self.commands.append(replace(command, folder=self.variables.folder))
+        self.commands.append(reader.read(span, environment))
         self._consequences(script, node, fields, redirects)
 
     def _env_words(self, fields: list[Field]) -> list[Binding]:
@@ -369,8 +367,6 @@ class Reader:
                 if binding is not None:
                     self.variables.held[binding.name] = binding
                     self.variables.exports.add(binding.name)
-        elif program in ("cd", "pushd") and len(texts) == 2 and texts[1]:
-            self.variables.enter(texts[1])
         elif program in self.functions:
             self._call(program, fields[1:])
         elif program in ("source", ".") and len(texts) > 1 and texts[1]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterator, Mapping as MappingABC, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from oomlint.documents.base import UNKNOWN, Entry
-from oomlint.documents.shell.bindings import GIVEN_NAMES, given, given_bindings, retold
+from oomlint.documents.shell.bindings import GIVEN_NAMES, given_bindings, retold
 from oomlint.documents.shell.commands import ShellEntry, ShellMapping, ShellScalar, value_of
 from oomlint.documents.shell.expand import Expander
 from oomlint.documents.shell.syntax import (
@@ -20,7 +19,7 @@ from oomlint.documents.shell.syntax import (
     heredoc_of_cat,
     prefix_is_cut,
 )
-from oomlint.documents.shell.words import Binding, Chunk, Container, Field, Step, held_text
+from oomlint.documents.shell.words import Binding, Chunk, Container, Field, Step
 from oomlint.documents.text import Source, Span
 from oomlint.frozen import replace
 
@@ -46,20 +45,7 @@ class Variables:
     def expander(self, script: Script) -> Expander:
         return Expander(script.text, self.held)
 
-    @property
-    def folder(self) -> str:
-        """Where commands run, from where the script was started; nothing where that is there."""
-        held = self.held.get("PWD")
-        text = held_text(held) if held is not None else None
-        return "" if text in (None, ".") else str(text)
-
     # -- changes ----------------------------------------------------------------------
-
-    def enter(self, folder: str) -> None:
-        """What ``cd`` does; ``-`` and the home folder lead where nobody knows."""
-        if not folder.startswith(("-", "~")):
-            path = posixpath.normpath(posixpath.join(self.folder, folder))
-            self.held["PWD"] = given("PWD", path)
 
     def forget(self, names: set[str]) -> None:
         """Nobody knows any more what they hold."""
