@@ -21,6 +21,7 @@ from oomlint.memory.trained import (
     splits_ranks,
     targeted,
     trained_ends,
+    trained_tower,
 )
 from oomlint.memory.vision import TYPICAL_PIXELS, Tower, tower_of
 from oomlint.plan import Plan
@@ -254,6 +255,7 @@ class Facts:
         self.embed_trained = self.head_trained = not self.lora
         self.stray_bytes: float = 0.0
         self.saved_modules: float = 0.0
+        self.tower_saved = False
         self.adapter_numel: float = 0.0
         self.expert_adapter_numel: float = 0.0
         self.trained_numel: float = 0.0
@@ -274,6 +276,9 @@ class Facts:
                 self.saved_modules += model.embed_numel
             if self.head_trained:
                 self.saved_modules += model.head_numel or model.embed_numel
+            self.tower_saved = trained_tower(t)
+            if self.tower_saved:
+                self.saved_modules += model.vision_numel
             rank = t.r
             if rank is None:
                 rank = self.assume(
@@ -390,7 +395,8 @@ class Facts:
         if self.tower is None or regime is None:
             return
         roles = self.tower_roles() if regime.targets else frozenset()
-        trains = regime.train_base and self.method != "freeze" and not self.tower_frozen
+        whole = regime.train_base and self.method != "freeze" and not self.tower_frozen
+        trains = whole or self.tower_saved
         asked = self.lora and (self.plan.checkpointing.mode or "none") != "none"
         self.tower_graph = trains or bool(roles) or asked
         fused: Kernel = "flash" if regime.compute == 2 else "efficient"
