@@ -27,7 +27,9 @@ from benchmarks.accuracy.published import (
 )
 from benchmarks.accuracy.simulated import sharded_plan, single_plan
 
-from oomlint.memory import DeviceEstimate, GpuLimits, estimate, state_bytes, verdict
+from oomlint.judgement import EVEN
+from oomlint.judgement.law import risk_in
+from oomlint.memory import DeviceEstimate, GpuLimits, estimate, state_bytes
 from oomlint.plan import Plan
 
 # The measured sets, where they lie beside the checkout.
@@ -151,7 +153,7 @@ def peers(runs: Sequence[Run]) -> None:
 
 
 def fits(truth: Path) -> None:
-    """Balanced accuracy of the verdict on documented fits and out-of-memory failures."""
+    """Balanced accuracy of the risk on documented fits and out-of-memory failures."""
     right: dict[bool, list[bool]] = {True: [], False: []}
     left_out: dict[bool, list[bool]] = {True: [], False: []}
     for row in rows(truth, "fits"):
@@ -160,10 +162,10 @@ def fits(truth: Path) -> None:
         plan, usable = plan_of(row), usable_memory(row)
         if plan is None or usable is None:
             continue
-        answer = verdict(estimate(plan, limits_of(row, plan)), usable)
-        if answer != "unknown":
+        risk = risk_in(estimate(plan, limits_of(row, plan)), "gpu", usable)
+        if risk is not None:
             kept = left_out if row["id"] in DISTRUSTED else right
-            kept[row["fits"]].append((answer != "does_not_fit") == row["fits"])
+            kept[row["fits"]].append((risk < EVEN) == row["fits"])
     print()
     _balance("fits", right)
     _balance("fits, with the rows left out", {k: right[k] + left_out[k] for k in right})

@@ -152,13 +152,15 @@ class Facts:
         """Whether the weights of the experts are quantised too.
 
         bitsandbytes replaces ``nn.Linear`` alone: experts stacked in one parameter
-        (transformers 5) stay as they are unless asked for, lists of linear layers do not.
+        (transformers 5) stay as they are unless asked for, lists of linear layers never do.
         """
         quant = self.plan.quant
-        if quant.quantises_moe_experts is not None:
-            return quant.quantises_moe_experts
+        if quant.quantises_moe_experts:
+            return True
         if self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since):
             return True
+        if quant.quantises_moe_experts is False:
+            return False
         return quant.method not in ("bnb4", "bnb8", "hqq", "eetq", "nf4_torchao")
 
     @property
