@@ -353,3 +353,39 @@ def test_chatglm_trains_everything_without_a_prefix() -> None:
 )  # fmt: skip
 def test_what_costs_nothing_leaves_nothing_open(line: str, method: str) -> None:
     assert _run(f"{line}\n").plan.trainable.method == method
+
+
+def test_longlora() -> None:
+    line = f"torchrun --nproc_per_node=8 fine-tune.py {_MODEL} --bf16 True"
+    run = _run(f"{line} --model_max_length 8192 --low_rank_training True\n")
+    fields = ("trainable.method", "trainable.r", "trainable.targets", "checkpointing.mode", "seq.pad")
+    projections = ("q_proj", "k_proj", "v_proj", "o_proj")
+    assert _facts(run, *fields) == ("lora", 8, projections, "full", "max_len")
+    more = ("trainable.train_embeddings", "load.dtype", "model.attn_impl")
+    assert _facts(run, *more) == (True, "bf16", "flash2")
+    run = _run(f"{line} --low_rank_training False --use_full_attn True\n")
+    assert _facts(run, "trainable.method", "seq.max_len") == ("full", 32768)
+    run = _run(f"torchrun supervised-fine-tune-qlora.py {_MODEL} --bf16 True\n")
+    assert _facts(run, "quant.method", "trainable.method", "seq.pad") == ("bnb4", "qlora", "longest")
+
+
+def test_a_list_that_fire_would_read_is_a_list_of_modules() -> None:
+    named = "'[gate_proj, down_proj, up_proj]'"
+    line = "python finetune.py --base_model huggyllama/llama-7b --lora_r 8"
+    run = _run(f"{line} --lora_target_modules {named}\n")
+    assert run.plan.get("trainable.targets") == ("gate_proj", "down_proj", "up_proj")
+    line = f"deepspeed fastchat/train/train_lora.py {_MODEL} --bf16 True"
+    run = _run(f"{line} --lora_target_modules {named}\n")
+    assert run.plan.get("trainable.targets") == ("gate_proj", "down_proj", "up_proj")
+
+
+@pytest.mark.parametrize(("model", "dtype"), [("Qwen/Qwen-VL-Chat", "bf16"), ("Qwen/Qwen2-7B", "fp32")])
+def test_a_model_that_casts_itself(model: str, dtype: str) -> None:
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        f"model = AutoModelForCausalLM.from_pretrained('{model}', trust_remote_code=True)\n"
+        "args = TrainingArguments(output_dir='out', bf16=True)\n"
+        "Trainer(model=model, args=args, train_dataset=data).train()\n"
+    )
+    run = run_of({"train.py": script, "requirements.txt": "transformers==4.32.0\n"})
+    assert run.plan.load.dtype == dtype
