@@ -182,6 +182,24 @@ def test_ddp_buckets_hold_one_more_copy_of_the_gradients() -> None:
     assert one.components["communication"] == 0
 
 
+def test_zero_fills_whole_buckets_and_buffers_of_what_it_steps() -> None:
+    """However little is trained; but a buffer of the largest parameter is one of the adapters."""
+    lora = {
+        "trainable.method": "lora", "trainable.r": 8, "trainable.targets": ("q_proj", "v_proj"),
+        "parallel.zero.reduce_bucket_elems": 500_000_000, "parallel.zero.overlap_comm": True,
+    }  # fmt: skip
+    whole = estimate(plan().with_values(lora)).gpu.by_phase["backward"]["communication"]
+    assert whole == pytest.approx(2 * 2 * 500_000_000, rel=0.01)
+    loose = lora | {"parallel.zero.contiguous_grads": False}
+    few = estimate(plan().with_values(loose)).gpu.by_phase["backward"]["communication"]
+    assert few is not None
+    assert few < 100e6
+    offloaded = loose | {"offload.optimizer": "cpu"}
+    beside = estimate(plan().with_values(offloaded)).gpu.by_phase["backward"]["communication"]
+    assert beside is not None
+    assert beside < 100e6
+
+
 def test_unknown_model_has_no_numbers_and_says_why() -> None:
     found = estimate(Plan(model=Model(id="nobody/knows")))
     assert found.gpu.peak_bytes is None

@@ -24,6 +24,7 @@ from oomlint.memory.trained import (
     trained_ends,
 )
 from oomlint.memory.vision import TYPICAL_PIXELS, Tower, tower_of
+from oomlint.models.architectures import is_new_in_transformers_5
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
 from oomlint.plan.model import BYTES_PER_ELEMENT
@@ -157,7 +158,8 @@ class Facts:
         quant = self.plan.quant
         if quant.quantises_moe_experts:
             return True
-        if self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since):
+        is_older = self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since)
+        if is_older and not is_new_in_transformers_5(self.model.arch if self.model else None):
             return True
         if quant.quantises_moe_experts is False:
             return False

@@ -7,6 +7,7 @@ from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.states import (
     data_ranks,
     frozen_weight_bytes,
+    largest_trained,
     local_trained,
     optimizer_bytes,
     trained_storage,
@@ -105,7 +106,7 @@ def offloaded_of(f: Facts) -> tuple[float, float]:
         adam = optimizer_bytes(f, trained) if f.plan.optimizer.kind else 8 * trained
         per_rank = ratio * ((4 + 4 + 2) * trained + max(adam, 0.0)) / f.shard
         if (plan.parallel.zero.stage or 0) < 3:
-            per_rank += 2 * float(m.largest_tensor)
+            per_rank += 2 * largest_trained(f)
         states += per_rank * ranks
         if pin:
             sub = plan.parallel.zero.sub_group_elems or 1_000_000_000

@@ -117,3 +117,14 @@ _CAST_THEMSELVES: Final = frozenset({"qwen", "qwen_vl"})
 def own_dtype(arch: str | None) -> str | None:
     """The dtype that a model takes by itself where none is named."""
     return "bf16" if arch in _CAST_THEMSELVES else None
+
+
+# Mixtures of experts that no transformers below 5.0 has: before, they ran from its main branch or on code
+# that came with the weights, which says otherwise how it holds experts (the dates in the
+# models' pages of transformers' documentation, all after 4.57 of 2025-10-03).
+_SINCE_TRANSFORMERS_5: Final = frozenset({"afmoe", "kimi_linear", "lfm2_moe"})
+
+
+def is_new_in_transformers_5(arch: str | None) -> bool:
+    """Whether a pinned transformers 4 cannot be what holds the model."""
+    return arch in _SINCE_TRANSFORMERS_5
