@@ -9,6 +9,8 @@ from oomlint.cli.leaves import read_pair
 from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHUNKS_LOSS
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.run import Run
 from oomlint.versions import installed, pins
 from oomlint.workspace import Workspace
@@ -116,8 +118,11 @@ def test_versions_decide_defaults_that_changed() -> None:
     later = _run(requirements_txt="trl==0.24.0\ntransformers==4.57.1\ntorch==2.8.0\n").plan
     assert (later.checkpointing.mode, later.loss.logits_materialised) == ("full", "full")
     assert later.optimizer.fused is True
-    early_torch = _run(requirements_txt="transformers==4.57.1\ntorch==2.7.1\n").plan
-    assert early_torch.optimizer.fused is False
+    early_torch = _run(requirements_txt="transformers==4.57.1\ntorch==2.7.1\n")
+    assert early_torch.plan.optimizer.fused is False
+    name = early_torch.settings[f.optimizer.name]
+    assert (name.value, name.origin.kind, name.level) == ("adamw_torch", "default", Level.DEFAULT)
+    assert name.origin.source.startswith("transformers 4.54.0")
     newest = _run(requirements_txt="trl==1.9.0\n")
     assert newest.plan.loss.logits_materialised == "chunked"
     assert CHUNKS_LOSS not in newest.open

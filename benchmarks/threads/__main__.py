@@ -17,6 +17,7 @@ import statistics
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.threads import Case, Half, cases
@@ -116,7 +117,7 @@ def report(name: str, answers: Sequence[Answer]) -> None:
     print(f"  balanced, of those with one  {balanced:.0%}")
     print(f"  Brier score                  {brier:.3f}")
     print("  risk said      n   mean   died")
-    for low, high in zip(_BINS, _BINS[1:], strict=False):
+    for low, high in pairwise(_BINS):
         inside = [a for a in known if low <= (a.risk or 0.0) < high or (a.risk == high == 1.0)]
         if inside:
             said = statistics.mean(a.risk or 0.0 for a in inside)

@@ -31,6 +31,11 @@ def leaders(diagnoses: Iterable[Diagnosis]) -> MappingABC[Diagnosis, Diagnosis]:
     return following
 
 
+def worst_first(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """Of findings about one failure the one to be told first, then the others."""
+    return sorted(diagnoses, key=_rank)
+
+
 def _failure(diagnosis: Diagnosis) -> Failure | None:
     finding, run = diagnosis.finding, diagnosis.run
     if run is None or finding.resource is None or finding.predicted_bytes is None:

@@ -172,6 +172,9 @@ class Rule:
     looks_at_merges: ClassVar[bool] = False
     """Whether jobs that only merge an adapter and write the model are its business too."""
 
+    is_headline: ClassVar[bool] = False
+    """Whether it says of a run that it is in trouble, and others then say what that comes of."""
+
     cost: ClassVar[int] = 0
     """What the fix costs, to order fixes: 0 nothing, up to 9 (throughput, then learning)."""
 

@@ -183,13 +183,12 @@ def test_what_is_kept_of_a_run_is_little_and_plain(projects):
     from oomlint.cli.given import Given
     from oomlint.cli.jobs import make_jobs
     from oomlint.engine import lint
-    from oomlint.judgement.forecast import of_run
 
     def lint_job(job):
         return lint(job.workspace, job.names, job.options, explicit=job.explicit)
 
     [job] = make_jobs(Given(), ["."])
-    report = many.lint_many(job, lint_job, of_run, 2, lambda _done, _all: None)
+    report = many.lint_many(job, lint_job, 2, lambda _done, _all: None)
     assert report is not None
     assert len(report.runs) == 18
     # With its documents it would be no plain data at all.

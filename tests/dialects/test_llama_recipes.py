@@ -148,6 +148,8 @@ def test_fixes_write_the_right_options() -> None:
     assert "--batch_size_training 2 --gradient_accumulation_steps 2 --use_peft" in text
     text = _after(_SEED, run, {"offload.params": "cpu"})
     assert "--fsdp_config.fsdp_cpu_offload" in text
+    back = _after(text, _run(text), {"offload.params": "none", "offload.optimizer": "none"})
+    assert _run(back).plan.offload.params == "none"
     text = _after(_SEED, run, {"parallel.gpus_per_node": 8})
     assert "--nproc_per_node 8 finetuning.py" in text
     for wish in (

@@ -254,3 +254,12 @@ def test_without_a_trainer_nothing_is_trained() -> None:
     text = _SFT[: _SFT.index("trainer = ")]
     workspace = Workspace(Path("/x"), {"a.py": text.encode()})
     assert not Linker(workspace, registry(), LinkOptions()).link(["a.py"]).runs
+
+
+def test_the_loss_is_cut_as_unsloth_cuts_it() -> None:
+    """TRL's 256 tokens a chunk count for nothing; a chunk of 4 GiB is a guess, and says so."""
+    run = _run(_SFT)
+    tokens, vocab = 2 * 4096, 128_256
+    assert run.plan.loss.chunks == 16 * tokens * vocab / 2**32 // 4 * 4 + 4
+    assert run.level(f.loss.chunks) is Level.ASSUMED
+    assert _run(_SFT.replace("SFT", "DPO")).plan.loss.chunks is None

@@ -79,7 +79,7 @@ async def test_lens_takes_a_misspelt_key_as_the_findings_do(editor):
     )
     [lens] = lenses
     assert "185 GiB per GPU" in lens.command.title
-    assert lens.command.title.endswith("(with sequence_length read as sequence_len)")
+    assert "(with sequence_length read as sequence_len)" in lens.command.title
 
 
 async def test_keys_and_values_are_completed(editor):
@@ -138,3 +138,45 @@ async def test_hover_on_a_choice_tries_the_others_and_nothing_else(editors, tmp_
     shown = await editor.hover("ds.json", 0, text.index("stage"))
     tried = [line.split("|")[1].strip() for line in shown.splitlines() if line.startswith("| ")]
     assert [value for value in tried if value.isdigit()] == ["0", "1", "3"]
+
+
+async def test_hover_says_how_the_value_is_known_and_what_the_run_rests_on(editors, tmp_path):
+    (tmp_path / "train.sh").write_text(
+        "torchrun --nproc_per_node 8 finetune.py \\\n"
+        "  --model_name_or_path meta-llama/Llama-2-7b-hf \\\n"
+        "  --per_device_train_batch_size $MICRO \\\n"
+        "  --model_max_length 4096 --output_dir out --bf16 True \\\n"
+        "  --fsdp 'full_shard auto_wrap' --fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer\n"
+    )
+    editor = await editors(tmp_path)
+    editor.open("train.sh")
+    await editor.told("train.sh", lambda found: found is not None)
+    unread = await editor.hover("train.sh", 2, 6)
+    assert (
+        "Known: not read (`train.sh:3 per_device_train_batch_size`, $MICRO has no value)" in unread
+    )
+    rests = unread.index("The prediction rests on:")
+    first, second = unread.index("- batch.micro"), unread.index("- load.dtype")
+    assert rests < first < second
+    assert "which decides whether it fits" in unread[first:second]
+    assert "Known: stated" in await editor.hover("train.sh", 3, 6)
+    assert "`parallel.fsdp.strategy` = `full`, default" in await editor.hover("train.sh", 4, 6)
+
+
+async def test_hover_shows_by_what_a_stated_value_counts(editors, tmp_path):
+    (tmp_path / "train.py").write_text(
+        "from unsloth import FastLanguageModel\n"
+        "from trl import SFTConfig, SFTTrainer\n"
+        "model, tokenizer = FastLanguageModel.from_pretrained(\n"
+        '    "unsloth/Llama-3.2-3B", max_seq_length=2048\n'
+        ")\n"
+        "model = FastLanguageModel.get_peft_model(model, r=16)\n"
+        "trainer = SFTTrainer(model=model, train_dataset=data, args=SFTConfig(output_dir='out'))\n"
+        "trainer.train()\n"
+    )
+    editor = await editors(tmp_path)
+    editor.open("train.py")
+    await editor.told("train.py", lambda found: found is not None)
+    text = await editor.hover("train.py", 3, 30)
+    assert "Known: stated, and counts by default (`train.py:4 max_seq_length`)" in text
+    assert "- `unsloth.tiled_mlp` = `false`, default: unsloth models/loader.py" in text

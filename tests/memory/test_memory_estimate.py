@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.plans import LLAMA_8B, plan_of
 
-from oomlint.memory import Estimate, GpuLimits, estimate, skeleton, state_bytes, verdict
+from oomlint.memory import Estimate, GpuLimits, estimate, skeleton, state_bytes
 from oomlint.plan import Plan
 from oomlint.plan.model import Model, ModelDims
 
@@ -233,25 +233,6 @@ def _width(found: Estimate) -> float:
 def test_missing_lengths_are_assumed_in_the_open() -> None:
     found = estimate(plan(seq__max_len=None, batch__micro=None))
     assert {"seq.max_len", "batch.micro"} <= {a.field for a in found.assumptions}
-
-
-def test_verdict_follows_the_peak_its_bounds_and_the_margin() -> None:
-    found = estimate(plan())
-    gpu = found.gpu
-    assert gpu.peak_bytes is not None
-    assert gpu.high_bytes is not None
-    # The holes between blocks have to fit too, and the context beside them.
-    assert gpu.least_reserved_bytes is not None
-    needed = gpu.least_reserved_bytes + (gpu.components["context"] or 0)
-    assert needed > gpu.peak_bytes
-    assert verdict(found, needed - 1) == "does_not_fit"
-    assert verdict(found, needed) == "tight"
-    assert verdict(found, 2 * gpu.high_bytes) == "fits"
-    assert verdict(found, None) == "unknown"
-    host = found.host.peak_bytes
-    assert host is not None
-    assert verdict(found, 2 * gpu.high_bytes, host - 1) == "does_not_fit"
-    assert verdict(found, 2 * gpu.high_bytes, host + 1) == "tight"
 
 
 def test_models_that_differ_in_one_dimension_are_not_taken_for_one_another() -> None:

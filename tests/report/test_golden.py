@@ -18,7 +18,7 @@ from oomlint.engine import Diagnosis, Report
 from oomlint.errors import EncodingError, ParseError
 from oomlint.fix.edits import Fix
 from oomlint.hardware import Hardware, find_gpu
-from oomlint.judgement.forecast import Forecast
+from oomlint.judgement import Forecast, Judgement, Risk
 from oomlint.memory import Assumption, Estimate
 from oomlint.memory.result import GPU_PHASES, HOST_PHASES, DeviceEstimate, HostEstimate
 from oomlint.plan import Plan
@@ -137,7 +137,7 @@ def report() -> Report:
     return Report(found, (_run(),), errors, 5, workspace)
 
 
-def _run() -> Forecast:
+def _run() -> Judgement:
     gpu = {phase: {"parameters": 15.0 * GIB, "context": 1.0 * GIB} for phase in GPU_PHASES}
     gpu["backward"] |= {"gradients": 15.0 * GIB, "optimizer_states": 0.0, "activations": 61.3 * GIB}
     gpu["optimizer_step"] |= {"optimizer_states": 30.0 * GIB}
@@ -156,7 +156,7 @@ def _run() -> Forecast:
         unknown=(),
     )  # fmt: skip
     ram = 512 * GIB
-    return Forecast(
+    written = Forecast(
         name=TRAIN,
         framework="axolotl",
         files=(TRAIN, ZERO, LAUNCH),
@@ -170,10 +170,11 @@ def _run() -> Forecast:
             source="--hardware",
         ),
         estimate=estimate,
-        verdict="does_not_fit",
+        risk=Risk(0.93, 0.0),
         assumptions=(Assumption("seq.max_len", 2048, "no file says it"),),
         host_limit=ram,
     )
+    return Judgement(written)
 
 
 FORMATS = {

@@ -35,6 +35,7 @@ FUSED_OPTIMIZER = Change(
     (4, 54),
     "the default optimizer is adamw_torch, which steps with foreach",
     "transformers 4.53.3 and 4.54.0 training_args.py default_optim",
+    was="adamw_torch",
 )
 
 # -- torch -----------------------------------------------------------------------------------------
@@ -44,7 +45,10 @@ FUSED_WITH_TORCH = Change(
     (2, 8),
     "the Trainer's default optimizer is adamw_torch, which steps with foreach",
     "transformers 4.54.0 training_args.py default_optim: fused from torch 2.8 on",
+    was="adamw_torch",
 )
+FUSED_BY_TRAINER = (FUSED_OPTIMIZER, FUSED_WITH_TORCH)
+"""What brought about that the Trainer's default optimizer is ``adamw_torch_fused``."""
 
 # -- accelerate ------------------------------------------------------------------------------------
 

@@ -450,6 +450,20 @@ def shell_in(excerpt: Excerpt) -> ExcerptShell | None:
     return ExcerptShell(excerpt.host, excerpt, parse_shell(excerpt.source))
 
 
+def commands_in(
+    source: Source, commands: Iterable[Iterable[Span]], locked: str
+) -> ExcerptShell | None:
+    """Commands that stand in prose, each with its lines; none can be edited, for the reason
+    ``locked``. ``None`` where there are none."""
+    builder = Builder(source)
+    for lines in commands:
+        for line in lines:
+            builder.copy(line.start, line.end)
+            builder.add("\n", line.end)
+    builder.part(0, None, locked)
+    return shell_in(builder.finish()) if builder.length else None
+
+
 def lines_of(text: str, start: int, end: int) -> Iterator[Span]:
     """The lines of ``[start, end)`` of a text, each with its line break."""
     while start < end:

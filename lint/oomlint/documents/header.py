@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oomlint.documents.excerpt import Builder, ExcerptShell, lines_of, shell_in
+from oomlint.documents.excerpt import ExcerptShell, commands_in, lines_of
 from oomlint.documents.shell.names import is_launch
 from oomlint.documents.text import Source, Span
 from oomlint.expressions import expression
@@ -24,7 +24,7 @@ def start_in_header(source: Source) -> ExcerptShell | None:
     name = source.path.rpartition("/")[2].partition(".")[0]
     if not name or source.text.find(name, 0, _LONGEST) < 0:
         return None
-    builder = Builder(source)
+    kept: list[list[Span]] = []
     seen: set[str] = set()
     for lines in _commands(source.text):
         said = "\n".join(source.text[line.start : line.end] for line in lines)
@@ -34,11 +34,8 @@ def start_in_header(source: Source) -> ExcerptShell | None:
         if before in seen:
             return None
         seen.add(before)
-        for line in lines:
-            builder.copy(line.start, line.end)
-            builder.add("\n", line.end)
-    builder.part(0, None, _LOCKED)
-    return shell_in(builder.finish()) if builder.length else None
+        kept.append(lines)
+    return commands_in(source, kept, _LOCKED)
 
 
 def _commands(text: str) -> Iterator[list[Span]]:

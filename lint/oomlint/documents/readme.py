@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from oomlint.documents.excerpt import Builder, ExcerptShell, lines_of, shell_in
+from oomlint.documents.excerpt import ExcerptShell, commands_in, lines_of
 from oomlint.documents.shell.names import is_launch
 from oomlint.documents.text import Source, Span
 from oomlint.expressions import expression
@@ -26,18 +26,15 @@ def starts_in_readme(source: Source, names: Iterable[str]) -> ExcerptShell | Non
     named = [name for name in names if name in source.text]
     if not named:
         return None
-    builder = Builder(source)
+    found: list[list[Span]] = []
     seen: set[str] = set()
     for lines in _commands(source.text[:_LONGEST]):
         said = "\n".join(source.text[line.start : line.end] for line in lines)
         if said in seen or not any(name in said for name in named):
             continue
         seen.add(said)
-        for line in lines:
-            builder.copy(line.start, line.end)
-            builder.add("\n", line.end)
-    builder.part(0, None, _LOCKED)
-    return shell_in(builder.finish()) if builder.length else None
+        found.append(lines)
+    return commands_in(source, found, _LOCKED)
 
 
 def _commands(text: str) -> Iterator[list[Span]]:

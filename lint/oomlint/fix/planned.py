@@ -49,8 +49,12 @@ def _depends_on_data(run: Run) -> bool:
 
 
 def _carrier(report: Report, name: str, plan: _Plan) -> Diagnosis | None:
-    """The finding that leads: of the worst one that explains the plan, else the first."""
+    """The finding that leads: the run's headline, else of the worst one that explains the plan, or the
+    first."""
     speaking = [d for d in report.diagnoses if _is_about(d, name)]
+    headline = next((d for d in speaking if d.rule.is_headline), None)
+    if headline is not None:
+        return headline
     worst = max((d.severity for d in speaking), default=None)
     leading = [d for d in speaking if d.severity == worst]
     explaining = (d for d in leading if d.rule.name in plan.rules)

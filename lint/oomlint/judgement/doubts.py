@@ -53,7 +53,8 @@ def doubts(run: Run) -> tuple[Doubt, ...]:
 
 def _found(run: Run) -> Iterator[Doubt]:
     if sharding_is_open(run):
-        yield Doubt(_SHARDED, run.assuming(ZERO_3).estimate)
+        sharded = {f.parallel.backend: "zero", **ZERO_3}
+        yield Doubt(_SHARDED, run.assuming(sharded).estimate)
     shorter = short_samples(run)
     if shorter is not None:
         yield Doubt(_SHORT, shorter.estimate)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from oomlint.frozen import frozen, replace
+from oomlint.judgement import unread
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.severity import EVEN
 from oomlint.memory import Estimate, estimate
@@ -18,6 +19,9 @@ from oomlint.memory.limits import gpu_limits
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
+
+# What was not read is named up to so many.
+_MOST_NAMED = 3
 
 _LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "all_linear"}
 _HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
@@ -77,7 +81,8 @@ class Basis:
     ``field`` is where it was lost: what follows from it is as weak. ``leaf`` is the field of the
     plan by which it moves memory most. ``swing_bytes`` is how far the GPU's peak moves over what
     ``leaf`` plausibly is; ``None`` where no peak is known. ``decides`` says of ``gpu`` and ``host``
-    whether the run fits at one of these values and not at another.
+    whether the run fits at one of these values and not at another. ``why`` says in words for people
+    on what the value rests, or why it was not read.
     """
 
     field: Any
@@ -112,6 +117,15 @@ def rests_on(run: Run) -> tuple[Basis, ...]:
     if known is None:
         known = run.remembered["rests_on"] = tuple(_found(run))
     return known
+
+
+def left_open(evidence: Evidence) -> str:
+    """What was not read and decides whether a run fits, in words; empty where nothing does."""
+    deciding = (b for b in evidence.rests_on if b.level is Level.UNREAD and b.decides)
+    words = tuple(dict.fromkeys(basis.why for basis in deciding))
+    if len(words) > _MOST_NAMED:
+        words = (*words[: _MOST_NAMED - 1], f"{len(words) - _MOST_NAMED + 1} more were not read")
+    return " and ".join(words)
 
 
 def weakest(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]]:
@@ -212,9 +226,8 @@ def _basis(
     value = run.plan.get(leaf)
     if leaf == f.model.dims:
         value = f"{value.params_total / 1e9:.3g}B"
-        why = "of the model only its size is known, from its name: there is no config.json here"
-    elif level is Level.UNREAD:
-        why = why or f"{run.key(field)} is set to what only running it would tell"
+    if level is Level.UNREAD:
+        why = unread.in_words(run, field)
     return Basis(
         field=field,
         leaf=leaf,

@@ -106,9 +106,7 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
     node of eight is assumed and listed. Its bounds hold for every release that a library which
     nobody pins may have."""
     probe, assumed = with_gpus(run)
-    # What other releases would do, a fifth of the work of a lint, moves bounds alone where
-    # no limit is known: nothing is held against those.
-    found, differing = (probe.estimate, ()) if run.hardware is None else over_releases(probe)
+    found, differing = over_releases(probe)
     return Forecast(
         name=run.name,
         framework=run.framework,

@@ -23,8 +23,9 @@ from oomlint.judgement.doubts import (
     settled,
     sharding_is_open,
 )
+from oomlint.judgement.evidence import weakest
 from oomlint.judgement.law import risk_in, risk_of_need
-from oomlint.judgement.severity import Confidence, Severity, severity_at
+from oomlint.judgement.severity import Confidence, Severity, bound, severity_at
 from oomlint.run import Run
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
@@ -114,9 +115,9 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
     most = usable(USUAL_LARGEST_CARD) if limit is None else limit
     if peak > most and fits_with_short_samples(probe, phase, most):
         conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
-    risk = risk_of(run, "gpu", phase)
+    risk = risk_of(run.intended, "gpu", phase)
     if risk is not None:
-        severity = severity_at(risk)
+        severity = _bounded(run, risk, "gpu")
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
     else:
         severity = Severity.INFO if peak <= most else Severity.WARNING
@@ -144,13 +145,13 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
     if peak is None or host.peak_bytes is None:
         return None
     limit = run.limits.host_bytes
-    risk = risk_of(run, "host", phase)
+    risk = risk_of(run.intended, "host", phase)
     return Peak(
         resource="host",
         predicted=peak,
         limit=limit,
         risk=risk,
-        severity=None if risk is None else severity_at(risk),
+        severity=None if risk is None else _bounded(run, risk, "host"),
         confidence=confidence(run),
         phase=phase or host.peak_phase or "",
         card=None,
@@ -160,8 +161,14 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
     )
 
 
+def _bounded(run: Run, risk: float, resource: str) -> Severity | None:
+    """The severity of a risk, no more than what it rests on allows."""
+    severity = severity_at(risk)
+    return None if severity is None else bound(severity, weakest(run.intended, resource)[0])
+
+
 def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None) -> float | None:
-    """The probability that a run dies of a resource (in one phase, if named), all its doubts
+    """The probability that a run as it is written dies of a resource (in one phase, if named), all its doubts
     counted; ``None`` where the limit or the need is unknown."""
     key = f"risk of {resource} {phase}"
     if key not in run.remembered:
@@ -174,7 +181,7 @@ def _risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None) -> f
     limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
     if limit is None:
         return None
-    probe = settled(run)
+    probe = run.placed
     base = risk_in(probe.estimate, resource, limit, phase)
     if base is None:
         return None

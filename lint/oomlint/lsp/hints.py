@@ -13,7 +13,7 @@ from oomlint.judgement import Forecast, judgement_of
 from oomlint.lsp.keys import knobs
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
-from oomlint.report.runs import PHASE_WORDS, peaks, sentence
+from oomlint.report.runs import PHASE_WORDS, conclusion, peaks, sentence
 from oomlint.rule import gib
 from oomlint.run import Run
 
@@ -102,7 +102,12 @@ def _marked(forecast: Forecast) -> str:
 def breakdown(forecast: Forecast) -> str:
     """The peak by component and the phases, as Markdown."""
     gpu = forecast.estimate.gpu
-    lines = [f"**{forecast.name}**: {peaks(forecast)}", "", "| at the peak | GiB |", "|---|---|"]
+    lines = [
+        f"**{forecast.name}**: {peaks(forecast)}: {conclusion(forecast)}",
+        "",
+        "| at the peak | GiB |",
+        "|---|---|",
+    ]
     for name, size in sorted(gpu.components.items(), key=lambda item: -(item[1] or 0)):
         if size:
             lines.append(f"| {name.replace('_', ' ')} | {size / 2**30:.1f} |")

@@ -13,18 +13,22 @@ from oomlint.documents.text import Span
 from oomlint.engine import all_rules
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import judgement_of
+from oomlint.judgement.evidence import rests_on
 from oomlint.lsp.alternatives import alternatives
 from oomlint.lsp.keys import Key, keys_at
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
 from oomlint.models import ModelFacts
-from oomlint.plan.fields import f
+from oomlint.plan.fields import below, f
+from oomlint.report.markdown import escaped
+from oomlint.report.why import account, basis_sentence, shown
 from oomlint.rule import count, gib
 from oomlint.run import Run
 from oomlint.suppress import suppressions
 
 # Runs that share a file are many where a script loops; the first few say enough.
 _MOST_RUNS = 3
+_MOST_BASES = 3
 _WORD = re.compile(r"[\w-]+")
 
 
@@ -73,7 +77,8 @@ def _about(analysis: Analysis, keys: list[Key]) -> str:
     key = keys[0]
     head = f"**`{key.row.key}`** · {key.run.framework}"
     lines = [line for one in keys for line in _value(one)]
-    return "\n\n".join([head, *dict.fromkeys(lines), *_cost(analysis, key), *_notes(key)])
+    parts = [*dict.fromkeys(lines), *_cost(analysis, key), *_basis(key.run), *_notes(key)]
+    return "\n\n".join([head, *parts])
 
 
 def _value(key: Key) -> Iterator[str]:
@@ -82,18 +87,42 @@ def _value(key: Key) -> Iterator[str]:
     setting = run.settings.get(field)
     if setting is None:
         if field in run.unreadable:
-            yield "What this says cannot be known without running code, or is refused."
+            yield _known(run, field)
         return
     origin = setting.origin
     if origin.entry is key.entry or origin.block is None or origin.entry is None:
         yield f"Effective: `{_plain(setting.value)}`{_source(origin, key)}"
+        yield _known(run, field)
     else:
         where = f"`{origin.entry.key}` in {_place(origin)}"
         yield f"Not in force: {where} overrides it with `{_plain(setting.value)}`."
     for name, value in _consequences(run, field):
-        yield f"→ `{name}` = `{_plain(value)}`"
+        yield f"→ `{name}` = `{shown(value)}`, {account(run, name).word}"
     if field == f.model.id and run.model is not None:
         yield _model(run.model)
+
+
+def _known(run: Run, field: Any) -> str:
+    """How the value is known, and by what it counts, as ``oomlint why`` has it."""
+    told = account(run, field)
+    about = [f"`{' '.join(told.place.split())}`"] if told.place else []
+    about += [escaped(told.source)] if told.source else []
+    lines = [f"Known: {told.word} ({', '.join(about)})" if about else f"Known: {told.word}"]
+    for condition in told.conditions:
+        value = shown(run.cells[condition])
+        lines.append(f"- `{condition}` = `{value}`, {escaped(account(run, condition).sentence)}")
+    return "\n".join(lines)
+
+
+def _basis(run: Run) -> Iterator[str]:
+    """What the prediction rests on, the widest swing first."""
+    bases = rests_on(run)
+    if not bases:
+        return
+    lines = [f"- {escaped(basis_sentence(basis))}" for basis in bases[:_MOST_BASES]]
+    if len(bases) > _MOST_BASES:
+        lines.append(f"- and {len(bases) - _MOST_BASES} more")
+    yield "\n".join(["The prediction rests on:", "", *lines])
 
 
 def _source(origin: Origin, key: Key) -> str:
@@ -106,20 +135,15 @@ def _source(origin: Origin, key: Key) -> str:
 
 
 def _consequences(run: Run, field: Any) -> list[tuple[str, Any]]:
-    """Fields of the plan that follow from one of the framework's own."""
+    """Fields of the plan that follow from one of the framework's own, in the plan's order."""
     found = []
-    for name, setting in run.settings.items():
-        if field in setting.origin.inputs and "." in name and name != field:
-            value = run.plan.get(name) if name in _leaves() else None
+    for name in below(f):
+        setting = run.settings.get(name)
+        if setting is not None and field in setting.origin.inputs and name != field:
+            value = run.plan.get(name)
             if value is not None and value is not False:
                 found.append((name, value))
     return found[:6]
-
-
-def _leaves() -> frozenset[str]:
-    from oomlint.plan import leaf_paths
-
-    return frozenset(leaf_paths())
 
 
 def _cost(analysis: Analysis, key: Key) -> Iterator[str]:

@@ -7,12 +7,12 @@ from textwrap import wrap
 from typing import Any, cast
 
 from oomlint.frozen import frozen
-from oomlint.judgement import judgement_of, settled, sharding_is_open
+from oomlint.judgement import Forecast, judgement_of, settled, sharding_is_open
 from oomlint.judgement.ways_out import ways_out
 from oomlint.plan.fields import f as fields
 from oomlint.planner import Aim, HardwareOption, Way
 from oomlint.report.paint import Paint
-from oomlint.report.runs import as_json, limits, run_object
+from oomlint.report.runs import as_json, left_open, limits, run_object
 from oomlint.report.shapes import FitShape, FittingShape, WayShape
 from oomlint.rule import gib
 from oomlint.run import Run
@@ -30,8 +30,14 @@ _VERDICTS = {
     "fits": "it fits",
     "tight": "a tight fit",
     "does_not_fit": "it does not fit",
-    "unknown": "whether it fits is not known without --hardware",
 }
+
+
+def _verdict(forecast: Forecast) -> str:
+    if forecast.verdict != "unknown":
+        return _VERDICTS[forecast.verdict]
+    why = left_open(forecast) or (" without --hardware" if forecast.hardware is None else "")
+    return f"whether it fits is not known{why}"
 
 
 @frozen
@@ -76,7 +82,7 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
     gpu, host = forecast.estimate.gpu, forecast.estimate.host
     yield (
         f"  as it is: {gib(gpu.peak_bytes)} per GPU, {gib(host.peak_bytes)} per host: "
-        f"{_VERDICTS[forecast.verdict]}"
+        f"{_verdict(forecast)}"
     )
     yield ""
     if fitting.ways:
@@ -86,7 +92,7 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
     elif judgement_of(run).is_lost and not fitting.only_hardware:
         yield "  no change of the settings that its files can say makes it fit there"
         yield from _beyond(run)
-    elif forecast.hardware is not None and not fitting.hardware:
+    elif forecast.verdict in ("fits", "tight") and not fitting.hardware:
         yield "  nothing has to change"
     if fitting.hardware:
         most = len(fitting.hardware) if fitting.only_hardware else _MOST_HARDWARE

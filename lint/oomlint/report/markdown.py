@@ -11,6 +11,7 @@ from oomlint.engine import Diagnosis, Report
 from oomlint.judgement import Forecast, judgement_of
 from oomlint.precedence import leaders
 from oomlint.report.places import Places, url
+from oomlint.report.runs import left_open
 from oomlint.report.text import summary
 from oomlint.rule import gib
 
@@ -64,7 +65,12 @@ def table(forecasts: list[Forecast]) -> Iterator[str]:
             peak = f"{gib(gpu.peak_bytes)} ({gib(gpu.low_bytes)} to {gib(gpu.high_bytes)})"
         ram = "not known" if host.peak_bytes is None else gib(host.peak_bytes) + limit
         name = escaped(forecast.name)
-        yield f"| {name} | {hardware} | {peak} | {ram} | {VERDICTS[forecast.verdict]} |"
+        yield f"| {name} | {hardware} | {peak} | {ram} | {verdict(forecast)} |"
+
+
+def verdict(forecast: Forecast) -> str:
+    """The verdict as a cell of a table, with what leaves it open."""
+    return VERDICTS[forecast.verdict] + escaped(left_open(forecast))
 
 
 def line(diagnosis: Diagnosis, places: Places) -> str:

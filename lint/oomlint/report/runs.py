@@ -186,7 +186,17 @@ def conclusion(forecast: Forecast) -> str:
     hardware = forecast.hardware
     if hardware is None:
         return f"hardware unknown; {_cards(gpu.peak_bytes)}"
-    return f"{_verdict_words(forecast, hardware)} {limits(forecast, hardware)}"
+    return f"{_verdict_words(forecast, hardware)} {limits(forecast, hardware)}{left_open(forecast)}"
+
+
+def left_open(forecast: Forecast) -> str:
+    """``: $TP has no value``, what was not read where that leaves open whether the run fits."""
+    from oomlint.judgement import evidence
+
+    if forecast.verdict != "unknown" or forecast.evidence is None:
+        return ""
+    words = evidence.left_open(forecast.evidence)
+    return f": {words}" if words else ""
 
 
 def _cards(peak: int) -> str:

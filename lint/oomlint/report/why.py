@@ -8,7 +8,9 @@ from textwrap import wrap
 from typing import Any
 
 from oomlint.dialects.common.fields import library
+from oomlint.frozen import frozen
 from oomlint.judgement.evidence import Basis, level_of, moves, rests_on
+from oomlint.judgement.unread import in_words
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import path_of
 from oomlint.plan.model import ModelDims
@@ -24,6 +26,14 @@ _LONGEST = 60
 # What only decides which release of a library counts.
 _PLUMBING = frozenset({path_of(library.bounds)})
 
+# How well it is known that what a file states counts for the run.
+_COUNTS = {
+    Level.FACT: "stated, and counts by what is known",
+    Level.DEFAULT: "stated, and counts by default",
+    Level.ASSUMED: "stated, and assumed to count",
+    Level.UNREAD: "stated, and whether it counts was not read",
+}
+
 _HOW = {
     Level.MEASURED: "measured",
     Level.STATED: "stated",
@@ -32,6 +42,36 @@ _HOW = {
     Level.ASSUMED: "assumed",
     Level.UNREAD: "not read",
 }
+
+
+@frozen
+class Account:
+    """How a value is known: ``word`` for how well, ``place`` where a file says it (``a.yaml:12``,
+    and the key), ``source`` for what else says it. ``conditions`` are the fields by which it counts,
+    of one that a file states and whose counting hangs on what is known less well."""
+
+    word: str
+    place: str
+    source: str
+    conditions: tuple[Any, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """``stated, and counts by default: a.py:4  max_seq_length``"""
+        about = "; ".join(part for part in (self.place, self.source) if part)
+        return f"{self.word}: {about}" if about else self.word
+
+
+def account(run: Run, field: Any) -> Account:
+    """How the run's value of a field is known."""
+    level, setting, origin = run.level(field), run.settings.get(field), run.origin(field)
+    place, source = _place(run, field), "" if origin is None else visible(origin.source)
+    if setting is None and level is Level.UNREAD:
+        return Account(_HOW[level], place, visible(in_words(run, field)))
+    if not place or level not in _COUNTS:
+        return Account(_HOW[level], place, source)
+    conditions = tuple(root for root in run.roots(field) if root != field)
+    return Account(_COUNTS[level], place, source, conditions)
 
 
 def render(run: Run, field: Any | None, paint: Paint = _PLAIN) -> str:
@@ -56,9 +96,9 @@ def _overview(run: Run, paint: Paint) -> Iterator[str]:
 
 
 def _basis(run: Run, basis: Basis, paint: Paint) -> Iterator[str]:
-    value = "unknown" if basis.value is None else _shown(basis.value)
     style = "warning" if basis.level is Level.UNREAD else "info"
-    yield f"  {paint(str(basis.leaf), 'bold')} = {value}  {paint(_HOW[basis.level], style)}"
+    how = paint(_HOW[basis.level], style)
+    yield f"  {paint(str(basis.leaf), 'bold')} = {shown(basis.value)}  {how}"
     place = _place(run, basis.field)
     if place:
         yield f"    {place}"
@@ -66,8 +106,18 @@ def _basis(run: Run, basis: Basis, paint: Paint) -> Iterator[str]:
         basis.why, _WIDTH, initial_indent="    ", subsequent_indent="    ", break_long_words=False
     )
     if basis.swing_bytes:
-        decides = ", which decides whether it fits" if basis.decides else ""
-        yield f"    moves the peak of a GPU by up to {gib(basis.swing_bytes)}{decides}"
+        yield f"    {_swing(basis)}"
+
+
+def _swing(basis: Basis) -> str:
+    decides = ", which decides whether it fits" if basis.decides else ""
+    return f"moves the peak of a GPU by up to {gib(basis.swing_bytes)}{decides}"
+
+
+def basis_sentence(basis: Basis) -> str:
+    """``load.dtype = fp32, assumed: nothing names a dtype; moves the peak of a GPU by …``"""
+    text = f"{basis.leaf} = {shown(basis.value)}, {_HOW[basis.level]}: {visible(basis.why)}"
+    return f"{text}; {_swing(basis)}" if basis.swing_bytes else text
 
 
 def _of_field(run: Run, field: Any, paint: Paint) -> Iterator[str]:
@@ -78,43 +128,52 @@ def _of_field(run: Run, field: Any, paint: Paint) -> Iterator[str]:
         yield ""
         yield "  what it moves, per GPU:"
         for value, peak in swings:
-            yield f"    {_shown(value):<16} {gib(peak)}"
+            yield f"    {shown(value):<16} {gib(peak)}"
 
 
 def _node(
     run: Run, field: Any, indent: str, paint: Paint, depth: int, seen: set[Any]
 ) -> Iterator[str]:
     setting = run.settings.get(field)
-    value = "nobody says" if setting is None else _shown(setting.value)
+    value = "nobody says" if setting is None else shown(setting.value)
     level = run.level(field)
     if setting is None and level is not Level.UNREAD:
         yield f"{indent}{field}: {value}"
         return
     value = "unknown" if setting is None else value
     style = "warning" if level >= Level.ASSUMED else "dim"
-    yield f"{indent}{paint(str(field), 'bold')} = {value}  {paint(_HOW[level], style)}"
-    place = _place(run, field)
-    if place:
-        yield f"{indent}  {place}"
-    origin = run.origin(field)
-    if origin is not None and origin.source:
+    told = account(run, field)
+    yield f"{indent}{paint(str(field), 'bold')} = {value}  {paint(told.word, style)}"
+    if told.place:
+        yield f"{indent}  {told.place}"
+    if told.source:
         yield from wrap(
-            f"by {visible(origin.source)}",
+            told.source if setting is None else f"by {told.source}",
             max(_WIDTH, len(indent) + 40),
             initial_indent=f"{indent}  ",
             subsequent_indent=f"{indent}  ",
             break_long_words=False,
         )
-    if origin is None or origin.location is not None or depth == _DEPTH:
+    if depth == _DEPTH:
         return
-    if field in seen:
+    if told.conditions:
+        yield f"{indent}  it counts by"
+        for condition in told.conditions:
+            yield from _node(run, condition, f"{indent}    ", paint, depth + 1, seen)
+    if setting is None or setting.origin.location is not None:
+        return
+    reads = [
+        read
+        for read in run.inputs(field)
+        if run.settings.get(read) is not None or run.level(read) is Level.UNREAD
+    ]
+    reads = [read for read in reads if path_of(read) not in _PLUMBING]
+    if reads and field in seen:
         yield f"{indent}  (see above)"
         return
     seen.add(field)
-    for read in run.inputs(field):
-        is_known = run.settings.get(read) is not None or run.level(read) is Level.UNREAD
-        if is_known and path_of(read) not in _PLUMBING:
-            yield from _node(run, read, f"{indent}  ", paint, depth + 1, seen)
+    for read in reads:
+        yield from _node(run, read, f"{indent}  ", paint, depth + 1, seen)
 
 
 def _place(run: Run, field: Any) -> str:
@@ -123,11 +182,16 @@ def _place(run: Run, field: Any) -> str:
     location = origin.location if origin is not None else None
     if origin is None or location is None:
         return ""
-    line = run.line_of(location)
-    return f"{visible(location.path)}:{line}  {visible(origin.key or '')}".rstrip()
+    line, key = run.line_of(location), origin.key or ""
+    if key.isdigit() and origin.row is not None:
+        key = origin.row.key  # an argument that is given by its position
+    return f"{visible(location.path)}:{line}  {visible(key)}".rstrip()
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value in a line for people."""
+    if value is None:
+        return "unknown"
     if isinstance(value, ModelDims):
         size = f", {count(value.params_total)} parameters" if value.params_total else ""
         if not value.layers:

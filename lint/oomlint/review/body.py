@@ -11,7 +11,7 @@ from oomlint.documents.text import Source
 from oomlint.frozen import frozen
 from oomlint.judgement import Forecast
 from oomlint.report import diff
-from oomlint.report.markdown import VERDICTS, escaped, line
+from oomlint.report.markdown import escaped, line, verdict
 from oomlint.report.places import Places
 from oomlint.review.assess import Assessment, RunChange
 from oomlint.review.comment import Topic, digest, quiet
@@ -100,7 +100,7 @@ def _row(run: RunChange) -> str:
         _arrow(run, lambda f: _peak(f.estimate.gpu.peak_bytes)),
         _arrow(run, lambda f: _peak(f.estimate.host.peak_bytes)),
         _arrow(run, lambda f: _peak(f.estimate.gpu.phases.get("save"), "never")),
-        _arrow(run, lambda f: VERDICTS[f.verdict]),
+        _arrow(run, verdict),
     ]
     return f"| {' | '.join(cells)} |"
 

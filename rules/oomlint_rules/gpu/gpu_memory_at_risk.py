@@ -51,6 +51,7 @@ class GpuMemoryAtRisk(Rule):
     code = "OOM100"
     name = "gpu-memory-at-risk"
     summary = "the run is likely to run out of GPU memory"
+    is_headline = True
 
     bad = (
         Example(

@@ -58,6 +58,7 @@ class HostMemoryAtRisk(Rule):
     code = "OOM400"
     name = "host-memory-at-risk"
     summary = "the run is likely to be killed for lack of host RAM"
+    is_headline = True
 
     bad = (
         Example(

@@ -102,7 +102,6 @@ class own(Private, prefix="axolotl"):  # noqa: N801
     saves_per_epoch: float
     fsdp: tuple[str, ...]
     fsdp_config: Any
-    final_state_dict: str
     reward_model: bool
     process_reward_model: bool
     precompute_ref: bool
@@ -146,7 +145,6 @@ FSDP_CONFIG = Table(
                 }
             ),
         ),
-        Row("final_state_dict_type", own.final_state_dict, TEXT),
         Row(
             "auto_wrap_policy",
             f.parallel.fsdp.wrap,
@@ -176,11 +174,14 @@ FSDP_CONFIG = Table(
         ),
     ),
     known=frozenset(
-        {"mixed_precision_policy", "limit_all_gathers", "backward_prefetch", "forward_prefetch"}
+        {
+            "mixed_precision_policy", "limit_all_gathers", "backward_prefetch", "forward_prefetch",
+            "final_state_dict_type",
+        }
     ),
     strip_prefix="fsdp_",
     section="fsdp",
-)
+)  # fmt: skip
 
 # AX/utils/schemas/peft.py: Triton kernels for the parts of a block that carry an adapter.
 LORA_KERNELS = {

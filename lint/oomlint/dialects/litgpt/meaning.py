@@ -10,7 +10,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
-from oomlint.dialects.common.world import batch, world
+from oomlint.dialects.common.world import batch, express_global_batch, world
 from oomlint.dialects.litgpt.keys import LITGPT, LORA_PARTS, SOURCE, given, own
 from oomlint.dialects.litgpt.training import training
 from oomlint.dialects.machine.meaning import launch_all_visible
@@ -137,12 +137,8 @@ def accumulation(run: Cells) -> Any:
 @accumulation.written
 def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
     """``global_batch_size`` = micro batch x accumulation x ranks."""
-    micro = wishes.get(f.batch.micro, run[f.batch.micro])
-    ranks = run[f.parallel.world]
-    if micro is None or ranks is None:
-        raise CannotEdit("train.global_batch_size depends on the number of devices")
-    total = steps * micro * ranks
-    return {} if total == run[own.global_batch] else {own.global_batch: total}
+    unknown = "train.global_batch_size depends on the number of devices"
+    return express_global_batch(steps, run, wishes, own.global_batch, unknown)
 
 
 # -- the model -------------------------------------------------------------------------------------

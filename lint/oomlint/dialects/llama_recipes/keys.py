@@ -36,10 +36,8 @@ class own(Private, prefix="lr"):  # noqa: N801  a namespace of fields, read like
 
     fsdp: bool
     low_cpu: bool
-    one_gpu: bool
     use_peft: bool
     peft_method: str
-    from_peft: str
     freeze_layers: bool
     frozen_layers: int
     freeze_llm: bool
@@ -114,7 +112,6 @@ LLAMA_RECIPES = Table(
         Row("model_name", f.model.id, TEXT),
         Row("enable_fsdp", own.fsdp, BOOLEAN, default=False, source=_TRAINING),
         Row("low_cpu_fsdp", own.low_cpu, BOOLEAN, default=False, source=_TRAINING),
-        Row("one_gpu", own.one_gpu, BOOLEAN, default=False, source=_TRAINING),
         Row("quantization", f.quant.method, _QUANTIZATION, default="none", source=_TRAINING),
         Row("use_peft", own.use_peft, BOOLEAN, default=False, source=_TRAINING),
         Row("peft_method", own.peft_method, TEXT, default="lora", source=_TRAINING),
@@ -122,7 +119,6 @@ LLAMA_RECIPES = Table(
         _lora("lora_alpha", f.trainable.alpha, NUMBER, 32),
         _lora("lora_dropout", f.trainable.dropout, NUMBER, 0.05),
         _lora("target_modules", f.trainable.targets, TARGETS, ("q_proj", "v_proj")),
-        Row("from_peft_checkpoint", own.from_peft, TEXT),
         Row("freeze_layers", own.freeze_layers, BOOLEAN, default=False, source=_TRAINING),
         Row("num_freeze_layers", own.frozen_layers, COUNT, default=1, source=_TRAINING),
         Row("freeze_LLM_only", own.freeze_llm, BOOLEAN, default=False, source=_TRAINING),

@@ -11,6 +11,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import fsdp
+from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.llama_recipes.keys import (
     FSDP_SOURCE,
@@ -160,9 +161,7 @@ def offloading(run: Cells) -> Any:
 @offloading.written
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
     _check_shards(run, "offloads to the CPU")
-    if device != "cpu":
-        raise CannotEdit("llama-recipes offloads to the CPU or not at all")
-    return {_F.cpu_offload: True}
+    return {_F.cpu_offload: to_cpu(device, "llama-recipes offloads")}
 
 
 # -- loading ---------------------------------------------------------------------------------------

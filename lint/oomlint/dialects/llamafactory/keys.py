@@ -33,7 +33,6 @@ from oomlint.plan.fields import Private, f
 class lf(Private, prefix="lf"):  # noqa: N801  a namespace of fields, read like ``f``
     """Keys of LLaMA-Factory whose meaning takes more than one of them."""
 
-    revision: str
     unsloth: bool
     unsloth_gc: bool
     liger: bool
@@ -76,8 +75,6 @@ class lf(Private, prefix="lf"):  # noqa: N801  a namespace of fields, read like 
     asft: bool
     packing: bool
     neat_packing: bool
-    val_size: float
-    eval_dataset: tuple[str, ...]
     compute_accuracy: bool
     fp8: bool
     fp8_backend: str
@@ -108,7 +105,6 @@ class lf_env(Private, prefix="lf.env"):  # noqa: N801
     mca: bool
     bridge: bool
     optim_torch: bool
-    extra_args: bool
 
 
 ATTENTION = choice(
@@ -137,7 +133,7 @@ _METHODS = choice(
 
 _ROWS = (
     Row("model_name_or_path", f.model.id, TEXT, source="LF/hparams/model_args.py:38"),
-    Row("model_revision", lf.revision, TEXT),
+    Row("model_revision", f.model.revision, TEXT),
     Row("trust_remote_code", f.model.trust_remote_code, BOOLEAN, default=False, source="LF/hparams/model_args.py:201"),
     Row("flash_attn", f.model.attn_impl, ATTENTION, source="LF/hparams/model_args.py:117"),
     Row("use_unsloth", lf.unsloth, BOOLEAN, default=False, source="LF/hparams/model_args.py:129"),
@@ -212,8 +208,6 @@ _ROWS = (
     Row("buffer_size", f.data.shuffle_buffer, POSITIVE, default=16384, source="LF/hparams/data_args.py:62"),
     Row("preprocessing_num_workers", f.data.preprocess_workers, COUNT),
     Row("max_samples", f.data.max_samples, POSITIVE),
-    Row("val_size", lf.val_size, NUMBER, default=0.0, source="LF/hparams/data_args.py:100"),
-    Row("eval_dataset", lf.eval_dataset, _COMMAS),
     Row("compute_accuracy", lf.compute_accuracy, BOOLEAN, default=False, source="LF/hparams/finetuning_args.py:558"),
     Row("fp8", lf.fp8, BOOLEAN, default=False, source="LF/hparams/training_args.py:123"),
     Row("fp8_backend", lf.fp8_backend, TEXT, default="auto", source="LF/hparams/training_args.py:130"),
@@ -270,7 +264,6 @@ ENVIRONMENT = Table(
         Row("USE_MCA", lf_env.mca, BOOLEAN, source=_ENV),
         Row("USE_MEGATRON_BRIDGE", lf_env.bridge, BOOLEAN, source=_ENV),
         Row("OPTIM_TORCH", lf_env.optim_torch, BOOLEAN, default=True, source="LF/launcher.py:74"),
-        Row("ALLOW_EXTRA_ARGS", lf_env.extra_args, BOOLEAN, source="LF/hparams/parser.py"),
     ),
     # Everything else in the environment is somebody else's.
     known_prefixes=("",),

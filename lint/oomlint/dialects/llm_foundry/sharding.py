@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.llm_foundry.keys import FSDP_CONFIG, SOURCE, own
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.errors import CannotEdit
@@ -174,7 +175,5 @@ def activations(run: Cells) -> Any:
 
 @activations.written
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if device not in ("cpu", "none"):
-        raise CannotEdit("activations are offloaded to the CPU only")
     check_shards(run, "offloading activations")
-    return {own.offload: device == "cpu"}
+    return {own.offload: to_cpu(device, "LLM Foundry offloads activations")}

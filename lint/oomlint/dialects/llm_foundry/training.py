@@ -11,6 +11,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.world import express_global_batch
 from oomlint.dialects.llm_foundry.keys import SOURCE, TRAIN_CONFIG, own
 from oomlint.dialects.llm_foundry.mpt import is_mpt
 from oomlint.dialects.meaning import Meaning, Wishes
@@ -53,12 +54,8 @@ def accumulation(run: Cells) -> Any:
 @accumulation.written
 def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
     """``global_train_batch_size`` = micro batch x accumulation x ranks."""
-    micro = wishes.get(f.batch.micro, run[f.batch.micro])
-    ranks = run[f.parallel.world]
-    if micro is None or ranks is None:
-        raise CannotEdit("global_train_batch_size depends on the number of GPUs")
-    total = steps * micro * ranks
-    return {} if total == run[own.global_] else {own.global_: total}
+    unknown = "global_train_batch_size depends on the number of GPUs"
+    return express_global_batch(steps, run, wishes, own.global_, unknown)
 
 
 @training.derive(f.batch.eval_micro, source=f"{SOURCE} config_utils.py")

@@ -179,7 +179,6 @@ class own(Private, prefix="swift"):  # noqa: N801  a namespace of fields, read l
     dtype: str
     quant_method: str
     quant_bits: int
-    bnb_compute: str
     use_flash: bool
     device_map: str
     packing: bool
@@ -286,7 +285,6 @@ _ROWS = (
     Row("quant_method", own.quant_method, choice({"bnb": "bnb", "hqq": "hqq", "eetq": "eetq", "fp8": "fp8_weight", "awq": "awq", "gptq": "gptq", "aqlm": "aqlm"}, otherwise="other"), source=QUANT),
     Row("quant_bits", own.quant_bits, Kind(_read_bits), aliases=("quantization_bit",), source=QUANT),
     Row("bnb_4bit_use_double_quant", f.quant.double, BOOLEAN, source=QUANT),
-    Row("bnb_4bit_compute_dtype", own.bnb_compute, DTYPE, aliases=("bnb_4bit_comp_dtype",)),
     Row("bnb_4bit_quant_storage", f.quant.storage_dtype, DTYPE),
     Row("padding_free", own.padding_free, BOOLEAN, default=False, source="ms-swift 3602360a arguments/base_args/template_args.py"),
     Row("sequence_parallel_size", f.parallel.ulysses, POSITIVE, default=1, source="ms-swift 3602360a arguments/base_args/template_args.py"),

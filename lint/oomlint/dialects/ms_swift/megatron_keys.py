@@ -50,7 +50,6 @@ class megatron(Private, prefix="mswift"):  # noqa: N801  a namespace of fields, 
     fp16: bool
     bf16: bool
     eval_iters: int
-    attn_impl: str
     train: Any
     rollout: Any
 
@@ -113,7 +112,6 @@ RUN_ROWS = (
     Row("train_iters", f.total_steps, POSITIVE),
     Row("eval_iters", megatron.eval_iters, INTEGER),
     Row("eval_steps", f.eval.every, NUMBER, aliases=("eval_interval",)),
-    Row("attn_impl", megatron.attn_impl, TEXT),
     Row("vit_gradient_checkpointing", own.vit_checkpointing, BOOLEAN),
 )  # fmt: skip
 

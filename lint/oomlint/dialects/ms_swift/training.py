@@ -10,6 +10,7 @@ from typing import Any
 
 from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.changes import FUSED_BY_TRAINER
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.blocks import preset_block
@@ -278,13 +279,17 @@ def _plugin(run: Cells) -> str | None:
     return _PLUGINS.get(str("galore" if run[own.galore] else run[own.optimizer]))
 
 
-@training.default(f.optimizer.name)
-def optimizer_name(run: Cells) -> Any:
-    if run[own.is_old]:
-        return Sourced("adamw_torch", OLD)
-    return Sourced(
-        "adamw_torch_fused", "transformers 5.23 training_args.py:806 (torch 2.8 or newer)"
-    )
+@training.default(f.optimizer.name, source=OLD)
+def older_optimizer(run: Cells) -> Any:
+    return "adamw_torch" if run[own.is_old] else None
+
+
+training.constant(
+    f.optimizer.name,
+    "adamw_torch_fused",
+    "transformers 5.23 training_args.py:806",
+    *FUSED_BY_TRAINER,
+)
 
 
 @training.override(f.optimizer.kind)

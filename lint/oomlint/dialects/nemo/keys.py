@@ -130,7 +130,6 @@ class own(Private, prefix="nemo"):  # noqa: N801
     targets: tuple[str, ...]
     grad_dtype: str
     shares: bool
-    tokenizer_library: str
 
 
 _M = "model."
@@ -203,7 +202,6 @@ NEMO = Table(
         Row(f"{_M}make_vocab_size_divisible_by", mg.divisor, POSITIVE, 128, source=SHIPPED),
         Row(f"{_M}override_vocab_size", mg.vocab, POSITIVE, aliases=("model.vocab_size", "model.padded_vocab_size")),
         Row(f"{_M}tokenizer.type", mg.tokenizer, TEXT),
-        Row(f"{_M}tokenizer.library", own.tokenizer_library, TEXT),
         Row(f"{_M}num_moe_experts", mg.experts, POSITIVE),
         Row(f"{_M}moe_router_topk", mg.topk, POSITIVE),
     ),

@@ -120,7 +120,7 @@ class _Builder:
         script = self.script
         if row.field in defaults:
             source = script.defaults.source or script.source
-            row = replace(row, default=defaults[row.field], source=source)
+            row = replace(row, default=defaults[row.field], source=source, changes=())
         if row.field in facts and row.default is not None:
             source = script.facts.source or script.source
             row = replace(row, default=facts[row.field], source=source, changes=())

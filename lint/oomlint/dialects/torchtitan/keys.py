@@ -37,7 +37,7 @@ class own(Private, prefix="torchtitan"):  # noqa: N801  a namespace of fields, r
     """Keys of torchtitan whose meaning takes more than one of them.
 
     ``early``: a key that only 2024's configs have. ``script``: the script that starts the run;
-    ``ngpu`` and ``nodes`` are what its environment says.
+    ``ngpu`` is what its environment says.
     """
 
     early: Any
@@ -52,7 +52,6 @@ class own(Private, prefix="torchtitan"):  # noqa: N801  a namespace of fields, r
     step_tokens: int
     dtype: str
     compute: str
-    no_cuda_graphs: bool
     etp: int
     reshard: str
     sequence_parallel: bool
@@ -74,7 +73,6 @@ class own(Private, prefix="torchtitan"):  # noqa: N801  a namespace of fields, r
     load_only: bool
     initial_load: str
     ngpu: int
-    nodes: int
     script: str
 
 
@@ -128,7 +126,6 @@ ROWS = (
     Row("training.dtype", own.dtype, DTYPE, "fp32", source=f"{CONFIG} Training"),
     Row("training.mixed_precision_param", own.compute, DTYPE, "bf16", source=f"{CONFIG} Training"),
     Row("training.mixed_precision_reduce", f.precision.comm, DTYPE, "fp32", source=f"{CONFIG} Training"),
-    Row("training.disable_cuda_graphs", own.no_cuda_graphs, BOOLEAN),
     Row("training.dataloader.num_workers", f.data.workers, COUNT, 0, source=f"{CONFIG} DataLoader"),
     Row("training.dataloader.prefetch_factor", f.data.prefetch, POSITIVE),
     Row("training.dataloader.pin_memory", f.data.pin_memory, BOOLEAN, False, source=f"{CONFIG} DataLoader"),
@@ -198,7 +195,7 @@ OPTIONS = replace(
 # torchtitan's scripts take what they launch from the environment.
 SCENE = Table(
     name="torchtitan environment",
-    rows=(Row("NGPU", own.ngpu, RANKS), Row("NNODE", own.nodes, POSITIVE, aliases=("NNODES",))),
+    rows=(Row("NGPU", own.ngpu, RANKS),),
     known_prefixes=("",),
     loader="yaml12",
     section="environment",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
@@ -232,11 +233,10 @@ def offloading(run: Cells) -> Any:
 
 @offloading.written
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if device not in ("cpu", "none"):
-        raise CannotEdit("torchtitan offloads to the CPU or not at all")
+    said = {_F.cpu_offload: to_cpu(device, "torchtitan offloads")}
     if not _shards(run):
         raise CannotEdit("CPU offload is FSDP2's, which takes more than one rank")
-    return {_F.cpu_offload: device == "cpu"}
+    return said
 
 
 meaning.cannot_say("torchtitan knows no DeepSpeed; it shards with FSDP2", f.parallel.zero.stage)

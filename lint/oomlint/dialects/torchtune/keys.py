@@ -61,7 +61,6 @@ class own(Private, prefix="torchtune"):  # noqa: N801  a namespace of fields, re
     checkpointer: str
     adapter_only: bool
     epochs: int
-    reference: str
     training_workers: int
 
 
@@ -171,7 +170,6 @@ TORCHTUNE = Table(
         Row("epochs", own.epochs, COUNT),
         _component("teacher_model", f.objective.teacher),
         _component("reward_and_value_model", f.objective.reward_model),
-        _component("ref_checkpointer", own.reference, "ref_policy_checkpointer._component_", "postprocessing.ref_checkpointer._component_"),
         Row("grpo_samples", f.objective.rollout.n, POSITIVE, aliases=("inference.group_size",)),
         Row("max_generated_tokens", f.objective.rollout.max_completion_tokens, POSITIVE, aliases=("inference.max_generated_tokens",)),
         Row("forward_batch_size", f.objective.rollout.rollout_micro_batch, POSITIVE),

@@ -10,6 +10,7 @@ from typing import Any
 from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
@@ -98,11 +99,10 @@ def offloading(run: Cells) -> Any:
 
 @offloading.written
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if device not in ("cpu", "none"):
-        raise CannotEdit("torchtune offloads to the CPU or not at all")
+    said = {_F.cpu_offload: to_cpu(device, "torchtune offloads")}
     if run[f.parallel.backend] not in ("fsdp1", "fsdp2"):
         raise CannotEdit("torchtune's single-device recipes cannot offload to the CPU")
-    return {_F.cpu_offload: device == "cpu"}
+    return said
 
 
 meaning.cannot_say(

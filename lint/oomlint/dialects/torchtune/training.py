@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.torchtune.keys import RECIPES, own
 from oomlint.errors import CannotEdit
@@ -197,13 +198,11 @@ def activations(run: Cells) -> Any:
 
 @activations.written
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if device not in ("cpu", "none"):
-        raise CannotEdit("torchtune offloads activations to the CPU only")
-    dims = run[f.model.dims]
-    if device == "cpu" and dims is not None and dims.vision is not None:
+    offloads, dims = to_cpu(device, "torchtune offloads activations"), run[f.model.dims]
+    if offloads and dims is not None and dims.vision is not None:
         raise CannotEdit("torchtune cannot offload activations of multimodal models")
-    said: dict[Any, Any] = {own.offload_activations: device == "cpu"}
-    if device == "cpu" and not run[own.checkpointing]:
+    said: dict[Any, Any] = {own.offload_activations: offloads}
+    if offloads and not run[own.checkpointing]:
         said[own.checkpointing] = True
     return said
 

@@ -19,6 +19,7 @@ from oomlint.dialects.accelerate.keys import (
     STATE_DICT,
     WRAP,
 )
+from oomlint.dialects.changes import FUSED_BY_TRAINER
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.kinds import (
@@ -132,7 +133,7 @@ TRAINING_ARGUMENTS = (
     ),
     Row("auto_find_batch_size", f.batch.auto_micro, BOOLEAN, default=False, source=f"{SOURCE}:989"),
     Row("max_steps", "total_steps", LIMIT, source=f"{SOURCE}:779"),
-    Row("optim", f.optimizer.name, TEXT, default="adamw_torch_fused", source=f"{SOURCE}:806 (torch 2.8 or newer)"),
+    Row("optim", f.optimizer.name, TEXT, default="adamw_torch_fused", source=f"{SOURCE}:806", changes=FUSED_BY_TRAINER),
     Row("optim_args", hf.optim_args, TEXT),
     Row("optim_target_modules", hf.optim_targets, LIST),
     Row("adafactor", hf.adafactor, BOOLEAN, source="transformers 4.57 training_args.py:1303"),

@@ -41,7 +41,6 @@ class hf(Private, prefix="hf"):  # noqa: N801  a namespace of fields, read like 
     use_dora: bool
     use_flash: bool
     lora_targets: tuple[str, ...]
-    freeze_backbone: bool
 
 
 class hf_fsdp(Private, prefix="hf.fsdp"):  # noqa: N801
@@ -71,8 +70,6 @@ class script(Private, prefix="script"):  # noqa: N801
 
     adapter: Any
     model_object: bool
-    evaluates: bool
-    held_out: Any
     kbit_checkpointing: bool
     method: str
     quantization_bit: int

@@ -8,24 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import FUSED_OPTIMIZER, FUSED_WITH_TORCH
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.kinds import OPTIMIZER_KINDS
-from oomlint.dialects.meaning import Meaning, Sourced, Wishes
+from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.trainer.fields import hf
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
 optimizers = Meaning()
-
-
-@optimizers.override(f.optimizer.name)
-def older_default(run: Cells) -> Any:
-    if run.says(f.optimizer.name) or run[f.optimizer.name] != "adamw_torch_fused":
-        return None
-    missing = (change for change in (FUSED_OPTIMIZER, FUSED_WITH_TORCH) if not run.has(change))
-    change = next(missing, None)
-    return None if change is None else Sourced("adamw_torch", change.source)
 
 
 @optimizers.override(f.optimizer.name)

@@ -12,6 +12,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.generation import check_precomputed_reference
+from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
@@ -218,9 +219,7 @@ def offloads_activations(run: Cells) -> Any:
 
 @offloads_activations.written
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if device not in ("cpu", "none"):
-        raise CannotEdit("TRL offloads activations to the CPU only")
-    return {trl.activation_offload: device == "cpu"}
+    return {trl.activation_offload: to_cpu(device, "TRL offloads activations")}
 
 
 def _is_quantized(run: Cells) -> bool:

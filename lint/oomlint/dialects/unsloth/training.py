@@ -10,7 +10,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
-from oomlint.dialects.meaning import Meaning, Said, Sourced, Wishes
+from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Block
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.rollouts import rolls_out
@@ -176,6 +176,29 @@ def logits(run: Cells) -> Any:
 
 
 training.cannot_say("Unsloth computes the loss in chunks already", f.loss.logits_materialised)
+
+# What a chunk may take, and what a logit of it takes over its forward and backward
+# (unsloth_zoo 2026.10.9 fused_losses/cross_entropy_loss.py _CE_TARGET_GB_CAP, _CE_BYTES_PER_LOGIT).
+_MOST_A_CHUNK = 4 * 2**30
+_BYTES_A_LOGIT = 16
+
+
+@training.override(f.loss.chunks)
+def chunks(run: Cells) -> Any:
+    """How TRL would cut the tokens counts for nothing: Unsloth's own loss cuts them."""
+    if run[f.objective.kind] != "sft" or run[f.loss.logits_materialised] != "fused":
+        return NOTHING
+    dims, rows, length = run[f.model.dims], run[f.batch.micro], run[f.seq.max_len]
+    if dims is None or not dims.vocab or not rows or not length:
+        return NOTHING
+    least = rows * length * dims.vocab * _BYTES_A_LOGIT / _MOST_A_CHUNK
+    count = 1 if least <= 1 else min(-(-least // 4) * 4, rows * length)
+    why = (
+        "unsloth_zoo 2026.10.9 fused_losses/cross_entropy_loss.py get_chunk_size: a chunk takes half "
+        "of what is free at the first loss, at most 4 GiB, which is taken for it"
+    )
+    return Sourced(int(count), why, is_assumed=True)
+
 
 # -- kernels ---------------------------------------------------------------------------------------
 

@@ -43,7 +43,6 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     the launch line.
     """
 
-    module: str
     config_name: str
     model_engine: str
     engine: Any
@@ -302,7 +301,6 @@ RAY = Table(
 LAUNCHED = Table(
     name="verl trainer",
     rows=(
-        Row("module", own.module, TEXT),
         Row("config_name", own.config_name, TEXT),
         Row("model_engine", own.model_engine, TEXT),
     ),

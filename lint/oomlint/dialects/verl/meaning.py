@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.verl.batches import batches
@@ -245,8 +246,7 @@ def offloaded_activations(run: Cells) -> Any:
 
 @meaning.written(f.checkpointing.offload, f.offload.activations)
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if device not in ("cpu", "none"):
-        raise CannotEdit("verl offloads activations to the CPU only")
+    to_cpu(device, "verl offloads activations")
     if is_megatron(run):
         raise CannotEdit("enable_activation_offload is a setting of verl's FSDP workers")
     return {f.offload.activations: device}

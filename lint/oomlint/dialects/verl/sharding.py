@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.common.world import world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
@@ -171,12 +172,11 @@ def offloaded(run: Cells) -> Any:
 
 @offloaded.written
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if device not in ("cpu", "none"):
-        raise CannotEdit("verl offloads to the CPU or not at all")
+    offloads = to_cpu(device, "verl offloads")
     if running_trainer(run) == "sft":
         if run[f.parallel.backend] != "fsdp1":
             raise CannotEdit("fsdp_config.cpu_offload works with model.strategy=fsdp only")
-        return {own.cpu_offload: device == "cpu", own.param_offload: device == "cpu"}
+        return {own.cpu_offload: offloads, own.param_offload: offloads}
     if run[f.parallel.backend] != "fsdp2":
         raise CannotEdit(
             "only offload_policy under strategy=fsdp2 keeps states on the CPU while verl trains; "

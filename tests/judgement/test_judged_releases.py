@@ -13,7 +13,7 @@ from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHECKPOINTS, CHUNKS_LOSS, MIXES_PRECISION
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judge_gpu
-from oomlint.judgement.forecast import Forecast, of_run
+from oomlint.judgement.forecast import Forecast, forecast_of
 from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Severity
 from oomlint.run import Run
@@ -63,7 +63,7 @@ def _run(text: str, requirements: str = "", **options: Any) -> Run:
 
 
 def _forecast(text: str, requirements: str = "") -> Forecast:
-    return of_run(_run(text, requirements, **{"parallel.gpus_per_node": 4}))
+    return forecast_of(_run(text, requirements, **{"parallel.gpus_per_node": 4}))
 
 
 def _names(forecast: Forecast) -> dict[str, str]:

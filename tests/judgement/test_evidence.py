@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from oomlint.dialects.unsloth.keys import unsloth
 from oomlint.engine import Options, Report, lint
 from oomlint.fix.planned import with_plans
 from oomlint.hardware import parse_hardware
+from oomlint.judgement import EVEN, judgement_of
 from oomlint.judgement.evidence import evidence_of, rests_on, weakest
-from oomlint.judgement.forecast import of_run
+from oomlint.judgement.forecast import Risk
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.report.runs import evidence_object
+from oomlint.report.why import account, render
 from oomlint.rule import Applicability, Severity
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -66,7 +69,7 @@ def test_what_a_guessed_vocabulary_decides_is_no_more_than_a_note() -> None:
     for diagnosis in noted:
         assert diagnosis.severity is Severity.INFO
         assert diagnosis.finding.evidence is Level.UNREAD
-        assert "unless the model's config.json says otherwise" in diagnosis.finding.message
+        assert "the model's config.json was not read" in diagnosis.finding.text
     assert max(d.severity for d in surely if d.rule.name in about) is Severity.WARNING
 
 
@@ -83,8 +86,10 @@ def test_nobody_calls_open_what_another_calls_too_large() -> None:
     text = _SFT.format(model="/models/ours-7b-secret", micro=16)
     report = _lint(text)
     (run,) = report.runs
-    assert run.verdict_of(run.estimate) == "does_not_fit"
-    assert run.verdict == of_run(run).verdict == "unknown"
+    risk = Risk.by(run.estimate, run.limits.gpu_bytes, run.limits.host_bytes)
+    assert risk.any >= EVEN
+    assert judgement_of(run).verdict == "unknown"
+    assert judgement_of(run).risk is None
     planned = with_plans(report, Options(hardware=parse_hardware(_NODE)), Applicability.UNSAFE)
     assert planned == list(report.diagnoses)
 
@@ -102,3 +107,27 @@ def test_evidence_can_be_written_as_json() -> None:
     written = json.loads(json.dumps(evidence_object(evidence_of(run))))
     assert written["level"] == "unread"
     assert {"field": "model.dims", "value": "7B"}.items() <= written["rests_on"][0].items()
+
+
+_UNSLOTH = (
+    "from unsloth import FastLanguageModel\nfrom trl import SFTConfig, SFTTrainer\n"
+    "model, tokenizer = FastLanguageModel.from_pretrained(\n"
+    "    'unsloth/Llama-3.2-3B', max_seq_length=2048\n)\n"
+    "model = FastLanguageModel.get_peft_model(model, r=16)\n"
+    "SFTTrainer(model=model, train_dataset=data, args=SFTConfig(output_dir='out')).train()\n"
+)
+
+
+def test_why_shows_that_a_value_is_stated_and_by_what_it_counts() -> None:
+    run = _run(_UNSLOTH, "train.py")
+    told = account(run, unsloth.max_len)
+    assert told.sentence == "stated, and counts by default: train.py:4  max_seq_length"
+    assert told.conditions == (unsloth.tiled_mlp,)
+    assert render(run, unsloth.max_len).splitlines()[1:5] == [
+        "  unsloth.max_len = 2048  stated, and counts by default",
+        "    train.py:4  max_seq_length",
+        "    it counts by",
+        "      unsloth.tiled_mlp = false  default",
+    ]
+    named = account(run, f.model.id)
+    assert (named.word, named.place) == ("stated", "train.py:4  model_name")

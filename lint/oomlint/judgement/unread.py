@@ -1,0 +1,62 @@
+"""What was not read of a run, in words for the person who can say it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from oomlint.dialects.machine.launch import place
+from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.table import Origin
+from oomlint.plan.fields import f
+
+if TYPE_CHECKING:
+    from oomlint.run import Run
+
+# ``$TP``, ``${TP}`` and ``${TP:-8}``, but not ``${oc.env:TP}`` or ``$(nproc)``.
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=?+][^}]*)?\}|([A-Za-z_]\w*|\d))")
+
+
+def in_words(run: Run, field: Any) -> str:
+    """Why a field that was not read is not known: ``$TP has no value``,
+    ``--freeze_llm of finetune.py is not followed``."""
+    if field == f.model.id and run.plan.model.id is not None:
+        return f"there is no config.json of {run.plan.model.id} here"
+    origin = run.origin(field)
+    if origin is None or origin.block is None or origin.entry is None:
+        return (origin.source if origin is not None else "") or f"{run.key(field)} is not known"
+    return origin.source or _of_option(run, field, origin) or _of_value(run, field, origin)
+
+
+def _of_option(run: Run, field: Any, origin: Origin) -> str | None:
+    """What a command line hands to a program that nothing here follows, or the word that starts it
+    out of sight."""
+    block, entry = origin.block, origin.entry
+    assert block is not None
+    assert entry is not None
+    row = origin.row
+    if row is not None and (row.field == field or run.settings.get(row.field) is None):
+        return None
+    if entry.key_span == entry.value.span:
+        return f"how many processes {entry.key} starts is not said here"
+    started = (each for each in launches(block.document) if place(each.program) == block.anchor)
+    launch = next(started, None)
+    if launch is None:
+        return None
+    program = str(launch.program.value).replace("\\", "/").rpartition("/")[2]
+    return f"--{entry.key} of {program} is not followed"
+
+
+def _of_value(run: Run, field: Any, origin: Origin) -> str:
+    assert origin.block is not None
+    assert origin.entry is not None
+    text, span = origin.block.document.source.text, origin.entry.value.span
+    written = " ".join(text[span.start : span.end].split())
+    variable = _VARIABLE.search(written)
+    if variable is not None:
+        name = variable[1] or variable[2]
+        why = "is known only when the script runs" if name.isdigit() else "has no value"
+        return f"${name} {why}"
+    location = origin.location
+    where = "" if location is None else f" in {location.path}:{run.line_of(location)}"
+    return f"{run.key(field)}{where} is known only when it runs"

@@ -1,0 +1,47 @@
+"""Text within the width of a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from shutil import get_terminal_size
+
+# What nobody reads comfortably beyond, and what a page or a log takes where there is no terminal.
+_WIDEST, _USUAL, _LEAST = 120, 100, 40
+_ESCAPE = re.compile(r"\x1b\[[\d;]*m")
+
+
+def terminal_width() -> int:
+    """Columns to write within: those of the terminal, or as many as a log takes."""
+    columns = get_terminal_size((_USUAL, 24)).columns if _has_size() else _USUAL
+    return max(_LEAST, min(_WIDEST, columns))
+
+
+def _has_size() -> bool:
+    return bool(os.environ.get("COLUMNS")) or os.isatty(1)
+
+
+def wrapped(
+    text: str,
+    width: int,
+    first: str,
+    others: str,
+    *,
+    paint: Callable[[str], str] = lambda text: text,
+) -> Iterator[str]:
+    """The lines of a text, broken between words; a word that is longer than a line stays whole."""
+    line, room = "", width - len(first)
+    start = first
+    for word in text.split(" "):
+        longer = f"{line} {word}" if line else word
+        if line and _columns(longer) > room:
+            yield start + paint(line)
+            start, room, line = others, width - len(others), word
+        else:
+            line = longer
+    yield start + paint(line)
+
+
+def _columns(text: str) -> int:
+    return len(_ESCAPE.sub("", text))

@@ -1,0 +1,73 @@
+"""The law of risk: a probability, higher with the need, flatter where less is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomlint.judgement import EVEN, LOST, TIGHT, Risk, Severity
+from oomlint.judgement.law import probability, risk_of_need
+from oomlint.judgement.severity import bound, severity_at, verdict_at
+from oomlint.memory import DeviceEstimate
+from oomlint.plan.evidence import Level
+
+GIB = 2.0**30
+
+
+def _risk(peak: float, spread: float = 1.2) -> float:
+    return probability(peak, peak / spread, peak * spread, 100.0)
+
+
+def test_risk_rises_with_the_need_from_none_to_certain() -> None:
+    risks = [_risk(peak) for peak in range(1, 400)]
+    assert risks == sorted(risks)
+    assert risks[20] < TIGHT
+    assert risks[-1] >= LOST
+    assert all(0.0 <= risk <= 1.0 for risk in risks)
+
+
+def test_at_the_limit_it_is_open() -> None:
+    assert TIGHT < _risk(100.0) < LOST
+    assert _risk(100.0) == pytest.approx(_risk(100.0, spread=2.0))
+
+
+def test_what_is_less_sure_is_nearer_to_even() -> None:
+    for peak in (70.0, 140.0):
+        assert abs(_risk(peak, spread=1.6) - _risk(100)) < abs(_risk(peak, spread=1.1) - _risk(100))
+
+
+def test_nothing_is_needed_or_nothing_is_there() -> None:
+    assert probability(0, 0, 0, 100) == 0.0
+    assert probability(1, 1, 1, 0) == 1.0
+
+
+def test_a_need_of_one_instant_is_as_unsure_as_the_peak() -> None:
+    device = DeviceEstimate(peak_bytes=100, low_bytes=80, high_bytes=130)
+    assert risk_of_need(device, 50, 60) == probability(50, 40, 65, 60)
+    assert risk_of_need(device, None, 60) is None
+    assert risk_of_need(DeviceEstimate(), 50, 60) is None
+
+
+def test_words_and_severities_are_ranges_of_it() -> None:
+    for risk, word, severity in (
+        (0.0, "fits", None),
+        (TIGHT, "tight", Severity.WARNING),
+        (EVEN, "tight", Severity.WARNING),
+        (LOST, "does_not_fit", Severity.ERROR),
+        (1.0, "does_not_fit", Severity.ERROR),
+    ):
+        assert verdict_at(risk) == word
+        assert severity_at(risk) is severity
+
+
+def test_weak_evidence_bounds_the_severity() -> None:
+    assert bound(Severity.ERROR, Level.DEFAULT) is Severity.ERROR
+    assert bound(Severity.ERROR, Level.ASSUMED) is Severity.WARNING
+    assert bound(Severity.ERROR, Level.UNREAD) is Severity.INFO
+    assert bound(Severity.ERROR, None) is Severity.ERROR
+
+
+def test_either_resource_kills() -> None:
+    assert Risk(0.5, 0.5).any == 0.75
+    assert Risk(0.5, None).any == 0.5
+    assert Risk(None, 0.9).any is None
+    assert Risk(None, 0.9).verdict == "unknown"

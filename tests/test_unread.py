@@ -1,0 +1,83 @@
+"""What was not read, in words for the person who can say it, beside every verdict it leaves open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomlint.engine import Options, Report, lint
+from oomlint.hardware import parse_hardware
+from oomlint.judgement.forecast import of_run
+from oomlint.lsp.hints import breakdown
+from oomlint.report import estimates, fits, html, markdown, text
+from oomlint.report.runs import left_open
+from oomlint.workspace import Workspace
+
+_LAUNCH = (
+    "torchrun --nproc_per_node 8 finetune.py --model_name_or_path {model} --output_dir out "
+    "--per_device_train_batch_size {micro} --model_max_length 4096 --bf16 True {more}\n"
+)
+_SHARDED = "--fsdp 'full_shard auto_wrap' --fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer"
+_LLAMA = "meta-llama/Llama-2-7b-hf"
+
+
+def _report(script: str) -> Report:
+    files = Workspace(Path("/project"), {"train.sh": script.encode()})
+    options = Options(hardware=parse_hardware("8xA100-80GB"))
+    return lint(files, ["train.sh"], options, explicit=frozenset(["train.sh"]))
+
+
+def _script(model: str = _LLAMA, micro: str = "2", more: str = _SHARDED) -> str:
+    return _LAUNCH.format(model=model, micro=micro, more=more)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (_script(micro="$MICRO"), "$MICRO has no value"),
+        (_script(micro="${MICRO}"), "$MICRO has no value"),
+        (_script(micro="$1"), "$1 is known only when the script runs"),
+        ("SIZE=${1}\n" + _script(micro="$SIZE"), "$1 is known only when the script runs"),
+        (
+            _script(more="--freeze_backbone True"),
+            "--freeze_backbone of finetune.py is not followed",
+        ),
+        (_script(more="--deepspeed conf/ds.json"), "conf/ds.json is not at hand"),
+        (
+            _script("/models/ours-7b-secret", "12", f"{_SHARDED} --gradient_checkpointing True"),
+            "there is no config.json of /models/ours-7b-secret here",
+        ),
+        (
+            _script(micro="$(./size)"),
+            "per_device_train_batch_size in train.sh:1 is known only when it runs",
+        ),
+    ],
+)
+def test_the_verdict_names_what_leaves_it_open(script: str, words: str) -> None:
+    (run,) = _report(script).runs
+    assert run.verdict == "unknown"
+    assert left_open(of_run(run)) == f": {words}"
+
+
+def test_every_surface_says_it() -> None:
+    report = _report(_script(micro="$MICRO"))
+    (run,) = report.runs
+    forecast = of_run(run)
+    fitting = fits.render([fits.Fitting(run, None, (), ())])
+    for surface in (
+        text.run_line(forecast),
+        estimates.render([forecast]),
+        html.render([forecast]),
+        "\n".join(markdown.table([forecast])),
+        breakdown(forecast),
+        fitting,
+    ):
+        assert "$MICRO has no value" in surface
+    assert "nothing has to change" not in fitting
+    assert "--hardware" not in fitting
+
+
+def test_what_decides_nothing_is_not_named() -> None:
+    (run,) = _report(_script(micro="2", more=f"{_SHARDED} --seed $SEED")).runs
+    assert left_open(of_run(run)) == ""
