@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomlint.changes import PACKED_BY_ONE_RANK
 from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.states import (
@@ -63,8 +64,9 @@ def load_bytes_of(f: Facts) -> float:
             # zero.Init partitions as it builds; every rank still reads the shard files one by one.
             return min(copy, _SHARD_FILE * ranks)
         if load.cpu_ram_efficient:
-            copies = 1
-            return copy
+            packed = f.plan.quant.method in ("bnb4", "bnb8") and f.backend in ("fsdp1", "fsdp2")
+            change = PACKED_BY_ONE_RANK
+            return copy * (ranks if packed and f.older(change.package, change.since) else 1)
         sharded = f.backend in ("fsdp1", "fsdp2") or (
             f.backend == "zero" and (f.plan.parallel.zero.stage or 0) >= 1
         )
