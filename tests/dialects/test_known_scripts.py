@@ -389,3 +389,17 @@ def test_a_model_that_casts_itself(model: str, dtype: str) -> None:
     )
     run = run_of({"train.py": script, "requirements.txt": "transformers==4.32.0\n"})
     assert run.plan.load.dtype == dtype
+
+
+def test_deepspeed_chat_writes_with_its_hybrid_engine() -> None:
+    line = (
+        "deepspeed main.py --actor_model_name_or_path facebook/opt-13b --actor_zero_stage 3"
+        " --critic_model_name_or_path facebook/opt-350m --per_device_train_batch_size 4"
+        " --per_device_mini_train_batch_size 4"
+    )
+    fields = [f"objective.rollout.{name}" for name in ("gathers", "tp", "rollout_micro_batch")]
+    assert _facts(_run(f"{line}\n"), *fields) == (False, 1, 4)
+    run = _run(f"{line} --enable_hybrid_engine --inference_tp_size 2\n")
+    assert _facts(run, *fields) == (True, 2, 4)
+    run = _run(f"{line} --enable_hybrid_engine --unpin_actor_parameters\n")
+    assert _facts(run, *fields) == (False, 1, 4)

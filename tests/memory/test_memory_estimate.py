@@ -169,6 +169,44 @@ def test_a_colocated_engine_takes_its_share_of_the_card() -> None:
     assert beside.peak_bytes == lone.peak_bytes + (20 << 30)
 
 
+def test_an_engine_that_sleeps_wakes_up_beside_the_states() -> None:
+    limits = GpuLimits(usable=80 << 30)
+    engine = {
+        "objective.rollout.engine": "vllm_colocate",
+        "objective.rollout.gpu_mem_util": 0.75,
+        "objective.rollout.sleep": True,
+    }
+    awake = estimate(plan().with_values(engine), limits).gpu
+    resident = estimate(plan(), limits).gpu.phases["save"]
+    assert resident is not None
+    assert awake.phases["forward"] == pytest.approx(resident + (60 << 30), rel=0.01)
+    assert awake.phases["backward"] == estimate(plan(), limits).gpu.phases["backward"]
+    moved = plan().with_values(engine | {"offload.idle": "cpu"})
+    assert estimate(moved, limits).gpu.phases["forward"] != awake.phases["forward"]
+
+
+def test_a_sharded_model_that_writes_its_answers_is_gathered_whole() -> None:
+    written = {
+        "parallel.zero.stage": 3,
+        "objective.kind": "grpo",
+        "objective.rollout.engine": "hf",
+        "objective.rollout.max_prompt_tokens": 64,
+        "objective.rollout.max_completion_tokens": 64,
+        # Training itself needs little.
+        "seq.max_len": 128,
+        "parallel.zero.max_live_params": 0,
+        "parallel.zero.prefetch_elems": 0,
+    }
+
+    def forward(**rollout: Any) -> int:
+        values = written | {f"objective.rollout.{name}": value for name, value in rollout.items()}
+        return estimate(plan().with_values(values)).gpu.phases["forward"] or 0
+
+    whole, part, none = forward(gathers=True), forward(gathers=True, tp=2), forward(gathers=False)
+    assert whole > 2 * 8_030_261_248
+    assert none <= part < whole - 4e9
+
+
 def test_ddp_buckets_hold_one_more_copy_of_the_gradients() -> None:
     """Without gradient_as_bucket_view; fp32 weights, so 4 bytes a parameter."""
     wide = {

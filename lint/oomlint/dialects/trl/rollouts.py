@@ -109,3 +109,10 @@ def engine_settings(run: Cells) -> Any:
         return None
     values = {_R.gpu_mem_util: 0.3, _R.tp: 1, _R.sleep: False}
     return {field: Sourced(value, _config(run)) for field, value in values.items()}
+
+
+@rollouts.default(_R.gathers)
+def gathers(run: Cells) -> Any:
+    if not rolls_out(run) or run[_R.engine] != "hf":
+        return None
+    return Sourced(True, f"{_config(run)} ds3_gather_for_generation")
