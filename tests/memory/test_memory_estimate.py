@@ -282,3 +282,15 @@ def test_models_that_differ_in_one_dimension_are_not_taken_for_one_another() -> 
     built = [skeleton(replace(LLAMA_8B, **changes)) for changes in given]
     assert len({id(found) for found in built}) == len(given)
     assert skeleton(replace(LLAMA_8B, linear_attn=dict(keys))) is built[3], "equal ones are shared"
+
+
+def test_log_probabilities_of_answers_have_a_batch_of_their_own() -> None:
+    rollout = {
+        "parallel.zero.stage": 2, "objective.kind": "ppo", "seq.max_len": 2048,
+        "checkpointing.mode": "full", "objective.rollout.engine": "vllm_server",
+    }  # fmt: skip
+    base = estimate(plan().with_values(rollout)).gpu.phases["forward"] or 0
+    many = rollout | {"objective.rollout.rollout_micro_batch": 32}
+    scored = estimate(plan().with_values(many)).gpu.by_phase["forward"]
+    assert scored["logits"] >= 2 * 32 * 2048 * 128256
+    assert (estimate(plan().with_values(many)).gpu.phases["forward"] or 0) > base

@@ -6,8 +6,10 @@ from oomlint.memory.buffers import comm_buffers
 from oomlint.memory.evaluation import key_value_cache
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import widest
+from oomlint.memory.logits import logits_of
 from oomlint.memory.result import GpuLimits
 from oomlint.memory.step import Point, stack_of
+from oomlint.memory.units import units_of
 
 _ENGINES = ("vllm_colocate", "sglang")
 
@@ -16,13 +18,16 @@ def rollout_points(f: Facts, idle: Point, limits: GpuLimits) -> list[Point]:
     """What writing answers needs beside the resident states; ``idle`` is what is alive between
     steps."""
     rollout = f.plan.objective.rollout
-    if rollout.engine == "hf":
-        return [_written_by_itself(f, idle)]
+    found = []
+    if rollout.rollout_micro_batch:
+        found.append(_scored(f, idle, rollout.rollout_micro_batch * f.length))
     pool = engine_pool(f, limits)
-    if pool and rollout.sleep and f.plan.offload.idle in (None, "none"):
+    if rollout.engine == "hf":
+        found.append(_written_by_itself(f, idle))
+    elif pool and rollout.sleep and f.plan.offload.idle in (None, "none"):
         # The engine wakes up beside states that stay where they are.
-        return [idle._replace(temporary=pool)]
-    return []
+        found.append(idle._replace(temporary=pool))
+    return found
 
 
 def engine_pool(f: Facts, limits: GpuLimits) -> float:
@@ -32,6 +37,20 @@ def engine_pool(f: Facts, limits: GpuLimits) -> float:
     if rollout.engine not in _ENGINES or card is None:
         return 0.0
     return (0.3 if rollout.gpu_mem_util is None else rollout.gpu_mem_util) * card
+
+
+def _scored(f: Facts, idle: Point, tokens: float) -> Point:
+    """The log-probabilities of the answers, in batches of their own, with the logits as training
+    makes them."""
+    head = logits_of(f, tokens)
+    stack = stack_of(f)
+    scores = stack.scores * tokens / f.tokens if f.tokens else 0.0
+    layer = max([widest(p.inference, tokens, scores) for p in stack.walk.kinds])
+    window = comm_buffers(f).forward if f.backend == "zero" else 0.0
+    if f.backend in ("fsdp1", "fsdp2"):
+        window = 3.0 * f.stream * units_of(f).largest
+    resident = idle.communication + window
+    return Point(idle.gradients, max(layer, head.norm), head.loss, resident, 0.0)
 
 
 def _written_by_itself(f: Facts, idle: Point) -> Point:
