@@ -358,7 +358,13 @@ def test_what_costs_nothing_leaves_nothing_open(line: str, method: str) -> None:
 def test_longlora() -> None:
     line = f"torchrun --nproc_per_node=8 fine-tune.py {_MODEL} --bf16 True"
     run = _run(f"{line} --model_max_length 8192 --low_rank_training True\n")
-    fields = ("trainable.method", "trainable.r", "trainable.targets", "checkpointing.mode", "seq.pad")
+    fields = (
+        "trainable.method",
+        "trainable.r",
+        "trainable.targets",
+        "checkpointing.mode",
+        "seq.pad",
+    )
     projections = ("q_proj", "k_proj", "v_proj", "o_proj")
     assert _facts(run, *fields) == ("lora", 8, projections, "full", "max_len")
     more = ("trainable.train_embeddings", "load.dtype", "model.attn_impl")
@@ -366,7 +372,11 @@ def test_longlora() -> None:
     run = _run(f"{line} --low_rank_training False --use_full_attn True\n")
     assert _facts(run, "trainable.method", "seq.max_len") == ("full", 32768)
     run = _run(f"torchrun supervised-fine-tune-qlora.py {_MODEL} --bf16 True\n")
-    assert _facts(run, "quant.method", "trainable.method", "seq.pad") == ("bnb4", "qlora", "longest")
+    assert _facts(run, "quant.method", "trainable.method", "seq.pad") == (
+        "bnb4",
+        "qlora",
+        "longest",
+    )
 
 
 def test_a_list_that_fire_would_read_is_a_list_of_modules() -> None:
@@ -379,7 +389,9 @@ def test_a_list_that_fire_would_read_is_a_list_of_modules() -> None:
     assert run.plan.get("trainable.targets") == ("gate_proj", "down_proj", "up_proj")
 
 
-@pytest.mark.parametrize(("model", "dtype"), [("Qwen/Qwen-VL-Chat", "bf16"), ("Qwen/Qwen2-7B", "fp32")])
+@pytest.mark.parametrize(
+    ("model", "dtype"), [("Qwen/Qwen-VL-Chat", "bf16"), ("Qwen/Qwen2-7B", "fp32")]
+)
 def test_a_model_that_casts_itself(model: str, dtype: str) -> None:
     script = (
         "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
