@@ -314,3 +314,39 @@ def test_keys_that_the_projects_own_copy_of_a_framework_declares(files, known):
     [run] = link(files).runs
     assert {stray.block.path for stray in run.stray} == known
     assert [stray.path for stray in run.stray] == ["their_key"]
+
+
+_TRAIN = "--model_name_or_path meta-llama/Llama-3.2-1B --output_dir out --bf16 True"
+_BATCH = f"{_TRAIN} --per_device_train_batch_size 1 --learning_rate 1e-5 --num_train_epochs 1"
+
+
+@pytest.mark.parametrize("enter", ["cd sub", "cd /workspace/code/sub", "pushd sub", "cd a/../sub"])
+def test_a_command_opens_files_from_where_it_runs(enter):
+    files = {
+        "run.sh": f"{enter}\ntorchrun train.py {_BATCH} --deepspeed ds.json\n",
+        "sub/ds.json": ZERO3,
+        "ds.json": ZERO3.replace("3", "1"),
+    }
+    [run] = link(files, names=["run.sh"]).runs
+    assert run.plan.parallel.zero.stage == 3
+
+
+@pytest.mark.parametrize(
+    "left", ["(cd sub; ls)", "cd sub\ncd ..", "pushd sub\npopd", "cd sub\ncd -", "cd $SUB"]
+)
+def test_a_command_runs_where_the_last_cd_leads(left):
+    files = {
+        "run.sh": f"{left}\ntorchrun train.py {_BATCH} --deepspeed ds.json\n",
+        "sub/ds.json": ZERO3,
+        "ds.json": ZERO3.replace("3", "1"),
+    }
+    [run] = link(files, names=["run.sh"]).runs
+    assert run.plan.parallel.zero.stage == 1
+
+
+@pytest.mark.parametrize(("folder", "is_elsewhere"), [("src", True), (".", False)])
+def test_a_file_for_a_program_of_another_repository_is_not_missing_here(folder, is_elsewhere):
+    options = "--tensor-model-parallel-size 2 --num-layers 32 --hidden-size 4096"
+    launch = f"torchrun {folder}/pretrain_gpt.py {options} --deepspeed --deepspeed_config ds.json\n"
+    [run] = link({"run.sh": launch, "pretrain_gpt.py": ""}, names=["run.sh"]).runs
+    assert [missing.is_elsewhere for missing in run.missing] == [is_elsewhere]

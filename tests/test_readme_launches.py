@@ -59,3 +59,21 @@ def test_the_line_of_a_sibling_is_taken_for_its_own():
     run = run_of(files, "configs/a.yaml")
     assert run.plan.parallel.world == 4
     assert run.level(f.parallel.world) is Level.ASSUMED
+
+
+def test_a_sibling_may_be_trained_by_another_script():
+    """Its launcher is the config's own, what the script makes of its config is not."""
+    launch = "accelerate launch --num_processes 4 scripts/run_simpo.py configs/b-simpo.yaml"
+    recipe = (
+        "model_name_or_path: meta-llama/Meta-Llama-3-8B\ndataset_mixer: {a: 1.0}\n"
+        "learning_rate: 2.0e-5\nper_device_train_batch_size: 8\noutput_dir: out\n"
+    )
+    files = {
+        "README.md": _readme(launch),
+        "configs/a-sft.yaml": f"{recipe}max_seq_length: 2048\n",
+        "configs/b-simpo.yaml": f"{recipe}max_length: 2048\ngamma_beta_ratio: 0.5\n",
+    }
+    sft = run_of(files, "configs/a-sft.yaml")
+    assert (sft.plan.parallel.world, sft.plan.objective.kind) == (4, "sft")
+    simpo = run_of(files, "configs/b-simpo.yaml")
+    assert (simpo.plan.parallel.world, simpo.plan.objective.kind) == (4, "simpo")

@@ -8,7 +8,8 @@ import pytest
 
 from oomlint.engine import Options, Report, lint
 from oomlint.hardware import parse_hardware
-from oomlint.judgement.forecast import of_run
+from oomlint.judgement import judgement_of
+from oomlint.judgement.forecast import forecast_of
 from oomlint.lsp.hints import breakdown
 from oomlint.report import estimates, fits, html, markdown, text
 from oomlint.report.runs import left_open
@@ -56,14 +57,14 @@ def _script(model: str = _LLAMA, micro: str = "2", more: str = _SHARDED) -> str:
 )
 def test_the_verdict_names_what_leaves_it_open(script: str, words: str) -> None:
     (run,) = _report(script).runs
-    assert run.verdict == "unknown"
-    assert left_open(of_run(run)) == f": {words}"
+    assert judgement_of(run).verdict == "unknown"
+    assert left_open(forecast_of(run)) == f": {words}"
 
 
 def test_every_surface_says_it() -> None:
     report = _report(_script(micro="$MICRO"))
     (run,) = report.runs
-    forecast = of_run(run)
+    forecast = forecast_of(run)
     fitting = fits.render([fits.Fitting(run, None, (), ())])
     for surface in (
         text.run_line(forecast),
@@ -80,4 +81,4 @@ def test_every_surface_says_it() -> None:
 
 def test_what_decides_nothing_is_not_named() -> None:
     (run,) = _report(_script(micro="2", more=f"{_SHARDED} --seed $SEED")).runs
-    assert left_open(of_run(run)) == ""
+    assert left_open(forecast_of(run)) == ""

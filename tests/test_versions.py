@@ -104,6 +104,47 @@ def test_the_nearest_file_up_the_tree_counts() -> None:
     assert not _run().plan.versions
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["-r base/pins.txt", "--requirement=base/pins.txt", "-c base/pins.txt", "-rbase/pins.txt"],
+)
+def test_requirements_take_in_others(line: str) -> None:
+    run = _run(
+        requirements_txt=f"{line}\npeft==0.17.0\n", base__pins_txt="-r pins.txt\ntrl==0.19.1\n"
+    )
+    assert run.plan.versions == {"trl": "0.19.1", "peft": "0.17.0"}
+
+
+@pytest.mark.parametrize(
+    ("install", "versions"),
+    [
+        ('!pip install transformers==4.55.4 \\"trl>=0.20\\"', {"transformers": "4.55.4"}),
+        ("%pip install -U transformers trl", {}),
+        ("!pip install -r requirements.txt", {"transformers": "4.40.0", "trl": "0.19.1"}),
+    ],
+)
+def test_what_a_notebook_installs_counts_before_the_pins_of_the_project(
+    install: str, versions: dict[str, str]
+) -> None:
+    code = (
+        "from trl import SFTConfig, SFTTrainer\\n"
+        "args = SFTConfig(output_dir='out', per_device_train_batch_size=1)\\n"
+        "SFTTrainer(model='Qwen/Qwen2.5-0.5B', args=args, train_dataset=data).train()\\n"
+    )
+    cells = ",".join(
+        f'{{"cell_type": "code", "metadata": {{}}, "source": "{text}", "outputs": []}}'
+        for text in (install, code)
+    )
+    files = {
+        "train.ipynb": f'{{"cells": [{cells}], "metadata": {{}}, "nbformat": 4}}'.encode(),
+        "requirements.txt": b"transformers==4.40.0\ntrl==0.19.1\n",
+    }
+    (run,) = (
+        Linker(Workspace(Path("/x"), files), registry(), LinkOptions()).link(["train.ipynb"]).runs
+    )
+    assert run.plan.versions == versions
+
+
 def test_a_lock_counts_before_a_project_file() -> None:
     lock = '[[package]]\nname = "trl"\nversion = "0.21.0"\n'
     run = _run(uv_lock=lock, pyproject_toml='[project]\ndependencies = ["trl==0.22.0"]\n')

@@ -27,8 +27,7 @@ from benchmarks.accuracy.published import (
 )
 from benchmarks.accuracy.simulated import sharded_plan, single_plan
 
-from oomlint.judgement import EVEN
-from oomlint.judgement.law import risk_in
+from oomlint.judgement import Risk
 from oomlint.memory import DeviceEstimate, GpuLimits, estimate, state_bytes
 from oomlint.plan import Plan
 
@@ -153,7 +152,7 @@ def peers(runs: Sequence[Run]) -> None:
 
 
 def fits(truth: Path) -> None:
-    """Balanced accuracy of the risk on documented fits and out-of-memory failures."""
+    """Balanced accuracy of the verdict on documented fits and out-of-memory failures."""
     right: dict[bool, list[bool]] = {True: [], False: []}
     left_out: dict[bool, list[bool]] = {True: [], False: []}
     for row in rows(truth, "fits"):
@@ -162,10 +161,10 @@ def fits(truth: Path) -> None:
         plan, usable = plan_of(row), usable_memory(row)
         if plan is None or usable is None:
             continue
-        risk = risk_in(estimate(plan, limits_of(row, plan)), "gpu", usable)
-        if risk is not None:
+        risk = Risk.by(estimate(plan, limits_of(row, plan)), usable, None)
+        if risk.any is not None:
             kept = left_out if row["id"] in DISTRUSTED else right
-            kept[row["fits"]].append((risk < EVEN) == row["fits"])
+            kept[row["fits"]].append(risk.is_lost != row["fits"])
     print()
     _balance("fits", right)
     _balance("fits, with the rows left out", {k: right[k] + left_out[k] for k in right})

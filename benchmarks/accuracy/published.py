@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from benchmarks.accuracy.dialects import plan_of_config
 from benchmarks.accuracy.lengths import reached
+from msgspec.structs import replace
 
 from oomlint.errors import UsageError
 from oomlint.hardware import Gpu, Hardware, find_gpu

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.accuracy.simulated import single_plan
+from msgspec.structs import replace
 
-from oomlint.frozen import replace
 from oomlint.memory.build import without_head
 from oomlint.models import from_config_json
 from oomlint.plan import Plan

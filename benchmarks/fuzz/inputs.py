@@ -10,14 +10,12 @@ from benchmarks.fuzz.mutate import mutated
 from benchmarks.fuzz.seeds import Seed, words
 from benchmarks.fuzz.targets import Target
 from benchmarks.fuzz.trial import attempted, trouble
-
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 HARDWARE = (None, "8xA100-80GB", "2x8xH100-80GB", "T4-16GB")
 
 
-@frozen
-class Input:
+class Input(Struct, frozen=True):
     """Changed bytes. ``attempt`` says what is wrong with them, or with a smaller version."""
 
     label: str

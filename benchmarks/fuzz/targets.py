@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.fuzz.seeds import ROOT, Seed, seeds
 from benchmarks.fuzz.trial import NOWHERE, Broken, broken
+from msgspec import Struct
 
 from oomlint.dialects import registry
 from oomlint.documents import kind_of, parse
@@ -23,7 +24,6 @@ from oomlint.documents.base import Entry, Mapping as Tree, Scalar, Sequence as I
 from oomlint.documents.text import Edit, Source, apply_edits
 from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit, FileError, UsageError
-from oomlint.frozen import frozen
 from oomlint.workspace import Workspace
 
 _AXOLOTL = b"base_model: ./model\nmicro_batch_size: 4\nsequence_len: 2048\n"
@@ -32,8 +32,7 @@ _EDITS = (0, -1, 2.5, True, None, "a b: 'c' \"d\" # e", [], [1, "x"], {}, {"a": 
 _MOST_NODES = 40
 
 
-@frozen
-class Target:
+class Target(Struct, frozen=True):
     """One reader: bytes to start from, and what is done with each input."""
 
     seeds: Callable[[], Sequence[bytes]]

@@ -21,8 +21,7 @@ import tomllib
 import yaml
 from benchmarks.fuzz.seeds import ROOT
 from benchmarks.fuzz.trial import trouble
-
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 WRONG: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 3, 0.5, -0.0, 1e-320, 1e308, math.inf, -math.inf, math.nan, 2**31, 2**63, 2**64,
@@ -75,8 +74,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
 _TRAIN = b"base_model: ./model\nmicro_batch_size: 4\nsequence_len: 2048\nadapter: lora\nlora_r: 8\n"
 
 
-@frozen
-class Case:
+class Case(Struct, frozen=True):
     """A project in which one value is wrong; ``what`` says which."""
 
     what: str

@@ -23,7 +23,7 @@ from typing import Any
 from oomlint.engine import lint
 from oomlint.errors import CannotEdit
 from oomlint.fix.planned import no_more_refused
-from oomlint.judgement import settled
+from oomlint.judgement import judgement_of, settled
 from oomlint.planner import Way, ways_to_fit
 from oomlint.rule import Example, Finding, SetFields
 from oomlint.run import Run
@@ -56,10 +56,10 @@ def tried(folder: Path, entry: Mapping[str, Any]) -> Outcome:
     report = lint(workspace, files, example_options(example))
     fix = entry["fix"]
     start = time.perf_counter()
-    failing = [run for run in report.runs if run.verdict == "does_not_fit"]
+    failing = [run for run in report.runs if judgement_of(run).is_lost]
     if not failing:
         proposed = [d.rule.name for d in report.diagnoses if _proposes(d.finding, fix)]
-        verdicts = ", ".join(run.verdict for run in report.runs)
+        verdicts = ", ".join(judgement_of(run).verdict for run in report.runs)
         said = f"; a fix of {proposed[0]}" if proposed else ""
         return Outcome("proposed" if proposed else "fits", 0.0, f"predicted: {verdicts}{said}")
     run = failing[0]
@@ -105,7 +105,7 @@ def _proposes(finding: Finding, fix: Mapping[str, Any]) -> bool:
 def _suffices(run: Run, fix: Mapping[str, Any]) -> bool:
     """Whether what worked for the reporter would do on what was assumed for the rebuilt run."""
     try:
-        return settled(run.what_if(fix)).verdict in ("fits", "tight")
+        return not judgement_of(settled(run.what_if(fix))).is_lost
     except CannotEdit:
         return True
 

@@ -15,6 +15,7 @@ from time import process_time
 from oomlint.engine import Options, lint
 from oomlint.fix.planned import no_more_refused
 from oomlint.hardware import parse_hardware
+from oomlint.judgement import judgement_of
 from oomlint.plan import Plan
 from oomlint.planner import ways_to_fit
 from oomlint.planner.search import Search
@@ -27,7 +28,7 @@ def failing(corpus: Path, options: Options, every: int) -> Iterator[Run]:
     for path in list(walk(corpus, (".yaml", ".yml", ".json")))[::every]:
         name = str(path.relative_to(corpus))
         for run in lint(Workspace(corpus), [name], options, rules=()).runs:
-            if run.verdict == "does_not_fit":
+            if judgement_of(run).is_lost:
                 yield run
 
 

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.published import card_of, limits_of, plan_of, usable_memory
+from msgspec.structs import replace
 
 from oomlint.dialects.base import Dialect
 from oomlint.dialects.cells import Cells
-from oomlint.frozen import replace
 from oomlint.hardware import Hardware, parse_hardware
-from oomlint.memory import estimate, verdict
+from oomlint.judgement import Risk
+from oomlint.memory import estimate
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.fields import f
 from oomlint.planner import Way, ways_to_fit
@@ -139,7 +140,7 @@ def compared(row: Mapping[str, Any], siblings: list[Mapping[str, Any]]) -> tuple
     plan, usable = plan_of(row), usable_memory(row)
     if plan is None or usable is None:
         return "unknown", "no plan for the row"
-    if verdict(estimate(plan, limits_of(row, plan)), usable) != "does_not_fit":
+    if not Risk.by(estimate(plan, limits_of(row, plan)), usable, None).is_lost:
         return "fits", "is predicted to fit"
     run = run_of(row, plan, usable)
     search = Search.of(run, None)

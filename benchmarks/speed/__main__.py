@@ -5,8 +5,8 @@ an environment of its own (``--python`` names one that has them). Times are proc
 and system, of all processes together, the least of several turns taken in turn, so that a busy
 machine does not count. The ratio by the clock stands beside it, where the several processes that
 oomlint lints many files with count, and whatever else the machine does. The floor of a case is what
-no command of ours avoids: to start the interpreter, to import what it declares (click, dataclasses),
-and to have the C parser read the bytes.
+no command of ours avoids: to start the interpreter, to import what every module needs (pathlib, re,
+typing), and to have the C parser read the bytes.
 
 Python scripts are timed twice: short ones, which show what it costs to start, and 40 different ones
 of the median length of training scripts in public repositories (see ``training_scripts``);

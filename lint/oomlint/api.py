@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oomlint.frozen import replace
+from msgspec.structs import replace
+
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 

@@ -15,9 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.diagnosis import Diagnosis, fingerprint as fingerprint
 from oomlint.errors import UsageError
-from oomlint.frozen import frozen, replace
 from oomlint.regular import read_regular
 
 if TYPE_CHECKING:
@@ -29,8 +31,7 @@ _VERSION = 1
 _LISTED = 10
 
 
-@frozen
-class Known:
+class Known(Struct, frozen=True):
     """Findings that look alike: ``count`` of them in the file ``path``, relative to the root."""
 
     path: str
@@ -41,8 +42,7 @@ class Known:
     message: str
 
 
-@frozen(slots=False)
-class Baseline:
+class Baseline(Struct, frozen=True, dict=True):
     """What is known. Paths in it, and so fingerprints, are relative to the folder ``root``."""
 
     root: Path

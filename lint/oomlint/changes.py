@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 Release = tuple[int, ...]
 """Numbers of a version, major first."""
 
 
-@frozen
-class Change:
+class Change(Struct, frozen=True):
     """One difference between the releases of a library.
 
     ``since`` is the first release with what is true today. ``before`` completes "before trl 1.6

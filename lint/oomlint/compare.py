@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.judgement.forecast import Forecast, forecast_of, with_gpus
 from oomlint.plan import Plan, leaf_paths, plan_to_dict
 
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 Resource = Literal["gpu", "host"]
 
 
-@frozen
-class Group:
+class Group(Struct, frozen=True):
     """Fields that change together.
 
     ``fields`` are leaves of the plan or prefixes of them, of which the most specific one counts.
@@ -78,8 +78,7 @@ OriginKind = Literal[
 ]
 
 
-@frozen
-class Value:
+class Value(Struct, frozen=True):
     """One side of a difference, and where it comes from.
 
     ``path``, ``line`` (1-based) and ``key`` are the place in a file that says it or that it
@@ -95,8 +94,7 @@ class Value:
     source: str = ""
 
 
-@frozen
-class Difference:
+class Difference(Struct, frozen=True):
     """A field of the plan whose effective values differ."""
 
     field: Any
@@ -104,8 +102,7 @@ class Difference:
     b: Value
 
 
-@frozen
-class Change:
+class Change(Struct, frozen=True):
     """What a step does to a predicted peak, in bytes; ``None`` where no number is known.
 
     ``step`` is its share on the way from A to B, ``alone`` what it would do to A by itself,
@@ -118,8 +115,7 @@ class Change:
     phase: str | None
 
 
-@frozen
-class Step:
+class Step(Struct, frozen=True):
     """One group of fields; ``disk`` is what it adds to each checkpoint, in bytes."""
 
     group: Group
@@ -129,8 +125,7 @@ class Step:
     disk: int | None
 
 
-@frozen
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Runs ``a`` and ``b`` and the way from one to the other.
 
     ``without_effect`` are settings that differ and leave every predicted number as it is.
@@ -210,8 +205,7 @@ def _leaves_of_groups() -> Iterator[tuple[Group, list[str]]]:
     return ((group, own[group.name]) for group in GROUPS)
 
 
-@frozen(slots=False)
-class _Stop:
+class _Stop(Struct, frozen=True, dict=True):
     """A plan and a machine on the way from A to B."""
 
     plan: Plan

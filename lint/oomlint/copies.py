@@ -10,12 +10,14 @@ import os.path
 from collections.abc import Iterator, Sequence
 from itertools import count
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Reference
 from oomlint.dialects.table import Copy
 from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of, parse
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
-from oomlint.frozen import frozen, replace
 from oomlint.workspace import Workspace, is_tools_own
 
 # Plain data reads the same wherever it lies; code may look for what lies beside it.
@@ -25,8 +27,7 @@ _COPIED = (*JSON_SUFFIXES, *YAML_SUFFIXES, *TOML_SUFFIXES)
 _MOST_TWINS = 64
 
 
-@frozen(eq=False)
-class Copier:
+class Copier(Struct, frozen=True, eq=False):
     """Makes copies of the files of one run."""
 
     workspace: Workspace

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from oomlint.expressions import expression
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from oomlint.fix.edits import Fix
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from oomlint.run import Run
 
 # A number that stands by itself: 88.7 GiB, line 12; not the 7 of Llama-2-7b.
-_NUMBER = expression(r"(?<![^\s(~])\d[\d.,]*(?=[\s),;:%]|$)")
+_NUMBER = re.compile(r"(?<![^\s(~])\d[\d.,]*(?=[\s),;:%]|$)")
 
 
-@frozen(eq=False, slots=False)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True, eq=False, dict=True):
     """A finding with its fix, placed in a run."""
 
     finding: Finding

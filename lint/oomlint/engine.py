@@ -12,11 +12,13 @@ from fnmatch import fnmatchcase
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.diagnosis import Diagnosis as Diagnosis
 from oomlint.errors import FileError, InternalError, UsageError
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
-from oomlint.frozen import field, frozen, replace
 from oomlint.judgement import needs_all_samples_long
 from oomlint.linking import Linked, Linker, LinkOptions
 from oomlint.plugins import PluginError, dialects_in_force, rules_in_force
@@ -30,8 +32,7 @@ if TYPE_CHECKING:
     from oomlint.hardware import Hardware
 
 
-@frozen
-class Selection:
+class Selection(Struct, frozen=True):
     """Which rules run: codes, code prefixes or names. The most specific word wins; of two
     that are equally specific, the one that ignores (as in Ruff).
 
@@ -94,8 +95,7 @@ def _path_matches(path: str, pattern: str) -> bool:
     return _path_matches(path, head + tail) or _path_matches(path, f"{head}*/{tail}")
 
 
-@frozen
-class Options:
+class Options(Struct, frozen=True):
     """Everything besides the files that decides what a lint says."""
 
     selection: Selection = Selection()
@@ -115,8 +115,7 @@ class Options:
         return LinkOptions(self.hardware, self.framework, self.values, self.margin)
 
 
-@frozen(eq=False, slots=False)
-class Report:
+class Report(Struct, frozen=True, eq=False):
     """What a lint found."""
 
     diagnoses: tuple[Diagnosis, ...]
@@ -230,6 +229,8 @@ def _check(
         start = 0.0 if timings is None else perf_counter()
         try:
             for finding in rule.load()().check(run):
+                if _is_of_a_sibling(finding, run):
+                    continue
                 if not options.selection.ignored_in(finding.rule, finding.location.path):
                     yield Diagnosis(finding, run, fix_for(run, finding))
         except Exception as error:  # a rule's bug must not cost the user the other rules
@@ -243,6 +244,15 @@ def _check(
             )
         if timings is not None:
             timings[rule.name] = timings.get(rule.name, 0.0) + perf_counter() - start
+
+
+def _is_of_a_sibling(finding: Finding, run: Run) -> bool:
+    """Whether a finding speaks of a file that the run is only guessed to have, by its sibling's
+    launch line: it is the sibling's, and two files that may never meet cannot disagree."""
+    return run.is_started_by_guess and (
+        finding.location.path != run.claims[0].path
+        or any(note.location.path != run.claims[0].path for note in finding.notes)
+    )
 
 
 def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:

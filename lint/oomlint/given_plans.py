@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.errors import UsageError
-from oomlint.frozen import parameters, replace
 from oomlint.plan import Plan
+from oomlint.plan.model import Section
 from oomlint.plan.training import MODELS_BESIDE
 
 
@@ -49,14 +52,16 @@ def _checked(value: Mapping[str, Any], values: Mapping[str, Any] | None) -> Plan
     for path, number in _numbers(plan, ""):
         if number < 0:
             raise UsageError(f"{path}: {number} is negative")
+        if not number < inf:  # which NaN is not either
+            raise UsageError(f"{path}: should be a finite number")
     return _with_models_beside(_with_catalogue(plan))
 
 
-def _numbers(node: Any, prefix: str) -> Iterator[tuple[str, float]]:
-    for p in parameters(type(node)):
-        value = getattr(node, p.name)
-        path = prefix + p.name.rstrip("_")
-        if parameters(type(value)):
+def _numbers(node: Section, prefix: str) -> Iterator[tuple[str, float]]:
+    names = zip(node.__struct_fields__, node.__struct_encode_fields__, strict=True)
+    for name, public in names:
+        value, path = getattr(node, name), prefix + public
+        if isinstance(value, Section):
             yield from _numbers(value, path + ".")
         elif isinstance(value, (int, float)):
             yield path, value

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC,
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
@@ -30,29 +33,29 @@ from oomlint.documents import (
 from oomlint.documents.base import Document
 from oomlint.documents.text import Location, Source
 from oomlint.errors import FileError, InternalError
-from oomlint.expressions import expression
-from oomlint.frozen import field, frozen, mutable, replace
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
-from oomlint.versions import installed
+from oomlint.siblings import distance, launch_scripts
+from oomlint.versions import chosen_anew, installed
 from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
+    from oomlint.dialects.machine.launch import Launch
     from oomlint.documents.shell.files import WrittenFile
     from oomlint.hardware import Hardware
     from oomlint.models import ModelFacts
 
 _IN_COMMENT = "it stands in a comment"
 _IN_README = "it stands in a README"
+_OF_ANOTHER = "it starts another config"
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
 
 
-@frozen
-class LinkOptions:
+class LinkOptions(Struct, frozen=True):
     """What the user told oomlint about the machine and the run."""
 
     hardware: Hardware | None = None
@@ -65,8 +68,7 @@ class LinkOptions:
 _TRAINS_IN_PYTHON = rb"^(?![ \t]*class\b).*(?:Trainer|TrainingArguments|\bdeepspeed\.initialize)\("
 
 
-@mutable
-class Linked:
+class Linked(Struct):
     """Runs found, files that were opened, errors on the way, asides recognised."""
 
     runs: list[Run] = field(default_factory=list)
@@ -78,6 +80,18 @@ class Linked:
     """Training scripts that hold no run we can read, but facts for rules on habits."""
     merges: list[Run] = field(default_factory=list)
     """Jobs that train nothing: they add an adapter to its base and write the model."""
+
+
+class _Joining(Struct):
+    """What comes of following the references of one run.
+
+    ``used`` are the files that runs have taken in; ``folder`` is where the run's command stands,
+    by the ``cd`` before it: a program opens all its files from there.
+    """
+
+    used: set[str]
+    folder: str = ""
+    missing: list[MissingFile] = field(default_factory=list)
 
 
 class Linker:
@@ -98,6 +112,7 @@ class Linker:
         self._markers: dict[tuple[str, bool], tuple[bytes, ...]] = {}
         self._failures: dict[str, list[InternalError]] = {}
         self._readme_texts: dict[str, str] = {}
+        self._scripts: dict[tuple[str, str], Sequence[tuple[Claim, str]]] = {}
 
     def link(
         self,
@@ -218,8 +233,41 @@ class Linker:
         if found:
             differ = len({_words_of(launch) for launch in found}) > 1
             return _locked(found[0], _IN_README, Level.ASSUMED if differ else Level.FACT)
+        script = self._script_beside(claim)
+        if script is not None:
+            return _as_beside(script, claim, _OF_ANOTHER)
         beside = self._documented(claim, self._siblings(claim.path))
-        return _as_beside(beside[0], claim) if beside else claim
+        return _as_beside(beside[0], claim, _IN_README) if beside else claim
+
+    def _script_beside(self, claim: Claim) -> Claim | None:
+        """The line of the project's launch scripts that starts the config nearest to this one."""
+        best: tuple[int, Claim] | None = None
+        for launch, started in self._scripted(claim):
+            apart = distance(claim.path, started)
+            if apart is not None and (best is None or apart < best[0]):
+                best = (apart, launch)
+        return None if best is None else best[1]
+
+    def _scripted(self, claim: Claim) -> Sequence[tuple[Claim, str]]:
+        """The lines of launch scripts above a config that start configs of its framework, and
+        which: worked out once for all configs of a folder."""
+        key = (claim.path.rpartition("/")[0], claim.dialect.name)
+        if key not in self._scripts:
+            self._scripts[key] = [
+                (launch, self.workspace.resolve(reference.path, name) or reference.path)
+                for name in launch_scripts(self.workspace, claim.path)
+                for launch in self._launches_in(name)
+                if launch.dialect.name == claim.dialect.name
+                for reference in launch.references
+                if reference.dialect == claim.dialect.name
+            ]
+        return self._scripts[key]
+
+    def _launches_in(self, name: str) -> list[Claim]:
+        try:
+            return [claim for claim in self.claims(name) if claim.kind == "launch"]
+        except FileError:
+            return []
 
     def _documented(self, claim: Claim, names: Sequence[str]) -> list[Claim]:
         """The launch lines that READMEs above a config show for one of these files."""
@@ -376,20 +424,20 @@ class Linker:
 
     def _build(self, claim: Claim, used: set[str], *, root: Claim) -> Run:
         claims: list[Claim] = [claim]
-        missing: list[MissingFile] = []
+        launch = _launch_of(claim)
+        joining = _Joining(used, folder=launch.command.folder if launch is not None else "")
         self._files.setdefault(claim.path, getattr(claim.document, "files", {}))
         for reference in claim.references:
-            claims += self._follow(reference, claim.path, missing, used)
+            claims += self._follow(reference, claim.path, joining)
         # A launch line overrides the file that it starts; a file it names comes below it.
         ordered = [*(c for c in claims if c is not claim), claim]
         centre = [
             *(c for c in ordered if c.kind == "run"),
             *(c for c in ordered if c.kind == "aside"),
         ]
-        missing = [self._placed(each, claim) for each in missing]
         dialect = centre[0].dialect if centre else claim.dialect
         blocks = self._read_all(block for c in ordered for block in c.blocks)
-        blocks = self._follow_fields(dialect, blocks, claims, missing, used)
+        blocks = self._follow_fields(dialect, blocks, claims, joining)
         main = next((c for c in claims if c.kind == "run"), claim)
         parts = Parts(
             dialect=dialect,
@@ -399,7 +447,7 @@ class Linker:
             options=self.options.values,
             hardware=self.options.hardware,
             find_model=self._model_finder(main.path),
-            missing=tuple(missing),
+            missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
             versions=self._versions(claims),
             floors=self._floors(claims),
             copier=Copier(self.workspace, claims),
@@ -407,14 +455,18 @@ class Linker:
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
         return self._without_declared(run, claims)
 
-    def _placed(self, missing: MissingFile, claim: Claim) -> MissingFile:
+    def _placed(self, missing: MissingFile, claim: Claim, launch: Launch | None) -> MissingFile:
         """A missing file, marked where the program that it is meant for is not here either."""
         programs = [reference.path for reference in claim.references if reference.optional]
+        folder = ""
+        if launch is not None:
+            folder = launch.command.folder
+            programs = programs if launch.script is None else [launch.script]
         is_foreign = bool(programs) and all(
-            self.workspace.resolve(path, claim.path) is None for path in programs
+            self.workspace.resolve(path, claim.path, folder) is None for path in programs
         )
         is_absolute = missing.reference.startswith(("/", "~"))
-        is_shown = any(block.locked == _IN_README for block in claim.blocks)
+        is_shown = any(block.locked in (_IN_README, _OF_ANOTHER) for block in claim.blocks)
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown)
 
     def _without_declared(self, run: Run, claims: Iterable[Claim]) -> Run:
@@ -442,9 +494,19 @@ class Linker:
         found: dict[str, tuple[str, str]] = {}
         for claim in claims:
             found = {**self.workspace.versions(claim.path), **found}
+        for package in self._anew(claims):
+            found.pop(package, None)
         for claim in claims:
             own = installed(claim.document.source.text)
             found |= {package: (version, claim.path) for package, version in own.items()}
+        return found
+
+    def _anew(self, claims: Iterable[Claim]) -> dict[str, str | None]:
+        """What the notebooks among the files of a run install, and the oldest that they allow."""
+        found: dict[str, str | None] = {}
+        for claim in claims:
+            if kind_of(claim.path) == ".ipynb":
+                found |= chosen_anew(claim.document.source.text)
         return found
 
     def _floors(self, claims: Iterable[Claim]) -> dict[str, str]:
@@ -452,15 +514,17 @@ class Linker:
         found: dict[str, tuple[str, str]] = {}
         for claim in claims:
             found = {**self.workspace.floors(claim.path), **found}
-        return {package: version for package, (version, _) in found.items()}
+        oldest = {package: version for package, (version, _) in found.items()}
+        anew = self._anew(claims)
+        kept = {package: version for package, version in oldest.items() if package not in anew}
+        return kept | {package: version for package, version in anew.items() if version is not None}
 
     def _follow_fields(
         self,
         dialect: Dialect,
         blocks: tuple[tuple[Block, Reading], ...],
         claims: list[Claim],
-        missing: list[MissingFile],
-        used: set[str],
+        joining: _Joining,
     ) -> tuple[tuple[Block, Reading], ...]:
         """Load the files that settings such as ``deepspeed: ds.json`` name."""
         followed: set[str] = set()
@@ -476,7 +540,7 @@ class Linker:
                 if location is None:
                     continue
                 reference = Reference(str(setting.value), location, dialect.references[name])
-                found = self._follow(reference, location.path, missing, used)
+                found = self._follow(reference, location.path, joining)
                 claims += found
                 more = self._read_all(block for c in found for block in c.blocks)
                 blocks = merge_sequences(blocks, more)
@@ -485,16 +549,16 @@ class Linker:
         self,
         reference: Reference,
         from_file: str,
-        missing: list[MissingFile],
-        used: set[str],
+        joining: _Joining,
         trail: tuple[str, ...] = (),
     ) -> list[Claim]:
         """The claims on a file that is referred to, and on the files that it names in turn;
         ``trail`` are the files that led here, so that a circle of references ends."""
+        missing = joining.missing
         written = self._written(reference, from_file, missing)
         if written is not None:
-            return self._with_inner(written, missing, used, trail)
-        found = self.workspace.resolve(reference.path, from_file)
+            return self._with_inner(written, joining, trail)
+        found = self.workspace.resolve(reference.path, from_file, joining.folder)
         if found is None:
             preset = self._preset(reference)
             if preset is not None:
@@ -519,12 +583,12 @@ class Linker:
         if reference.claim:
             wanted = [c for c in wanted if c.name == f"{found}:{reference.claim}"]
         elif wanted or not reference.decides:
-            used.add(found)
+            joining.used.add(found)
         if not wanted:
             return []
         self._opened.add(found)
         wanted = [self._reached(c, reference, from_file) for c in wanted]
-        return self._with_inner(wanted, missing, used, (*trail, from_file, found))
+        return self._with_inner(wanted, joining, (*trail, from_file, found))
 
     def _reached(self, claim: Claim, reference: Reference, from_file: str) -> Claim:
         """A claim on a file with what it was reached by, and of one that a framework ships, with
@@ -560,8 +624,7 @@ class Linker:
     def _with_inner(
         self,
         claims: Iterable[Claim],
-        missing: list[MissingFile],
-        used: set[str],
+        joining: _Joining,
         trail: tuple[str, ...],
     ) -> list[Claim]:
         """Claims, each followed by those on the files that it names."""
@@ -569,8 +632,8 @@ class Linker:
         for claim in claims:
             out.append(claim)
             for inner in claim.references:
-                if self.workspace.resolve(inner.path, claim.path) not in trail:
-                    out += self._follow(inner, claim.path, missing, used, trail)
+                if self.workspace.resolve(inner.path, claim.path, joining.folder) not in trail:
+                    out += self._follow(inner, claim.path, joining, trail)
         return out
 
     def _adopted(self, name: str, dialect_name: str) -> list[Claim]:
@@ -634,19 +697,34 @@ class Linker:
         return find
 
 
+def _launch_of(claim: Claim) -> Launch | None:
+    """The command that a claim is on, if it is on one."""
+    if not claim.is_launched or not claim.blocks:
+        return None
+    from oomlint.dialects.machine.launches import launches
+
+    at = claim.blocks[-1].anchor
+    return next((launch for launch in launches(claim.document) if launch.anchor == at), None)
+
+
 def _locked(launch: Claim, reason: str, level: Level) -> Claim:
     """A launch line that documents how a config is started."""
     blocks = tuple(replace(block, locked=reason, level=level) for block in launch.blocks)
     return replace(launch, blocks=blocks)
 
 
-def _as_beside(launch: Claim, claim: Claim) -> Claim:
-    """The launch line of a config's sibling as one of its own, which it is taken to have."""
+def _as_beside(launch: Claim, claim: Claim, reason: str) -> Claim:
+    """The launch line of a config's sibling as one of its own, which it is taken to have: the
+    machine and what starts the ranks. Which script of the project's own trains the sibling, and
+    what it is told there, is the sibling's alone."""
     references = tuple(
         replace(r, path=claim.path) if r.dialect == claim.dialect.name else r
         for r in launch.references
+        if r.dialect
     )
-    return _locked(replace(launch, references=references), _IN_README, Level.ASSUMED)
+    blocks = tuple(block for block in launch.blocks if block.table.section != "training")
+    launch = replace(launch, blocks=blocks, references=references)
+    return _locked(launch, reason, Level.ASSUMED)
 
 
 def _words_of(launch: Claim) -> tuple[object, ...]:
@@ -677,7 +755,7 @@ _UNREAD = _Unread()
 
 
 # The first word of a line behind its assignments: the program, if a command begins there.
-_PROGRAM = expression(r"^[ \t]*(?:\w+=\S*[ \t]+)*([\w./-]+)", re.MULTILINE)
+_PROGRAM = re.compile(r"^[ \t]*(?:\w+=\S*[ \t]+)*([\w./-]+)", re.MULTILINE)
 
 
 def _may_train(document: Document) -> bool:

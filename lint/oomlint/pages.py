@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.rule import Applicability, Rule, Severity
 
 FAMILIES: Mapping[str, str] = {
@@ -55,8 +56,7 @@ below, it says of every framework that can be configured so.
 """
 
 
-@frozen
-class Facts:
+class Facts(Struct, frozen=True):
     """What the examples of a rule show: severities, the worst first, and frameworks."""
 
     severities: tuple[Severity, ...]

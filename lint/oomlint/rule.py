@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Mapping as MappingABC
 from enum import IntEnum
 from typing import Any, ClassVar, TypeAlias
 
+from msgspec import Struct, field
+
 from oomlint.amounts import count as count, gib as gib
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
-from oomlint.frozen import field, frozen
-from oomlint.judgement.evidence import weakest
+from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.peak import Peak
 from oomlint.judgement.severity import (
     Confidence as Confidence,
@@ -28,6 +29,21 @@ from oomlint.judgement.severity import (
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
+
+# What of a title one name from the user's files may take.
+_MOST_OF_A_NAME = 24
+
+
+def short(name: object, most: int = _MOST_OF_A_NAME) -> str:
+    """A name from the user's files (a path, a model, a value) as a title has room for it: of a path its
+    last part, and of what is long still the middle left out."""
+    text = " ".join(str(name).split())
+    if " " not in text:
+        text = text.rstrip("/").rpartition("/")[2] or text
+    if len(text) <= most:
+        return text
+    kept = most - 1
+    return f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
 
 class Applicability(IntEnum):
@@ -45,31 +61,27 @@ class Applicability(IntEnum):
 # -- wishes: what a fix wants, in terms that no syntax has ------------------------------
 
 
-@frozen
-class SetFields:
+class SetFields(Struct, frozen=True):
     """Give canonical fields new values: ``{"batch.micro": 2, "batch.grad_accum": 16}``."""
 
     values: MappingABC[Any, Any]
 
 
-@frozen(eq=False)
-class RenameKey:
+class RenameKey(Struct, frozen=True, eq=False):
     """Call a stray key by its right name."""
 
     key: StrayKey
     new_key: str
 
 
-@frozen(eq=False)
-class RemoveKey:
+class RemoveKey(Struct, frozen=True, eq=False):
     """Delete a key that has no business there."""
 
     block: Block
     entry: Entry
 
 
-@frozen
-class ReadyEdits:
+class ReadyEdits(Struct, frozen=True):
     """Edits that the reader of a script made itself (exporting a variable, say)."""
 
     edits: tuple[Edit, ...]
@@ -78,8 +90,7 @@ class ReadyEdits:
 Wish: TypeAlias = SetFields | RenameKey | RemoveKey | ReadyEdits
 
 
-@frozen(eq=False)
-class Proposal:
+class Proposal(Struct, frozen=True, eq=False):
     """A fix as a rule states it.
 
     ``title`` completes "Fix: …" in the imperative. ``wishes`` are all applied or none.
@@ -99,16 +110,14 @@ class Proposal:
         return cls(title, (SetFields(values),), applicability)
 
 
-@frozen(eq=False)
-class Note:
+class Note(Struct, frozen=True, eq=False):
     """A second place that matters to a finding."""
 
     location: Location
     message: str
 
 
-@frozen(eq=False)
-class Finding:
+class Finding(Struct, frozen=True, eq=False):
     """What a rule found. Bytes are ``None`` where no number is known.
 
     ``message`` is a title of at most 80 characters that names the cause; ``details`` are what more there is
@@ -137,8 +146,7 @@ class Finding:
         return ". ".join((self.message, *self.details))
 
 
-@frozen
-class Example:
+class Example(Struct, frozen=True):
     """A small project that a rule speaks about, or is silent about.
 
     ``files`` are texts by file name. Where the rule's fix applies, ``fixed`` are the texts
@@ -223,7 +231,8 @@ class Rule:
         if judged is not None:
             resource = resource or judged.resource
             limit = judged.limit if limit is None else limit
-        evidence, unread = _evidence(run, at, None if limit is None else resource)
+        holds_peak = judged is not None or limit is not None
+        evidence, unread = _evidence(run, at, resource if holds_peak else None)
         severity = bound(severity, evidence)
         details = tuple(details)
         if evidence is Level.UNREAD:
@@ -261,8 +270,7 @@ class Rule:
         return f"# {cls.name} ({cls.code})\n\n{text}\n"
 
 
-@frozen(eq=False)
-class ListedRule:
+class ListedRule(Struct, frozen=True, eq=False):
     """What can be said of a rule before its module is imported."""
 
     code: str
@@ -286,14 +294,16 @@ def _evidence(
     run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey, resource: Resource | None
 ) -> tuple[Level | None, str]:
     """How well that is known on which a finding rests, the fields that it speaks of and, of one that
-    holds a peak of a resource against its limit, those that decide; and the names of what was not
+    holds a peak of a resource against a limit, those that decide; and the names of what was not
     read among it."""
     fields = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
     levels = {field: run.level(field) for field in fields if run.plan_has(field)}
     level = max(levels.values(), default=None)
     roots = [root for field in fields if levels.get(field) is level for root in run.roots(field)]
     if resource is not None:
-        found, bases = weakest(run, resource)
+        found, bases = weakest_of_claims(run, resource)
+        if run.level(f.device.type) is Level.ASSUMED:
+            found = max(found, Level.ASSUMED)
         if level is None or found > level:
             level, roots = found, [basis.field for basis in bases]
         elif found is level:
@@ -306,6 +316,8 @@ def _named(run: Run, field: Any) -> str:
     """What is to be read to know a field, for the person at the keyboard."""
     if field == f.model.id and run.plan.model.id is not None:
         return "the model's config.json"
+    if field == f.seq.max_len and run.level(field) < Level.ASSUMED:
+        return "the length of the samples"
     return run.key(field)
 
 
@@ -317,3 +329,15 @@ def _place(run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey) -> 
     if isinstance(at, str):
         return run.location(at)
     return run.location(*at) if at else run.anchor
+
+
+MOST_OF_A_TITLE = 80
+"""Characters: what an editor's margin, an annotation and a line of a terminal show of a message."""
+
+
+def asking(title: str, meant: str) -> tuple[str, tuple[str, ...]]:
+    """A title that asks whether ``meant`` was meant, and details that ask it where the title has no
+    room."""
+    question = f"did you mean {meant}?"
+    whole = f"{title}: {question}"
+    return (whole, ()) if len(whole) <= MOST_OF_A_TITLE else (title, (question,))

@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping as MappingABC, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.changes import Change, Release
 from oomlint.dialects.base import Claim, Dialect, whole
 from oomlint.dialects.cells import Cells, Given, Surroundings
@@ -19,7 +22,6 @@ from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.table import Block, Origin, Reading, Setting, StrayKey, WrongValue
 from oomlint.documents.base import UNKNOWN, Fact
 from oomlint.documents.text import Location, Span
-from oomlint.frozen import field, frozen, replace
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
     from oomlint.models import ModelFacts
 
 
-@frozen(eq=False)
-class MissingFile:
+class MissingFile(Struct, frozen=True, eq=False):
     """A file that the run refers to and that could not be found or used."""
 
     reference: str
@@ -43,8 +44,7 @@ class MissingFile:
     started is not here either (another repository, a container)."""
 
 
-@frozen
-class Limits:
+class Limits(Struct, frozen=True):
     """What the machine has; ``None`` is unknown. Bytes, per GPU and per node."""
 
     gpu_bytes: int | None = None
@@ -55,8 +55,7 @@ class Limits:
 USUAL_NODE = 8
 
 
-@frozen(eq=False, slots=False)
-class Parts:
+class Parts(Struct, frozen=True, eq=False, dict=True):
     """Everything that decides a run before resolution: blocks, options, lookups.
 
     ``blocks`` rise in precedence. ``options`` are values given to oomlint itself.
@@ -75,11 +74,11 @@ class Parts:
     """Package → version and the file that pins it."""
     floors: MappingABC[str, str] = field(default_factory=dict)
     """Package → the oldest release that the project allows."""
-    copier: Copier | None = field(default=None, repr=False)
-    shared: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    copier: Copier | None = None
+    shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """File that the run names, and other runs use too → the names of all its runs; filled in once
     all are known."""
-    based_on: tuple[Parts, MappingABC[str, Any]] | None = field(default=None, repr=False)
+    based_on: tuple[Parts, MappingABC[str, Any]] | None = None
     """The parts that these are made of, and the options that they have more."""
 
     @cached_property
@@ -129,13 +128,12 @@ def resolve(parts: Parts, wishes: MappingABC[Any, Any] | None = None) -> Cells:
     return completed.changed(parts.dialect.express(wishes, completed))
 
 
-@frozen(eq=False, slots=False)
-class Run:
+class Run(Struct, frozen=True, eq=False, dict=True):
     """One run, resolved. Cheap to make; the estimate is computed when first asked for."""
 
     name: str
     parts: Parts
-    cells: Cells = field(repr=False)
+    cells: Cells
     """What all this is read from."""
     settings: MappingABC[Any, Setting]
     plan: Plan
@@ -153,8 +151,8 @@ class Run:
     """Of a run made by ``what_if``: the canonical changes that made it."""
     open: MappingABC[Change, bool] = field(default_factory=dict)
     """Changes of libraries whose version nobody says, and whether they were taken as made."""
-    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
-    remembered: dict[str, Any] = field(default_factory=dict, repr=False)
+    _cache: dict[str, Any] = field(default_factory=dict)
+    remembered: dict[str, Any] = field(default_factory=dict)
     """What others worked out about this very run."""
 
     # -- what it is ------------------------------------------------------------------
@@ -186,6 +184,15 @@ class Run:
         paths = [c.path for c in self.claims if not any(b.locked for b in c.blocks)]
         paths += [block.path for block, _ in self.parts.blocks if not block.locked]
         return tuple(dict.fromkeys(paths))
+
+    @cached_property
+    def is_started_by_guess(self) -> bool:
+        """Whether only a sibling's launch line tells how the run is started: what that line and the
+        files that it names say is the sibling's, and speaks of memory here alone."""
+        return any(
+            claim.kind == "launch" and any(b.level is Level.ASSUMED for b in claim.blocks)
+            for claim in self.claims
+        )
 
     @cached_property
     def sources(self) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
 from inspect import cleandoc
 from typing import (
     Annotated,
@@ -17,7 +16,8 @@ from typing import (
     is_typeddict,
 )
 
-from oomlint.records import public_name
+from msgspec import Meta, Struct
+from msgspec.structs import fields
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN: Mapping[Any, dict[str, Any]] = {
@@ -30,58 +30,50 @@ _PLAIN: Mapping[Any, dict[str, Any]] = {
 }
 
 
-def schema_of(cls: type, title: str, *, kebab: bool = False) -> dict[str, Any]:
-    """The schema of a dataclass or TypedDict; unknown keys are errors.
+def schema_of(hint: Any, title: str | None = None) -> dict[str, Any]:
+    """The schema of a record, a TypedDict or any other type hint; unknown keys are errors.
 
-    Keys are spelled as users write them, in kebab case if ``kebab``. A dataclass field's
-    ``metadata["help"]`` becomes its description.
+    Keys are spelled as users write them, which is what a record's ``rename`` says.
     """
     definitions: dict[str, Any] = {}
-    body = _Builder(definitions, kebab).record(cls)
-    schema = {"$schema": _DRAFT, "title": title, **body}
+    builder = _Builder(definitions)
+    body = builder.record(hint) if _is_record(hint) else builder.hint(hint)
+    schema = {"$schema": _DRAFT, **({"title": title} if title else {}), **body}
     if definitions:
         schema["$defs"] = dict(sorted(definitions.items()))
     return schema
 
 
+def _is_record(hint: Any) -> bool:
+    return isinstance(hint, type) and (issubclass(hint, Struct) or is_typeddict(hint))
+
+
 class _Builder:
-    def __init__(self, definitions: dict[str, Any], kebab: bool) -> None:
+    def __init__(self, definitions: dict[str, Any]) -> None:
         self._definitions = definitions
-        self._kebab = kebab
 
     def record(self, cls: type) -> dict[str, Any]:
         out: dict[str, Any] = {}
-        # Of a dataclass without one, Python makes a docstring out of its signature.
-        doc = cls.__doc__ or ""
-        if doc and not doc.startswith(f"{cls.__name__}("):
-            out["description"] = " ".join(cleandoc(doc).split("\n\n")[0].split())
-        hints = get_type_hints(cls, include_extras=True)
-        if is_dataclass(cls):
-            helps = {f.name: f.metadata.get("help") for f in fields(cls)}
-            required = [
-                f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING
-            ]
+        if cls.__doc__:
+            out["description"] = " ".join(cleandoc(cls.__doc__).split("\n\n")[0].split())
+        if issubclass(cls, Struct):
+            members = fields(cls)
+            hints = {member.encode_name: member.type for member in members}
+            required = [member.encode_name for member in members if member.required]
         else:
+            hints = get_type_hints(cls, include_extras=True)
             must = getattr(cls, "__required_keys__", hints)
-            helps, required = {}, [name for name in hints if name in must]
-        properties = {}
-        for name, hint in hints.items():
-            schema = self.hint(hint)
-            if helps.get(name):
-                schema = {"description": helps[name], **schema}
-            properties[self._name(name)] = schema
+            required = [name for name in hints if name in must]
+        properties = {name: self.hint(hint) for name, hint in hints.items()}
         out |= {"type": "object", "properties": properties, "additionalProperties": False}
         if required:
-            out["required"] = [self._name(name) for name in required]
+            out["required"] = required
         return out
-
-    def _name(self, field: Any) -> str:
-        return public_name(field, kebab=self._kebab)
 
     def hint(self, hint: Any) -> dict[str, Any]:
         if hint in _PLAIN:
             return dict(_PLAIN[hint])
-        if isinstance(hint, type) and (is_dataclass(hint) or is_typeddict(hint)):
+        if _is_record(hint):
             name = hint.__name__
             if name not in self._definitions:
                 self._definitions[name] = {}
@@ -91,7 +83,10 @@ class _Builder:
 
     def _generic(self, origin: Any, inner: tuple[Any, ...]) -> dict[str, Any]:
         if origin is Annotated:
-            return self.hint(inner[1])
+            said = inner[1]
+            if isinstance(said, Meta):
+                return {"description": said.description, **self.hint(inner[0])}
+            return self.hint(said)
         if origin is Literal:
             return {"enum": list(inner)}
         if origin in (Union, types.UnionType):

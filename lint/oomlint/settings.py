@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
+
+from msgspec import Meta, Struct, field
 
 from oomlint import footprint
 from oomlint.errors import UsageError
-from oomlint.expressions import expression
-from oomlint.frozen import field, frozen
 from oomlint.regular import read_regular
 
 FILE_NAMES = ("oomlint.toml", ".oomlint.toml", "pyproject.toml")
@@ -33,80 +33,75 @@ Framework = Literal[
 ]  # fmt: skip
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
-@frozen(kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
     """Hardware under a name of your own, for ``--hardware NAME``."""
 
-    hardware: str = field(metadata=_help("such as 8xA100-80GB, 2x8xH100-80GB or p4d.24xlarge"))
-    host_memory: str | None = field(default=None, metadata=_help("RAM of one node, such as 512GiB"))
+    hardware: Annotated[str, Meta(description="such as 8xA100-80GB, 2x8xH100-80GB or p4d.24xlarge")]
+    host_memory: Annotated[str | None, Meta(description="RAM of one node, such as 512GiB")] = None
 
 
-@frozen(kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
     """What a settings file can say; keys are written in kebab case."""
 
-    hardware: str | None = field(
-        default=None,
-        metadata=_help(
-            "the machine: 8xA100-80GB, 2x8xH100-80GB (nodes x GPUs x type), a cloud instance, a "
+    hardware: Annotated[
+        str | None,
+        Meta(
+            description="the machine: 8xA100-80GB, 2x8xH100-80GB (nodes x GPUs x type), a cloud instance, a "
             "profile below, or auto"
         ),
-    )
-    host_memory: str | None = field(default=None, metadata=_help("RAM of one node, such as 512GiB"))
-    gpus: int | str | None = field(
-        default=None, metadata=_help("GPUs per node, or NODESxGPUS, whatever the files say")
-    )
-    framework: Framework | str | None = field(
-        default=None, metadata=_help("read every config as this framework's")
-    )
-    project_root: str | None = field(
-        default=None, metadata=_help("where paths inside configs start; relative to this file")
-    )
-    select: tuple[str, ...] = field(
-        default=(), metadata=_help("rules to run: codes, prefixes or names; all if empty")
-    )
-    extend_select: tuple[str, ...] = field(
-        default=(), metadata=_help("rules to run besides those selected")
-    )
-    ignore: tuple[str, ...] = field(default=(), metadata=_help("rules not to run"))
-    per_file_ignores: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict, metadata=_help("file pattern to rules that are silent there")
-    )
-    exclude: tuple[str, ...] = field(
-        default=(),
-        metadata=_help("files and folders left out, even if named on the command line"),
-    )
-    fail_level: FailLevel = field(
-        default="warning", metadata=_help("the least severity that makes the exit status 1")
-    )
-    margin: float = field(
-        default=0.85, metadata=_help("from this share of a limit on, a run is called tight")
-    )
-    output_format: OutputFormat | None = field(
-        default=None, metadata=_help("how findings are printed: text, on GitHub Actions github")
-    )
-    baseline: str | None = field(
-        default=None,
-        metadata=_help("file of findings that are known and not reported; relative to this file"),
-    )
-    plugins: tuple[str, ...] = field(
-        default=(),
-        metadata=_help(
-            "folders with rules of your own, relative to this file; they run where "
+    ] = None
+    host_memory: Annotated[str | None, Meta(description="RAM of one node, such as 512GiB")] = None
+    gpus: Annotated[
+        int | str | None, Meta(description="GPUs per node, or NODESxGPUS, whatever the files say")
+    ] = None
+    framework: Annotated[
+        Framework | str | None, Meta(description="read every config as this framework's")
+    ] = None
+    project_root: Annotated[
+        str | None, Meta(description="where paths inside configs start; relative to this file")
+    ] = None
+    select: Annotated[
+        tuple[str, ...], Meta(description="rules to run: codes, prefixes or names; all if empty")
+    ] = ()
+    extend_select: Annotated[
+        tuple[str, ...], Meta(description="rules to run besides those selected")
+    ] = ()
+    ignore: Annotated[tuple[str, ...], Meta(description="rules not to run")] = ()
+    per_file_ignores: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Meta(description="file pattern to rules that are silent there"),
+    ] = field(default_factory=dict)
+    exclude: Annotated[
+        tuple[str, ...],
+        Meta(description="files and folders left out, even if named on the command line"),
+    ] = ()
+    fail_level: Annotated[
+        FailLevel, Meta(description="the least severity that makes the exit status 1")
+    ] = "warning"
+    margin: Annotated[
+        float, Meta(description="from this share of a limit on, a run is called tight")
+    ] = 0.85
+    output_format: Annotated[
+        OutputFormat | None,
+        Meta(description="how findings are printed: text, on GitHub Actions github"),
+    ] = None
+    baseline: Annotated[
+        str | None,
+        Meta(description="file of findings that are known and not reported; relative to this file"),
+    ] = None
+    plugins: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="folders with rules of your own, relative to this file; they run where "
             "`oomlint plugins allow FOLDER` was said"
         ),
-    )
-    profiles: Mapping[str, Profile] = field(
-        default_factory=dict, metadata=_help("hardware by name, for --hardware NAME")
-    )
+    ] = ()
+    profiles: Annotated[
+        Mapping[str, Profile], Meta(description="hardware by name, for --hardware NAME")
+    ] = field(default_factory=dict)
 
 
-@frozen
-class Found:
+class Found(Struct, frozen=True):
     """Settings in force, the file that holds them (``None``: defaults) and the lines of its keys."""
 
     settings: Settings
@@ -234,7 +229,7 @@ def _check(file: Path, text: str, table: dict[str, Any], nested: bool) -> Found:
         return str(file)
 
     try:
-        settings = record(Settings, table, kebab=True)
+        settings = record(Settings, table)
     except RecordError as error:
         raise UsageError(f"{at(error.path)}: {error}") from None
     if not 0 < settings.margin <= 1:
@@ -257,8 +252,8 @@ def _check(file: Path, text: str, table: dict[str, Any], nested: bool) -> Found:
 
 # Linux's PATH_MAX (limits.h). To compile a pattern of a megabyte takes ten seconds.
 _LONGEST_PATTERN = 4096
-_HEADER = expression(r"\s*\[\[?(?P<name>[^\]]+)\]\]?\s*(?:#.*)?$")
-_KEY = expression(r"""\s*(?P<key>(?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*[\w-]+)*)\s*=""")
+_HEADER = r"\s*\[\[?(?P<name>[^\]]+)\]\]?\s*(?:#.*)?$"
+_KEY = r"""\s*(?P<key>(?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*[\w-]+)*)\s*="""
 
 
 def _key_lines(text: str) -> dict[tuple[str, ...], int]:
@@ -266,13 +261,13 @@ def _key_lines(text: str) -> dict[tuple[str, ...], int]:
     lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
-        header = _HEADER.match(line)
+        header = re.match(_HEADER, line)
         if header:
             table = _split_key(header["name"])
             for depth in range(1, len(table) + 1):
                 lines.setdefault(table[:depth], number)
             continue
-        key = _KEY.match(line)
+        key = re.match(_KEY, line)
         if key:
             lines.setdefault((*table, *_split_key(key["key"])), number)
     return lines
@@ -306,9 +301,9 @@ def _displayed(pattern: str, folder: Path, cwd: Path) -> list[str]:
 
 def kebab_keys() -> dict[str, str]:
     """Every key of the settings file and what it means, in the order of the class."""
-    from dataclasses import fields
+    from msgspec.structs import fields
 
-    return {f.name.replace("_", "-"): f.metadata["help"] for f in fields(Settings)}
+    return {f.encode_name: get_args(f.type)[1].description for f in fields(Settings)}
 
 
 _HEAD = """\

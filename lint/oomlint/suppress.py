@@ -11,24 +11,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from oomlint.documents import SHELL_SUFFIXES, kind_of, languages_of
 from oomlint.documents.text import Edit, Location, Source, Span
 from oomlint.errors import FileError
-from oomlint.expressions import expression
-from oomlint.frozen import frozen
 
 if TYPE_CHECKING:
     from oomlint.fix.edits import Fix
     from oomlint.rule import Finding, ListedRule, Rule
     from oomlint.workspace import Workspace
 
-_COMMENT = expression(
+_COMMENT = re.compile(
     r"#[ \t]*oomlint:[ \t]*(?P<what>ignore-file|ignore)(?![\w-])(?:\[(?P<names>[^\]\n]*)\])?[^\r\n]*"
 )
 
 
-@frozen
-class Suppression:
+class Suppression(Struct, frozen=True):
     """One comment. ``covered`` is the text that it speaks of, ``erased`` what goes when the
     comment is removed (its line, if it stands alone); ``names`` empty means all rules."""
 
@@ -156,11 +155,11 @@ def unused_findings(
 
 def _unused(comment: Suppression, reporter: type[Rule], known: set[str]) -> tuple[Finding, Fix]:
     from oomlint.fix.edits import Fix
-    from oomlint.rule import Applicability, Finding, Severity
+    from oomlint.rule import Applicability, Finding, Severity, short
 
     strangers = [name for name in comment.names if name not in known]
     if strangers:
-        message = f"this comment ignores {strangers[0]!r}, which is no rule of oomlint"
+        message = f"this comment ignores {short(strangers[0], 28)!r}, which is no rule of oomlint"
     else:
         message = "this comment ignores nothing: no finding is reported here"
     finding = Finding(

@@ -11,11 +11,8 @@ from pathlib import Path
 from oomlint.engine import Options, Report, lint
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Rule
+from oomlint.rule import MOST_OF_A_TITLE, Applicability, Example, Rule
 from oomlint.workspace import Workspace
-
-# What an editor's margin, an annotation and a line of a terminal show of a message.
-MOST_OF_A_TITLE = 80
 
 _NOWHERE = Path("/oomlint-example")
 

@@ -11,8 +11,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from oomlint.expressions import expression
-
 # Packages whose version decides a default or the memory of a step.
 PACKAGES = frozenset(
     {
@@ -29,21 +27,16 @@ _LAST_MINOR = {
     ("torchtune", 0): 6, ("ms-swift", 3): 12, ("ms-swift", 2): 6,
 }  # fmt: skip
 
-_REQUIREMENT = expression(
-    r"^\s*[\"']?(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?P<rest>[^#;]*)", re.ASCII
-)
-_CLAUSE = expression(r"(===?|~=|<=|>=|<|>|!=|\^|~)\s*v?(\d{1,9}(?:\.(?:\d{1,9}|\*))*)(?!\d)")
+_REQUIREMENT = r"(?a)^\s*[\"']?(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?P<rest>[^#;]*)"
+_CLAUSE = r"(===?|~=|<=|>=|<|>|!=|\^|~)\s*v?(\d{1,9}(?:\.(?:\d{1,9}|\*))*)(?!\d)"
 # What stands behind the first `@`: an address.
-_TAG = expression(r"\s*(?:git\+)?\S*?@v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)")
-_WHEEL = expression(r"\s*\S*/[\w.]+-(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)[-+]")
-_IMAGE = expression(
-    r"^[ \t]*FROM\s+\S*pytorch/pytorch:(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)", re.MULTILINE | re.I
-)
-_INSTALL = expression(r"\b(?:pip3?|uv pip)\s+install\s+([^\n;&|]+)")
-_QUOTED = expression(r"""["']([A-Za-z][\w.-]*(?:\[[\w,-]*\])?\s*[=<>~!^][^"'\n]*)["']""")
-_CONDA = expression(
-    r"^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?([A-Za-z][\w.-]*)\s*([=<>~!][^\"'#\n]*)", re.M
-)
+_TAG = r"\s*(?:git\+)?\S*?@v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
+_WHEEL = r"\s*\S*/[\w.]+-(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)[-+]"
+_IMAGE = r"(?mi)^[ \t]*FROM\s+\S*pytorch/pytorch:(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
+_INCLUDE = r"(?m)^[ \t]*(?:-r|--requirement|-c|--constraint)(?:[ \t]+|=|(?=[\w./]))([^\s#]+)"
+_INSTALL = r"\b(?:pip3?|uv pip)\s+install\s+([^\n;&|]+)"
+_QUOTED = r"""["']([A-Za-z][\w.-]*(?:\[[\w,-]*\])?\s*[=<>~!^][^"'\n]*)["']"""
+_CONDA = r"(?m)^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?([A-Za-z][\w.-]*)\s*([=<>~!][^\"'#\n]*)"
 
 
 def pins(name: str, text: str) -> dict[str, str]:
@@ -82,6 +75,12 @@ def _versions(
     return found
 
 
+def is_requirements(name: str) -> bool:
+    """Whether files of that name (without folders) are lists of requirements for pip."""
+    lower = name.lower()
+    return lower.startswith("requirements") and lower.endswith((".txt", ".in"))
+
+
 def is_pin_file(name: str) -> bool:
     """Whether files of that name (without folders) may pin versions."""
     return any(fits(name.lower()) for fits, _ in _READERS)
@@ -96,10 +95,10 @@ def _pin(package: str, rest: str) -> str | None:
     """The version that a requirement's clauses lead to, if they lead to one."""
     _, _, address = rest.partition("@")
     for pattern in (_TAG, _WHEEL):
-        if (found := pattern.match(address)) is not None:
+        if (found := re.match(pattern, address)) is not None:
             return found[1]
     below: str | None = None
-    for sign, version in _CLAUSE.findall(rest):
+    for sign, version in re.findall(_CLAUSE, rest):
         if sign in ("==", "===", "~", "<="):
             return str(version).replace(".*", "")
         if sign == "~=":
@@ -115,7 +114,9 @@ def _pin(package: str, rest: str) -> str | None:
 
 def _floor(rest: str) -> str | None:
     """The oldest version that a requirement's clauses allow, if they name one."""
-    lower = (version for sign, version in _CLAUSE.findall(rest) if sign in (">=", ">", "~=", "^"))
+    lower = (
+        version for sign, version in re.findall(_CLAUSE, rest) if sign in (">=", ">", "~=", "^")
+    )
     return next((str(version).replace(".*", "") for version in lower), None)
 
 
@@ -135,7 +136,7 @@ def _before(package: str, version: str) -> str | None:
 
 
 def _requirement(line: str) -> Iterator[tuple[str, str]]:
-    match = _REQUIREMENT.match(line)
+    match = re.match(_REQUIREMENT, line)
     if match is not None:
         yield _normal(match["name"]), match["rest"]
 
@@ -147,7 +148,7 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 def _quoted(text: str) -> Iterator[tuple[str, str]]:
     """``setup.py``: requirements are texts in quotes."""
-    for requirement in _QUOTED.findall(text):
+    for requirement in re.findall(_QUOTED, text):
         yield from _requirement(requirement)
 
 
@@ -192,7 +193,7 @@ def _pipfile_lock(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _conda(text: str) -> Iterator[tuple[str, str]]:
-    for name, rest in _CONDA.findall(text):
+    for name, rest in re.findall(_CONDA, text):
         single = re.sub(r"^=(?=[\d])", "==", rest.strip()).partition(" ")[0]
         without_build = re.sub(r"(?<=[\d.])=.*", "", single)  # `pkg=1.2=build`
         yield from _requirement(f"{name} {without_build}")
@@ -200,7 +201,7 @@ def _conda(text: str) -> Iterator[tuple[str, str]]:
 
 def _dockerfile(text: str) -> Iterator[tuple[str, str]]:
     joined = re.sub(r"\\\r?\n", " ", text)
-    image = _IMAGE.search(joined)
+    image = re.search(_IMAGE, joined)
     if image is not None:
         yield "torch", f"=={image[1]}"
     yield from _installs(joined)
@@ -208,7 +209,7 @@ def _dockerfile(text: str) -> Iterator[tuple[str, str]]:
 
 def _installs(text: str) -> Iterator[tuple[str, str]]:
     """``pip install transformers==4.57.1`` in whatever file."""
-    for words in _INSTALL.findall(text):
+    for words in re.findall(_INSTALL, text):
         for word in re.findall(r"""["'][^"']+["']|\S+""", words):
             if not word.startswith("-"):
                 yield from _requirement(word)
@@ -216,8 +217,27 @@ def _installs(text: str) -> Iterator[tuple[str, str]]:
 
 def installed(text: str) -> dict[str, str]:
     """What a script installs itself with ``pip install name==version``."""
-    found = _installs(re.sub(r"\\\r?\n", " ", text)) if "install" in text else ()
-    return _versions(found, _pin)
+    return _versions(_installed(text), _pin)
+
+
+def chosen_anew(text: str) -> dict[str, str | None]:
+    """The packages that a notebook installs into the fresh machine that it runs on, and the oldest
+    version that it allows: what the project around it pins is not what is there."""
+    # As its JSON has them: a quote ends what is a line of the cell, or some cells.
+    code = (part.replace('"', "\n") for part in text.replace("\\n", "\n").split('\\"'))
+    lines = '"'.join(code)
+    return {package: _floor(rest) for package, rest in _installed(lines) if package in PACKAGES}
+
+
+def _installed(text: str) -> Iterator[tuple[str, str]]:
+    if "install" in text:
+        yield from _installs(re.sub(r"\\\r?\n", " ", text))
+
+
+def included(text: str) -> Iterator[str]:
+    """The files that a requirements file takes in (pip 25.0, "Requirements File Format")."""
+    for found in re.finditer(_INCLUDE, text):
+        yield found[1]
 
 
 _READERS: tuple[
@@ -229,7 +249,7 @@ _READERS: tuple[
     (lambda name: name == "setup.cfg", _lines),
     (lambda name: name == "pyproject.toml", _pyproject),
     (lambda name: name in ("environment.yml", "environment.yaml", "conda.yaml", "conda.yml"), _conda),
-    (lambda name: name.startswith("requirements") and name.endswith((".txt", ".in")), _lines),
+    (is_requirements, _lines),
     (lambda name: name in ("uv.lock", "poetry.lock", "pdm.lock"), _lock),
     (lambda name: name == "pipfile.lock", _pipfile_lock),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from oomlint.documents.base import Document
 from oomlint.documents.lines import Lines
 from oomlint.documents.text import Source
 from oomlint.errors import FileError, InternalError, ParseError, ReadError
-from oomlint.versions import floors, is_pin_file, merged, pins
+from oomlint.versions import floors, included, is_pin_file, is_requirements, merged, pins
 
 # A config is at most a few hundred kilobytes; what is larger is data, and named so.
 MAX_FILE_BYTES = 8 * 2**20
@@ -26,6 +26,9 @@ MAX_FILE_BYTES = 8 * 2**20
 MAX_NOTEBOOK_BYTES = 128 * 2**20
 
 _DEEPEST_PATH = 24
+
+# Requirements take in others that take in others; what is deeper is a circle.
+_DEEPEST_INCLUDE = 4
 
 _Pins = Callable[[str, str], dict[str, str]]
 """Package → version, of a file's name and text."""
@@ -213,22 +216,27 @@ class Workspace:
 
     # -- finding ---------------------------------------------------------------------
 
-    def resolve(self, reference: str, from_file: str) -> str | None:
+    def resolve(self, reference: str, from_file: str, folder: str = "") -> str | None:
         """The display path of a file that a config names, or ``None`` if it is nowhere.
 
         Frameworks open such paths relative to the process's working directory, which a
         linter cannot know; so, in order: absolute, the project root, the working
         directory, the root of the git checkout, every folder above the config from its own up.
-        An absolute path of another machine or of a container is looked for by its end.
+        An absolute path of another machine or of a container is looked for by its end. Where the
+        program is known to run in a ``folder``, it is looked for there first.
         """
         if "\0" in reference or not reference.strip():
             return None
+        if folder and not reference.startswith("~"):
+            inside = self.resolve(os.path.join(folder, reference), from_file)
+            if inside is not None:
+                return inside
         expanded = os.path.expanduser(reference)
         if os.path.isabs(expanded):
             name = self.name(expanded)
             return name if self.exists(name) else self._elsewhere(expanded, from_file)
-        for folder in self.search_folders(from_file):
-            name = self.name(os.path.join(folder, expanded))
+        for start in self.search_folders(from_file):
+            name = self.name(os.path.join(start, expanded))
             if self.exists(name):
                 return name
         return None
@@ -347,10 +355,25 @@ class Workspace:
         return root
 
     def _pinned_in(self, folder: str, read: _Pins) -> dict[str, tuple[str, str]]:
-        texts = {name: self.read_or_none(name) for name in self._pin_files(folder)}
-        return merged(
-            {n: read(n, t.decode("utf-8", "replace")) for n, t in texts.items() if t is not None}
+        texts = {name: self._pin_text(name) for name in self._pin_files(folder)}
+        return merged({n: read(n, text) for n, text in texts.items() if text is not None})
+
+    def _pin_text(self, name: str, trail: tuple[str, ...] = ()) -> str | None:
+        """The text of a file that may pin versions, behind that of the files which it takes in."""
+        data = self.read_or_none(name)
+        if data is None:
+            return None
+        text = data.decode("utf-8", "replace")
+        folder, trail = name.rpartition("/")[0], (*trail, name)
+        if not trail[1:] and not is_requirements(name.rpartition("/")[2]):
+            return text
+        others = (self.name(os.path.join(folder, path)) for path in included(text))
+        taken = (
+            self._pin_text(other, trail)
+            for other in others
+            if other not in trail and len(trail) <= _DEEPEST_INCLUDE
         )
+        return "\n".join((*filter(None, taken), text))
 
     def _pin_files(self, folder: str) -> set[str]:
         try:

@@ -7,8 +7,9 @@ from typing import Any
 
 from oomlint.amounts import gib, of_gib, percent
 from oomlint.judgement import Cause, Peak, judgement_of
+from oomlint.judgement.peak import when
 from oomlint.plan.fields import f
-from oomlint.rule import Finding, Note, Rule
+from oomlint.rule import Finding, Note, Rule, Severity
 from oomlint.run import Run
 
 # More causes than these explain nothing further.
@@ -32,24 +33,22 @@ def headline(
         peak.severity,
         title(peak, each),
         at=causes[0].at if causes else fields,
+        details=peak.context,
         judged=peak,
         notes=[_note(cause) for cause in causes[:_MOST]],
     )
 
 
 def title(peak: Peak, each: str) -> str:
-    """``needs 294 of 79.1 GiB per GPU in the backward pass (risk > 99 %)``"""
+    """``needs 294 of 79.1 GiB per GPU in the backward pass (risk > 99 %)``; where something that was not
+    read decides, ``unknown whether it fits: would need ...``"""
     assert peak.limit is not None
     assert peak.risk is not None
-    need = f"{of_gib(peak.predicted, peak.limit)} {each} {_when(peak)}{peak.proviso}"
-    start = "needs" if peak.overflows else "close to the limit: needs"
+    need = f"{of_gib(peak.predicted, peak.limit)} {each} {when(peak.phase)}"
+    if peak.severity is Severity.INFO:
+        return f"unknown whether it fits: would need {need}"
+    start = "needs" if peak.overflows else "close to the limit:"
     return f"{start} {need} (risk {percent(peak.risk)})"
-
-
-def _when(peak: Peak) -> str:
-    from oomlint.judgement.peak import when
-
-    return when(peak.phase)
 
 
 def _note(cause: Cause) -> Note:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.judgement import USUAL_LARGEST_CARD, Relief, relief, settled
+from oomlint.judgement import Relief, relief, settled
+from oomlint.judgement.ways_out import each_way_out
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Severity
@@ -55,6 +56,12 @@ def _leading_changes(run: Run) -> Iterator[dict[Any, Any]]:
         factor *= 2
 
 
+def what_is_enough(run: Run) -> Iterator[str]:
+    """What else makes the run fit, a detail each; nothing where nothing is known to."""
+    for number, way in enumerate(each_way_out(run)):
+        yield f"{'also' if number else 'what is'} enough: {way}"
+
+
 def lowered(severity: Severity, run: Run) -> Severity:
     """``severity``, or only information where a leading rule already has the way out."""
     return Severity.INFO if leading_remedy(run) is not None else severity
@@ -81,6 +88,6 @@ def longest_that_fits(run: Run, upto: int, *, share: float = 1.0) -> int:
 
 def card_bytes(run: Run) -> int:
     """What the run's card gives; of the usual largest card where it is unknown."""
-    from oomlint.hardware import parse_hardware, usable_bytes
+    from oomlint.hardware import usual_limit
 
-    return run.limits.gpu_bytes or usable_bytes(parse_hardware(USUAL_LARGEST_CARD).gpu)
+    return run.limits.gpu_bytes or usual_limit()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
+
+from msgspec import Struct, field
 
 from oomlint.addresses import SCHEMAS
 from oomlint.dialects.table import Renaming, Row, Table
@@ -21,8 +22,7 @@ from oomlint.plan import leaf_paths
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """A kind of config file: its schema's name, its table, and files that are surely of the kind.
 
     ``roots`` are what abbreviations at the head of sources stand for.
@@ -186,8 +186,7 @@ _NO_MAPPING: dict[str, Any] = {"not": {"type": "object"}}
 _PLAIN = {"integer": "integer", "number": "number", "boolean": "boolean", "string": "text"}
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     """A key, and the keys below it."""
 
     rows: list[Row] = field(default_factory=list)

@@ -15,7 +15,7 @@ from oomlint_schemas.configs import config_schemas
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Every schema by its name."""
-    settings = schema_of(Settings, "Settings of oomlint", kebab=True)
+    settings = schema_of(Settings, "Settings of oomlint")
     settings["properties"]["margin"] |= {"exclusiveMinimum": 0, "maximum": 1}
     return {
         "oomlint": settings,

@@ -6,8 +6,9 @@ It is asked once something is known to be wrong, so that a file that is right co
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from oomlint.documents.base import Mapping, Node, Sequence
 from oomlint.documents.json import JsonDocument, parse_json
@@ -29,8 +30,7 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing wrong at a 1-based line and column; ``path`` leads to it, ``""`` is the file."""
 
     line: int
@@ -45,18 +45,29 @@ class Problem:
 def problems(name: str, data: bytes) -> list[Problem]:
     """Where the JSON in a file departs from the schema ``name``, in the order of the file; none where
     it holds no JSON, of which its parser says more."""
-    from jsonschema import Draft202012Validator
-
     try:
         document = parse_json(Source.from_bytes(name, data))
     except FileError:
         return []
     if document.relaxed_at is not None:
         return []
-    value = _plain(document.root)
-    errors = Draft202012Validator(load(name)).iter_errors(value)
-    found = {p for error in errors for p in _problems(document, error)}
+    found = {
+        _problem(document, path, message)
+        for path, message in faults(load(name), _plain(document.root))
+    }
     return sorted(found, key=lambda problem: (problem.line, problem.column, problem.message))
+
+
+def faults(schema: dict[str, Any], value: Any) -> Iterator[tuple[list[str | int], str]]:
+    """Where a value departs from a schema: the path there, and what is wrong."""
+    from jsonschema import Draft202012Validator as Draft
+    from jsonschema.validators import extend
+
+    # To JSON Schema 3.0 is a whole number; to what reads the values it is none.
+    types = Draft.TYPE_CHECKER.redefine("integer", lambda _, each: type(each) is int)
+    reader = extend(Draft, type_checker=types)  # type: ignore[no-untyped-call]
+    for error in reader(schema).iter_errors(value):
+        yield from _faults(error)
 
 
 def _plain(node: Node) -> Any:
@@ -67,7 +78,7 @@ def _plain(node: Node) -> Any:
     return node.value
 
 
-def _problems(document: JsonDocument, error: ValidationError) -> Iterator[Problem]:
+def _faults(error: ValidationError) -> Iterator[tuple[list[str | int], str]]:
     error = _innermost(error)
     path, value, wanted = (
         list(error.absolute_path),
@@ -78,13 +89,13 @@ def _problems(document: JsonDocument, error: ValidationError) -> Iterator[Proble
         known = list(_any(error.schema)["properties"])
         for key in value:
             if key not in known:
-                yield _problem(document, [*path, key], f"unknown key; {_hint(key, known)}")
+                yield [*path, key], f"unknown key; {_hint(key, known)}"
         return
     if error.validator == "required":
         missing = [key for key in wanted if key not in value]
-        yield _problem(document, path, f"lacks {', '.join(missing)}")
+        yield path, f"lacks {', '.join(missing)}"
         return
-    yield _problem(document, path, _expected(error))
+    yield path, _expected(error)
 
 
 def _any(value: Any) -> Any:
@@ -124,7 +135,7 @@ def _expected(error: ValidationError) -> str:
 def _shown(value: Any) -> str:
     import json
 
-    text = json.dumps(value)
+    text = json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

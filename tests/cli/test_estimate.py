@@ -121,8 +121,8 @@ def test_jsonl_answers_line_by_line_and_goes_on_after_a_bad_one(oomlint):
     assert [answer.get("name") for answer in answers] == [
         "llama3-8b-lora", None, None, None, "last", None,
     ]  # fmt: skip
-    assert answers[1] == {"error": "nam: unknown key 'nam'; did you mean name?"}
-    assert "batch.micro: should be a valid integer" in answers[2]["error"]
+    assert answers[1] == {"error": "nam: unknown key; did you mean name?"}
+    assert "batch.micro: should be a whole number or null" in answers[2]["error"]
     assert answers[3] == {"error": "a plan is a JSON object"}
     assert "not valid JSON" in answers[5]["error"]
     good = oomlint("estimate", "--plan", "-", "--jsonl", stdin=json.dumps(PLAN).encode())
@@ -241,7 +241,7 @@ def test_set_names_a_model_that_is_looked_up(oomlint, project):
     [
         ("model.dims=3", "group of fields; name one of them: arch, layers, hidden"),
         ("model.dims.layer=3", "did you mean model.dims.layers?"),
-        ("model.dims.layers=many", "model.dims.layers should be a valid integer"),
+        ("model.dims.layers=many", "model.dims.layers should be a whole number or null"),
         ("batch.micro=-1", "batch.micro: -1 is negative"),
         ("=3", "has no field ''"),
     ],

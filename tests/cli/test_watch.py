@@ -130,7 +130,7 @@ def test_settings_that_break_on_the_way_are_told_and_watched_on(watching, projec
     )
     assert result.exit_code == 0
     assert "error: " in result.stderr
-    assert "H200-141GB gives" in result.stdout
+    assert "of 140 GiB per GPU" in result.stdout  # what an H200 gives
 
 
 def test_wrong_usage_at_the_start_exits_with_2(watching, axolotl):

@@ -534,3 +534,7 @@ def test_lora_kernels_came_with_releases():
     assert fused_before(_LORA + "lora_dropout: 0.05\n") == {"0.10": None, "0.16": None}
     assert fused_before(_LORA) == {"0.10": None}
     assert fused_before(_LORA + "lora_mlp_kernel: true\n") == {}
+
+
+def test_writing_no_tokens_in_evaluation_is_legal():
+    assert run_of("eval_max_new_tokens: 0\n").wrong == ()

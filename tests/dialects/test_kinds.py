@@ -15,6 +15,7 @@ from oomlint.dialects.kinds import (
     POSITIVE,
     TEXT,
     BadValue,
+    StandIn,
     choice,
     switch,
 )
@@ -126,3 +127,15 @@ def test_switch_stands_for_two_values():
     assert (kind.write("full"), kind.write("none")) == (True, False)
     with pytest.raises(CannotEdit, match="'half'"):
         kind.write("half")
+
+
+@pytest.mark.parametrize("word", ["xxxx", "XXX", "???", "...", "<n_gpus>", "TODO", "TO_BE_FILLED"])
+def test_what_is_to_be_filled_in_is_no_mistake(word):
+    with pytest.raises(StandIn):
+        POSITIVE.read(word)
+
+
+def test_other_words_are():
+    with pytest.raises(BadValue) as refused:
+        POSITIVE.read("x")
+    assert not isinstance(refused.value, StandIn)

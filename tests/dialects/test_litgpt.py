@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.fixing import fixed
 from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.frozen import replace
 from oomlint.linking import Linker, LinkOptions
 from oomlint.models import lookup
 from oomlint.run import Run

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.linked import run_of
 
 from oomlint.dialects.cells import Cells, Given, Surroundings
@@ -17,7 +18,6 @@ from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.machine.scene_meaning import scene as scene_meaning
 from oomlint.dialects.meaning import Meaning, expressed, writable
 from oomlint.errors import CannotEdit
-from oomlint.frozen import replace
 from oomlint.hardware import parse_hardware
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -98,6 +98,15 @@ def test_a_program_may_spread_over_every_gpu_that_it_sees() -> None:
     assert _counts(_run(line, spreads=True)) == (1, 2)
     assert _counts(_run("python" + _TRAIN, spreads=True)) == (1, None)
     assert _counts(_run("python" + _TRAIN, "4xA100-80GB", spreads=True)) == (1, 4)
+
+
+def test_a_job_sees_no_more_gpus_than_it_asks_for() -> None:
+    """However many more the machine has that the user names."""
+    asks = "#SBATCH --nodes=1 --gres=gpu:{}\n"
+    assert _counts(_run(asks.format(1) + "python" + _TRAIN, "8xA100-80GB", spreads=True)) == (1, 1)
+    assert _counts(_run(asks.format(8) + "python" + _TRAIN, "2xA100-80GB", spreads=True)) == (1, 2)
+    auto = "torchrun --nproc_per_node auto" + _TRAIN
+    assert _counts(_run(asks.format(4) + auto, "8xA100-80GB")) == (1, 4)
 
 
 def test_whether_it_spreads_may_depend_on_the_run() -> None:
@@ -354,6 +363,27 @@ def test_the_named_hardware_answers_where_no_file_does() -> None:
     assert setting is not None
     assert setting.origin.kind == "assumed"
     assert setting.level is Level.ASSUMED
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node $1", (1, 2)),
+        ("CUDA_VISIBLE_DEVICES= torchrun --nproc_per_node $1", (1, 8)),
+        ("CUDA_VISIBLE_DEVICES=$2 torchrun --nproc_per_node $1", (1, 8)),
+    ],
+)
+def test_a_count_that_nobody_tells_is_no_more_than_what_the_command_sees(
+    line: str, counts: tuple[int, int]
+) -> None:
+    run = _run(line + _TRAIN, "8xA100-80GB")
+    assert _counts(run) == counts
+    assert run.level(f.parallel.gpus_per_node) is Level.ASSUMED
+
+
+def test_processes_of_all_nodes_are_no_more_than_they_see() -> None:
+    line = "CUDA_VISIBLE_DEVICES=0,1 accelerate launch --num_processes $1" + _TRAIN
+    assert _run(line, "2x8xA100-80GB")[launch.total_processes] == 4
 
 
 def test_what_the_answers_are_made_of_asks_nobody_in_turn() -> None:

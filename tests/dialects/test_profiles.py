@@ -79,7 +79,7 @@ _T = _HEAD + "[scripts.t]\nmatch = [{ stems = ['t'] }]\n"
         (_T + '[scripts.t.options]\nx = { kind = "colour" }\n', "a.toml: scripts.t.options.x.kind: 'colour' is not one of"),
         (_T + '[scripts.t.options]\nx = { field = "seq.maxlen" }\n', "a.toml: Acme's t.py: options.x: there is no field seq.maxlen"),
         (_T + "[scripts.t.options]\nmethod = {}\n", "a.toml: Acme's t.py: options.method: script.method means something else"),
-        (_T + '[scripts.t.options]\nx = { field = "batch.micro", default = "x" }\n', "a.toml: Acme's t.py: options.x.default: should be a valid integer"),
+        (_T + '[scripts.t.options]\nx = { field = "batch.micro", default = "x" }\n', "a.toml: Acme's t.py: options.x.default: should be a whole number"),
         (_T + '[scripts.t.facts]\n"seq.maxlen" = 1\n', "a.toml: Acme's t.py: facts: there is no field seq.maxlen"),
         (_T + '[scripts.t.facts]\n"seq.pad" = 1\n', "a.toml: Acme's t.py: facts.seq.pad: should be"),
         (_T + '[scripts.t.derive]\n"seq.pad" = { when = "True" }\n', 'a.toml: scripts.t.derive."seq.pad": expected a formula, or a table'),

@@ -76,6 +76,24 @@ def test_reads_deepspeed_and_fsdp_options() -> None:
     assert plan.load.cpu_ram_efficient is True
 
 
+@pytest.mark.parametrize(
+    ("options", "stage"),
+    [
+        ("--deepspeed --deepspeed_config ds.json", 3),
+        ("--deepspeed_config ds.json", 3),
+        ("--deepspeed one.json --deepspeed_config ds.json", 1),
+    ],
+)
+def test_the_option_of_deepspeeds_own_arguments_names_its_file(options: str, stage: int) -> None:
+    files = {
+        "ds.json": '{"zero_optimization": {"stage": 3}}',
+        "one.json": '{"zero_optimization": {"stage": 1}}',
+        "run.sh": f"deepspeed --num_gpus 8 run_clm_no_trainer.py{_REST} {options}\n",
+    }
+    (run,) = link(files, "run.sh").runs
+    assert run.plan.parallel.zero.stage == stage
+
+
 def test_a_deepspeed_config_that_only_running_tells_is_deepspeed_still() -> None:
     plan = _run("torchrun --nproc_per_node 8 train.py" + _REST + " --deepspeed $DS\n").plan
     assert (plan.parallel.backend, plan.parallel.zero.stage) == ("zero", None)

@@ -10,10 +10,14 @@ from tests.fixing import fixed
 from tests.linked import link
 
 from oomlint.dialects import registry
+from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
+from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
-from oomlint.rule import Proposal
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.rule import Proposal, Severity
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -129,6 +133,91 @@ def test_an_adapter_that_only_running_tells_stays_unknown() -> None:
     run = _run(script)
     assert run.plan.trainable.method is None
     assert run.plan.objective.ref_model is None
+
+
+_IN_BRANCHES = """\
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+def run(method):
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+    if method == "wide":
+        config = LoraConfig(r=256, lora_dropout=0.05)
+        model = get_peft_model(model, config)
+    elif method == "narrow":
+        config = LoraConfig(r={rank}, lora_dropout=0.05)
+        model = get_peft_model(model, config)
+    args = TrainingArguments("out", per_device_train_batch_size=1)
+    Trainer(model=model, args=args, train_dataset=data).train()
+
+run("wide")
+run("narrow")
+"""
+
+
+def test_of_adapters_in_branches_one_counts_where_all_say_the_same() -> None:
+    same = _run(_IN_BRANCHES.format(rank=256)).plan.trainable
+    assert (same.method, same.r) == ("lora", 256)
+    other = _run(_IN_BRANCHES.format(rank=8))
+    assert other.plan.trainable.method is None
+    assert other.level(f.trainable.method) is Level.UNREAD
+
+
+def test_a_model_wrapped_in_what_only_running_tells_is_not_trained_whole() -> None:
+    run = _run(_TRAINER.replace('LoraConfig(r=64, target_modules=["q_proj", "v_proj"])', "make()"))
+    assert run.level(f.trainable.method) is Level.UNREAD
+
+
+_OWN_COLLATOR = """\
+from trl import SFTConfig, SFTTrainer
+
+class Collator:
+    max_seq_length = 512
+
+collate = Collator()
+trainer = SFTTrainer(
+    model="Qwen/Qwen2.5-7B-Instruct",
+    args=SFTConfig(
+        output_dir="out",
+        per_device_train_batch_size=8,
+        max_length=4096,
+        dataset_kwargs={"skip_prepare_dataset": True},
+    ),
+    data_collator=collate,
+    train_dataset=data,
+)
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "level"),
+    [
+        ("", "", Level.UNREAD),
+        ("        max_length=4096,\n", "", Level.UNREAD),
+        ('{"skip_prepare_dataset": True}', "{}", Level.STATED),
+        ("class Collator:", "from trl import Collator\nclass Other:", Level.STATED),
+    ],
+)
+def test_a_collator_of_its_own_decides_how_long_samples_are(
+    old: str, new: str, level: Level
+) -> None:
+    run = _run(_OWN_COLLATOR.replace(old, new) if old else _OWN_COLLATOR)
+    assert run.level(f.seq.max_len) is level
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "severity"), [("skip_prepare_dataset", Severity.INFO), ("other", Severity.WARNING)]
+)
+def test_lengths_that_only_running_tells_are_no_more_than_a_note(
+    kwargs: str, severity: Severity
+) -> None:
+    text = _OWN_COLLATOR.replace("2.5-7B", "2.5-0.5B").replace("size=8", "size=128")
+    text = text.replace("skip_prepare_dataset", kwargs)
+    files = Workspace(Path("/project"), {"train.py": text.encode()})
+    options = Options(hardware=parse_hardware("8xA100-80GB"))
+    (found,) = lint(files, ["train.py"], options).diagnoses
+    assert (found.rule.name, found.severity) == ("micro-batch-too-large", severity)
 
 
 def test_a_dtype_that_nobody_names_is_assumed() -> None:

@@ -13,6 +13,8 @@ from oomlint.dialects.trl.changes import CHUNKS_LOSS
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -207,6 +209,29 @@ def test_a_yaml_says_over_the_defaults_of_the_script_that_reads_it() -> None:
     run = _run({"run.sh": line, "c.yaml": config, "scripts/run_sft.py": _OWN_SCRIPT})
     assert (run.plan.model.id, run.plan.seq.max_len) == ("Qwen/Qwen2.5-7B", 2048)
     assert run.plan.seq.packing == "bfd"  # the trainer's own call says so
+
+
+_VISION = (
+    "accelerate launch --num_processes 8 {script} --model_name_or_path Qwen/Qwen2.5-7B-Instruct "
+    "--output_dir out --per_device_train_batch_size 1 --max_length 2048 {option}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "option", "is_unread"),
+    [
+        ("src/dpo_vision.py", "--freeze_llm True", True),
+        ("src/dpo_vision.py", "--freeze_llm False", False),
+        ("src/dpo_vision.py", "--use_peft True --freeze_llm True", False),
+        # TRL's own script stops there.
+        ("trl/scripts/dpo.py", "--freeze_llm True", False),
+    ],
+)
+def test_options_of_a_script_of_the_projects_own_are_not_followed(
+    script: str, option: str, is_unread: bool
+) -> None:
+    run = _run({"run.sh": _VISION.format(script=script, option=option)})
+    assert (run.level(f.trainable.method) is Level.UNREAD) is is_unread
 
 
 def test_trl_commands_and_the_configs_that_trl_ships() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link
+from tests.linked import link, run_of
 
 from oomlint.dialects import registry
 from oomlint.dialects.verl.dialect import Verl
@@ -316,6 +316,16 @@ def test_reads_supervised_training() -> None:
 def test_ray_counts_ranks_whatever_starts_the_command() -> None:
     text = _GRPO.replace("python3", "srun --nodes=1 --ntasks=1 apptainer run a.sif python3")
     assert _run(text).plan.parallel.world == 16
+
+
+def test_an_example_with_a_trainer_of_its_own_begins_with_the_config_that_it_names() -> None:
+    line = _PLAIN.replace("-m verl.trainer.main_ppo", "main_ppo_split.py")
+    config = "actor_rollout_ref:\n  model: {path: a/b, enable_gradient_checkpointing: false}\n"
+    folder = "examples/split_placement"
+    files = {f"{folder}/run.sh": line, f"{folder}/config/ppo_trainer_split.yaml": config}
+    run = run_of(files)
+    assert {claim.path for claim in run.claims} == files.keys()
+    assert run.plan.checkpointing.mode == "none"
 
 
 def test_reads_a_config_of_ones_own() -> None:

@@ -1,9 +1,9 @@
 """The fixpoint of fixes: proofs, cycles, shared files, and bytes that must stay."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.fixing import speaks, wants
 
 from oomlint import engine

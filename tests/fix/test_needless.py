@@ -9,7 +9,7 @@ import pytest
 from oomlint.engine import Options, lint
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.hardware import parse_hardware
-from oomlint.judgement import needs_all_samples_long
+from oomlint.judgement import judgement_of, needs_all_samples_long
 from oomlint.planner import ways_to_fit
 from oomlint.rule import Applicability, Severity
 from oomlint.run import Run
@@ -51,7 +51,7 @@ def run_of(name: str, text: str) -> Run:
 
 
 def test_batch_that_several_long_samples_fill_is_left_and_the_way_out_shown() -> None:
-    text = VERL.format(micro=116, joined=True)
+    text = VERL.format(micro=12, joined=True).replace("=1024", "=14336")
     result = fixed("run.sh", text)
     assert result.texts == {}
     (found,) = (d for d in result.report.diagnoses if d.rule.name == "micro-batch-too-large")
@@ -62,13 +62,23 @@ def test_batch_that_several_long_samples_fill_is_left_and_the_way_out_shown() ->
     assert ways_to_fit(run_of("run.sh", text))
 
 
+def test_batch_that_only_many_long_samples_fill_is_likely_to_fit() -> None:
+    run = run_of("run.sh", VERL.format(micro=116, joined=True))
+    limit = run.limits.gpu_bytes
+    assert limit is not None
+    assert (run.estimate.gpu.peak_bytes or 0) > limit
+    assert judgement_of(run).verdict == "fits"
+    larger = run_of("run.sh", VERL.format(micro=116, joined=True).replace("=1024", "=4096"))
+    assert judgement_of(larger).verdict == "does_not_fit"
+
+
 def test_batch_padded_to_its_longest_sample_is_made_smaller() -> None:
     assert fixed("run.sh", VERL.format(micro=116, joined=False)).texts
 
 
 def test_one_long_sample_is_enough_where_batches_are_padded() -> None:
     run = run_of("a.yaml", PADDED)
-    assert run.verdict == "does_not_fit"
+    assert judgement_of(run).is_lost
     assert not needs_all_samples_long(run)
     assert fixed("a.yaml", PADDED).texts
 
@@ -91,6 +101,6 @@ def test_padding_free_batches_take_several_long_samples_too(is_joined: bool) -> 
         f"--gradient_checkpointing true --padding_free {str(is_joined).lower()}\n"
     )
     run = run_of("run.sh", text)
-    assert run.verdict == "does_not_fit"
+    assert judgement_of(run).is_lost
     assert needs_all_samples_long(run) is is_joined
     assert bool(fixed("run.sh", text).texts) is not is_joined

@@ -15,7 +15,7 @@ from oomlint.engine import Options, Report, lint
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.bystanders import naming_in
 from oomlint.hardware import parse_hardware
-from oomlint.judgement import settled
+from oomlint.judgement import judgement_of, settled
 from oomlint.rule import Applicability, Proposal, RemoveKey, Rule
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -81,7 +81,7 @@ def test_run_that_breaks_gets_a_copy_and_the_healthy_one_stays() -> None:
                   list(PROJECT), Options(hardware=parse_hardware("8xH100-80GB")), rules=())  # fmt: skip
     assert as_it_runs(result.report, "small.yaml") == as_it_runs(before, "small.yaml")
     assert as_it_runs(result.report, "big.yaml") != as_it_runs(before, "big.yaml")
-    assert {run.verdict for run in result.report.runs} == {"fits"}
+    assert {judgement_of(run).verdict for run in result.report.runs} == {"fits"}
 
 
 def test_second_fix_changes_nothing() -> None:

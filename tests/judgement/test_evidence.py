@@ -61,7 +61,7 @@ def test_the_shape_of_a_model_known_by_its_size_decides_only_between_its_bounds(
 
 
 def test_what_a_guessed_vocabulary_decides_is_no_more_than_a_note() -> None:
-    about = {"micro-batch-too-large", "logits-materialized-large-vocab"}
+    about = {"gpu-memory-at-risk", "micro-batch-too-large", "logits-materialized-large-vocab"}
     between = _lint(_SFT.format(model="/models/ours-7b-secret", micro=16)).diagnoses
     surely = _lint(_SFT.format(model="/models/ours-7b-secret", micro=64)).diagnoses
     noted = [d for d in between if d.rule.name in about]
@@ -70,7 +70,7 @@ def test_what_a_guessed_vocabulary_decides_is_no_more_than_a_note() -> None:
         assert diagnosis.severity is Severity.INFO
         assert diagnosis.finding.evidence is Level.UNREAD
         assert "the model's config.json was not read" in diagnosis.finding.text
-    assert max(d.severity for d in surely if d.rule.name in about) is Severity.WARNING
+    assert max(d.severity for d in surely if d.rule.name in about) >= Severity.WARNING
 
 
 _UNREAD_BATCH = (
@@ -131,3 +131,70 @@ def test_why_shows_that_a_value_is_stated_and_by_what_it_counts() -> None:
     ]
     named = account(run, f.model.id)
     assert (named.word, named.place) == ("stated", "train.py:4  model_name")
+
+
+def test_a_model_is_not_tried_with_a_vocabulary_larger_than_itself() -> None:
+    run = _run(_SFT.format(model="/models/tiny-20m-secret", micro=1))
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
+    assert basis.value == "0.02B"
+    assert basis.decides == frozenset()
+
+
+def test_a_run_that_is_tight_only_by_a_guess_is_no_more_than_a_note() -> None:
+    """It fits whatever the vocabulary is, so nobody asks whether it does."""
+    run = _run(_SFT.format(model="/models/ours-7b-secret", micro=8))
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
+    assert judgement_of(run).peaks
+    assert basis.decides == frozenset()
+    assert basis.eases == {"gpu"}
+    found = _lint(_SFT.format(model="/models/ours-7b-secret", micro=8)).diagnoses
+    assert {d.severity for d in found if d.finding.resource == "gpu"} == {Severity.INFO}
+
+
+def test_where_no_gpu_is_named_a_guess_is_held_against_the_largest_usual_one() -> None:
+    text = _SFT.format(model="/models/ours-7b-secret", micro=16)
+    files = Workspace(Path("/project"), {"axolotl.yaml": text.encode()})
+    (run,) = lint(files, ["axolotl.yaml"], Options()).runs
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
+    assert basis.decides == {"gpu"}
+
+
+_OWN_LENGTHS = """\
+from trl import SFTConfig, SFTTrainer
+from unsloth import FastLanguageModel
+
+def collate(samples):
+    return samples
+
+model, tokenizer = FastLanguageModel.from_pretrained(
+    "unsloth/Qwen3-14B", load_in_4bit=False, use_gradient_checkpointing=False
+)
+model = FastLanguageModel.get_peft_model(model, r=8, use_gradient_checkpointing=False)
+trainer = SFTTrainer(
+    model=model,
+    args=SFTConfig(max_length=4096, per_device_train_batch_size=5, dataset_kwargs={KWARGS}),
+    data_collator=collate,
+    train_dataset=data,
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "severity"),
+    [("{'skip_prepare_dataset': True}", Severity.INFO), ("{}", Severity.WARNING)],
+)
+def test_a_finding_without_a_named_gpu_is_no_surer_than_what_it_rests_on(
+    kwargs: str, severity: Severity
+) -> None:
+    text = _OWN_LENGTHS.replace("{KWARGS}", kwargs)
+    files = Workspace(Path("/project"), {"train.py": text.encode()})
+    found = lint(files, ["train.py"], Options()).diagnoses
+    assert [(d.rule.name, d.severity) for d in found] == [("no-gradient-checkpointing", severity)]
+
+
+def test_a_folder_named_after_a_mixture_may_hold_one_model_cut_into_its_experts() -> None:
+    full = _SFT.replace("adapter: lora\nlora_r: 16\nlora_target_linear: true\n", "")
+    model = "/models/Mixtral-8x7B-v0.1-Random-8Select2"
+    run = _run(full.format(model=model, micro=1) + "deepspeed: deepspeed_configs/zero3.json\n")
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
+    assert "gpu" in basis.decides

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.memory import GpuLimits, estimate

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.memory import Estimate, GpuLimits, estimate, skeleton, state_bytes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from oomlint.frozen import replace
 from oomlint.memory import Skeleton
 from oomlint.memory.build import skeleton
 from oomlint.memory.layers import LayerProfile, Regime, layer_profile

@@ -2,10 +2,10 @@
 
 import json
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 from oomlint.documents.text import Edit, Source
 from oomlint.engine import Diagnosis, Report
@@ -279,7 +279,7 @@ def test_lsp_counts_utf16(report):
     assert first["range"]["end"] == {"line": 1, "character": 23}
     assert (first["severity"], first["code"]) == (1, "OOM102")
     assert first["codeDescription"]["href"].endswith("/rules/micro-batch-too-large.md")
-    assert first["data"] == {"name": "micro-batch-too-large"}
+    assert first["data"] == {"name": "micro-batch-too-large", "details": []}
 
 
 def test_junit(report):

@@ -193,6 +193,7 @@ def compare(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_is_as_it_was_read(report, name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     # The plan grows with the linter; tests/schemas has an eye on it.
     monkeypatch.setattr("oomlint.report.runs.plan_to_dict", lambda plan: {"name": plan.name})
     compare(f"{name}.{FORMATS[name]}", render(report, name, Paint()))

@@ -2,36 +2,44 @@
 
 import subprocess
 
+import pytest
+
 from oomlint.documents.text import Location, Span
 from oomlint.engine import Report
 from oomlint.report import render
 from oomlint.report.diff import render as render_diff
+from oomlint.report.excerpts import excerpt
 from oomlint.report.paint import Paint
 from oomlint.report.places import Places
-from oomlint.report.text import excerpt
 from oomlint.workspace import Workspace
 
 GOLDEN = """\
-a,b.yaml:2:14: error OOM102 micro-batch-too-large needs 92.3 GiB, 100% of it: <activations> & "logits"
-  |
-2 | x: {a: "😀é", batch: 16}
-  |               ^^^^^^^^^
-  note: conf/ds.json:1:11: the stage stands here
-  fix: halve the batch [safe], then the predicted GPU peak is 65.0 GiB
+error OOM102 micro-batch-too-large: needs 92.3 GiB, 100% of it: <activations> &
+  "logits"
+   --> a,b.yaml:2:14
+  2 | x: {a: "😀é", batch: 16}
+    |               ^^^^^^^^^
+  the stage stands here (conf/ds.json:1:11)
+  fix (safe, --fix): halve the batch: 92.2 GiB → 65.0 GiB
 
-conf/ds.json:1:11: warning OOM301 zero-stage-too-low stage 1
-  |
-1 | {"stage": 1}
-  |           ^
-  fix: raise the stage [shown only: the value is templated]
+warning OOM301 zero-stage-too-low: stage 1
+   --> conf/ds.json:1:11
+  1 | {"stage": 1}
+    |           ^
+  fix (shown only: the value is templated): raise the stage
 
-conf/ds.json:1:11: info OOM301 zero-stage-too-low stage 1
-  |
-1 | {"stage": 1}
-  |           ^
+info OOM301 zero-stage-too-low: stage 1
+   --> conf/ds.json:1:11
+  1 | {"stage": 1}
+    |           ^
 
-1 error, 1 warning, 1 note in 0 runs; 1 fixable with --fix; 1 file could not be used
+1 error, 1 warning, 1 note; 1 fixable with --fix; 1 file could not be used
 """
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
 
 
 def test_text(report):
@@ -57,7 +65,7 @@ def test_concise_is_one_line_a_finding(report):
 def show(text: str, start: int, end: int) -> list[str]:
     workspace = Workspace(overlay={"a.yaml": text.encode()})
     places = Places(Report((), (), (), 1, workspace))
-    return list(excerpt(Location("a.yaml", Span(start, end)), "error", places))
+    return list(excerpt(Location("a.yaml", Span(start, end)), "error", places, Paint()))
 
 
 def test_underline_stands_below_its_text_whatever_the_width():

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from ruamel.yaml import YAML
 from tests.review.conftest import BAD, DEEPSPEED, GOOD, RUN, SETTINGS, fixed, oomlint
 
-from oomlint.frozen import replace
 from oomlint.review.github import GitHub
 
 COMMENT = "# a comment, as people write them\n"

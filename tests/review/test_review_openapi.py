@@ -18,8 +18,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from oomlint.frozen import replace
 from oomlint.review.forge import Comment, Misplaced, Summary, Thread, Update
 from oomlint.review.github import GitHub
 from oomlint.review.http import Token

@@ -260,7 +260,7 @@ def test_modules_in_the_working_directory_are_not_imported(trapped: Path) -> Non
         "rich",
         "ruamel",
         "tree_sitter",
-        "pydantic",
+        "msgspec",
         "tomllib",
         "oomlint_rules",
         "difflib",

@@ -71,8 +71,8 @@ def test_long_refused_value_is_cut():
     text = f"{RUN}micro_batch_size: {'many ' * 40}\n"
     report = lint(workspace(train=("yaml", text)), ["train.yaml"], Options())
     [finding] = named(report, "invalid-value")
-    assert len(finding.message) < 150
-    assert finding.message.startswith("Axolotl config: micro_batch_size is many many")
+    assert len(finding.message) <= 80
+    assert finding.message.startswith("micro_batch_size cannot be many many")
 
 
 def test_zero3_that_only_the_command_line_names_has_nothing_to_write_the_gather_in():
@@ -84,5 +84,5 @@ def test_zero3_that_only_the_command_line_names_has_nothing_to_write_the_gather_
     report = lint(workspace(train=("yaml", text)), ["train.yaml"], Options(values=told))
     assert not report.errors
     [finding] = named(report, "zero3-gather-off-empty-model")
-    assert "because stage3_gather_16bit_weights_on_model_save is not set" in finding.message
+    assert "stage3_gather_16bit_weights_on_model_save is not set" in finding.text
     assert not finding.proposals

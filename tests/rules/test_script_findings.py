@@ -5,6 +5,7 @@ from pathlib import Path
 from oomlint.engine import Options, lint
 from oomlint.fix.apply import fix_all
 from oomlint.hardware import parse_hardware
+from oomlint.plan.fields import f
 from oomlint.rule import Severity
 from oomlint.workspace import Workspace
 
@@ -66,7 +67,7 @@ def test_mended_script_may_reveal_its_run():
 def test_the_whole_command_of_a_known_failure():
     found = {d.rule.name: d.finding for d in check("train.sh", RECIPE).diagnoses}
     assert found["fsdp-int8-flatten"].severity.label == "error"
-    assert "Cannot flatten integer dtype tensors" in found["fsdp-int8-flatten"].message
+    assert "Cannot flatten integer dtype tensors" in found["fsdp-int8-flatten"].text
     assert found["shell-env-not-exported"].severity.label == "warning"
     assert "llama-recipes-low-cpu-fsdp" not in found  # quantized as it is read
 
@@ -101,9 +102,11 @@ def test_workers_of_ranks_that_nobody_counts_are_worth_a_note_only():
         "deepspeed: ds.json\ndataloader_num_workers: 32\n"
     )
     eight = Options(hardware=parse_hardware("8xA100-80GB"))
+    roomy = Options(hardware=eight.hardware, values={f.host.ram_gib: 1024.0})
     for options, severity, is_open in (
         (Options(), Severity.INFO, True),
         (eight, Severity.WARNING, False),
+        (roomy, Severity.INFO, False),
     ):
         (found,) = (
             d.finding
@@ -112,4 +115,17 @@ def test_workers_of_ranks_that_nobody_counts_are_worth_a_note_only():
         )
         assert "32 workers a rank are 256 processes on a node of 8 GPUs" in found.message
         assert found.severity is severity
-        assert ("nobody says" in found.message) is is_open
+        assert ("nobody says" in found.text) is is_open
+
+
+def test_a_loop_of_its_own_leaves_the_batch_to_deepspeed():
+    files = {
+        "ds.json": b'{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4}',
+        "run.sh": b"torchrun --nproc_per_node 1 run_clm_no_trainer.py --deepspeed {OPTION} ds.json "
+        b"--model_name_or_path openai-community/gpt2 --output_dir out --num_train_epochs 1 "
+        b"--per_device_train_batch_size 4 --learning_rate 1e-5\n",
+    }
+    for option, speaks in ((b"--deepspeed_config", False), (b"", True)):
+        texts = {name: text.replace(b"{OPTION}", option) for name, text in files.items()}
+        found = lint(Workspace(Path("/project"), texts), ["run.sh"], Options()).diagnoses
+        assert ("ds-batch-mismatch" in {d.rule.name for d in found}) is speaks

@@ -74,13 +74,13 @@ class CheckpointsInSharedMemory(Rule):
             return
         folder = save.dir.rstrip("/").rpartition("/")[2]
         size = run.estimate.disk_checkpoint_bytes
-        each = f", {gib(size)} each" if size is not None else ""
+        each = f", of {gib(size)}," if size is not None else ""
         yield self.finding(
             run,
             Severity.WARNING,
-            f"checkpoints go to {save.dir}, and {place} lives in RAM: each one that is kept{each} "
-            "takes memory of the host until it is deleted",
+            f"checkpoints go to {place}, which lives in RAM",
             at="save.dir",
+            details=(f"each one that is kept{each} takes memory of the host until it is deleted",),
             resource="host",
             proposals=[
                 Proposal.set(

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+from msgspec.structs import replace
+
 from oomlint.baseline import DEFAULT_NAME, Baseline, read_baseline
 from oomlint.cli.given import Given
 from oomlint.cli.jobs import Job
 from oomlint.cli.output import emit
 from oomlint.engine import Report
 from oomlint.errors import UsageError
-from oomlint.frozen import replace
 
 BaselineAction = Literal["write", "prune"]
 

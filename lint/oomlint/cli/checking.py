@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.cli import progress
 from oomlint.cli.actions import usual_format, write_summary
 from oomlint.cli.baseline import BaselineAction, note, parse_baseline, update
@@ -18,7 +21,6 @@ from oomlint.cli.output import emit, emit_bytes, painter
 from oomlint.documents.write import write_all
 from oomlint.engine import Report, lint
 from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
-from oomlint.frozen import field, frozen, mutable, replace
 from oomlint.judgement import judgement_of
 from oomlint.plugins import has_packages
 from oomlint.report import render
@@ -26,8 +28,7 @@ from oomlint.report.paint import ColorChoice, Paint
 from oomlint.rule import Applicability, Severity
 
 
-@frozen(kw_only=True)
-class Mode:
+class Mode(Struct, frozen=True, kw_only=True):
     """What ``check`` does besides linting, and how it ends."""
 
     fix: bool = False
@@ -48,8 +49,7 @@ class Mode:
     """At most so many lint many files; ``None``: as many as there are processors."""
 
 
-@mutable
-class Fixed:
+class Fixed(Struct):
     """Texts after fixing, by display path, beside what they were (``None``: no file yet)."""
 
     texts: dict[str, bytes] = field(default_factory=dict)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from oomlint.cli import completion
 from oomlint.cli.given import Given
@@ -32,11 +32,8 @@ def config(path: str, output_format: str, config_file: Path | None, isolated: bo
     if not Path(path).exists():
         raise UsageError(f"{path} does not exist")
     found = settings_for(Given(config=config_file, isolated=isolated), (path,))
-    rows = []
-    for f in fields(found.settings):
-        key = f.name.replace("_", "-")
-        value = getattr(found.settings, f.name)
-        rows.append((key, _plain(value), found.origin(key)))
+    values = to_builtins(found.settings)
+    rows = [(key, value, found.origin(key)) for key, value in values.items()]
     if output_format == "json":
         from oomlint.report.runs import as_json
 
@@ -55,16 +52,6 @@ def config(path: str, output_format: str, config_file: Path | None, isolated: bo
     width = max(len(key) for key, _, _ in rows)
     for key, value, origin in rows:
         emit(f"{key:<{width}}  {_shown(value)}  ({origin})\n")
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {key.replace("_", "-"): item for key, item in asdict(value).items()}
-    if isinstance(value, tuple):
-        return list(value)
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
 
 
 def _shown(value: Any) -> str:

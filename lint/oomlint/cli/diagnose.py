@@ -94,7 +94,7 @@ def diagnose(
 
 def _lint(given: Given, configs: Sequence[str], logs: Sequence[Log]) -> Report:
     """The lint of the configs; on the card that the logs tell of, if nothing else names one."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from oomlint.cli.jobs import make_jobs, merge
     from oomlint.diagnose.comparison import card_of, hardware_of

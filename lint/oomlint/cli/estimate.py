@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from oomlint.cli import completion, progress
 from oomlint.cli.given import Given
@@ -18,7 +19,6 @@ from oomlint.cli.options import (
 )
 from oomlint.cli.output import emit, painter
 from oomlint.errors import FileError, ParseError, ReadError, UsageError
-from oomlint.frozen import frozen
 from oomlint.report.paint import ColorChoice, Paint
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def estimate(
     return _runs(given, paths, output)
 
 
-@frozen
-class _Output:
+class _Output(Struct, frozen=True):
     """How and where the forecasts go."""
 
     format: str

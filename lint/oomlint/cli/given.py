@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 
-@frozen(kw_only=True)
-class Given:
+class Given(Struct, frozen=True, kw_only=True):
     """What the command line says about machine, run and settings; ``None`` is not said."""
 
     hardware: str | None = None

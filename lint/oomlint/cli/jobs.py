@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint import footprint
 from oomlint.cli.given import Given
 from oomlint.documents import SUFFIXES
 from oomlint.engine import Options, Report, Selection, distinct_errors
 from oomlint.errors import UsageError
-from oomlint.frozen import frozen, replace
 from oomlint.plan.fields import f
 from oomlint.plugins import PROFILE_FOLDER, rules_in_force
 from oomlint.settings import Found, Framework, Settings, discover, load
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 FEW = 60
 
 
-@frozen
-class Job:
+class Job(Struct, frozen=True):
     """Files (display paths) that share their settings, and how to lint them."""
 
     workspace: Workspace

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import is_dataclass
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from oomlint.plan import Plan, leaf_paths
-from oomlint.records import leaf, public_name
+from oomlint.records import leaf
 
 
 def read_pair(text: str) -> tuple[str, Any]:
@@ -54,21 +56,22 @@ def _hint(key: str) -> Any:
     path = ""
     for part in key.split("."):
         owner = _record(kind)
-        hints = {public_name(n): h for n, h in get_type_hints(owner).items()} if owner else {}
+        hints = {m.encode_name: m.type for m in fields(owner)} if owner else {}
         if part not in hints:
             raise ValueError(_unknown(key, [path + name for name in hints]))
         kind = hints[part]
         path += part + "."
-    if _record(kind) is not None:
-        members = ", ".join(public_name(name) for name in get_type_hints(_record(kind)))
+    group = _record(kind)
+    if group is not None:
+        members = ", ".join(group.__struct_encode_fields__)
         raise ValueError(f"{key} is a group of fields; name one of them: {members}")
     return kind
 
 
-def _record(hint: Any) -> type | None:
-    """The dataclass in a hint such as ``ModelDims | None``."""
+def _record(hint: Any) -> type[Struct] | None:
+    """The record in a hint such as ``ModelDims | None``."""
     kinds = (hint, *get_args(hint))
-    return next((k for k in kinds if isinstance(k, type) and is_dataclass(k)), None)
+    return next((k for k in kinds if isinstance(k, type) and issubclass(k, Struct)), None)
 
 
 def _unknown(key: str, beside: list[str]) -> str:

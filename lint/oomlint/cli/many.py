@@ -6,6 +6,9 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint import footprint
 from oomlint.cli.batches import batches
 from oomlint.cli.crowd import Lost, can_fork, processors, shared_out, tidy
@@ -13,7 +16,6 @@ from oomlint.cli.jobs import FEW, Job, merge
 from oomlint.diagnosis import Diagnosis
 from oomlint.engine import Report
 from oomlint.errors import InternalError
-from oomlint.frozen import frozen, replace
 from oomlint.judgement import judgement_of
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -39,8 +41,7 @@ _Order = tuple[int, int]
 _KINDS = ("launch", "run", "part", "aside")
 
 
-@frozen
-class _Part:
+class _Part(Struct, frozen=True):
     """What comes back of a batch."""
 
     report: Report

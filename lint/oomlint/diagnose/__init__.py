@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from oomlint.diagnose.comparison import Comparison
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from oomlint.errors import FileError
 
 
-@frozen(kw_only=True)
-class Examination:
+class Examination(Struct, frozen=True, kw_only=True):
     """The logs of one run, the verdict on them, and what the config has to do with it."""
 
     logs: tuple[Log, ...]

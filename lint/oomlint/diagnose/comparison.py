@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
+from msgspec import Struct
+
 from oomlint.diagnose.measured import Kind
 from oomlint.diagnose.scan import Log
 from oomlint.diagnose.verdict import Verdict
-from oomlint.frozen import frozen
 from oomlint.hardware import Gpu, Hardware, custom_gpu, list_gpus, usable_high, usable_low
 from oomlint.judgement import Forecast
 
@@ -25,8 +26,7 @@ _WORDS: dict[Kind, str] = {
 }
 
 
-@frozen(kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """One measured figure and the predicted one, in bytes."""
 
     what: str

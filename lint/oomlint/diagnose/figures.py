@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 # format_size of c10/cuda/CUDACachingAllocator.cpp: KiB, MiB, GiB of 1024, or "12 bytes".
 _AMOUNT = r"(\d[\d,]*(?:\.\d+)?) ?(bytes|[KMGTP]i?B)\b"
@@ -45,8 +45,7 @@ _DEVICE = re.compile(r"\b(?:GPU|NPU|XPU|Device) +(\d{1,4})(?: has a total|;)")
 _TOO_MUCH = "more than 1EB"
 
 
-@frozen
-class OutOfMemory:
+class OutOfMemory(Struct, frozen=True):
     """PyTorch's figures of a failed allocation, in bytes; ``None`` where the message has none."""
 
     tried: int | None = None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from typing import Literal
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 Kind = Literal["allocated", "active", "reserved", "device", "host"]
 """torch's max_memory_allocated (active: the blocks in use by streams, as good as the same), its
@@ -21,8 +21,7 @@ _GIB, _MIB, _KIB = 1 << 30, 1 << 20, 1 << 10
 _MOST_BYTES = 1 << 50
 
 
-@frozen(eq=False)
-class Form:
+class Form(Struct, frozen=True, eq=False):
     """One spelling of one figure."""
 
     framework: str
@@ -132,8 +131,7 @@ NEEDLES = (
 )  # fmt: skip
 
 
-@frozen
-class Peak:
+class Peak(Struct, frozen=True):
     """The highest figure of one form."""
 
     framework: str

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 
-@frozen
-class Origin:
+class Origin(Struct, frozen=True):
     """What a line says of its writer; ``None`` where it does not say."""
 
     rank: int | None = None

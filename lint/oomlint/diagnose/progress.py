@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 
-@frozen
-class Step:
+class Step(Struct, frozen=True):
     """A position in the run; ``total`` is ``None`` where the line does not say."""
 
     done: int

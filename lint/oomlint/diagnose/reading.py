@@ -17,8 +17,9 @@ from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from typing import IO, cast
 
+from msgspec import Struct
+
 from oomlint.errors import ReadError, UsageError
-from oomlint.frozen import frozen
 
 _CHUNK = 1 << 20
 # What stays in sight before a block: the traceback of an error, with the ranks' frames mixed up.
@@ -34,8 +35,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _LINE_END = re.compile(rb"[\r\n]")
 
 
-@frozen(eq=False)
-class Block:
+class Block(Struct, frozen=True, eq=False):
     """A piece of a log. Offsets from ``start`` up to ``end`` are its own; what lies before was
     seen with the block before it, what lies after belongs to the next one."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from oomlint.diagnose.verdict import Verdict
 from oomlint.engine import Diagnosis
-from oomlint.frozen import frozen
 from oomlint.rule import Rule, Severity
 
 # What kills a run in a phase, the most frequent first. Scopes and the like have keys of their own.
@@ -65,8 +66,7 @@ _KNOWN: Mapping[tuple[str, str], str] = {
 }
 
 
-@frozen(eq=False)
-class Explanation:
+class Explanation(Struct, frozen=True, eq=False):
     """A rule that explains a death, and what it says of the config where it found something."""
 
     rule: type[Rule]

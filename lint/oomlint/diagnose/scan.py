@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.diagnose import measured, standing
 from oomlint.diagnose.figures import OutOfMemory, amount, out_of_memory
 from oomlint.diagnose.measured import LineOf, Peak, Peaks
@@ -18,7 +21,6 @@ from oomlint.diagnose.reading import Block, blocks, size_of
 from oomlint.diagnose.signatures import EXITS, PINNED, SIGNATURES, Signature, of_exit
 from oomlint.diagnose.standing import Place, Standing
 from oomlint.errors import FileError
-from oomlint.frozen import field, frozen, mutable, replace
 
 # The same words a million times over (a loop that survives, a log of tests) are counted.
 _MOST_OF_A_KIND = 64
@@ -27,8 +29,7 @@ _SHOWN = 240
 _MESSAGE = 1600
 
 
-@frozen(kw_only=True)
-class Sign:
+class Sign(Struct, frozen=True, kw_only=True):
     """One line of a log that tells something, and what surrounds it."""
 
     signature: Signature
@@ -52,8 +53,7 @@ class Sign:
     """The control group that was full."""
 
 
-@mutable
-class Log:
+class Log(Struct):
     """What was found in one log."""
 
     name: str

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
+from msgspec import Struct
+
 from oomlint.diagnose.phases import Phase
-from oomlint.frozen import frozen
 from oomlint.rule import Resource
 
 Scope = Literal["device", "process", "container", "job", "node"]
@@ -22,8 +23,7 @@ other processes say once one is dead; ``outside`` is an end that somebody wanted
 nobody."""
 
 
-@frozen(eq=False)
-class Signature:
+class Signature(Struct, frozen=True, eq=False):
     """One kind of message."""
 
     name: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from msgspec import Struct
+
 from oomlint.diagnose.phases import MARKERS, Phase
 from oomlint.diagnose.progress import NEEDLES as STEPS, Step, last_step
 from oomlint.diagnose.reading import Block
-from oomlint.frozen import frozen, mutable
 
 _SHOWN = 160
 # Lines that hold a step's needle and are about something else, one after another.
@@ -22,8 +23,7 @@ _NO_BLOCK = Block(b"", 0, 0, 1)
 NEEDLES = (*_PHASES, *STEPS, _TOTAL)
 
 
-@frozen
-class Begun:
+class Begun(Struct, frozen=True):
     """A line that says what begins, and the step before it."""
 
     phase: Phase
@@ -32,8 +32,7 @@ class Begun:
     step: Step | None
 
 
-@frozen
-class Place:
+class Place(Struct, frozen=True):
     """What the lines before a place tell."""
 
     step: Step | None
@@ -41,8 +40,7 @@ class Place:
     because: str
 
 
-@mutable
-class Standing:
+class Standing(Struct):
     """The state of a run as the blocks of its log go by."""
 
     total: int | None = None

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.diagnose.phases import Phase
 from oomlint.diagnose.scan import Log, Sign
 from oomlint.diagnose.signatures import Scope
-from oomlint.frozen import frozen, replace
 from oomlint.rule import Confidence, Resource, gib
 
 Outcome = Literal["memory", "killed", "disk", "settings", "stopped", "hang", "other", "nothing"]
@@ -25,8 +27,7 @@ scheduler; ``hang``: ranks waited for one that says nothing; ``other``: an error
 memory; ``nothing`` that tells of an end."""
 
 
-@frozen(kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """What killed the run."""
 
     outcome: Outcome

@@ -7,11 +7,13 @@ from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Document, Fact
 from oomlint.documents.text import Location, Span
-from oomlint.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from oomlint.dialects.cells import Cells
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 ClaimKind = Literal["run", "part", "launch", "aside"]
 
 
-@frozen(eq=False)
-class Reference:
+class Reference(Struct, frozen=True, eq=False):
     """A file that a block names.
 
     ``dialect`` is the name of the dialect that reads it. ``optional``: nothing is lost where the file is
@@ -38,8 +39,7 @@ class Reference:
     decides: bool = False
 
 
-@frozen(eq=False)
-class Claim:
+class Claim(Struct, frozen=True, eq=False):
     """A document, or a part of one, that a dialect recognises.
 
     ``run``: the centre of a training run; ``part``: a file that serves runs (DeepSpeed JSON,
@@ -174,8 +174,7 @@ def whole(meaning: Meaning) -> Meaning:
     return Meaning(meaning, facts, scene)
 
 
-@frozen
-class Entry:
+class Entry(Struct, frozen=True):
     """What can be said of a dialect before its module is imported: see :class:`Dialect`."""
 
     name: str
@@ -202,8 +201,7 @@ class Entry:
         return any(marker in data for marker in self.markers)
 
 
-@frozen
-class Registry:
+class Registry(Struct, frozen=True):
     """The dialects in force, in order of recognition. One that no file needs is not imported."""
 
     entries: tuple[Entry, ...]

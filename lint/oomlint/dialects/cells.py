@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.changes import Change, Release, release_of
 from oomlint.dialects.meaning import (
     NOTHING,
@@ -23,7 +26,6 @@ from oomlint.dialects.meaning import (
     rank_of,
 )
 from oomlint.dialects.table import Block, Origin, Reading, Row, Setting, StrayKey, WrongValue
-from oomlint.frozen import frozen, replace
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -42,8 +44,7 @@ class CircularDerivation(Exception):
     """A field that depends on itself; ``str(error)`` is the path from it back to it."""
 
 
-@frozen(eq=False)
-class Surroundings:
+class Surroundings(Struct, frozen=True, eq=False):
     """What is known of a run besides its files: the machine, libraries, models, options.
 
     ``options`` are values that the user gives to oomlint itself. ``versions`` are a package's

@@ -11,8 +11,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen, replace
 
 
 class BadValue(Exception):
@@ -23,8 +25,9 @@ class StandIn(BadValue):
     """A word in the place of a value that a person or another script is to fill in."""
 
 
-# TO_BE_FILLED, and CONFIG_MBSIZE, of a template (with a comma: DeepSpeed reads JSON as Hjson).
-_STAND_IN = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?")
+# TO_BE_FILLED, and CONFIG_MBSIZE, of a template (with a comma: DeepSpeed reads JSON as Hjson); what
+# people blank out; and OmegaConf's ???, which a launch line has to give.
+_STAND_IN = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO")
 
 
 def _refused(raw: Any, expected: str) -> BadValue:
@@ -46,8 +49,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-@frozen
-class Kind:
+class Kind(Struct, frozen=True):
     """``read`` raises :class:`BadValue`; ``write`` raises :class:`CannotEdit`.
 
     ``schema`` is the JSON Schema of what the file may hold, for editors and for checks.

@@ -25,10 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from msgspec import Struct
+
 from oomlint.changes import Change, Release
 from oomlint.dialects.table import Origin, Setting
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen
 
 if TYPE_CHECKING:
     from oomlint.dialects.cells import Cells
@@ -40,8 +41,7 @@ Compute: TypeAlias = "Callable[[Cells], Any]"
 Writer: TypeAlias = "Callable[[Any, Cells, Wishes], Mapping[Any, Any]]"
 
 
-@frozen(eq=False)
-class Left:
+class Left(Struct, frozen=True, eq=False):
     """A field that its key leaves to somebody else: ``"auto"``."""
 
     origin: Origin

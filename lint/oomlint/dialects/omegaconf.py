@@ -15,7 +15,7 @@ _LONGEST_TEXT = 4096
 _MOST_REFERENCES = 100
 
 
-class OmegaConfBlock(RemovingBlock):
+class OmegaConfBlock(RemovingBlock, frozen=True, eq=False):
     """A block whose values may refer to others of its file: ``${batch_size}``.
 
     References to plain keys are followed; resolvers (``${oc.env:…}``, ``${eval:…}``) and
@@ -60,11 +60,11 @@ class OmegaConfBlock(RemovingBlock):
                 yield stray
 
 
-class OmegaConfOverrides(OverrideBlock, OmegaConfBlock):
+class OmegaConfOverrides(OverrideBlock, OmegaConfBlock, frozen=True, eq=False):
     """The ``key=value`` words of a launch line whose YAML is at hand."""
 
 
-class HydraOverrides(OmegaConfOverrides):
+class HydraOverrides(OmegaConfOverrides, frozen=True, eq=False):
     """The words of a launch line over a config that other runs begin with as well: what is new is
     said on the line, too."""
 

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import Struct, field
+
 from oomlint.changes import Change
 from oomlint.dialects.kinds import AUTO, TEXT, BadValue, Kind, StandIn
 from oomlint.documents.base import (
@@ -25,7 +27,6 @@ from oomlint.documents.base import (
 )
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
-from oomlint.frozen import field, frozen
 from oomlint.plan.evidence import Level
 
 Loader = Literal["pyyaml", "yaml12", "omegaconf"]
@@ -35,8 +36,7 @@ Loader = Literal["pyyaml", "yaml12", "omegaconf"]
 _MOST_KEYS = 2000
 
 
-@frozen
-class Row:
+class Row(Struct, frozen=True):
     """One key of a framework.
 
     ``key`` is a dotted path as the file spells it. ``field`` is a leaf of the canonical plan
@@ -57,8 +57,7 @@ class Row:
     changes: tuple[Change, ...] = ()
 
 
-@frozen
-class Renaming:
+class Renaming(Struct, frozen=True):
     """What newer versions of a framework made of a key.
 
     ``new`` is its new spelling, ``None`` where renaming alone does not do. ``since`` names the
@@ -74,8 +73,7 @@ class Renaming:
     source: str = ""
 
 
-@frozen(slots=False)
-class Table:
+class Table(Struct, frozen=True, dict=True):
     """The keys of one kind of file or call.
 
     ``known`` are keys that are legal and without effect on memory. ``ignores_unknown`` says
@@ -155,8 +153,7 @@ def known_keys(framework: str) -> frozenset[str]:
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
-@frozen(eq=False)
-class Origin:
+class Origin(Struct, frozen=True, eq=False):
     """Where a setting came from.
 
     ``explicit``: a key in a file, at ``entry`` of ``block``; ``default``: the framework's
@@ -190,8 +187,7 @@ class Origin:
         return self.entry.key if self.entry else (self.row.key if self.row else None)
 
 
-@frozen(eq=False)
-class Setting:
+class Setting(Struct, frozen=True, eq=False):
     """A value with its origin, and how well it is known; ``shadowed`` are those it overrides."""
 
     value: Any
@@ -200,8 +196,7 @@ class Setting:
     level: Level = Level.STATED
 
 
-@frozen
-class Copy:
+class Copy(Struct, frozen=True):
     """Where a file that others use too goes before it is changed for one run.
 
     ``named``: where the file is named now, and ``written`` how; ``path``: of the copy, a display
@@ -216,8 +211,7 @@ class Copy:
     others: frozenset[str] | None = None
 
 
-@frozen(eq=False)
-class StrayKey:
+class StrayKey(Struct, frozen=True, eq=False):
     """A key that the table does not know, or knows only under another name."""
 
     block: Block
@@ -232,8 +226,7 @@ class StrayKey:
         return Location(self.block.path, self.entry.key_span)
 
 
-@frozen(eq=False)
-class WrongValue:
+class WrongValue(Struct, frozen=True, eq=False):
     """A value that the framework would refuse."""
 
     block: Block
@@ -245,8 +238,7 @@ class WrongValue:
         return Location(self.block.path, self.entry.value.span)
 
 
-@frozen(eq=False)
-class Reading:
+class Reading(Struct, frozen=True, eq=False):
     """What a block says: settings by field, keys it should not have, values out of range.
 
     ``unknown`` are fields whose key is there but whose value cannot be known without
@@ -262,13 +254,12 @@ class Reading:
     """Fields whose key says ``"auto"``: somebody else's value is taken."""
 
 
-@frozen(eq=False, slots=False)
-class Block:
+class Block(Struct, frozen=True, eq=False, dict=True):
     """A mapping of a document, read with a table."""
 
-    document: Document = field(repr=False)
-    mapping: Mapping = field(repr=False)
-    table: Table = field(repr=False)
+    document: Document
+    mapping: Mapping
+    table: Table
     anchor: Span
     """Where to point when the block lacks a key: its most telling line."""
     prefix: str = ""
@@ -495,7 +486,7 @@ class Block:
         return None
 
 
-class RemovingBlock(Block):
+class RemovingBlock(Block, frozen=True, eq=False):
     """A block from which a key goes where ``None`` is written to its field."""
 
     def write(self, values: MappingABC[str, Any]) -> list[Edit]:
@@ -508,7 +499,7 @@ class RemovingBlock(Block):
         return edits
 
 
-class OverrideBlock(Block):
+class OverrideBlock(Block, frozen=True, eq=False):
     """Overrides of a file on a command line: they are changed where they stand, while a key
     that is new goes into the file."""
 
@@ -517,8 +508,7 @@ class OverrideBlock(Block):
         return row is not None and self._entry_of(row) is not None
 
 
-@frozen
-class _Addition:
+class _Addition(Struct, frozen=True):
     parent: Mapping
     key: str
     literal: Any

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingABC
 from typing import Any, Final, Protocol, TypeAlias
 
+from msgspec import Struct, field
+
 from oomlint.documents.text import Edit, Location, Source, Span
-from oomlint.frozen import field, frozen
 
 
 class _Unknown:
@@ -28,8 +29,7 @@ class _Unknown:
 UNKNOWN: Final = _Unknown()
 
 
-@frozen
-class Name:
+class Name(Struct, frozen=True):
     """A dotted name standing for itself in Python code, such as ``torch.bfloat16``."""
 
     dotted: str
@@ -43,8 +43,7 @@ Literal: TypeAlias = Any
 and lists and dicts of these."""
 
 
-@frozen(eq=False)
-class Scalar:
+class Scalar(Struct, frozen=True, eq=False):
     """One value as written.
 
     ``value`` is what the text says to the *document's* language; for plain YAML scalars,
@@ -62,15 +61,13 @@ class Scalar:
     locked: str | None = None
 
 
-@frozen(eq=False)
-class Sequence:
+class Sequence(Struct, frozen=True, eq=False):
     span: Span
     items: tuple[Node, ...]
     locked: str | None = None
 
 
-@frozen(eq=False)
-class Entry:
+class Entry(Struct, frozen=True, eq=False):
     """One ``key: value`` (or ``key=value``, or ``--key value``) of a mapping."""
 
     key: str
@@ -79,8 +76,7 @@ class Entry:
     span: Span
 
 
-@frozen(eq=False)
-class Mapping:
+class Mapping(Struct, frozen=True, eq=False):
     """Entries in file order; of duplicate keys ``entries`` holds the one that wins."""
 
     span: Span
@@ -118,8 +114,7 @@ class Document(Protocol):
         """Add a value at the end of a sequence."""
 
 
-@frozen(eq=False)
-class Fact:
+class Fact(Struct, frozen=True, eq=False):
     """Something that a reader saw in a script and that is no key: for rules on habits.
 
     ``kind`` is a kebab-case name from a reader's list; ``mend`` are ready edits where the
@@ -132,8 +127,7 @@ class Fact:
     mend: tuple[Edit, ...] = ()
 
 
-@frozen(eq=False)
-class Call:
+class Call(Struct, frozen=True, eq=False):
     """A Python call worth reading: ``callee`` as written (``TrainingArguments``,
     ``AutoModelForCausalLM.from_pretrained``), its arguments as a mapping. Positional
     arguments have the keys ``"0"``, ``"1"`` …
@@ -146,8 +140,7 @@ class Call:
     """Rank in the order in which module-level code runs the calls, as far as that is plain."""
 
 
-@frozen(eq=False)
-class Command:
+class Command(Struct, frozen=True, eq=False):
     """A shell command: environment, words and flags.
 
     ``words`` are program and positional arguments as far as they are plain; ``flags`` maps
@@ -155,7 +148,8 @@ class Command:
     flag to ``True``. ``assignments`` are ``key=value`` words after the program (Hydra,
     LLaMA-Factory, torchtune overrides).
     ``environment`` holds what the command really sees: its own prefix assignments and
-    what was exported before.
+    what was exported before. ``folder`` is where it runs, seen from where the script starts, as far
+    as each ``cd`` before it tells.
     """
 
     span: Span
@@ -163,3 +157,4 @@ class Command:
     flags: Mapping
     assignments: Mapping
     environment: Mapping
+    folder: str = ""

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from oomlint.documents.text import Source, Span
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen
 
 Splice: TypeAlias = tuple[int, int, str]
 """Start, end and replacement."""
 
 
-@frozen
-class Brackets:
+class Brackets(Struct, frozen=True):
     """``opening`` and ``closing`` are the offsets of the brackets themselves.
 
     ``skip`` maps an offset to that of the next token: past blanks, line breaks, comments.

@@ -11,6 +11,8 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from oomlint.documents.excerpt import (
     MOST_CHARACTERS,
     Builder,
@@ -22,7 +24,6 @@ from oomlint.documents.excerpt import (
 from oomlint.documents.shell.names import SHELLS
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
-from oomlint.frozen import field, frozen, mutable
 
 _INSTRUCTION = re.compile(r"[ \t]*(FROM|ENV|ARG|CMD|ENTRYPOINT)[ \t]+", re.IGNORECASE)
 _COMMENT = re.compile(r"[ \t]*#")
@@ -34,8 +35,7 @@ _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\r\n\\]*")
 
 
-@frozen
-class _Word:
+class _Word(Struct, frozen=True):
     """A JSON string: its text, and ``span`` with its quotes."""
 
     text: str
@@ -50,23 +50,19 @@ def parse_dockerfile(source: Source) -> ExcerptShell | None:
     """
     if len(source.text) > MOST_CHARACTERS:
         raise ParseError(source.path, "too large for a script (over a million characters)")
-    reader = _Reader(source)
+    reader = _Reader(source, Builder(source))
     for span in _instructions(source.text):
         reader.read(span)
     reader.start()
     return shell_in(reader.builder.finish()) if reader.commands else None
 
 
-@mutable
-class _Reader:
+class _Reader(Struct):
     source: Source
-    builder: Builder = field(init=False)
+    builder: Builder
     entrypoint: Span | None = None
     command: Span | None = None
     commands: int = 0
-
-    def __post_init__(self) -> None:
-        self.builder = Builder(self.source)
 
     def read(self, span: Span) -> None:
         """One instruction; the last ``ENTRYPOINT`` and ``CMD`` of a stage count."""

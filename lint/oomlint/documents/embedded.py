@@ -11,6 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC, Sequence as SequenceABC
 from typing import ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.documents import base
 from oomlint.documents.base import Command, Fact, Literal, Mapping, Node, Scalar
 from oomlint.documents.shell.document import ShellDocument, parse_shell
@@ -19,7 +22,6 @@ from oomlint.documents.text import Edit, Source, Span
 from oomlint.documents.yaml.document import YamlDocument
 from oomlint.documents.yaml.nodes import FILLED_IN
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen, replace
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Means the same to YAML and to a shell.
@@ -31,8 +33,7 @@ _NOT_TEXT = re.compile(r"[-+.]?\d[\d._eE+-]*|true|false|yes|no|on|off|null|~", r
 _ESCAPED = "the command is quoted in a way that only a person should change"
 
 
-@frozen(eq=False)
-class _Piece:
+class _Piece(Struct, frozen=True, eq=False):
     """A YAML scalar that is the script, or one word of it; ``text`` stands at ``span``."""
 
     span: Span
@@ -43,8 +44,7 @@ class _Piece:
     """Why nothing may be changed in it: it does not stand in the file as it is."""
 
 
-@frozen(eq=False, slots=False)
-class EmbeddedShell:
+class EmbeddedShell(Struct, frozen=True, eq=False, dict=True):
     """A command in a YAML file; implements :class:`oomlint.documents.base.Document`."""
 
     source: Source

@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, ClassVar, Literal as LiteralType, Protocol, TypeVar, cast
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.documents import base
 from oomlint.documents.base import (
     Call,
@@ -27,20 +30,17 @@ from oomlint.documents.base import (
 )
 from oomlint.documents.text import Edit, Location, Source, Span
 from oomlint.errors import CannotEdit
-from oomlint.expressions import expression
-from oomlint.frozen import field, frozen, mutable, replace
 
 _N = TypeVar("_N", bound=Node)
 # As for scripts in files of their own; each piece of an excerpt has its place to keep besides.
 MOST_CHARACTERS = 1_000_000
 _NOWHERE = "the place is not part of the code"
 _MADE_UP = "the text there is not written out in the file"
-_JSON_ESCAPE = expression(r'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4}))')
+_JSON_ESCAPE = re.compile(r'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4}))')
 _JSON_MEANING = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
-@frozen
-class _Segment:
+class _Segment(Struct, frozen=True):
     """Characters ``[at, at + length)`` of the excerpt, which stand at ``[start, end)`` of the file.
 
     ``copied``: as they are; ``spelled``: written otherwise there, as a whole (an escape);
@@ -65,8 +65,7 @@ class Writer(Protocol):
         """
 
 
-@frozen
-class Part:
+class Part(Struct, frozen=True):
     """A stretch of the excerpt that is edited in one way, or, ``locked``, in none."""
 
     span: Span
@@ -74,8 +73,7 @@ class Part:
     locked: str | None = None
 
 
-@frozen(slots=False)
-class Excerpt:
+class Excerpt(Struct, frozen=True, dict=True):
     host: Source
     text: str
     segments: tuple[_Segment, ...]
@@ -205,8 +203,7 @@ class Excerpt:
         return self.outside(span)
 
 
-@mutable
-class Builder:
+class Builder(Struct):
     """Collects an excerpt in the order of the file."""
 
     host: Source
@@ -271,8 +268,7 @@ class Builder:
 # -- moving nodes -------------------------------------------------------------------------------
 
 
-@mutable
-class _Mover:
+class _Mover(Struct):
     """Copies nodes with all their spans moved; a call that is met twice stays one call."""
 
     move: Callable[[Span], Span]
@@ -331,11 +327,11 @@ class _Mover:
             flags=self.mapping(command.flags),
             assignments=self.mapping(command.assignments),
             environment=self.mapping(command.environment),
+            folder=command.folder,
         )
 
 
-@frozen(eq=False, slots=False)
-class ExcerptDocument:
+class ExcerptDocument(Struct, frozen=True, eq=False, dict=True):
     """Code in a file of another kind; implements :class:`oomlint.documents.base.Document`."""
 
     source: Source
@@ -349,6 +345,8 @@ class ExcerptDocument:
     """Python of the same file in which nothing but comments matters."""
     locate: Callable[[int], str] | None = None
     """What people call the place of an offset, where they do not count lines of the file."""
+    gpu: Scalar | None = None
+    """The GPU that the file says its code is run on."""
     language: ClassVar[str]
     """The ending of the name that a file of this code alone would have."""
 
@@ -392,8 +390,7 @@ class ExcerptDocument:
         return (self,) if self.beside is None else (self, *self.beside.parts)
 
 
-@frozen(eq=False, slots=False)
-class ExcerptPython(ExcerptDocument):
+class ExcerptPython(ExcerptDocument, frozen=True, eq=False):
     """Python in a file of another kind."""
 
     language: ClassVar[str] = ".py"
@@ -424,8 +421,7 @@ class ExcerptPython(ExcerptDocument):
         return None if found is None else self._out.mapping(found)
 
 
-@frozen(eq=False, slots=False)
-class ExcerptShell(ExcerptDocument):
+class ExcerptShell(ExcerptDocument, frozen=True, eq=False):
     """Shell commands in a file of another kind. Habits in them are not looked at: each line may
     be a shell of its own."""
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from oomlint.documents.excerpt import ExcerptShell, commands_in, lines_of
 from oomlint.documents.shell.names import is_launch
 from oomlint.documents.text import Source, Span
-from oomlint.expressions import expression
 
 _LOCKED = "it stands in a comment"
-_COMMENT = expression(r"[ \t]*#[# \t]*(?:\$[ \t]+)?(?P<said>[^\r\n]*)")
+_COMMENT = re.compile(r"[ \t]*#[# \t]*(?:\$[ \t]+)?(?P<said>[^\r\n]*)")
 # Assignments, then the program.
-_COMMAND = expression(r"(?:\w+=\S*[ \t]+)*(?P<program>[\w./-]+)[ \t]+\S")
+_COMMAND = re.compile(r"(?:\w+=\S*[ \t]+)*(?P<program>[\w./-]+)[ \t]+\S")
 _LONGEST = 16_384
 
 

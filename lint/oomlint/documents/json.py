@@ -11,23 +11,23 @@ import json
 import re
 from typing import Any, Final, NoReturn
 
+from msgspec import Struct
+
 from oomlint.documents.base import Entry, Literal, Mapping, Node, Scalar, Sequence
 from oomlint.documents.brackets import Brackets, Splice
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
-from oomlint.expressions import expression
-from oomlint.frozen import field, frozen
 
 # Guards against files built to exhaust a reader; no training config comes near them.
 _MAX_CHARACTERS: Final = 4 * 2**20
 _MAX_DEPTH: Final = 100
 
-_TRIVIA: Final = expression(r"(?:[ \t\r\n]+|//[^\r\n]*|#[^\r\n]*|/\*[\s\S]*?\*/)*")
-_BLANK: Final = expression(r"[ \t\r\n]*")
-_STRING: Final = expression(r'"(?:[^"\\\r\n]|\\.)*"')
-_SINGLE_QUOTED: Final = expression(r"'(?:[^'\\\r\n]|\\.)*'")
-_TEXT_BLOCK: Final = expression(r"'''[\s\S]*?'''")
-_LITERAL: Final = expression(
+_TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|#[^\r\n]*|/\*[\s\S]*?\*/)*")
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_STRING: Final = re.compile(r'"(?:[^"\\\r\n]|\\.)*"')
+_SINGLE_QUOTED: Final = re.compile(r"'(?:[^'\\\r\n]|\\.)*'")
+_TEXT_BLOCK: Final = re.compile(r"'''[\s\S]*?'''")
+_LITERAL: Final = re.compile(
     r"(?:(?P<number>-?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][-+]?[0-9]+)?)"
     r"|(?P<word>true|false|null|NaN|-?Infinity))(?=[ \t]*(?:[,}\]\r\n#]|//|/\*|\Z))"
 )
@@ -39,21 +39,20 @@ _WORDS: Final[dict[str, Any]] = {
     "Infinity": float("inf"),
     "-Infinity": float("-inf"),
 }
-_BARE_KEY: Final = expression(r"[^\s{}\[\],:\"'#/]+")
-_BARE_STRING: Final = expression(r"(?!/\*)[^\s{}\[\],:\"'][^\r\n]*")
-_CONTROL: Final = expression(r"[\x00-\x1f]")
-_TEMPLATED: Final = expression(r"\$\{|\{\{|\{%")
-_COLON: Final = expression(r"[ \t]*:[ \t]*")
+_BARE_KEY: Final = re.compile(r"[^\s{}\[\],:\"'#/]+")
+_BARE_STRING: Final = re.compile(r"(?!/\*)[^\s{}\[\],:\"'][^\r\n]*")
+_CONTROL: Final = re.compile(r"[\x00-\x1f]")
+_TEMPLATED: Final = re.compile(r"\$\{|\{\{|\{%")
+_COLON: Final = re.compile(r"[ \t]*:[ \t]*")
 
 
-@frozen(eq=False)
-class JsonDocument:
+class JsonDocument(Struct, frozen=True, eq=False):
     """``relaxed_at`` is the first place that ``json.load`` would refuse, ``None`` if it reads all."""
 
     source: Source
     root: Node
     relaxed_at: Span | None
-    _bare: frozenset[Node] = field(repr=False)
+    _bare: frozenset[Node]
     """Strings without quotes: they run to the end of the line, so no comma can follow them."""
 
     @property

@@ -6,16 +6,16 @@ them.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from oomlint.documents.base import Literal, Mapping, Node, Sequence
 from oomlint.documents.text import Edit, Source
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen
 
 _BY_HAND = "lines of this file are changed by hand"
 
 
-@frozen(eq=False)
-class Lines:
+class Lines(Struct, frozen=True, eq=False):
     """Such a file; implements :class:`oomlint.documents.base.Document`."""
 
     source: Source

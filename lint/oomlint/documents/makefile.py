@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from msgspec import Struct, field
+
 from oomlint.documents.excerpt import (
     MOST_CHARACTERS,
     Builder,
@@ -20,7 +22,6 @@ from oomlint.documents.excerpt import (
 )
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
-from oomlint.frozen import field, mutable
 
 _DEFINITION = re.compile(
     r"(?:(?:override|private|unexport)[ ]+)*(?P<export>export[ ]+)?"
@@ -48,21 +49,17 @@ def parse_makefile(source: Source) -> ExcerptShell | None:
     """
     if len(source.text) > MOST_CHARACTERS:
         raise ParseError(source.path, "too large for a script (over a million characters)")
-    reader = _Reader(source)
+    reader = _Reader(source, Builder(source))
     reader.read()
     return shell_in(reader.builder.finish()) if reader.recipes else None
 
 
-@mutable
-class _Reader:
+class _Reader(Struct):
     source: Source
-    builder: Builder = field(init=False)
+    builder: Builder
     recipes: int = 0
     quoted: set[str] = field(default_factory=set)
     """Variables whose value is one word in quotes: make puts the quotes in too."""
-
-    def __post_init__(self) -> None:
-        self.builder = Builder(self.source)
 
     def read(self) -> None:
         text, in_rule, nested = self.source.text, False, 0

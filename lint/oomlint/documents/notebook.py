@@ -14,6 +14,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from oomlint.documents.base import Scalar
 from oomlint.documents.excerpt import (
     MOST_CHARACTERS,
     Builder,
@@ -26,7 +30,6 @@ from oomlint.documents.excerpt import (
 )
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import ParseError
-from oomlint.frozen import field, frozen, mutable, replace
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder(strict=False)
@@ -40,14 +43,15 @@ _ASSIGNED = re.compile(r"([\w, \t]+=[ \t]*)[!%]")
 _LINE_MAGIC = re.compile(r"%(\w+)[ \t]*")
 # What IPython puts in before the shell sees the line: the value of a Python expression.
 _PYTHON_VALUE = re.compile(r"(?<!\$)\{[A-Za-z_][\w.]*(?:\[[^\]{}]*\])*\}")
+# google-colab's own metadata of a notebook: "colab": {"gpuType": "T4", ...}.
+_COLAB_GPU = re.compile(r'"gpuType"\s*:\s*"([\w-]+)"')
 _OTHER_LANGUAGES = re.compile(
     r'"language"\s*:\s*"(?!python)|"language_info"\s*:\s*\{[^{}]*"name"\s*:\s*"(?!i?python)',
     re.IGNORECASE,
 )
 
 
-@frozen
-class Cell:
+class Cell(Struct, frozen=True):
     """A code cell; ``number`` counts all cells from 1, as editors show them."""
 
     number: int
@@ -95,8 +99,7 @@ class Cell:
         return joined
 
 
-@frozen
-class _Cells:
+class _Cells(Struct, frozen=True):
     """Says where an offset is, as people call it: ``cell 4, line 7``."""
 
     cells: tuple[Cell, ...]
@@ -119,7 +122,8 @@ def parse_notebook(source: Source) -> ExcerptDocument | None:
     from oomlint.documents.python.document import parse_python
 
     try:
-        cells = _Reader(source).cells()
+        reader = _Reader(source)
+        cells = reader.cells()
     except RecursionError:
         raise ParseError(source.path, "the notebook is nested too deeply to be read") from None
     if cells is None:
@@ -127,16 +131,17 @@ def parse_notebook(source: Source) -> ExcerptDocument | None:
     locate = _Cells(tuple(cells))
     code, shell = _python(source, cells), _shell(source, cells)
     script = parse_python(code.source)
+    if shell is not None:
+        shell = replace(shell, gpu=reader.gpu)
     if script is not None:
-        return ExcerptPython(source, code, script, beside=shell, locate=locate)
+        return ExcerptPython(source, code, script, beside=shell, locate=locate, gpu=reader.gpu)
     return None if shell is None else replace(shell, remarks=code, locate=locate)
 
 
 # -- the JSON -----------------------------------------------------------------------------------
 
 
-@mutable
-class _Reader:
+class _Reader(Struct):
     """Walks the top levels of a notebook; json's own decoder, in C, skips all else."""
 
     source: Source
@@ -144,6 +149,8 @@ class _Reader:
     """The code is in another language."""
     characters: int = 0
     """Of code, as JSON spells it."""
+    gpu: Scalar | None = None
+    """What Colab was told to run the notebook on."""
 
     def cells(self) -> list[Cell] | None:
         found: list[Cell] = []
@@ -156,6 +163,10 @@ class _Reader:
             end = self._skipped(at)
             if key == "metadata":
                 self.foreign = _OTHER_LANGUAGES.search(text, at, min(end, at + 4000)) is not None
+                named = _COLAB_GPU.search(text, at, end)
+                if named is not None:
+                    span = Span(*named.span(1))
+                    self.gpu = Scalar(span, named[1], locked="Colab writes it")
             return end
 
         if text[start : start + 1] != "{":
@@ -281,8 +292,7 @@ class _Reader:
 # -- the code -----------------------------------------------------------------------------------
 
 
-@mutable
-class _Lines:
+class _Lines(Struct):
     """A cell taken apart: what is Python, with ``pass`` for IPython's lines, and what is shell."""
 
     python: list[tuple[Span, str | None]] = field(default_factory=list)

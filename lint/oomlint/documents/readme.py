@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from oomlint.documents.excerpt import ExcerptShell, commands_in, lines_of
 from oomlint.documents.shell.names import is_launch
 from oomlint.documents.text import Source, Span
-from oomlint.expressions import expression
 
 README_NAMES = ("README.md", "readme.md", "Readme.md")
 
 _LOCKED = "it stands in a README"
-_FENCE = expression(r"[ \t]*(?:```+|~~~+)")
+_FENCE = re.compile(r"[ \t]*(?:```+|~~~+)")
 # A prompt, assignments, then the program.
-_COMMAND = expression(
+_COMMAND = re.compile(
     r"[ \t]*(?:[$>%][ \t]+)?(?P<said>(?:\w+=\S*[ \t]+)*(?P<program>[\w./-]+)[ \t]+\S.*)"
 )
 _LONGEST = 400_000

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, Final, Literal, TypeAlias
 
 from oomlint.errors import CannotEdit
-from oomlint.expressions import expression
 
 Profile: TypeAlias = Literal["pyyaml", "yaml12", "omegaconf"]
 PROFILES: Final[tuple[Profile, ...]] = ("pyyaml", "yaml12", "omegaconf")
@@ -25,29 +25,27 @@ _TRUE_11: Final = _TRUE | {"yes", "Yes", "YES", "on", "On", "ON"}
 _FALSE_11: Final = _FALSE | {"no", "No", "NO", "off", "Off", "OFF"}
 
 _SPECIAL_FLOAT: Final = r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
-_FLOAT_PYYAML: Final = expression(
+_FLOAT_PYYAML: Final = (
     r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?"
     r"|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
     r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*"
     rf"|{_SPECIAL_FLOAT}"
 )
-_FLOAT_OMEGACONF: Final = expression(
+_FLOAT_OMEGACONF: Final = (
     r"[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?[0-9]+(?:_[0-9]+)*[eE][-+]?[0-9]+"
 )
-_FLOAT_12: Final = expression(
+_FLOAT_12: Final = (
     r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
     r"|[-+]?\.[0-9_]+(?:[eE][-+][0-9]+)?"
     rf"|{_SPECIAL_FLOAT}"
 )
-_INTEGER_PYYAML: Final = expression(
+_INTEGER_PYYAML: Final = (
     r"[-+]?0b[01_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+"
     r"|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+"
 )
-_INTEGER_12: Final = expression(
-    r"[-+]?0b[01_]+|[-+]?0o[0-7_]+|[-+]?[0-9][0-9_]*|[-+]?0x[0-9a-fA-F_]+"
-)
+_INTEGER_12: Final = r"[-+]?0b[01_]+|[-+]?0o[0-7_]+|[-+]?[0-9][0-9_]*|[-+]?0x[0-9a-fA-F_]+"
 # Python refuses to convert longer decimal strings (sys.int_info.default_max_str_digits is 4300).
 _LONGEST_NUMBER: Final = 400
 
@@ -79,11 +77,13 @@ def resolve(text: str, profile: Profile) -> bool | int | float | str | None:
 
 def _number(text: str, profile: Profile) -> int | float | str:
     if profile == "yaml12":
-        is_float, is_integer = _FLOAT_12.fullmatch(text), _INTEGER_12.fullmatch(text)
+        is_float = re.fullmatch(_FLOAT_12, text)
+        is_integer = re.fullmatch(_INTEGER_12, text)
     else:
-        is_float, is_integer = _FLOAT_PYYAML.fullmatch(text), _INTEGER_PYYAML.fullmatch(text)
+        is_float = re.fullmatch(_FLOAT_PYYAML, text)
+        is_integer = re.fullmatch(_INTEGER_PYYAML, text)
         if profile == "omegaconf" and not is_integer:
-            is_float = is_float or _FLOAT_OMEGACONF.fullmatch(text)
+            is_float = is_float or re.fullmatch(_FLOAT_OMEGACONF, text)
     if not is_float and not is_integer:
         return text
     digits = text.replace("_", "").lower()
@@ -116,13 +116,11 @@ def _integer(digits: str, *, octal_by_zero: bool) -> int:
 
 
 # Bare strings are kept to characters that mean nothing to YAML in block or flow style.
-_BARE: Final = expression(
-    r"[A-Za-z_/][A-Za-z0-9_./+@-]*|[0-9][A-Za-z0-9_./+@-]*[A-Za-z_][A-Za-z0-9_./+@-]*"
-)
+_BARE: Final = r"[A-Za-z_/][A-Za-z0-9_./+@-]*|[0-9][A-Za-z0-9_./+@-]*[A-Za-z_][A-Za-z0-9_./+@-]*"
 # YAML 1.1 itself lists y and n as booleans, though PyYAML does not read them so.
 _BOOLEAN_IN_SOME_LOADER: Final = frozenset({"y", "Y", "n", "N"})
 # What JSON may hold raw and YAML's double quotes may not, or not without folding.
-_ESCAPE: Final = expression("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+_ESCAPE: Final = "[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]"
 
 
 def emit(value: Any) -> str:
@@ -165,15 +163,15 @@ def _emit_float(value: float) -> str:
 def is_bare(text: str) -> bool:
     """Whether a string may stand without quotes, in block and in flow style."""
     return (
-        _BARE.fullmatch(text) is not None
+        re.fullmatch(_BARE, text) is not None
         and text not in _BOOLEAN_IN_SOME_LOADER
         and all(isinstance(resolve(text, profile), str) for profile in PROFILES)
     )
 
 
 def double_quoted(text: str) -> str:
-    return _ESCAPE.sub(
-        lambda match: f"\\u{ord(match.group()):04x}", json.dumps(text, ensure_ascii=False)
+    return re.sub(
+        _ESCAPE, lambda match: f"\\u{ord(match.group()):04x}", json.dumps(text, ensure_ascii=False)
     )
 
 

@@ -7,21 +7,21 @@ form feeds and U+2028, which no editor does.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 
+from msgspec import Struct
+
 from oomlint.errors import CannotEdit, EncodingError
-from oomlint.expressions import expression
-from oomlint.frozen import frozen
 
 _BOM = b"\xef\xbb\xbf"
-_LINE_BREAK = expression(r"\r\n|\r|\n")
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
-@frozen(order=True)
-class Span:
+class Span(Struct, frozen=True, order=True):
     """Half-open range of code points ``[start, end)`` in a file's text."""
 
     start: int
@@ -31,16 +31,14 @@ class Span:
         return self.start <= offset < self.end
 
 
-@frozen
-class Location:
+class Location(Struct, frozen=True):
     """A span in a named file."""
 
     path: str
     span: Span
 
 
-@frozen(order=True)
-class Edit:
+class Edit(Struct, frozen=True, order=True):
     """Replace ``[start, end)`` of the file at ``path`` by ``replacement``.
 
     ``creates``: the file is not there yet, and ``replacement`` is all of its text.
@@ -53,8 +51,7 @@ class Edit:
     creates: bool = False
 
 
-@frozen(slots=False)
-class Source:
+class Source(Struct, frozen=True, dict=True):
     """One file as read: its bytes are never lost, its text never normalised."""
 
     path: str

@@ -10,12 +10,13 @@ import math
 import re
 from typing import Final, TypeAlias
 
+from msgspec import Struct, field
+
 from oomlint.documents.base import Entry, Literal, Mapping, Node, Scalar, Sequence
 from oomlint.documents.brackets import Brackets, Splice
 from oomlint.documents.scalars import double_quoted
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
-from oomlint.frozen import field, frozen, mutable
 from oomlint.plain_toml import loads
 
 # Guards against files built to exhaust a reader; no training config comes near them.
@@ -40,8 +41,7 @@ _TEMPLATED: Final = re.compile(r"\$\{|\{\{|\{%")
 _ERROR_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
-@mutable
-class _Table:
+class _Table(Struct):
     """A table while it is read: headers and dotted keys may add to it in several places."""
 
     start: int
@@ -56,8 +56,7 @@ _Item: TypeAlias = "Node | _Table | list[_Table]"
 _Key: TypeAlias = "tuple[str, Span]"
 
 
-@frozen
-class _Place:
+class _Place(Struct, frozen=True):
     """How a node is written: ``own`` are the keys that have a line ``key = value``."""
 
     is_inline: bool = False
@@ -68,11 +67,10 @@ class _Place:
 _NOWHERE_ELSE: Final = _Place()
 
 
-@frozen(eq=False)
-class TomlDocument:
+class TomlDocument(Struct, frozen=True, eq=False):
     source: Source
     root: Mapping
-    _places: dict[Node, _Place] = field(repr=False)
+    _places: dict[Node, _Place]
 
     @property
     def roots(self) -> tuple[Node, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from oomlint.diagnosis import Diagnosis
 from oomlint.documents.text import Edit, by_path
 from oomlint.fix.edits import Fix, Made, Planned, make_fix
-from oomlint.frozen import replace
 from oomlint.rule import Applicability
 
 Proposed = TypeVar("Proposed", bound="Diagnosis | Planned")

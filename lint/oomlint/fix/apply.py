@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping as MappingABC, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.documents.proof import Rooted, prove_edits
 from oomlint.documents.text import Edit, Source, by_path, overlapping
 from oomlint.engine import Diagnosis, Options, Report, lint
@@ -19,7 +22,6 @@ from oomlint.errors import CannotEdit, FileError, InternalError
 from oomlint.fix.bystanders import Naming, used_elsewhere
 from oomlint.fix.edits import Fix, is_higher
 from oomlint.fix.planned import with_plans
-from oomlint.frozen import field, frozen, mutable, replace
 from oomlint.judgement import judgement_of, settled
 from oomlint.rule import Applicability, Rule, gib
 from oomlint.run import Run
@@ -35,8 +37,7 @@ Identity: TypeAlias = tuple[str, str, str]
 """Rule, run and title of a fix: the same from pass to pass while positions move."""
 
 
-@frozen(eq=False, slots=False)
-class FixResult:
+class FixResult(Struct, frozen=True, eq=False):
     """The report after fixing, and the texts that have to be written."""
 
     report: Report
@@ -46,8 +47,7 @@ class FixResult:
     """Display path → bytes as they were, ``None`` of a new file."""
 
 
-@frozen(slots=False)
-class _Job:
+class _Job(Struct, frozen=True):
     """What is linted again after every step."""
 
     names: Sequence[str]
@@ -70,8 +70,7 @@ class _Job:
         return replace(self, names=[name for name in self.names if name in paths])
 
 
-@mutable
-class _Outcome:
+class _Outcome(Struct):
     """What fixing has come to so far."""
 
     texts: dict[str, bytes] = field(default_factory=dict)

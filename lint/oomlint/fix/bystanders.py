@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from oomlint.engine import Options, Report, lint
-from oomlint.frozen import replace
 from oomlint.kin import naming, texts_below
 from oomlint.run import Run
 from oomlint.workspace import Workspace

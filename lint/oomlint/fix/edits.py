@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingABC, Set
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.dialects.table import Block, OverrideBlock, Setting
 from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.sharing import Apart, set_apart
-from oomlint.frozen import field, frozen, replace
 from oomlint.judgement import settled
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
@@ -26,8 +28,7 @@ from oomlint.rule import (
 from oomlint.run import Run
 
 
-@frozen(eq=False)
-class Fix:
+class Fix(Struct, frozen=True, eq=False):
     """Edits that carry out a proposal.
 
     ``expected`` are the settings (own fields of the dialect) as the run has them after the
@@ -55,16 +56,14 @@ class Fix:
     made: Made | None = None
 
 
-@frozen
-class Planned:
+class Planned(Struct, frozen=True):
     """A fix of a run that no finding asked for."""
 
     run: Run | None
     fix: Fix | None
 
 
-@frozen(eq=False)
-class Made:
+class Made(Struct, frozen=True, eq=False):
     """What a fix was made of, and ``edits`` as they are where every file is the run's alone."""
 
     run: Run

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.engine import Diagnosis, Options, Report, refusals
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
-from oomlint.frozen import frozen, replace
 from oomlint.judgement import judgement_of, needs_all_samples_long, settled
 from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plugins import rules_in_force
@@ -15,8 +17,7 @@ from oomlint.rule import Applicability, Proposal, Severity
 from oomlint.run import Run
 
 
-@frozen(eq=False)
-class _Plan:
+class _Plan(Struct, frozen=True, eq=False):
     """``rules`` explain what it changes."""
 
     fix: Fix

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingABC, Set
 from typing import Any
 
+from msgspec import Struct
+
 from oomlint.dialects.table import Copy
 from oomlint.documents.base import Document, Node, Scalar
 from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen
 from oomlint.run import Run
 
 
-@frozen
-class Apart:
+class Apart(Struct, frozen=True):
     """Edits that touch nothing that other runs use."""
 
     edits: tuple[Edit, ...]

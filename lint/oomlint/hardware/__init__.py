@@ -15,6 +15,7 @@ from oomlint.hardware.gpus import (
     usable_bytes,
     usable_high,
     usable_low,
+    usual_limit,
 )
 from oomlint.hardware.nccl import nccl_bytes
 from oomlint.hardware.parse import (
@@ -51,6 +52,7 @@ __all__ = [
     "usable_bytes",
     "usable_high",
     "usable_low",
+    "usual_limit",
 ]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.errors import UsageError
-from oomlint.frozen import frozen, replace
 from oomlint.hardware import tables
 from oomlint.hardware.spelling import Folded, fold_gpu
 
@@ -22,8 +24,7 @@ class Range(NamedTuple):
     high: int
 
 
-@frozen(kw_only=True)
-class Gpu:
+class Gpu(Struct, frozen=True, kw_only=True):
     """One kind of GPU (or NPU), by the name that reports use; ``variants`` are its form factors.
 
     ``total_bytes`` is what torch reports as ``total_memory`` (``total capacity`` in an
@@ -302,3 +303,14 @@ def common_cards() -> tuple[Gpu, ...]:
     """The cards that models are usually trained on, smallest usable memory first."""
     cards = [gpu for gpu in list_gpus() if gpu.name in _COMMON]
     return tuple(sorted(cards, key=lambda gpu: (gpu.total_bytes, gpu.name)))
+
+
+# What most people can rent: an A100-80GB or H100-80GB; what is above is scarce.
+_USUAL_LARGEST: Final = "H100-80GB"
+
+
+@cache
+def usual_limit() -> int:
+    """The usable bytes of the largest card that most people can have: what a run is held against
+    where nobody says which card it has."""
+    return usable_bytes(find_gpu(_USUAL_LARGEST))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.errors import UsageError
-from oomlint.frozen import frozen, replace
 from oomlint.hardware import tables
 from oomlint.hardware.gpus import GIB, Gpu, find_gpu
 from oomlint.hardware.spelling import fold_gpu
@@ -17,8 +19,7 @@ _MAX_GPUS_PER_NODE: Final = 1_024
 _MAX_TEXT: Final = 200
 
 
-@frozen(kw_only=True)
-class Hardware:
+class Hardware(Struct, frozen=True, kw_only=True):
     """What a run has: ``nodes`` times ``gpus_per_node`` GPUs, and RAM per node if known."""
 
     name: str
@@ -38,8 +39,7 @@ class Hardware:
         return self.nodes * self.gpus_per_node
 
 
-@frozen(kw_only=True)
-class Instance:
+class Instance(Struct, frozen=True, kw_only=True):
     """A cloud's machine type (or a well-known server): ``gpus`` of ``gpu``, and its RAM.
 
     ``allocatable_bytes`` is what a Kubernetes pod can get at most (EKS), where known.

@@ -6,8 +6,7 @@ import re
 from functools import cache
 from typing import Final
 
-from oomlint.expressions import expression
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 # Words that tell the maker, the form factor or the memory, and never which GPU it is.
 _NOISE: Final = frozenset(
@@ -17,8 +16,7 @@ _NOISE: Final = frozenset(
 )
 
 
-@frozen
-class Folded:
+class Folded(Struct, frozen=True):
     """``key`` is the name without maker, form factor and size (``a100``, ``rtx6000ada``);
     ``gigabytes`` the size as spelled; ``mig`` a MIG profile (``3g.40gb``)."""
 
@@ -29,12 +27,12 @@ class Folded:
 
 @cache
 def _mig() -> re.Pattern[str]:
-    return expression(r"(?:^|[-_ ])mig[-_ ]?(?P<profile>\d+g\.\d+gb)", re.IGNORECASE)
+    return re.compile(r"(?:^|[-_ ])mig[-_ ]?(?P<profile>\d+g\.\d+gb)", re.IGNORECASE)
 
 
 @cache
 def _size() -> re.Pattern[str]:
-    return expression(r"(\d{1,4})(?:gb?|gib)")
+    return re.compile(r"(\d{1,4})(?:gb?|gib)")
 
 
 def fold_gpu(text: str) -> Folded:

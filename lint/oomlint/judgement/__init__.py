@@ -6,7 +6,7 @@ risk that it dies, the verdict, what the need at risk is made of, and what all t
 change brings; how bad something is follows from the risk (:mod:`oomlint.judgement.severity`).
 """
 
-from oomlint.judgement.cards import USUAL_LARGEST_CARD, card_holds, smallest_card
+from oomlint.judgement.cards import card_holds, smallest_card
 from oomlint.judgement.causes import Cause
 from oomlint.judgement.change import Relief, relief
 from oomlint.judgement.doubts import (
@@ -21,7 +21,6 @@ from oomlint.judgement.peak import (
     Peak,
     judge_gpu,
     judge_host,
-    proviso,
     risk_of,
     severity_of_need,
 )
@@ -31,7 +30,6 @@ __all__ = [
     "EVEN",
     "LOST",
     "TIGHT",
-    "USUAL_LARGEST_CARD",
     "Cause",
     "Forecast",
     "Judgement",
@@ -47,7 +45,6 @@ __all__ = [
     "judgement_of",
     "judgement_of_plan",
     "needs_all_samples_long",
-    "proviso",
     "relief",
     "risk_of",
     "settled",

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-# What most people can rent: an A100-80GB or H100-80GB; what is above is scarce.
-USUAL_LARGEST_CARD = "H100-80GB"
-
 
 def smallest_card(peak: int) -> str | None:
     """The smallest common card whose usable memory holds a peak with room to spare."""
@@ -14,12 +11,12 @@ def smallest_card(peak: int) -> str | None:
 
 
 def card_holds(name: str, peak: int) -> bool:
-    return peak <= usable(name)
+    """Whether a peak fits a GPU, by its name."""
+    return peak <= _usable(name)
 
 
 @cache
-def usable(name: str) -> int:
-    """Usable bytes of a GPU by its name."""
+def _usable(name: str) -> int:
     from oomlint.hardware import parse_hardware, usable_bytes
 
     return usable_bytes(parse_hardware(name).gpu)

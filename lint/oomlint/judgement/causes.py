@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from oomlint.documents.text import Location
-from oomlint.frozen import frozen
 from oomlint.judgement.doubts import settled
 from oomlint.judgement.peak import Peak
 from oomlint.plan import Plan
@@ -17,8 +18,7 @@ from oomlint.run import Run
 _LEAST_SHARE = 0.08
 
 
-@frozen
-class Cause:
+class Cause(Struct, frozen=True):
     """One part of a need at risk: ``size`` bytes of ``component``, the rule whose business it is, the
     place that decides on it, and what lowers it (``None``: nothing that a config says)."""
 
@@ -36,8 +36,7 @@ class Cause:
         return self.component.replace("_", " ")
 
 
-@frozen
-class _Part:
+class _Part(Struct, frozen=True):
     """Of a component: the rule that speaks of it, the fields that decide on it, the first that a file
     says, and its remedy by the plan."""
 

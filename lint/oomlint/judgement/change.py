@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from oomlint.amounts import gib
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen
-from oomlint.judgement.cards import USUAL_LARGEST_CARD, card_holds
+from oomlint.hardware import usual_limit
 from oomlint.judgement.peak import Peak, judge_gpu, judge_host
 from oomlint.judgement.severity import Severity
 from oomlint.run import Run
 
 
-@frozen
-class Relief:
+class Relief(Struct, frozen=True):
     """What a change brings: the peak now and after, and whether it is worth a word."""
 
     before: Peak
@@ -45,7 +45,7 @@ class Relief:
             return before.severity if before.overflows else None
         if before.severity is None or not self.suffices:
             return None
-        onto_usual = card_holds(USUAL_LARGEST_CARD, after.predicted)
+        onto_usual = after.predicted <= usual_limit()
         if before.is_problem and onto_usual and before.confidence != "low":
             return Severity.WARNING
         return Severity.INFO

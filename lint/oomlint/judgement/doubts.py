@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oomlint.frozen import frozen
-from oomlint.judgement.cards import USUAL_LARGEST_CARD, usable
+from msgspec import Struct
+
+from oomlint.hardware import usual_limit
 from oomlint.judgement.evidence import assumed_otherwise
 from oomlint.judgement.severity import Confidence
 from oomlint.memory import Estimate, state_bytes
@@ -25,12 +26,17 @@ _SHARDED = 0.5
 _OTHER_RELEASE = 0.3
 _SHORT = 0.3
 _OTHER_VALUE = 0.3
-# Of all doubts together: the prediction itself stays the likeliest reading.
-_MOST = 0.6
+# So many samples that are joined without padding are near their mean: verl's tuning scripts, with
+# micro batches of 16 to 128 completions, ran on 80 GB (verl 0.5 docs/perf/device_tuning.rst,
+# examples/tuning/*/*grpo*), though with all of them at the limit they would take 81 to 135 GiB.
+_MANY_SAMPLES = 16
+# The probability that so many samples have together less than half of the tokens that they may have.
+_HALF_FULL = 0.85
+# Of all doubts together: something is left to the prediction itself.
+_MOST = 0.9
 
 
-@frozen
-class Doubt:
+class Doubt(Struct, frozen=True):
     """What a run may be besides, and the probability that it is."""
 
     weight: float
@@ -55,9 +61,12 @@ def _found(run: Run) -> Iterator[Doubt]:
     if sharding_is_open(run):
         sharded = {f.parallel.backend: "zero", **ZERO_3}
         yield Doubt(_SHARDED, run.assuming(sharded).estimate)
-    shorter = short_samples(run)
-    if shorter is not None:
-        yield Doubt(_SHORT, shorter.estimate)
+    if _joins_many(run):
+        yield Doubt(_HALF_FULL, _half_as_long(run).estimate)
+    else:
+        shorter = short_samples(run)
+        if shorter is not None:
+            yield Doubt(_SHORT, shorter.estimate)
     others = run.alternatives
     for _, other in others:
         yield Doubt(_OTHER_RELEASE / len(others), other.estimate)
@@ -101,6 +110,20 @@ def short_samples(run: Run) -> Run | None:
     return run.assuming(shorter)
 
 
+def _joins_many(run: Run) -> bool:
+    """Whether a micro batch joins so many samples without padding that their mean decides."""
+    batch, seq = run.plan.batch, run.plan.seq
+    are_joined = seq.packing == "varlen" or batch.max_tokens_per_gpu is not None
+    return are_joined and (batch.micro or 1) >= _MANY_SAMPLES and seq.max_len is not None
+
+
+def _half_as_long(run: Run) -> Run:
+    """The run with samples that have half the tokens that they may have."""
+    most = run.plan.batch.max_tokens_per_gpu
+    tokens = {} if most is None else {f.batch.max_tokens_per_gpu: most // 2}
+    return run.assuming({f.seq.max_len: (run.plan.seq.max_len or 0) // 2, **tokens})
+
+
 def needs_all_samples_long(run: Run) -> bool:
     """Whether the GPU has room unless several samples of one batch are long.
 
@@ -110,7 +133,7 @@ def needs_all_samples_long(run: Run) -> bool:
     probe = settled(run)
     seq, batch = probe.plan.seq, probe.plan.batch
     limit = run.limits.gpu_bytes
-    limit = usable(USUAL_LARGEST_CARD) if limit is None else limit
+    limit = usual_limit() if limit is None else limit
     samples = (batch.micro or 1) * (batch.grad_accum or 1 if batch.max_tokens_per_gpu else 1)
     is_packed = seq.packing not in (None, "none")
     are_joined = (
@@ -147,7 +170,7 @@ def sharding_is_open(run: Run) -> bool:
 def _is_too_large_to_copy(run: Run) -> bool:
     """Whether a GPU (an H100-80GB where nobody says which) cannot hold the model's states."""
     states, limit = state_bytes(settled(run).plan), run.limits.gpu_bytes
-    limit = usable(USUAL_LARGEST_CARD) if limit is None else limit
+    limit = usual_limit() if limit is None else limit
     return states is not None and states.total > limit
 
 

@@ -6,18 +6,23 @@ that moves is its swing, and it *decides* where the run fits at one value and no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
-from oomlint.frozen import frozen, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
+from oomlint.hardware import usual_limit
 from oomlint.judgement import unread
 from oomlint.judgement.law import risk_in
-from oomlint.judgement.severity import EVEN
+from oomlint.judgement.severity import EVEN, TIGHT
 from oomlint.memory import Estimate, estimate
 from oomlint.memory.build import size_class, skeleton
 from oomlint.memory.limits import gpu_limits
+from oomlint.models.names import one_of_mixture
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.plan.model import ModelDims
 from oomlint.run import Run
 
 # What was not read is named up to so many.
@@ -27,6 +32,8 @@ _LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "al
 _HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
 _WHOLE = {f.precision.param: "fp32", f.precision.grad: "fp32", f.precision.optim_state: "fp32"}
 _ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
+
+# Peaks of GPU and host, the run's own first.
 
 # Of Llama 2 and of Qwen 2.5 (their config.json): of a model whose size alone is known, the logits are
 # anything between.
@@ -74,15 +81,15 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
 }
 
 
-@frozen
-class Basis:
+class Basis(Struct, frozen=True):
     """One thing that is assumed or was not read, and what hangs on it.
 
     ``field`` is where it was lost: what follows from it is as weak. ``leaf`` is the field of the
     plan by which it moves memory most. ``swing_bytes`` is how far the GPU's peak moves over what
     ``leaf`` plausibly is; ``None`` where no peak is known. ``decides`` says of ``gpu`` and ``host``
-    whether the run fits at one of these values and not at another. ``why`` says in words for people
-    on what the value rests, or why it was not read.
+    whether the run fits at one of these values and not at another, ``eases`` whether there is something
+    to say of it as it is taken, and nothing at another. ``why`` says in words for people on what the
+    value rests, or why it was not read.
     """
 
     field: Any
@@ -95,10 +102,10 @@ class Basis:
     key: str
     swing_bytes: int | None
     decides: frozenset[str]
+    eases: frozenset[str] = frozenset()
 
 
-@frozen
-class Evidence:
+class Evidence(Struct, frozen=True):
     """How well the weakest is known of what moves the peak, and what is known no better than by an
     assumption, the widest swing first."""
 
@@ -130,7 +137,17 @@ def left_open(evidence: Evidence) -> str:
 
 def weakest(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]]:
     """The weakest evidence that decides whether a run fits, and what is known no better."""
-    deciding = [basis for basis in rests_on(run) if resource in basis.decides]
+    return _weakest([basis for basis in rests_on(run) if resource in basis.decides])
+
+
+def weakest_of_claims(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]]:
+    """The same of what decides whether there is anything to say of a run's peak: that it does not
+    fit, or that it is tight."""
+    bases = rests_on(run)
+    return _weakest([basis for basis in bases if resource in basis.decides | basis.eases])
+
+
+def _weakest(deciding: list[Basis]) -> tuple[Level, tuple[Basis, ...]]:
     level = max((basis.level for basis in deciding), default=Level.DEFAULT)
     return level, tuple(basis for basis in deciding if basis.level is level)
 
@@ -179,8 +196,21 @@ def _plausible(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
     dims = run.plan.model.dims
     if dims is None or not dims.params_total:
         return ()
-    shape = size_class(dims.params_total)
-    return tuple({leaf: replace(shape, vocab=vocabulary)} for vocabulary in _VOCABULARIES)
+    sizes = {dims.params_total, one_of_mixture(str(run.plan.model.id)) or dims.params_total}
+    shapes = (
+        replace(size_class(size), vocab=vocabulary)
+        for size in sizes
+        for vocabulary in _VOCABULARIES
+    )
+    return tuple({leaf: each} for each in shapes if _has_layers(each))
+
+
+def _has_layers(dims: ModelDims) -> bool:
+    """Whether a model of this size has room for layers beside the tables of its vocabulary."""
+    built = skeleton(dims)
+    return built is not None and all(
+        linear.outputs for block in built.blocks for linear in block.linears
+    )
 
 
 def _weak(run: Run) -> dict[Any, Level]:
@@ -202,24 +232,33 @@ def _found(run: Run) -> Iterator[Basis]:
     best: dict[Any, Basis] = {}
     for level in (Level.ASSUMED, Level.UNREAD):
         leaves = [leaf for leaf, known in weak.items() if known is level]
-        together = _decided_together(probe, [trials[leaf] for leaf in leaves])
+        together = _estimates_together(probe, [trials[leaf] for leaf in leaves])
         for leaf in leaves:
-            swing, decides = trials[leaf].swing, trials[leaf].decides(run) | together
-            for field in (f.model.id,) if leaf == f.model.dims else run.roots(leaf):
-                basis = _basis(run, field, leaf, level, swing, decides)
+            swing = trials[leaf].swing
+            estimates = trials[leaf].estimates
+            for field in _lost_at(run, leaf):
+                basis = replace(
+                    _basis(run, field, leaf, level, swing),
+                    decides=_decided(probe, estimates) | _decided(probe, together),
+                    eases=_eased(probe, estimates) | _eased(probe, together),
+                )
                 place = (basis.path, basis.line, basis.key)
-                other = best.get(place)
-                if other is None or (swing or 0) > (other.swing_bytes or 0):
-                    earlier = frozenset() if other is None else other.decides
-                    best[place] = replace(basis, decides=basis.decides | earlier)
-                else:
-                    best[place] = replace(other, decides=basis.decides | other.decides)
+                other = best.get(place, basis)
+                wider = basis if (swing or 0) > (other.swing_bytes or 0) else other
+                best[place] = replace(
+                    wider, decides=basis.decides | other.decides, eases=basis.eases | other.eases
+                )
     yield from sorted(best.values(), key=lambda basis: -(basis.swing_bytes or 0))
 
 
-def _basis(
-    run: Run, field: Any, leaf: Any, level: Level, swing: int | None, decides: frozenset[str]
-) -> Basis:
+def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
+    """The fields where what moves memory by ``leaf`` was lost."""
+    if leaf == f.model.dims:
+        return (f.model.id,)
+    return run.roots(leaf)
+
+
+def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> Basis:
     origin = run.origin(field)
     place = origin.location if origin is not None else None
     why = origin.source if origin is not None else ""
@@ -238,12 +277,11 @@ def _basis(
         line=None if place is None else run.line_of(place),
         key=run.key(field),
         swing_bytes=swing,
-        decides=decides,
+        decides=frozenset(),
     )
 
 
-@frozen
-class _Trials:
+class _Trials(Struct, frozen=True):
     """A field at what it plausibly is: the changes, and the estimate at each."""
 
     changes: tuple[Mapping[Any, Any], ...]
@@ -266,9 +304,6 @@ class _Trials:
         known = [n for n, peak in enumerate(peaks) if peak is not None]
         return self.changes[pick(known, key=peaks.__getitem__)] if known else {}
 
-    def decides(self, run: Run) -> frozenset[str]:
-        return _decided(run, self.estimates)
-
 
 def _estimate(run: Run, change: Mapping[Any, Any]) -> Estimate:
     plan = run.plan.with_values(change) if change else run.plan
@@ -276,29 +311,48 @@ def _estimate(run: Run, change: Mapping[Any, Any]) -> Estimate:
     return estimate(plan, limits)
 
 
-def _decided(run: Run, estimates: Iterable[Estimate]) -> frozenset[str]:
+_Limited: TypeAlias = Literal["gpu", "host"]
+
+
+def _risks(run: Run, estimates: Iterable[Estimate]) -> Iterator[tuple[_Limited, list[float]]]:
+    """The resources that have a limit and the risks by each estimate, the run's own first; where nobody
+    says which GPU, by the largest that most people can have."""
+    limits = run.limits
+    gpu = usual_limit() if limits.gpu_bytes is None else limits.gpu_bytes
+    each: tuple[tuple[_Limited, int | None], ...] = (("gpu", gpu), ("host", limits.host_bytes))
+    for resource, limit in each:
+        if limit is not None:
+            risks = [risk_in(estimate, resource, limit) for estimate in estimates]
+            yield resource, [risk for risk in risks if risk is not None]
+
+
+def _decided(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
     """The resources of which a run rather dies by one of these estimates and not by another."""
-    estimates = tuple(estimates)
-    found: set[str] = set()
-    limits: Mapping[Literal["gpu", "host"], int | None]
-    limits = {"gpu": run.limits.gpu_bytes, "host": run.limits.host_bytes}
-    for resource, limit in limits.items():
-        if limit is None:
-            continue
-        risks = [risk_in(each, resource, limit) for each in estimates]
-        if len({risk >= EVEN for risk in risks if risk is not None}) > 1:
-            found.add(resource)
-    return frozenset(found)
+    return frozenset(
+        resource
+        for resource, risks in _risks(run, estimates)
+        if len({risk >= EVEN for risk in risks}) > 1
+    )
 
 
-def _decided_together(run: Run, trials: Iterable[_Trials]) -> frozenset[str]:
-    """What several fields decide that none of them decides alone."""
+def _eased(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
+    """The resources of which there is something to say as the run is taken, and nothing by another of these
+    estimates."""
+    return frozenset(
+        resource
+        for resource, risks in _risks(run, estimates)
+        if risks and risks[0] >= TIGHT and min(risks) < TIGHT
+    )
+
+
+def _estimates_together(run: Run, trials: Iterable[_Trials]) -> tuple[Estimate, ...]:
+    """The estimates with several fields at once at what weighs least, and at what weighs most."""
     trials = tuple(trials)
     if len(trials) < 2:
-        return frozenset()
+        return ()
     lightest: dict[Any, Any] = {}
     heaviest: dict[Any, Any] = {}
     for each in trials:
         lightest |= each.extreme(min)
         heaviest |= each.extreme(max)
-    return _decided(run, (_estimate(run, change) for change in ({}, lightest, heaviest)))
+    return tuple(_estimate(run, change) for change in ({}, lightest, heaviest))

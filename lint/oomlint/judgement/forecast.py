@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from oomlint.frozen import frozen, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.peak import risk_of
 from oomlint.judgement.releases import over_releases
-from oomlint.judgement.severity import Verdict, verdict_at
+from oomlint.judgement.severity import EVEN, Verdict, verdict_at
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
     from oomlint.run import Run
 
 
-@frozen
-class Risk:
+class Risk(Struct, frozen=True):
     """The probability that a run dies of memory; ``None`` where a limit or a need is unknown."""
 
     gpu: float | None
@@ -43,6 +44,11 @@ class Risk:
     def verdict(self) -> Verdict:
         return "unknown" if self.any is None else verdict_at(self.any)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the run rather dies than not."""
+        return self.any is not None and self.any >= EVEN
+
     @classmethod
     def of(cls, run: Run) -> Risk:
         """Of a run with all that is open about it."""
@@ -57,8 +63,7 @@ class Risk:
         )
 
 
-@frozen
-class Forecast:
+class Forecast(Struct, frozen=True):
     """One reading of a run with its prediction; bytes are ``None`` inside where nothing is known."""
 
     name: str

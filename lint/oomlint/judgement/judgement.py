@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.judgement.causes import Cause, causes_of
 from oomlint.judgement.forecast import Forecast, Risk, forecast_of, of_plan
 from oomlint.judgement.peak import Peak, judge_gpu, judge_host, read_as
-from oomlint.judgement.severity import EVEN, TIGHT, Verdict
+from oomlint.judgement.severity import TIGHT, Verdict
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from oomlint.run import Run
 
 
-@frozen
-class Judgement:
+class Judgement(Struct, frozen=True):
     """Whether a run fits, why not, and how sure that is.
 
     ``written`` is the run as its files stand. Where a key is misspelt, ``meant`` is the run that
@@ -66,7 +66,7 @@ class Judgement:
     @property
     def is_lost(self) -> bool:
         """Whether the run rather dies than not."""
-        return self.risk is not None and (self.risk.any or 0.0) >= EVEN
+        return self.risk is not None and self.risk.is_lost
 
 
 def judgement_of(run: Run | Judgement) -> Judgement:

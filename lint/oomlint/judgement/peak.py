@@ -10,12 +10,14 @@ Every memory rule judges by the same law, so that severities mean the same every
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
+from msgspec import Struct
+
 from oomlint.amounts import gib
-from oomlint.frozen import frozen
-from oomlint.judgement.cards import USUAL_LARGEST_CARD, smallest_card, usable
+from oomlint.hardware import usual_limit
+from oomlint.judgement.cards import smallest_card
 from oomlint.judgement.doubts import (
     confidence,
     doubts,
@@ -23,7 +25,7 @@ from oomlint.judgement.doubts import (
     settled,
     sharding_is_open,
 )
-from oomlint.judgement.evidence import weakest
+from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.law import risk_in, risk_of_need
 from oomlint.judgement.severity import Confidence, Severity, bound, severity_at
 from oomlint.run import Run
@@ -32,8 +34,7 @@ from oomlint.run import Run
 _WORTH, _WORTH_ANYWHERE = 0.03, 0.25
 
 
-@frozen
-class Peak:
+class Peak(Struct, frozen=True):
     """A peak against a limit. ``limit`` and ``risk`` are ``None`` where the hardware is unknown, and
     ``card`` is then the smallest common card that holds the run, ``None`` if none does."""
 
@@ -49,7 +50,7 @@ class Peak:
     """``an A100-80GB``, ``a host with 512 GiB``, or what was assumed."""
     components: Mapping[str, int | None]
     """What is alive at the peak, in bytes."""
-    proviso: str = ""
+    conditions: tuple[str, ...] = ()
     """On what reading of the files the number rests, for the reader to know."""
 
     @property
@@ -75,16 +76,45 @@ class Peak:
         return self.limit is not None and self.predicted > self.limit
 
     @property
+    def proviso(self) -> str:
+        """``conditions`` in brackets, to stand behind the number; mostly nothing."""
+        return f" (with {', '.join(self.conditions)})" if self.conditions else ""
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """What a finding about one part of the need has to say of all of it, as details: the need itself
+        where no limit is known, for then no headline says it, and on what it rests."""
+        rests = (f"reckoned with {' and '.join(self.conditions)}",) if self.conditions else ()
+        if self.limit is not None:
+            return rests
+        return (f"the run {self._need}{self._place}", self._holder, *rests)
+
+    @property
     def sentence(self) -> str:
         """``needs 92.3 GiB in the backward pass; an A100-80GB gives 79.1 GiB``"""
-        need = f"needs {gib(self.predicted)} {when(self.phase)}{self.proviso}"
+        return f"{self._need}{self.proviso}{self._place}; {self._holder}"
+
+    @property
+    def _need(self) -> str:
+        return f"needs {gib(self.predicted)} {when(self.phase)}"
+
+    @property
+    def _place(self) -> str:
+        """Where that is needed, of which nobody says how much it has."""
         if self.limit is not None:
-            return f"{need}; {self.where} gives {gib(self.limit)}"
+            return ""
+        return " of host RAM a node" if self.resource == "host" else f" on {self.where}"
+
+    @property
+    def _holder(self) -> str:
+        """What there is, or what would be enough."""
+        if self.limit is not None:
+            return f"{self.where} gives {gib(self.limit)}"
         if self.resource == "host":
-            return f"{need} of host RAM a node; the host is unknown"
+            return "the host is unknown"
         if self.card is None:
-            return f"{need} on {self.where}: more than any common card has"
-        return f"{need} on {self.where}; the smallest common card that holds it is {self.card}"
+            return "that is more than any common card has"
+        return f"the smallest common card that holds it is {self.card}"
 
 
 _PHASES = {
@@ -112,7 +142,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         return None
     limit = run.limits.gpu_bytes
     conditions: list[str] = []
-    most = usable(USUAL_LARGEST_CARD) if limit is None else limit
+    most = usual_limit() if limit is None else limit
     if peak > most and fits_with_short_samples(probe, phase, most):
         conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
     risk = risk_of(run.intended, "gpu", phase)
@@ -134,7 +164,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         card=smallest_card(peak),
         where=where,
         components=gpu.components,
-        proviso=proviso(run, conditions),
+        conditions=(*conditions, *conditions_of(run)),
     )
 
 
@@ -157,14 +187,16 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         card=None,
         where=f"a host with {gib(limit)} of RAM" if limit is not None else "an unknown host",
         components=host.components,
-        proviso=proviso(run),
+        conditions=conditions_of(run),
     )
 
 
 def _bounded(run: Run, risk: float, resource: str) -> Severity | None:
     """The severity of a risk, no more than what it rests on allows."""
     severity = severity_at(risk)
-    return None if severity is None else bound(severity, weakest(run.intended, resource)[0])
+    return (
+        None if severity is None else bound(severity, weakest_of_claims(run.intended, resource)[0])
+    )
 
 
 def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None) -> float | None:
@@ -204,12 +236,11 @@ def severity_of_need(run: Run, resource: Literal["gpu", "host"], need: float) ->
     return None if risk is None else severity_at(risk)
 
 
-def proviso(run: Run, conditions: Iterable[str] = ()) -> str:
-    """On what condition a prediction holds, in brackets to stand behind it; mostly nothing."""
-    words = [*conditions, *read_as(run)]
+def conditions_of(run: Run) -> tuple[str, ...]:
+    """On what condition every prediction of a run holds; mostly on none."""
     if sharding_is_open(run):
-        words.append("a whole copy on each GPU, unless what launches it shards the model")
-    return f" (with {', '.join(words)})" if words else ""
+        return (*read_as(run), "a whole copy on each GPU, unless what launches it shards the model")
+    return read_as(run)
 
 
 def read_as(run: Run) -> tuple[str, ...]:

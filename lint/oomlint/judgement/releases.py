@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from oomlint.amounts import gib
 from oomlint.changes import Change
-from oomlint.frozen import replace
 from oomlint.memory import Assumption, DeviceEstimate, Estimate, HostEstimate
 from oomlint.run import Run
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.amounts import gib
+from oomlint.amounts import gib, of_gib
 from oomlint.dialects.machine.fields import launch
 from oomlint.errors import CannotEdit
 from oomlint.judgement.doubts import settled
@@ -21,12 +21,17 @@ _MAX_NODES = 64
 
 
 def ways_out(run: Run) -> str:
-    """``offloading the optimizer (61 GiB a card, 1.1 TiB of host RAM), 24 cards, or LoRA ...``;
-    empty where nothing is known to help."""
-    ways = [way for way in (_shard(run), _offload(run), _more_cards(run), _lora(run)) if way]
+    """``ZeRO-3 with the optimizer in host RAM (61.0 GiB a card, 512 GiB of RAM a node) or
+    16 such cards instead of 8 (70.2 GiB each)``; empty where nothing is known to help."""
+    ways = each_way_out(run)
     if len(ways) < 2:
         return "".join(ways)
     return f"{', '.join(ways[:-1])} or {ways[-1]}"
+
+
+def each_way_out(run: Run) -> tuple[str, ...]:
+    """All that is known to help, each alone."""
+    return tuple(way for way in (_shard(run), _offload(run), _more_cards(run), _lora(run)) if way)
 
 
 def _fits(run: Run, peak: int | None) -> bool:
@@ -45,7 +50,7 @@ def _shard(run: Run) -> str:
     peak = sharded.estimate.gpu.peak_bytes
     if not _fits(run, peak):
         return ""
-    return f"sharding the model with ZeRO-3 or FSDP ({gib(peak)} a card)"
+    return f"sharding with ZeRO-3 or FSDP ({gib(peak)} a card)"
 
 
 def _offload(run: Run) -> str:
@@ -65,15 +70,14 @@ def _offload(run: Run) -> str:
     estimate = settled(moved).estimate
     if not _fits(run, estimate.gpu.peak_bytes):
         return ""
-    need = f"{gib(estimate.host.peak_bytes)} of host RAM a node"
+    way = "ZeRO-3 with the optimizer in host RAM"
+    card, need = gib(estimate.gpu.peak_bytes), estimate.host.peak_bytes
     have = run.limits.host_bytes
-    if have is not None and estimate.host.peak_bytes is not None:
-        enough = "enough" if estimate.host.peak_bytes <= have else "too little"
-        need += f", and {gib(have)} is {enough}"
-    return (
-        f"ZeRO-3 with the optimizer offloaded to the CPU ({gib(estimate.gpu.peak_bytes)} a card; "
-        f"it takes {need})"
-    )
+    if have is None or need is None:
+        return f"{way} ({card} a card, {gib(need)} of RAM a node)"
+    if need <= have:
+        return f"{way} ({card} a card, {of_gib(need, have)} of RAM a node)"
+    return f"{way} ({card} a card) and {gib(need)} of RAM a node instead of {gib(have)}"
 
 
 def _more_cards(run: Run) -> str:
@@ -127,4 +131,4 @@ def _lora(run: Run) -> str:
     peak = settled(run).assuming(lora).estimate.gpu.peak_bytes
     if not _fits(run, peak):
         return ""
-    return f"LoRA instead of full fine-tuning ({gib(peak)} a card at rank 16)"
+    return f"LoRA of rank 16 ({gib(peak)} a card)"

@@ -7,8 +7,9 @@ which only moves another (an effective batch, an ``auto``) shows what really hap
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from oomlint.documents.base import Scalar
 from oomlint.documents.text import Edit
@@ -22,8 +23,7 @@ _MOST = 5
 _SMALL = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """A run with another value for a key; ``value`` is as a user would say it."""
 
     value: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from oomlint.documents.text import Edit
 from oomlint.engine import all_rules
@@ -19,8 +20,7 @@ from oomlint.report import estimates, fits, html
 from oomlint.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A page for the user; ``html`` where there is a richer one."""
 
     title: str

@@ -7,7 +7,8 @@ the text before the caret.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from oomlint.documents import (
     JSON_SUFFIXES,
@@ -38,8 +39,7 @@ _JSON_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 _MOST_BACK = 400_000
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What is being written: ``typed`` of it stands before the caret.
 
     ``path`` is the dotted key whose value it is, or the keys that a new key stands below.

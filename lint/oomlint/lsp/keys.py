@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from oomlint.dialects.table import Block, Origin, Row
 from oomlint.documents.base import Entry
@@ -20,8 +21,7 @@ _KNOBS = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Key:
+class Key(Struct, frozen=True, eq=False):
     """An entry of a run's file that a row of a table reads."""
 
     run: Run

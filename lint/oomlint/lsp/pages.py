@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from oomlint.rule import Rule
 
 
-@dataclass
-class Pages:
+class Pages(Struct):
     """See above. The folder is made with the first page. For one thread, that of the lints."""
 
     _folder: tempfile.TemporaryDirectory[str] | None = None

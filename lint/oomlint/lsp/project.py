@@ -7,9 +7,11 @@ changes, and what a lint said until a file that it read does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from oomlint.cli.given import Given
 from oomlint.cli.jobs import Job, make_jobs
@@ -20,7 +22,6 @@ from oomlint.errors import CannotEdit, FileError, UsageError
 from oomlint.fix.apply import apply_change, fix_all
 from oomlint.fix.bystanders import used_elsewhere
 from oomlint.fix.edits import Fix
-from oomlint.frozen import replace
 from oomlint.kin import Kin, Stamp, stamp
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -33,8 +34,7 @@ class Outdated(Exception):
     """The text has changed while it was being linted."""
 
 
-@dataclass(frozen=True, eq=False)
-class Analysis:
+class Analysis(Struct, frozen=True, eq=False):
     """What a lint says about one document and the files that it belongs together with."""
 
     name: str

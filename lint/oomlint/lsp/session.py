@@ -10,12 +10,12 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from lsprotocol import types
+from msgspec import Struct, field
 from pygls.uris import to_fs_path
 
 from oomlint.documents import kind_of
@@ -35,8 +35,7 @@ T = TypeVar("T")
 _BURST_SECONDS = 0.05
 
 
-@dataclass
-class Document:
+class Document(Struct):
     """A document that the client has open."""
 
     uri: str
@@ -55,8 +54,7 @@ class Outlet(Protocol):
     def complain(self, message: str) -> None: ...
 
 
-@dataclass
-class Session:
+class Session(Struct):
     """See above. Every method belongs to the protocol's thread."""
 
     outlet: Outlet

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from lsprotocol import types
+from msgspec import Struct, field
 
 from oomlint.documents.text import Edit, Location, by_path
 from oomlint.errors import CannotEdit
@@ -14,8 +14,7 @@ from oomlint.lsp.positions import Encoding, Positions
 from oomlint.lsp.project import Analysis
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(Struct, frozen=True):
     """What the client said of itself when it came."""
 
     encoding: Encoding = types.PositionEncodingKind.Utf16
@@ -25,16 +24,14 @@ class Client:
     takes_disabled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(Struct, frozen=True):
     """A document that the client has open, under the URI that it uses."""
 
     uri: str
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """One analysis as a client sees it; ``documents`` are the open ones, by display path."""
 
     analysis: Analysis

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from itertools import groupby
 from operator import attrgetter
 
-from oomlint.frozen import parameters, replace
+from msgspec.structs import replace
+
 from oomlint.memory.parameters import Block, Linear, Mixer, Skeleton
 from oomlint.memory.traits import traits_of
 from oomlint.models.count import count_parameters
@@ -21,7 +22,7 @@ _SEEN: dict[tuple[object, ...], Skeleton | None] = {}
 _SEEN_LIMIT = 4096
 # All dimensions but those that are mappings and so have no hash.
 _MAPPINGS = ("ssm", "linear_attn", "per_layer")
-_PLAIN_DIMS = attrgetter(*(p.name for p in parameters(ModelDims) if p.name not in _MAPPINGS))
+_PLAIN_DIMS = attrgetter(*(n for n in ModelDims.__struct_fields__ if n not in _MAPPINGS))
 _MAPPED_DIMS = attrgetter(*_MAPPINGS)
 
 

@@ -8,7 +8,6 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from oomlint.changes import STACKED_EXPERTS, release_of
-from oomlint.frozen import parameters
 from oomlint.memory.build import size_class, skeleton, without_head
 from oomlint.memory.layers import Kernel, Regime, interned
 from oomlint.memory.named import named
@@ -483,7 +482,7 @@ def checkpointed_share(f: Facts) -> float:
     return 0.0
 
 
-_SECTIONS = attrgetter(*(p.name for p in parameters(Plan) if p.name not in ("name", "batch")))
+_SECTIONS = attrgetter(*(n for n in Plan.__struct_fields__ if n not in ("name", "batch")))
 # Facts by the identity of all sections of their plan but the batch; the sections stand beside
 # them, so that no other object can come to have the same identity.
 _SEEN: dict[tuple[Any, ...], tuple[tuple[Any, ...], Facts]] = {}

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from oomlint.expressions import expression
 from oomlint.memory.parameters import Block, Skeleton
 from oomlint.memory.traits import ROLE_NAMES
 
 # Patterns are a user's: no quantified group and few quantifiers, so that none can take for ever
 # on names of some sixty characters.
 _LONGEST = 200
-_QUANTIFIED_GROUP = expression(r"\)[*+?{]")
-_QUANTIFIER = expression(r"[*+{]")
+_QUANTIFIED_GROUP = re.compile(r"\)[*+?{]")
+_QUANTIFIER = re.compile(r"[*+{]")
 _MOST_QUANTIFIERS = 4
 _MOST_LAYERS = 1000
 

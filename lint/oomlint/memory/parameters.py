@@ -6,15 +6,15 @@ dimensions.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
-from oomlint.frozen import field, frozen
+from msgspec import Struct
+
 from oomlint.memory.traits import Activation, Traits
 
 
-@frozen
-class Linear:
+class Linear(Struct, frozen=True):
     """One linear layer; ``role`` is its part in the block, in no model's spelling."""
 
     role: str
@@ -30,8 +30,7 @@ class Linear:
 Mixer = Literal["attention", "delta", "mamba2", "conv"]
 
 
-@frozen(eq=False)
-class Block:
+class Block(Struct, frozen=True, eq=False, dict=True):
     """One kind of decoder block and how many of it follow one another; compared by identity.
 
     ``mixers`` are what mixes the tokens, side by side; ``sizes`` are theirs: key heads, value
@@ -61,14 +60,15 @@ class Block:
     kv_width: int = 0
     sparse: bool = False
     sizes: tuple[int, ...] = ()
-    linear_numel: int = field(init=False)
-    numel: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        linear = sum(x.numel for x in self.linears)
+    @cached_property
+    def linear_numel(self) -> int:
+        return sum(x.numel for x in self.linears)
+
+    @cached_property
+    def numel(self) -> int:
         rest = self.norm_numel + self.expert_numel + self.router_numel + self.other_numel
-        object.__setattr__(self, "linear_numel", linear)
-        object.__setattr__(self, "numel", linear + rest)
+        return self.linear_numel + rest
 
     @property
     def largest_tensor(self) -> int:
@@ -78,8 +78,7 @@ class Block:
         return max(biggest, self.expert_numel * 2 // 3)
 
 
-@frozen(eq=False)
-class Skeleton:
+class Skeleton(Struct, frozen=True, eq=False, dict=True):
     """A decoder's structure with true element counts; compared by identity.
 
     ``layer_input`` is the width of the embedding that each layer gets beside its input.
@@ -107,26 +106,33 @@ class Skeleton:
     vision_numel: int
     other_numel: int = 0
     layer_input: int = 0
-    numel: int = field(init=False)
-    block_numel: int = field(init=False)
-    linear_numel: int = field(init=False)
-    expert_numel: int = field(init=False)
-    largest_block: int = field(init=False)
-    largest_tensor: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        def put(name: str, value: int) -> None:
-            object.__setattr__(self, name, value)
-
-        put("block_numel", sum(b.count * b.numel for b in self.blocks))
-        put("linear_numel", sum(b.count * b.linear_numel for b in self.blocks))
-        put("expert_numel", sum(b.count * b.expert_numel for b in self.blocks))
-        put("largest_block", max((b.numel for b in self.blocks), default=0))
-        tensors = [b.largest_tensor for b in self.blocks]
-        inputs = self.vocab * self.layers * self.layer_input
-        put("largest_tensor", max([self.embed_numel, self.head_numel, inputs, *tensors]))
+    @cached_property
+    def numel(self) -> int:
         ends = self.embed_numel + self.position_numel + self.final_norm_numel + self.head_numel
-        put("numel", ends + self.block_numel + self.other_numel + self.vision_numel)
+        return ends + self.block_numel + self.other_numel + self.vision_numel
+
+    @cached_property
+    def block_numel(self) -> int:
+        return sum(b.count * b.numel for b in self.blocks)
+
+    @cached_property
+    def linear_numel(self) -> int:
+        return sum(b.count * b.linear_numel for b in self.blocks)
+
+    @cached_property
+    def expert_numel(self) -> int:
+        return sum(b.count * b.expert_numel for b in self.blocks)
+
+    @cached_property
+    def largest_block(self) -> int:
+        return max((b.numel for b in self.blocks), default=0)
+
+    @cached_property
+    def largest_tensor(self) -> int:
+        inputs = self.vocab * self.layers * self.layer_input
+        tensors = [b.largest_tensor for b in self.blocks]
+        return max([self.embed_numel, self.head_numel, inputs, *tensors])
 
 
 def padded(rows: float, numel: float, ranks: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 GPU_PHASES = ("load", "forward", "backward", "optimizer_step", "evaluation", "save")
 HOST_PHASES = ("load", "train", "evaluation", "save")
@@ -22,8 +22,7 @@ HOST_COMPONENTS = (
 Parts: TypeAlias = Mapping[str, Mapping[str, float]]
 
 
-@frozen
-class Assumption:
+class Assumption(Struct, frozen=True):
     """A value that the plan left open and the estimate had to choose."""
 
     field: Any
@@ -31,8 +30,7 @@ class Assumption:
     why: str
 
 
-@frozen
-class GpuLimits:
+class GpuLimits(Struct, frozen=True):
     """What the estimate needs to know of a GPU, in bytes; see ``oomlint.hardware``.
 
     ``usable`` is torch's total memory, ``context`` what the CUDA context takes of it and ``nccl``
@@ -49,8 +47,7 @@ class GpuLimits:
     cublas_workspace: int = 8_519_680
 
 
-@frozen
-class StateBytes:
+class StateBytes(Struct, frozen=True):
     """What stays on one GPU from step to step, in bytes."""
 
     parameters: float
@@ -106,8 +103,7 @@ def whole_bytes(parts: Mapping[str, float]) -> int:
     return sum(map(round, parts.values()))
 
 
-@frozen
-class DeviceEstimate(_Phased):
+class DeviceEstimate(_Phased, Struct, frozen=True):
     """One GPU, in bytes.
 
     ``parts`` has what is alive at the highest instant of each phase, by component; those of
@@ -128,8 +124,7 @@ class DeviceEstimate(_Phased):
     least_reserved_bytes: int | None = None
 
 
-@frozen
-class HostEstimate(_Phased):
+class HostEstimate(_Phased, Struct, frozen=True):
     """One node's RAM; the fields are those of :class:`DeviceEstimate` without the allocator."""
 
     _PHASES: ClassVar = HOST_PHASES
@@ -142,8 +137,7 @@ class HostEstimate(_Phased):
     parts: Parts | None = None
 
 
-@frozen
-class Estimate:
+class Estimate(Struct, frozen=True):
     """The prediction for one run."""
 
     gpu: DeviceEstimate

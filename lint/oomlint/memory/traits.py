@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 Activation = Literal[
     "silu",
@@ -19,8 +19,7 @@ Activation = Literal[
 ]
 
 
-@frozen
-class Traits:
+class Traits(Struct, frozen=True):
     """What a model class does that its dimensions do not say.
 
     ``norm`` says how a norm computes: ``rms`` casts before its weight, ``rms_fp32_weight``

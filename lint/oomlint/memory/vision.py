@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.memory.parameters import Block, Linear, Skeleton
 from oomlint.memory.traits import Traits
 from oomlint.plan.model import ModelDims
 
 
-@frozen(eq=False)
-class Tower:
+class Tower(Struct, frozen=True, eq=False):
     """A vision encoder and what cuts images into patches for it; compared by identity.
 
     ``merge`` patches become one token of the text model. ``tile`` patches make a tile, of which

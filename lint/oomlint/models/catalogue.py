@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.models.facts import ModelFacts
 from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
 
@@ -33,8 +34,7 @@ _LAYER_TYPES: Final = {
 _FOLD: Final = bytes.maketrans(b"_.", b"--")
 
 
-@frozen
-class Match:
+class Match(Struct, frozen=True):
     """A catalogue line and the quantisation that the matched id implies, if any."""
 
     line: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from oomlint.frozen import replace
+from msgspec.structs import replace
+
 from oomlint.models.config_fields import Config, Fields, class_defaults, text_in
 from oomlint.models.config_text import text_dims
 from oomlint.models.count import as_dims_fields, count_parameters

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from oomlint.frozen import frozen, mutable
+from msgspec import Struct
+
 from oomlint.plan.model import Mla, ModelDims, Moe
 
 
-@frozen(kw_only=True)
-class ParameterCounts:
+class ParameterCounts(Struct, frozen=True, kw_only=True):
     """Element counts. ``total`` = text model + ``vision``.
 
     ``embed`` are input embeddings with learned positions left out, ``lm_head`` the output
@@ -42,8 +42,7 @@ Norm = Literal["rms", "ln", "ln_no_bias", "none"]
 QkNorm = Literal["never", "head", "across"]
 
 
-@frozen(kw_only=True)
-class _Layout:
+class _Layout(Struct, frozen=True, kw_only=True):
     """How one architecture builds its block; ``config`` leaves it to the dimensions.
 
     A norm of queries and keys has one weight per element of a head (``head``) or of all
@@ -201,8 +200,7 @@ def _text_arch(dims: ModelDims) -> str | None:
     return _TEXT_MODEL.get(arch, arch)
 
 
-@mutable
-class _Sum:
+class _Sum(Struct):
     """Running counts of one block."""
 
     linear: int = 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.plan.model import ModelDims
 
 Confidence = Literal["verified", "derived", "guessed"]
@@ -14,8 +15,7 @@ GUESS_SPREAD: Final = 0.15
 "7B" has stood for 6.1 to 8.0 billion (Yi-6B, Llama-2-7B, Mistral-7B, Qwen2.5-7B)."""
 
 
-@frozen(kw_only=True)
-class ModelFacts:
+class ModelFacts(Struct, frozen=True, kw_only=True):
     """Dimensions and parameter counts of a model, with their provenance.
 
     ``id`` is the canonical Hub id, or the name as given. ``dims`` holds

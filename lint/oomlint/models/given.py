@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oomlint.frozen import parameters, replace
+from msgspec.structs import asdict, replace
+
 from oomlint.plan import Plan
 from oomlint.plan.model import ModelDims
 
@@ -18,8 +19,7 @@ _PREFIX = "model.dims."
 
 def over(known: ModelDims, given: ModelDims) -> ModelDims:
     """``known`` with the fields that ``given`` has."""
-    values = {p.name: getattr(given, p.name) for p in parameters(ModelDims)}
-    stated = {name: value for name, value in values.items() if value is not None}
+    stated = {name: value for name, value in asdict(given).items() if value is not None}
     return _changed(known, stated)
 
 
@@ -40,7 +40,7 @@ def _changed(known: ModelDims, stated: Mapping[str, Any]) -> ModelDims:
     they are dropped and derived anew."""
     derived: dict[str, Any] = {}
     if any(getattr(known, name) != value for name, value in stated.items() if name in _SHAPE):
-        derived = {p.name: None for p in parameters(ModelDims) if p.name.startswith("params_")}
+        derived = {name: None for name in ModelDims.__struct_fields__ if name.startswith("params_")}
     layers = stated.get("layers")
     if known.layer_types is not None and layers is not None:
         # A deeper model repeats the pattern, a shallower one has its beginning.

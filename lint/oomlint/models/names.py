@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.models.catalogue import fold
 
 # Storage formats by the suffix that their publishers use. The publishers: unsloth
@@ -58,8 +59,7 @@ _PLAIN_SUFFIXES: Final = (
 _USUAL_ENDINGS: Final = ("-hf", "-instruct", "-base", "-chat", "-it", "-chat-hf")
 
 
-@frozen
-class Spelling:
+class Spelling(Struct, frozen=True):
     """A basename to look for, and the quantisation that was stripped from it."""
 
     basename: str
@@ -119,8 +119,7 @@ def quant_of(name: str) -> str | None:
     return quant
 
 
-@frozen
-class GuessedSize:
+class GuessedSize(Struct, frozen=True):
     """Parameters by name alone; ``active`` only where the name gives it (30B-A3B)."""
 
     total: int
@@ -179,3 +178,14 @@ def guess_size(name: str) -> GuessedSize | None:
     if not 10**6 <= total <= 10**13 or active > total:
         return None
     return GuessedSize(round(total), round(active))
+
+
+def one_of_mixture(name: str) -> int | None:
+    """The size of one of the models that a mixture's name multiplies, 7B of ``8x7B``.
+
+    A model cut out of such a mixture, or a single model cut into experts, keeps its name.
+    """
+    found = _size_pattern().search(fold_separators(name.rsplit("/", 1)[-1]))
+    if found is None or not found["experts"]:
+        return None
+    return round(float(found["size"]) * (10**9 if found["unit"] in "bB" else 10**6))

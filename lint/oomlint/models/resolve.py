@@ -7,7 +7,8 @@ import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from oomlint.frozen import replace
+from msgspec.structs import replace
+
 from oomlint.models import catalogue
 from oomlint.models.facts import GUESS_SPREAD, ModelFacts
 from oomlint.models.names import guess_size, quant_of, size_spans, spellings

@@ -16,7 +16,9 @@ from functools import cache
 from math import isfinite
 from typing import Any, TypeAlias
 
-from oomlint.frozen import field, frozen, parameters, replace
+from msgspec import field
+from msgspec.structs import replace
+
 from oomlint.plan.model import (
     Load,
     Mla,
@@ -25,6 +27,7 @@ from oomlint.plan.model import (
     Moe,
     Precision,
     Quant,
+    Section,
     Trainable,
     VisionTower,
 )
@@ -47,8 +50,7 @@ from oomlint.plan.training import (
 )
 
 
-@frozen(kw_only=True)
-class Plan:
+class Plan(Section, frozen=True, kw_only=True):
     """One training run in canonical terms."""
 
     name: str | None = None
@@ -91,9 +93,7 @@ class Plan:
         return changed
 
 
-# Leaf names that Python reserves carry an underscore in code and none anywhere else.
 _PYTHON_NAME = {"global": "global_", "async": "async_"}
-_PUBLIC_NAME = {python: public for public, python in _PYTHON_NAME.items()}
 
 
 @cache
@@ -156,7 +156,7 @@ def plan_to_dict(node: Any) -> dict[str, Any]:
         if type(value) in _PLAIN:
             out[public] = value
             continue
-        if parameters(type(value)):
+        if isinstance(value, Section):
             value = plan_to_dict(value)
         elif isinstance(value, Mapping):
             value = dict(value)
@@ -171,13 +171,13 @@ _PLAIN = frozenset({str, int, float, bool})
 
 
 @cache
-def _public_names(cls: Any) -> tuple[tuple[str, str, Any], ...]:
+def _public_names(cls: type[Section]) -> tuple[tuple[str, str, Any], ...]:
     """A record's fields, their public names, and for those that are records their defaults."""
+    plain = cls()
+    defaults = (getattr(plain, name) for name in cls.__struct_fields__)
     return tuple(
-        (
-            p.name,
-            _PUBLIC_NAME.get(p.name, p.name),
-            p.default if parameters(type(p.default)) else None,
+        (name, public, default if isinstance(default, Section) else None)
+        for name, public, default in zip(
+            cls.__struct_fields__, cls.__struct_encode_fields__, defaults, strict=True
         )
-        for p in parameters(cls)
     )

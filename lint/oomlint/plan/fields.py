@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from oomlint.errors import UsageError
-from oomlint.frozen import parameters
 from oomlint.plan import Plan, leaf_paths
+from oomlint.plan.model import Section
 
 
 class Field(str):
@@ -43,13 +43,13 @@ class _Branch:
         raise AttributeError(f"the plan has no field {self._path}{name.rstrip('_')}")
 
 
-def _grown(cls: type, prefix: str) -> _Branch:
+def _grown(section: Section, prefix: str) -> _Branch:
     branch = _Branch(prefix)
-    for parameter in parameters(cls):
-        path = prefix + parameter.name.rstrip("_")
-        is_record = bool(parameters(type(parameter.default)))
-        value = _grown(type(parameter.default), f"{path}.") if is_record else _leaf(path)
-        setattr(branch, parameter.name, value)
+    names = zip(section.__struct_fields__, section.__struct_encode_fields__, strict=True)
+    for name, public in names:
+        inner, path = getattr(section, name), prefix + public
+        is_section = isinstance(inner, Section)
+        setattr(branch, name, _grown(inner, f"{path}.") if is_section else _leaf(path))
     return branch
 
 
@@ -60,7 +60,7 @@ def _leaf(path: str) -> Field:
     return _known.setdefault(path, Field(path))
 
 
-f: Plan = cast(Plan, _grown(Plan, ""))
+f: Plan = cast(Plan, _grown(Plan(), ""))
 """The fields of the plan, by the plan's own attributes: ``f.save.async_`` is ``save.async``."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 DType = Literal["fp32", "bf16", "fp16", "fp8", "int8", "nf4", "none"]
 
@@ -20,8 +20,17 @@ BYTES_PER_ELEMENT: Mapping[str, float] = {
 }
 
 
-@frozen(kw_only=True)
-class Moe:
+class Section(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename=lambda name: name.rstrip("_"),
+):
+    """A part of the plan; names that Python reserves carry an underscore in code and nowhere else."""
+
+
+class Moe(Section, frozen=True, kw_only=True):
     """Mixture-of-experts dimensions (per decoder layer that has experts)."""
 
     experts: int | None = None
@@ -34,8 +43,7 @@ class Moe:
     router_dtype: str | None = None
 
 
-@frozen(kw_only=True)
-class Mla:
+class Mla(Section, frozen=True, kw_only=True):
     """Multi-head latent attention ranks (DeepSeek-V2 onwards)."""
 
     q_rank: int | None = None
@@ -45,8 +53,7 @@ class Mla:
     v_dim: int | None = None
 
 
-@frozen(kw_only=True)
-class VisionTower:
+class VisionTower(Section, frozen=True, kw_only=True):
     """Dimensions of the vision encoder of a multimodal model."""
 
     layers: int | None = None
@@ -57,8 +64,7 @@ class VisionTower:
     params: int | None = None
 
 
-@frozen(kw_only=True)
-class ModelDims:
+class ModelDims(Section, frozen=True, kw_only=True):
     """The dimensions of a decoder that decide its memory.
 
     ``params_*`` are exact element counts where the catalogue has them, else ``None``
@@ -99,8 +105,7 @@ class ModelDims:
     params_layer_max: int | None = None
 
 
-@frozen(kw_only=True)
-class Vision:
+class Vision(Section, frozen=True, kw_only=True):
     """How a run treats images and video."""
 
     freeze_tower: bool | None = None
@@ -108,8 +113,7 @@ class Vision:
     max_frames: int | None = None
 
 
-@frozen(kw_only=True)
-class Model:
+class Model(Section, frozen=True, kw_only=True):
     id: str | None = None
     local_path: str | None = None
     revision: str | None = None
@@ -128,8 +132,7 @@ class Model:
     vision: Vision = Vision()
 
 
-@frozen(kw_only=True)
-class Load:
+class Load(Section, frozen=True, kw_only=True):
     """How the weights come from disk; decides host RAM before the first step.
 
     ``resume``: training goes on from a checkpoint, optimizer states included.
@@ -145,8 +148,7 @@ class Load:
     resume: bool | None = None
 
 
-@frozen(kw_only=True)
-class Trainable:
+class Trainable(Section, frozen=True, kw_only=True):
     """``unstepped`` gets gradients that no optimizer steps or clears. ``names`` are patterns of the
     parameters that are trained, matched from the beginning of their names. ``fused`` are the parts
     of a block whose adapted layers run as one function that keeps little for backward."""
@@ -175,8 +177,7 @@ class Trainable:
     params: int | None = None
 
 
-@frozen(kw_only=True)
-class Quant:
+class Quant(Section, frozen=True, kw_only=True):
     """``requested_bits`` are the bits that a run asks for on loading, whether or not the
     checkpoint's own format lets it have them."""
 
@@ -198,8 +199,7 @@ class Quant:
     requested_bits: int | None = None
 
 
-@frozen(kw_only=True)
-class Precision:
+class Precision(Section, frozen=True, kw_only=True):
     """Storage and compute dtypes; filled by a dialect's dtype law, never from a flag alone.
 
     For trainable methods other than full fine-tuning, ``grad`` and ``optim_state`` speak

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from oomlint.frozen import frozen
-from oomlint.plan.model import DType
+from oomlint.plan.model import DType, Section
 
 
-@frozen(kw_only=True)
-class Rollout:
+class Rollout(Section, frozen=True, kw_only=True):
     """The generation engine of an RL run.
 
     ``max_model_len`` is the longest sequence that the engine makes room for, in tokens;
@@ -31,8 +29,7 @@ class Rollout:
     gathers: bool | None = None
 
 
-@frozen(kw_only=True)
-class Objective:
+class Objective(Section, frozen=True, kw_only=True):
     """``reward_params``, ``critic_params`` and ``teacher_params`` count the parameters of the
     models beside the trained one where they are known."""
 
@@ -64,8 +61,7 @@ MODELS_BESIDE: Mapping[str, str] = {
 """Leaves of :class:`Objective` that count parameters, and those that name the model."""
 
 
-@frozen(kw_only=True)
-class Optimizer:
+class Optimizer(Section, frozen=True, kw_only=True):
     """``kind`` is the family, ``name`` the framework's own spelling."""
 
     kind: (
@@ -88,8 +84,7 @@ class Optimizer:
     clip_norm: float | None = None
 
 
-@frozen(kw_only=True)
-class Zero:
+class Zero(Section, frozen=True, kw_only=True):
     """DeepSpeed ZeRO; buckets and limits in elements. ``serial_load``: a node's ranks read a
     checkpoint one after the other."""
 
@@ -112,8 +107,7 @@ class Zero:
     serial_load: bool | None = None
 
 
-@frozen(kw_only=True)
-class Fsdp:
+class Fsdp(Section, frozen=True, kw_only=True):
     """``isolates_trainable``: what is trained has units of its own beside frozen weights, as
     under PEFT's wrapping policy."""
 
@@ -135,23 +129,20 @@ class Fsdp:
     isolates_trainable: bool | None = None
 
 
-@frozen(kw_only=True)
-class Ddp:
+class Ddp(Section, frozen=True, kw_only=True):
     bucket_mb: float | None = None
     bucket_view: bool | None = None
     static_graph: bool | None = None
     find_unused: bool | None = None
 
 
-@frozen(kw_only=True)
-class Megatron:
+class Megatron(Section, frozen=True, kw_only=True):
     dist_optimizer: bool | None = None
     overlap_param_gather: bool | None = None
     precision_aware_optim: bool | None = None
 
 
-@frozen(kw_only=True)
-class Parallel:
+class Parallel(Section, frozen=True, kw_only=True):
     """``world`` = nodes x gpus_per_node ranks; the degrees divide it.
 
     ``unapplied`` is what the files set up and the run leaves unused: a config of DeepSpeed or
@@ -190,8 +181,7 @@ class Parallel:
     megatron: Megatron = Megatron()
 
 
-@frozen(kw_only=True)
-class Offload:
+class Offload(Section, frozen=True, kw_only=True):
     """``idle``: where the states of the trained model wait while an RL step generates.
 
     ``optimizer_buffers``, ``param_buffers`` × ``param_buffer_elems``: pinned buffers of one rank
@@ -213,8 +203,7 @@ class Offload:
     idle: Literal["none", "cpu"] | None = None
 
 
-@frozen(kw_only=True)
-class Batch:
+class Batch(Section, frozen=True, kw_only=True):
     """``global_`` (``batch.global`` outside Python) is in samples over all ranks."""
 
     micro: int | None = None
@@ -226,8 +215,7 @@ class Batch:
     micro_unit: Literal["samples", "tokens", "completions"] | None = None
 
 
-@frozen(kw_only=True)
-class Seq:
+class Seq(Section, frozen=True, kw_only=True):
     max_len: int | None = None
     packing: Literal["none", "concat", "bfd", "multipack", "neat", "varlen"] | None = None
     pad: str | None = None
@@ -235,8 +223,7 @@ class Seq:
     unbounded: bool | None = None
 
 
-@frozen(kw_only=True)
-class Checkpointing:
+class Checkpointing(Section, frozen=True, kw_only=True):
     """Activation (gradient) checkpointing."""
 
     mode: (
@@ -253,16 +240,14 @@ class Checkpointing:
     source: Literal["framework", "fsdp", "deepspeed", "megatron"] | None = None
 
 
-@frozen(kw_only=True)
-class Liger:
+class Liger(Section, frozen=True, kw_only=True):
     rope: bool | None = None
     rms: bool | None = None
     swiglu: bool | None = None
     flce: bool | None = None
 
 
-@frozen(kw_only=True)
-class Loss:
+class Loss(Section, frozen=True, kw_only=True):
     """``algorithm``: how log-probabilities come from logits, where not by one log-softmax of all.
     By ``rows``: sample after sample, the logits kept; by a ``kernel`` that keeps the logits and
     writes their gradient beside them, or over them (``in_place``); with chunks, the projection is
@@ -284,8 +269,7 @@ class Loss:
     logits_to_keep: bool | None = None
 
 
-@frozen(kw_only=True)
-class Compile:
+class Compile(Section, frozen=True, kw_only=True):
     """``deepcompile`` is DeepSpeed's own compiler, on top of torch's."""
 
     enabled: bool | None = None
@@ -294,8 +278,7 @@ class Compile:
     deepcompile: bool | None = None
 
 
-@frozen(kw_only=True)
-class Eval:
+class Eval(Section, frozen=True, kw_only=True):
     enabled: bool | None = None
     strategy: Literal["no", "steps", "epoch"] | None = None
     every: float | None = None
@@ -307,8 +290,7 @@ class Eval:
     on_start: bool | None = None
 
 
-@frozen(kw_only=True)
-class Save:
+class Save(Section, frozen=True, kw_only=True):
     """``merge``: a job that adds an adapter to its base and writes the model, holding all of it
     or one file after the other; ``merge_device`` is where."""
 
@@ -328,8 +310,7 @@ class Save:
     merge_device: Literal["cpu", "auto"] | None = None
 
 
-@frozen(kw_only=True)
-class Data:
+class Data(Section, frozen=True, kw_only=True):
     """``shuffle_buffer``: samples that a reader of a stream keeps to draw from at random."""
 
     workers: int | None = None
@@ -343,8 +324,7 @@ class Data:
     shuffle_buffer: int | None = None
 
 
-@frozen(kw_only=True)
-class Host:
+class Host(Section, frozen=True, kw_only=True):
     """``memlock``: what the limit on locked pages (``ulimit -l``) is."""
 
     ram_gib: float | None = None
@@ -354,16 +334,14 @@ class Host:
     memlock: Literal["unlimited", "limited"] | None = None
 
 
-@frozen(kw_only=True)
-class Device:
+class Device(Section, frozen=True, kw_only=True):
     """``type`` as the hardware catalogue lists it; ``mem_bytes`` alone is enough."""
 
     type: str | None = None
     mem_bytes: int | None = None
 
 
-@frozen(kw_only=True)
-class Env:
+class Env(Section, frozen=True, kw_only=True):
     """``empty_cache_steps``: the allocator's cache is emptied every so many steps."""
 
     alloc_conf: str | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oomlint.frozen import frozen, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.hardware import Gpu, Hardware, common_cards, list_instances, usable_bytes
 from oomlint.judgement import Risk, settled
 from oomlint.memory import Estimate
@@ -15,8 +17,7 @@ _COUNTS = (1, 2, 4, 8)
 _NODES = (1, 2, 4, 8, 16)
 
 
-@frozen
-class HardwareOption:
+class HardwareOption(Struct, frozen=True):
     """So many of one card, the machines that have just that, and what the run needs there."""
 
     hardware: Hardware

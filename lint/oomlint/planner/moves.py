@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen
 from oomlint.plan import Plan
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.run import Run
@@ -19,8 +20,7 @@ from oomlint.run import Run
 Fields: TypeAlias = Mapping[Any, Any]
 
 
-@frozen
-class Move:
+class Move(Struct, frozen=True):
     """One change. ``gives_up`` is empty where the training result and what is saved stay the
     same; other moves are taken only where no such one is enough. ``rule`` explains it."""
 

@@ -13,9 +13,11 @@ from heapq import heappop, heappush
 from itertools import combinations, count, islice, product
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen, replace
-from oomlint.judgement import EVEN, Risk, Verdict, settled
+from oomlint.judgement import Risk, Verdict, settled
 from oomlint.memory import Estimate, estimate
 from oomlint.plan import Plan, leaf_paths
 from oomlint.planner.moves import Move, safe_moves, unsafe_moves
@@ -38,8 +40,7 @@ _LESS_TIME = 0.9
 _ROOMY = 0.6
 
 
-@frozen
-class Way:
+class Way(Struct, frozen=True):
     """A set of changes to ``base`` and the run that comes of it. ``slowdown`` is the time of a token of training
     data over that of the run as it is; below 1 it trains faster."""
 
@@ -146,8 +147,7 @@ def _bundles(groups: Groups) -> Iterator[list[tuple[Move, ...]]]:
             yield list(product(*chosen))
 
 
-@frozen
-class Search:
+class Search(Struct, frozen=True):
     """A run to change, and what its changes are measured against."""
 
     run: Run
@@ -327,15 +327,14 @@ def _risk(run: Run, estimate: Estimate) -> Risk:
 
 def _holds(run: Run, estimate: Estimate) -> bool:
     """Whether a changed run rather fits than not."""
-    risk = _risk(run, estimate).any
-    return risk is not None and risk < EVEN
+    risk = _risk(run, estimate)
+    return risk.any is not None and not risk.is_lost
 
 
 State: TypeAlias = tuple[int, ...]
 
 
-@frozen
-class Deltas:
+class Deltas(Struct, frozen=True):
     """The plan to start from, and for each group what its moves change; the first is nothing."""
 
     start: Plan

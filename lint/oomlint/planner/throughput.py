@@ -20,7 +20,8 @@ computing compares with moving bytes, hence the hardware's own rates:
 
 from __future__ import annotations
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.hardware import Hardware
 from oomlint.plan import Plan
 from oomlint.plan.model import BYTES_PER_ELEMENT
@@ -74,8 +75,7 @@ _LAUNCHING = 1.6e-3
 _STREAMING = 1.019
 
 
-@frozen
-class Rates:
+class Rates(Struct, frozen=True):
     """What a card computes and moves a second: FLOPs and bytes. ``link`` is between all ranks,
     ``inside`` between those of a node; ``nvme`` is a node's."""
 
@@ -111,8 +111,7 @@ def rates(hardware: Hardware | None) -> Rates:
     )
 
 
-@frozen
-class Sizes:
+class Sizes(Struct, frozen=True):
     """Parameters of a model: ``active`` ones a token passes (of a mixture of experts, fewer than
     all), ``total`` ones that are kept and moved, and those that are ``trained``."""
 

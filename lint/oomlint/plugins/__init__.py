@@ -9,19 +9,20 @@ wrong with a plug-in is an error that names it, and costs nobody the other rules
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from msgspec import Struct
+
 from oomlint import footprint
 from oomlint.dialects import registry
 from oomlint.dialects.base import Dialect, Registry
 from oomlint.entry_points import PROFILES, entry_points, name_of
 from oomlint.errors import InternalError
-from oomlint.expressions import expression
-from oomlint.frozen import frozen
 from oomlint.rule import ListedRule, Rule
 
 if TYPE_CHECKING:
@@ -36,16 +37,15 @@ DIALECTS = "oomlint.dialects"
 PROFILE_FOLDER = os.path.join(".oomlint", "profiles")
 """Where a project keeps profiles of its own, beside its settings file."""
 
-_CODE = expression(r"[A-Z]{2,8}[1-9]\d\d")
-_NAME = expression(r"[a-z0-9]+(-[a-z0-9]+)*")
+_CODE = re.compile(r"[A-Z]{2,8}[1-9]\d\d")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class PluginError(InternalError):
     """A plug-in cannot be used, in whole or in part; ``path`` is its name or its folder."""
 
 
-@frozen
-class InForce(Generic[T]):
+class InForce(Struct, Generic[T], frozen=True):
     """What is used, and what was wrong with what is not."""
 
     items: T
@@ -95,8 +95,7 @@ def has_packages() -> bool:
 # -- folders -----------------------------------------------------------------------------
 
 
-@frozen
-class _Folder:
+class _Folder(Struct, frozen=True):
     """A folder as it is now: what it holds, or why nothing of it is used."""
 
     path: str

@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 # Far above what a plug-in has; what holds more is no folder of rules but a repository.
 _MOST_FILES = 500
@@ -33,8 +33,7 @@ class FolderProblem(Exception):
     """A folder cannot be a plug-in; ``str(error)`` says why."""
 
 
-@frozen(slots=False)
-class Sources:
+class Sources(Struct, frozen=True, dict=True):
     """The files of a folder by relative path; ``digest`` is the SHA-256 of them all."""
 
     folder: Path

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import Struct
+
 from oomlint.amounts import gib, of_gib, percent
 from oomlint.engine import Diagnosis, Report
-from oomlint.frozen import frozen
 from oomlint.judgement import Forecast, Judgement, Peak, judgement_of
 from oomlint.judgement.peak import when
 from oomlint.precedence import worst_first
@@ -22,8 +23,7 @@ _HEADS = {"tight": "may not fit", "does_not_fit": "will not fit", "unknown": "un
 _EACH = {"gpu": "per GPU", "host": "of host RAM a node"}
 
 
-@frozen(eq=False)
-class Trouble:
+class Trouble(Struct, frozen=True, eq=False):
     """A run that is likely to die, with what is said of it: ``headlines`` first, then its causes, the
     worst first. ``way`` is the fix that makes it fit."""
 
@@ -65,7 +65,7 @@ def troubles(report: Report) -> list[Trouble]:
     for run in report.runs:
         about = [d for d in report.diagnoses if d.run is not None and d.run.name == run.name]
         headlines = tuple(d for d in about if d.rule.is_headline)
-        if headlines:
+        if any(headline.severity >= Severity.WARNING for headline in headlines):
             causes = (d for d in about if d not in headlines and is_cause(d.finding))
             found.append(Trouble(judgement_of(run), headlines, tuple(worst_first(causes))))
     return found

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any, cast
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.judgement import Forecast, judgement_of, settled, sharding_is_open
 from oomlint.judgement.ways_out import ways_out
 from oomlint.plan.fields import f as fields
@@ -40,8 +41,7 @@ def _verdict(forecast: Forecast) -> str:
     return f"whether it fits is not known{why}"
 
 
-@frozen
-class Fitting:
+class Fitting(Struct, frozen=True):
     """What was found for one run: ways to change it, or hardware on which it fits as it is."""
 
     run: Run

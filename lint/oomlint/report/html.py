@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
+from msgspec import Struct
+
 from oomlint import __version__
-from oomlint.frozen import frozen
 from oomlint.hardware import usable_bytes
 from oomlint.judgement.forecast import Forecast
 from oomlint.memory import Assumption, DeviceEstimate, HostEstimate
@@ -87,8 +88,7 @@ def _parts(forecast: Forecast) -> Iterator[str]:
         yield _assumptions(forecast.assumptions)
 
 
-@frozen
-class _Scale:
+class _Scale(Struct, frozen=True):
     """Bytes to per cent of a chart's width."""
 
     top: float

@@ -6,7 +6,7 @@ import os
 from typing import IO, Any, Literal
 from unicodedata import category
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 ColorChoice = Literal["auto", "always", "never"]
 
@@ -28,8 +28,7 @@ _CODES = {
 VERDICT_STYLES = {"fits": "good", "tight": "tight", "does_not_fit": "bad"}
 
 
-@frozen
-class Paint:
+class Paint(Struct, frozen=True):
     """``paint("text", "error")``; the text itself where colour is off."""
 
     enabled: bool = False

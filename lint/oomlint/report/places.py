@@ -6,12 +6,13 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from oomlint.addresses import DOCUMENTATION
 from oomlint.documents import HELD_LANGUAGES, kind_of
 from oomlint.documents.text import Edit, Location, Source, Span
 from oomlint.engine import Diagnosis, Report
 from oomlint.errors import FileError
-from oomlint.frozen import frozen
 from oomlint.report.paint import visible
 from oomlint.rule import Rule
 
@@ -25,8 +26,7 @@ def url(rule: type[Rule]) -> str:
     return rule.url or DOCUMENTATION + page
 
 
-@frozen
-class Place:
+class Place(Struct, frozen=True):
     """One offset: 1-based line; column counted in three units, each 1-based."""
 
     offset: int

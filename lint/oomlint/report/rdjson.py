@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.documents.text import Edit, Location, Source, apply_edits
 from oomlint.engine import Diagnosis, Report
-from oomlint.frozen import replace
 from oomlint.report.places import Place, Places, url
 from oomlint.report.runs import as_json
 from oomlint.rule import Applicability

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import Any
 
+from msgspec import Struct
+
 from oomlint.dialects.common.fields import library
-from oomlint.frozen import frozen
 from oomlint.judgement.evidence import Basis, level_of, moves, rests_on
 from oomlint.judgement.unread import in_words
 from oomlint.plan.evidence import Level
@@ -44,8 +45,7 @@ _HOW = {
 }
 
 
-@frozen
-class Account:
+class Account(Struct, frozen=True):
     """How a value is known: ``word`` for how well, ``place`` where a file says it (``a.yaml:12``,
     and the key), ``source`` for what else says it. ``conditions`` are the fields by which it counts,
     of one that a file states and whose counting hangs on what is known less well."""

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.baseline import Baseline, fingerprint
 from oomlint.cli.given import Given
 from oomlint.cli.jobs import Job, make_jobs, merge
 from oomlint.engine import Diagnosis, Report, lint
 from oomlint.errors import UsageError
 from oomlint.fix.apply import FixResult, fix_all
-from oomlint.frozen import frozen, replace
 from oomlint.judgement import Forecast, judgement_of
 from oomlint.review.trees import Tree
 from oomlint.rule import Severity
@@ -23,8 +25,7 @@ from oomlint.run import Run
 _WORSE = 1.01
 
 
-@frozen
-class RunChange:
+class RunChange(Struct, frozen=True):
     """One run before and after; ``None`` where it was not there yet, or is no more."""
 
     name: str
@@ -42,8 +43,7 @@ class RunChange:
         return before.verdict != after.verdict or before.estimate != after.estimate
 
 
-@frozen(eq=False)
-class Assessment:
+class Assessment(Struct, frozen=True, eq=False):
     """What there is to say about a change. Paths are relative to the repository's root."""
 
     report: Report

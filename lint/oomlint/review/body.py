@@ -6,9 +6,10 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from oomlint import __version__
 from oomlint.documents.text import Source
-from oomlint.frozen import frozen
 from oomlint.judgement import Forecast
 from oomlint.report import diff
 from oomlint.report.markdown import escaped, line, verdict
@@ -23,8 +24,7 @@ _MOST_LISTED = 50
 _MARK = re.compile(r"<!-- oomlint:summary ([0-9a-f]{16}) -->")
 
 
-@frozen(eq=False)
-class Rest:
+class Rest(Struct, frozen=True, eq=False):
     """What no comment on a line says: findings elsewhere, and remedies that reach elsewhere."""
 
     topics: Sequence[Topic]

@@ -6,9 +6,10 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from oomlint.documents.text import Location
 from oomlint.engine import Diagnosis
-from oomlint.frozen import frozen
 from oomlint.report.markdown import SIGNS, escaped
 from oomlint.report.places import Places, url
 from oomlint.review.forge import Style
@@ -19,8 +20,7 @@ _MARK = re.compile(r"<!-- oomlint:finding ([0-9a-f/,-]+) ([0-9a-f]{16}) -->")
 _BACKTICKS = re.compile(r"`+")
 
 
-@frozen(eq=False)
-class Topic:
+class Topic(Struct, frozen=True, eq=False):
     """Findings that explain one failure: the one that leads, and those that follow it."""
 
     leader: Diagnosis

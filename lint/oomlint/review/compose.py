@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from oomlint.engine import Diagnosis
-from oomlint.frozen import frozen
 from oomlint.precedence import leaders
 from oomlint.report.places import Fingerprints, Places
 from oomlint.review import body
@@ -78,8 +79,7 @@ def _gravity(remedy: Remedy) -> int:
     return max(diagnosis.severity for diagnosis in remedy.fixes)
 
 
-@frozen
-class _Piece:
+class _Piece(Struct, frozen=True):
     """A comment before it has its marks."""
 
     path: str

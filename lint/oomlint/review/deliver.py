@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from msgspec import Struct
+
 from oomlint.cli.given import Given
-from oomlint.frozen import frozen
 from oomlint.review.assess import Assessment, assess
 from oomlint.review.compose import compose
 from oomlint.review.forge import Change, Forge, ForgeError, Misplaced, Update
@@ -16,8 +17,7 @@ from oomlint.review.trees import Tree, committed, write_tree
 from oomlint.review.update import update
 
 
-@frozen
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What the command line asks for; ``checkout`` is a folder that may have the commits."""
 
     given: Given

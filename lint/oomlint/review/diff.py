@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from oomlint.frozen import frozen
+from msgspec import Struct
 
 _HEADER = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 
 
-@frozen
-class Hunk:
+class Hunk(Struct, frozen=True):
     """Lines of the new file that a diff shows: 1-based number → the same line's number in the
     old file, ``None`` of an added one."""
 
@@ -21,8 +20,7 @@ class Hunk:
         return first in self.lines and last in self.lines
 
 
-@frozen
-class Hunks:
+class Hunks(Struct, frozen=True):
     """The hunks of one file, in order; none where the forge shows no diff of it."""
 
     hunks: tuple[Hunk, ...] = ()

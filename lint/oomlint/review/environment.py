@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from oomlint.errors import UsageError
-from oomlint.frozen import frozen
 from oomlint.review.forge import Forge
 from oomlint.review.github import GitHub
 from oomlint.review.gitlab import GitLab
@@ -21,8 +22,7 @@ _PULL_REF = re.compile(r"refs/pull/(\d+)/")
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
-@frozen
-class Asked:
+class Asked(Struct, frozen=True):
     """What the command line says; ``None`` is left to the environment."""
 
     platform: Platform | None = None

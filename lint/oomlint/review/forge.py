@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
+from msgspec import Struct
+
 from oomlint.errors import FileError
-from oomlint.frozen import frozen
 
 FileStatus = Literal["added", "modified", "removed", "renamed"]
 
@@ -23,8 +24,7 @@ class ReadOnly(ForgeError):
     """The token may read the change but not comment on it."""
 
 
-@frozen
-class ChangedFile:
+class ChangedFile(Struct, frozen=True):
     """A file of the change. ``patch`` is its unified diff, ``None`` where the forge shows none."""
 
     path: str
@@ -33,8 +33,7 @@ class ChangedFile:
     patch: str | None
 
 
-@frozen
-class Change:
+class Change(Struct, frozen=True):
     """A pull or merge request. ``before`` is the commit that it starts from (the merge base),
     ``head`` its newest."""
 
@@ -46,8 +45,7 @@ class Change:
     """Whether ``files`` are all of them: forges list so many and no more."""
 
 
-@frozen
-class Style:
+class Style(Struct, frozen=True):
     """How comments are written on a forge.
 
     ``suggestion`` gives the word behind a suggestion's fence from how many lines above the
@@ -62,8 +60,7 @@ class Style:
     """Whether the lines within a suggestion end in line feeds, whatever those of the file do."""
 
 
-@frozen
-class Comment:
+class Comment(Struct, frozen=True):
     """A comment on the lines from ``first`` to ``last`` of the new file (1-based, inclusive).
 
     ``keys`` tell from run to run which findings it is about, ``digest`` whether it still says
@@ -80,8 +77,7 @@ class Comment:
     digest: str
 
 
-@frozen
-class Review:
+class Review(Struct, frozen=True):
     """What there is to say: a summary, and comments on lines."""
 
     summary: str
@@ -90,8 +86,7 @@ class Review:
     """Whether nobody would miss it: no finding, and no prediction has changed."""
 
 
-@frozen
-class Thread:
+class Thread(Struct, frozen=True):
     """A comment of ours from an earlier review.
 
     ``id`` is the thread's, ``comment_id`` the comment's own. Lines are where the forge shows it
@@ -109,8 +104,7 @@ class Thread:
     is_outdated: bool = False
 
 
-@frozen
-class Summary:
+class Summary(Struct, frozen=True):
     """The summary that an earlier review of ours left."""
 
     id: str
@@ -118,16 +112,14 @@ class Summary:
     url: str = ""
 
 
-@frozen
-class Earlier:
+class Earlier(Struct, frozen=True):
     """What is left of earlier reviews."""
 
     summary: Summary | None = None
     threads: tuple[Thread, ...] = ()
 
 
-@frozen
-class Update:
+class Update(Struct, frozen=True):
     """From what an earlier review left to what is to be said now."""
 
     head: str
@@ -144,8 +136,7 @@ class Update:
         return not (self.summary is not None or self.comments or self.edited or self.done)
 
 
-@frozen
-class Request:
+class Request(Struct, frozen=True):
     """A request that changes something: what ``--dry-run`` prints instead."""
 
     method: str

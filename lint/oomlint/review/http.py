@@ -13,8 +13,9 @@ from email.utils import parsedate_to_datetime
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from oomlint import __version__
-from oomlint.frozen import frozen
 from oomlint.review.forge import ForgeError, Request
 
 # Seconds without a byte, and tries of a request that may be repeated: GitHub answers within 10
@@ -50,8 +51,7 @@ class Token:
     __str__ = __repr__
 
 
-@frozen
-class Answer:
+class Answer(Struct, frozen=True):
     """What a server said: ``data`` is the JSON of its body, ``None`` where there is none."""
 
     status: int

@@ -6,14 +6,15 @@ Changes that only help together are one :class:`Remedy`: all of it can be sugges
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.documents.difference import difference
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.engine import Diagnosis
 from oomlint.errors import FileError
 from oomlint.fix.apply import FixResult
-from oomlint.frozen import frozen
 from oomlint.review.diff import Hunks
 from oomlint.review.forge import Style
 
@@ -21,8 +22,7 @@ from oomlint.review.forge import Style
 _NEAR = 3
 
 
-@frozen(eq=False)
-class Remedy:
+class Remedy(Struct, frozen=True, eq=False):
     """Fixes that belong together, and the edits of whole lines that they come to."""
 
     fixes: tuple[Diagnosis, ...]
@@ -33,8 +33,7 @@ class Remedy:
         return tuple(dict.fromkeys(edit.path for edit in self.edits))
 
 
-@frozen
-class Suggestion:
+class Suggestion(Struct, frozen=True):
     """Put ``lines`` in place of the lines from ``first`` to ``last`` (1-based, inclusive)."""
 
     path: str

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from msgspec import Struct
+
 from oomlint.documents import kind_of
 from oomlint.errors import ReadError
-from oomlint.frozen import frozen
 from oomlint.workspace import MAX_FILE_BYTES, MAX_NOTEBOOK_BYTES
 
 # What is no config may still be named by one (a hostfile, a DeepSpeed JSON by another ending), or
@@ -29,8 +30,7 @@ _MOST_TREE_BYTES = 2 * 2**30
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
 
-@frozen
-class Tree:
+class Tree(Struct, frozen=True):
     """The files of a commit that a lint may look at, below ``folder``."""
 
     folder: Path

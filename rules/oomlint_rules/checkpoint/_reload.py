@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
 from oomlint.judgement import Peak, judge_host, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
@@ -16,8 +17,7 @@ _ON_GPU = {
 }
 
 
-@frozen
-class Reload:
+class Reload(Struct, frozen=True):
     """``read``: bytes that the ranks of one node hold at once beside what training keeps;
     ``serial``: what is left of them if one rank reads after the other; ``words`` say who reads
     what."""

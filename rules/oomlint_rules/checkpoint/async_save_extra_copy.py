@@ -44,11 +44,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.text import Location
-from oomlint.judgement import confidence, judge_host, settled
+from oomlint.judgement import confidence, judge_host, settled, severity_of_need
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, gib
 from oomlint.run import Run
+from oomlint_rules.host._ram import against
 
 _HEAD = (
     "import threading\n"
@@ -114,12 +115,16 @@ class AsyncSaveExtraCopy(Rule):
                 yield self.finding(
                     run,
                     Severity.WARNING,
-                    "the state dict that is saved in the background refers to the live weights, "
-                    "which training goes on changing: the file mixes two steps, and under ZeRO-3 "
-                    "or FSDP it holds one rank's shard or none. Use "
-                    "torch.distributed.checkpoint.async_save, which copies to host RAM first, or "
-                    "save synchronously",
+                    "the state dict saved in the background refers to the live weights",
                     at=fact,
+                    details=(
+                        "training goes on changing them, so the file mixes two steps",
+                        "under ZeRO-3 or FSDP it holds one rank's shard or none",
+                        (
+                            "torch.distributed.checkpoint.async_save copies to host RAM first; or save "
+                            "synchronously"
+                        ),
+                    ),
                     resource="host",
                 )
         staged = [fact for fact in run.facts if fact.kind == "dcp-async-save"][:1]
@@ -136,19 +141,19 @@ class AsyncSaveExtraCopy(Rule):
         need, limit = training.predicted + copied, training.limit
         if limit is None:
             severity = Severity.INFO if copied >= _NOTEWORTHY else None
-            have = "the node's RAM is not known (state it with --host-memory)"
         else:
-            severity = Severity.WARNING if need > run.margin * limit else None
-            have = f"the node has {gib(limit)}"
+            severity = severity_of_need(run, "host", need)
         if severity is None or training.is_problem:
             return
         yield self.finding(
             run,
             severity,
-            f"an asynchronous save first copies what the GPUs of the node hold to its RAM: up to "
-            f"{gib(copied)} of weights and optimizer states, beside {gib(training.predicted)} "
-            f"that training keeps there; {have}",
+            f"an asynchronous save first copies {gib(copied)} from the GPUs to the node's RAM",
             at=place or f.save.async_,
+            details=(
+                f"weights and optimizer states, beside {gib(training.predicted)} that training keeps there",
+                *against(need, limit),
+            ),
             confidence=confidence(run),
             resource="host",
             predicted=need,

@@ -36,8 +36,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.amounts import of_gib
 from oomlint.changes import release_of
-from oomlint.judgement import judge_gpu
+from oomlint.judgement import judge_gpu, severity_of_need
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity, gib
 from oomlint.run import Run
@@ -101,8 +102,8 @@ class Bnb8bitSaveOom(Rule):
                 edits = (ReadyEdits(fact.mend),) if fact.mend else ()
                 yield self._finding(
                     run,
-                    "a script that replaces model.state_dict is written for bitsandbytes 0.38, which",
-                    "; current peft saves the adapter by itself, and an empty one through this",
+                    "model.state_dict is replaced as it had to be for bitsandbytes 0.38",
+                    "current peft saves the adapter by itself, and an empty one through this",
                     fact,
                     [Proposal("delete the replacement", edits, Applicability.UNSAFE)]
                     if edits
@@ -111,14 +112,14 @@ class Bnb8bitSaveOom(Rule):
         if _is_old(run.plan.versions.get("bitsandbytes")):
             yield self._finding(
                 run,
-                "bitsandbytes before 0.39",
-                "; upgrade it, or load in 4 bit",
+                "bitsandbytes before 0.39 copies all 8-bit weights at every save",
+                "upgrade it, or load in 4 bit",
                 f.quant.method,
                 [],
             )
 
     def _finding(
-        self, run: Run, who: str, advice: str, at: object, proposals: list[Proposal]
+        self, run: Run, title: str, advice: str, at: object, proposals: list[Proposal]
     ) -> Finding:
         dims = run.plan.model.dims
         total = dims.params_total if dims is not None else None
@@ -129,14 +130,19 @@ class Bnb8bitSaveOom(Rule):
             training = judge_gpu(run)
             need = None if training is None or total is None else training.predicted + total
         limit = run.limits.gpu_bytes
-        tight = need is not None and limit is not None and need > run.margin * limit
-        size = "a second copy of them" if total is None else f"a second copy of them, {gib(total)},"
+        severity = None if need is None else severity_of_need(run, "gpu", need)
+        size = "" if total is None else f", {gib(total)}"
+        details = [
+            f"that version brings 8-bit weights into plain order: a second copy{size} on the GPU"
+        ]
+        if severity is not None and need is not None and limit is not None:
+            details.append(f"{of_gib(need, limit)} with what training holds there")
         return self.finding(
             run,
-            Severity.WARNING if tight else Severity.INFO,
-            f"{who} brings the 8-bit weights back into plain order at every save: {size} on the "
-            f"GPU{advice}",
+            severity or Severity.INFO,
+            title,
             at=at,
+            details=(*details, advice),
             confidence="medium",
             resource="gpu",
             predicted=need,

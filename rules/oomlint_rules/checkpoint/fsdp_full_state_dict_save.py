@@ -40,6 +40,7 @@ from oomlint.judgement import judge_host
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
+from oomlint_rules.host._ram import against
 
 _AXOLOTL = (
     "base_model: meta-llama/Llama-3.1-70B\n"
@@ -151,18 +152,16 @@ class FsdpFullStateDictSave(Rule):
             severity = Severity.INFO if gathered >= _NOTEWORTHY else None
         if severity is None or gathered <= 0:
             return
-        have = (
-            "the node's RAM is not known (state it with --host-memory)"
-            if found.limit is None
-            else f"the node has {gib(found.limit)}"
-        )
         yield self.finding(
             run,
             severity,
-            f"at every save {_what(run)}, {gib(gathered)}, are gathered in the RAM of the first "
-            f"node: {gib(found.predicted)} with what training keeps there; {have}. As shards "
-            "nothing is gathered",
+            f"every save gathers {gib(gathered)} of {_what(run)} in one node's RAM",
             at=_STATE_DICT,
+            details=(
+                f"beside {gib(training.predicted)} that training keeps there",
+                *(against(found.predicted, None) if found.limit is None else ()),
+                "saved as shards nothing is gathered",
+            ),
             judged=found,
             proposals=[Proposal.set("save the shards of each rank", {_STATE_DICT: "sharded"})]
             if found.is_problem and not plan.save.save_only_model
@@ -175,4 +174,4 @@ def _what(run: Run) -> str:
     with_optimizer = (
         "optimizer" in contents if contents is not None else not run.plan.save.save_only_model
     )
-    return "the whole model and its optimizer states" if with_optimizer else "the model's weights"
+    return "weights and optimizer states" if with_optimizer else "weights"

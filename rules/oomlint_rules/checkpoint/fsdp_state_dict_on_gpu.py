@@ -64,13 +64,13 @@ class FsdpStateDictOnGpu(Rule):
             how = (
                 "its config does not offload"
                 if fact.detail["reason"] != "no-config"
-                else ("it is given no config")
+                else "it has no config"
             )
             yield self.finding(
                 run,
                 Severity.WARNING,
-                f"FULL_STATE_DICT gathers the whole model on every GPU, because {how}: pass "
-                "FullStateDictConfig(offload_to_cpu=True, rank0_only=True)",
+                f"FULL_STATE_DICT gathers the model on every GPU: {how}",
                 at=fact,
+                details=("pass FullStateDictConfig(offload_to_cpu=True, rank0_only=True)",),
                 resource="gpu",
             )

@@ -36,12 +36,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import settled
+from oomlint.judgement import settled, severity_of_need
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, command, deepspeed
 from oomlint_rules.checkpoint._reload import reload_of
+from oomlint_rules.host._ram import against
 from oomlint_rules.settings._trainer import trainer_compares
 
 _FIELD = f.save.load_best_at_end
@@ -115,20 +116,21 @@ class LoadBestReloadOom(Rule):
         limit = found.training.limit
         if limit is None:
             severity = Severity.INFO if total >= _LARGE else None
-            have = "the node's RAM is not known (state it with --host-memory)"
         else:
-            severity = Severity.WARNING if found.need > run.margin * limit else None
-            have = f"the node has {gib(limit)}"
+            severity = severity_of_need(run, "host", found.need)
         if severity is None:
             return
         key = run.key(_FIELD)
         yield self.finding(
             run,
             severity,
-            f"{key} reads the best checkpoint back when training is over: {found.words}, into RAM, "
-            f"{gib(found.need)} on a node with {gib(found.training.predicted)} that training keeps "
-            f"there; {have}",
+            f"{key} reads {gib(found.read)} into a node's RAM at the end",
             at=_FIELD,
+            details=(
+                f"for the best checkpoint {found.words}",
+                f"beside {gib(found.training.predicted)} that training keeps there",
+                *against(found.need, limit),
+            ),
             confidence="low" if found.training.confidence == "low" else "medium",
             resource="host",
             predicted=found.need,

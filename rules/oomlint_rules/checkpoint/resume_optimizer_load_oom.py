@@ -44,11 +44,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from oomlint.judgement import severity_of_need
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 from oomlint_rules.checkpoint._reload import Reload, reload_of
+from oomlint_rules.host._ram import against
 
 _SERIAL = f.parallel.zero.serial_load
 _NOTEWORTHY = 128 * 2**30
@@ -109,28 +111,30 @@ class ResumeOptimizerLoadOom(Rule):
         limit = found.training.limit
         if limit is None:
             severity = Severity.INFO if found.read >= _NOTEWORTHY else None
-            have = "the node's RAM is not known (state it with --host-memory)"
         else:
-            severity = Severity.WARNING if found.need > run.margin * limit else None
-            have = f"the node has {gib(limit)}"
+            severity = severity_of_need(run, "host", found.need)
         if severity is None:
             return
         yield self.finding(
             run,
             severity,
-            f"to resume, {found.words}, into RAM: {gib(found.need)} on a node with "
-            f"{gib(found.training.predicted)} that training keeps there; {have}",
+            f"resuming reads {gib(found.read)} of optimizer states into a node's RAM at once",
             at=(f.load.resume, _SERIAL),
+            details=(
+                found.words,
+                f"beside {gib(found.training.predicted)} that training keeps there",
+                *against(found.need, limit),
+            ),
             confidence="low" if found.training.confidence == "low" else "medium",
             resource="host",
             predicted=found.need,
             limit=limit,
-            proposals=_proposals(run, found, limit),
+            proposals=_proposals(run, found),
         )
 
 
-def _proposals(run: Run, found: Reload, limit: int | None) -> Iterator[Proposal]:
-    if limit is None or found.serial is None or run.plan.parallel.zero.serial_load:
+def _proposals(run: Run, found: Reload) -> Iterator[Proposal]:
+    if found.training.limit is None or found.serial is None or run.plan.parallel.zero.serial_load:
         return
-    if found.training.predicted + found.serial <= run.margin * limit:
+    if severity_of_need(run, "host", found.training.predicted + found.serial) is None:
         yield Proposal.set("let the ranks of a node read one after the other", {_SERIAL: True})

@@ -92,16 +92,19 @@ class SaveOptimizerStates(Rule):
         slim_disk = slim.estimate.disk_checkpoint_bytes
         if disk is None or slim_disk is None or disk <= slim_disk:
             return
-        problem = _save_problem(run)
+        severity, problem = _save_problem(run) or (Severity.INFO, "")
         keep = plan.save.keep
-        kept = f", {keep} of them are kept" if isinstance(keep, int) else ", all of them are kept"
+        kept = f", and {keep if isinstance(keep, int) else 'all'} checkpoints are kept"
         yield self.finding(
             run,
-            Severity.WARNING if problem else Severity.INFO,
-            f"each checkpoint of these {count(total)} parameters is {gib(disk)} with optimizer "
-            f"states and {gib(slim_disk)} without{kept if keep else ''}"
-            f"{f'; {problem}' if problem else ''}. Without them training cannot be resumed exactly",
+            severity,
+            f"each checkpoint takes {gib(disk)} with optimizer states, {gib(slim_disk)} without",
             at=(f.save.save_only_model, f.save.strategy, f.save.every),
+            details=(
+                f"{count(total)} parameters are saved{kept if keep else ''}",
+                *((problem,) if problem else ()),
+                "without optimizer states training cannot be resumed exactly",
+            ),
             confidence=confidence(run),
             resource="disk",
             predicted=disk,
@@ -122,11 +125,12 @@ def _proposals(run: Run) -> Iterable[Proposal]:
     )
 
 
-def _save_problem(run: Run) -> str:
-    """What a save would break although training fits, in words; empty where nothing does."""
+def _save_problem(run: Run) -> tuple[Severity, str] | None:
+    """How bad it is that a save does not fit where training does, and what to say of it."""
     training, saving = judge_host(run, phase="train"), judge_host(run, phase="save")
-    if training is None or saving is None or saving.limit is None:
-        return ""
-    if training.predicted > saving.limit or saving.predicted <= saving.limit:
-        return ""
-    return f"the save needs {gib(saving.predicted)} and {saving.where} is not enough"
+    if training is None or saving is None or saving.severity is None or training.is_problem:
+        return None
+    return (
+        saving.severity,
+        f"training fits the node's RAM, and a save needs {gib(saving.predicted)}",
+    )

@@ -47,6 +47,8 @@ _LF = f"{LLAMA_FACTORY}{_STRATEGIES}val_size: 0.1\ndeepspeed: ds.json\n"
 _JSON = deepspeed('"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
 # Their own builders set the strategies from other keys.
 _OWN_STRATEGIES = frozenset({"axolotl", "ms-swift"})
+_STOPS = "transformers stops with an error"
+_STOPS_LATE = f"{_STOPS} once the model is loaded"
 
 
 class SaveOptionConflict(Rule):
@@ -138,9 +140,9 @@ class SaveOptionConflict(Rule):
         return self.finding(
             run,
             Severity.ERROR,
-            f"{best} cannot go with {only} under {engine}: a checkpoint without the optimizer "
-            "cannot be loaded back, and transformers stops with an error once the model is loaded",
+            f"{best} cannot go with {only} under {engine}",
             at=(f.save.load_best_at_end, f.save.save_only_model),
+            details=("a checkpoint without the optimizer cannot be loaded back", _STOPS_LATE),
             proposals=[
                 Proposal.set(
                     f"drop {best}", {f.save.load_best_at_end: False}, Applicability.UNSAFE
@@ -154,9 +156,9 @@ class SaveOptionConflict(Rule):
         return self.finding(
             run,
             Severity.ERROR,
-            f"{only} cannot go with FSDP's SHARDED_STATE_DICT: transformers stops with an error "
-            "once the model is loaded",
+            f"{only} cannot go with FSDP's SHARDED_STATE_DICT",
             at=f.save.save_only_model,
+            details=(_STOPS_LATE,),
             proposals=[
                 Proposal.set(
                     "save the optimizer with the model",
@@ -177,12 +179,14 @@ class SaveOptionConflict(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                f"{best} needs an evaluation at every save, but the run saves by {saves} and "
-                f"evaluates by {evaluates}: transformers stops with an error"
-                if evaluates != "no"
-                else f"{best} needs an evaluation at every save, and the run does not evaluate: "
-                "transformers stops with an error",
+                f"{best} needs an evaluation at every save",
                 at=(f.eval.strategy, f.save.load_best_at_end),
+                details=(
+                    f"the run saves by {saves} and evaluates by {evaluates}"
+                    if evaluates != "no"
+                    else "the run does not evaluate",
+                    _STOPS,
+                ),
                 proposals=[
                     Proposal.set(
                         "evaluate whenever it saves",
@@ -197,10 +201,15 @@ class SaveOptionConflict(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                f"{best} needs an evaluation at every save, but it saves every "
-                f"{plan.save.every:g} and evaluates every {plan.eval.every:g} steps: "
-                "transformers stops with an error",
+                f"{best} needs an evaluation at every save",
                 at=(f.save.every, f.eval.every),
+                details=(
+                    (
+                        f"the run saves every {plan.save.every:g} and evaluates every "
+                        f"{plan.eval.every:g} steps"
+                    ),
+                    _STOPS,
+                ),
             )
 
 

@@ -88,14 +88,20 @@ class SaveTooFrequent(Rule):
         if not gathers:
             return
         size = settled(run).estimate.disk_checkpoint_bytes
-        what = f"a checkpoint ({gib(size)} each)" if whole and size else "a checkpoint"
-        base = "" if whole else " (of an adapter transformers 4 gathers the frozen base as well)"
+        what = f"a checkpoint of {gib(size)}" if whole and size else "a checkpoint"
+        base = () if whole else ("of an adapter transformers 4 gathers the frozen base as well",)
         yield self.finding(
             run,
             Severity.INFO,
-            f"{what} is gathered and written every {every:g} steps{base}; every save repeats "
-            "the memory peak of gathering, and takes longer than the steps between",
+            f"{what} is gathered and written every {every:g} steps",
             at=f.save.every,
+            details=(
+                *base,
+                (
+                    "every save repeats the memory peak of gathering, and takes longer than the steps "
+                    "between"
+                ),
+            ),
             resource="host",
             proposals=[Proposal.set(f"save every {_USUAL} steps", {f.save.every: _USUAL})],
         )

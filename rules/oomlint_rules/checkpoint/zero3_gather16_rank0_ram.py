@@ -47,10 +47,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import judge_host, settled
+from oomlint.judgement import judge_host, settled, severity_of_need
 from oomlint.rule import Applicability, Example, Finding, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules.checkpoint._gather import GATHER, shards_instead
+from oomlint_rules.host._ram import against
 
 _AXOLOTL = (
     "base_model: Qwen/Qwen2.5-32B\n"
@@ -198,11 +199,16 @@ class Zero3Gather16Rank0Ram(Rule):
         yield self.finding(
             run,
             severity,
-            f"at every save the 16-bit model, {gib(gathered)}, is gathered in the RAM of the "
-            f"first node, beside {gib(training)} that training keeps there: "
-            f"{gib(found.predicted)}{_against(found.limit)}. With {run.key(GATHER)} off each "
-            "rank writes its own shard, for zero_to_fp32.py to join",
+            f"every save gathers the 16-bit model, {gib(gathered)}, in the first node's RAM",
             at=GATHER,
+            details=(
+                f"beside {gib(training)} that training keeps there",
+                *(against(found.predicted, None) if found.limit is None else ()),
+                (
+                    f"with {run.key(GATHER)} off each rank writes its own shard, for zero_to_fp32.py to "
+                    "join"
+                ),
+            ),
             judged=found,
             proposals=shards_instead(run) if found.is_problem else (),
         )
@@ -212,26 +218,26 @@ class Zero3Gather16Rank0Ram(Rule):
         need = training + gathered
         noteworthy = gathered >= max(_NOTEWORTHY, (limit or 0) / 2)
         severity = Severity.INFO if noteworthy else None
-        if limit is not None and need > run.margin * limit:
-            # Where training itself does not fit, saving is not what has to change.
-            severity = None if training > limit else Severity.WARNING
+        short = severity_of_need(run, "host", need)
+        if short is not None:
+            # Where training itself does not fit, saving is not what has to change; and the version
+            # may be one that leaves the base out.
+            fits = severity_of_need(run, "host", training) is None
+            severity = min(short, Severity.WARNING) if fits else None
         if severity is None:
             return
         yield self.finding(
             run,
             severity,
-            "only an adapter is trained, but transformers 4 gathers the frozen base as well when "
-            f"it saves: {gib(gathered)} in the RAM of the first node, beside {gib(training)} that "
-            f"training keeps there{_against(limit)}. transformers 5.23 leaves the base out",
+            f"saving the adapter gathers the frozen base, {gib(gathered)}, in one node's RAM",
             at=GATHER,
+            details=(
+                "transformers 4 does so, transformers 5.23 leaves the base out",
+                f"beside {gib(training)} that training keeps in the RAM of the first node",
+                *against(need, limit),
+            ),
             confidence="medium",
             resource="host",
             predicted=need,
             limit=limit,
         )
-
-
-def _against(limit: int | None) -> str:
-    if limit is None:
-        return "; the node's RAM is not known (state it with --host-memory)"
-    return f"; the node has {gib(limit)}"

@@ -115,10 +115,13 @@ class Zero3GatherOffEmptyModel(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            f"each checkpoint will hold DeepSpeed's shards and no model file that from_pretrained "
-            f"can load, because {key} is not set. Set it to true if the first node has {cost} of RAM "
-            "to spare at a save, or join the shards afterwards with zero_to_fp32.py",
+            "checkpoints will hold shards, and no model file for from_pretrained to load",
             at=(GATHER, f.parallel.zero.stage),
+            details=(
+                f"{key} is not set",
+                f"set it to true if the first node has {cost} of RAM to spare at a save",
+                "or join DeepSpeed's shards afterwards with zero_to_fp32.py",
+            ),
             confidence=confidence(run),
             resource="host",
             proposals=_proposals(run),

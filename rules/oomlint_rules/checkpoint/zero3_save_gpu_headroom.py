@@ -47,10 +47,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.judgement import confidence, judge_gpu, settled
+from oomlint.amounts import of_gib
+from oomlint.judgement import confidence, judge_gpu, settled, severity_of_need
 from oomlint.memory import save_peaks
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
 from oomlint_rules.checkpoint._gather import shards_instead
 
@@ -149,18 +150,21 @@ class Zero3SaveGpuHeadroom(Rule):
         if peaks is None or gpu.peak_bytes is None or gpu.peak_bytes > limit:
             return
         need = gpu.peak_bytes + peaks.gpu
-        if need <= limit or (plan.trainable.method not in ("full", "freeze")):
+        severity = severity_of_need(run, "gpu", need)
+        if severity is None or plan.trainable.method not in ("full", "freeze"):
             return
         key = run.key(f.parallel.zero.gather16_on_save)
         yield self.finding(
             run,
-            Severity.WARNING,
-            f"training fits with {gib(gpu.peak_bytes)} of {gib(limit)}, but the first checkpoint "
-            f"gathers {gib(peaks.gpu)} of parameters at once on every GPU: {gib(need)} in all. "
-            f"A smaller micro batch or shorter sequences leave room for it, and {key} off saves "
-            "sharded weights without it. Saving only the model skips DeepSpeed's own checkpoint, "
-            "while the gather of 16-bit weights itself remains",
+            severity,
+            f"the first checkpoint gathers {gib(peaks.gpu)} of parameters at once on every GPU",
             at=(f.save.strategy, f.save.every, f.parallel.zero.gather16_on_save),
+            details=(
+                f"{of_gib(need, limit)} in all, where training alone takes {gib(gpu.peak_bytes)}",
+                "a smaller micro batch or shorter sequences leave room for it",
+                f"{key} off saves sharded weights without it",
+                "saving only the model skips DeepSpeed's own checkpoint, the gather remains",
+            ),
             confidence="low" if confidence(run) == "low" else "medium",
             resource="gpu",
             predicted=need,
@@ -191,8 +195,12 @@ def _smaller_micro_batch(run: Run, gathered: float) -> Mapping[Any, Any] | None:
     factor = 2
     while micro and steps and limit and micro % factor == 0:
         changes = {f.batch.micro: micro // factor, f.batch.grad_accum: steps * factor}
-        after = judge_gpu(run.what_if(changes))
-        if after is not None and after.predicted + gathered <= limit:
+        smaller = run.what_if(changes)
+        after = judge_gpu(smaller)
+        if (
+            after is not None
+            and severity_of_need(smaller, "gpu", after.predicted + gathered) is None
+        ):
             return changes
         factor *= 2
     return None

@@ -42,6 +42,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from oomlint.documents.base import Fact
 from oomlint.rule import (
     Applicability,
@@ -57,7 +59,6 @@ from oomlint.rule import (
 from oomlint.run import Run
 from oomlint_rules._examples import command, deepspeed
 
-_OLD_BYTES, _WHOLE_BYTES = 8, 4
 # Any machine that joins the shards of a language model has that much.
 _NOTEWORTHY = 64 * 2**30
 
@@ -132,12 +133,13 @@ class ZeroToFp32Ram(Rule):
                 continue
             way = _way(run, fact.detail)
             if way is not None:
-                yield from self._conversion(run, fact, *way)
+                yield from self._conversion(run, fact, way)
 
-    def _conversion(self, run: Run, fact: Fact, width: int, words: str) -> Iterable[Finding]:
+    def _conversion(self, run: Run, fact: Fact, way: _Way) -> Iterable[Finding]:
         dims, limit = run.plan.model.dims, run.limits.host_bytes
         total = dims.params_total if dims is not None else None
-        need = None if total is None else width * total
+        need = None if total is None else way.width * total
+        # A job of its own, which no estimate of a training run speaks of.
         severity: Severity | None = Severity.INFO
         if need is not None and limit is not None:
             severity = Severity.WARNING if need > run.margin * limit else None
@@ -146,21 +148,22 @@ class ZeroToFp32Ram(Rule):
         if severity is None:
             return
         size = (
-            f"{width} bytes a parameter"
+            f"{way.width} bytes of RAM a parameter"
             if need is None or total is None
-            else f"{gib(need)} ({count(total)} parameters × {width} bytes)"
+            else f"{gib(need)} of RAM ({count(total)} parameters × {way.width} bytes)"
         )
-        have = "" if limit is None else f"; the node has {gib(limit)}"
+        have = "" if limit is None else f", and the node has {gib(limit)}"
         proposals = []
-        if words is _WITH_BASE:
+        if way is _WITH_BASE:
             edits = (ReadyEdits(fact.mend),)
             proposals.append(Proposal("leave the base out", edits, Applicability.UNSAFE))
         yield self.finding(
             run,
             severity,
-            words.format(how=fact.detail["how"], size=f"{size}{have}"),
+            f"{fact.detail['how']} {way.does}",
             at=fact,
-            confidence="medium" if need is not None and words is not _WITH_BASE else "low",
+            details=(f"{way.where}{size}{have}", *way.better),
+            confidence="medium" if need is not None and way is not _WITH_BASE else "low",
             resource="host",
             predicted=need,
             limit=limit,
@@ -168,29 +171,49 @@ class ZeroToFp32Ram(Rule):
         )
 
 
-_SINGLE_FILE = (
-    "{how} in the version that writes a single file holds the whole model in fp32 in RAM, once in "
-    "parts and once joined: {size}. The script of a current DeepSpeed takes a folder "
-    "instead, maps the parts and writes one file of 5 GB after the other"
+class _Way(Struct, frozen=True):
+    """A way to join shards: how many bytes a parameter it holds, what it does, in words that follow
+    its name, on what condition it takes so much, and what would take less."""
+
+    width: int
+    does: str
+    better: tuple[str, ...]
+    where: str = ""
+
+
+_SINGLE_FILE = _Way(
+    8,
+    "holds the model in fp32 twice, to write a single file",
+    (
+        "it is there once in parts and once joined",
+        (
+            "the script of a current DeepSpeed takes a folder instead, maps the parts and writes one file "
+            "of 5 GB after the other"
+        ),
+    ),
 )
-_ALL_AT_ONCE = (
-    "{how} returns the whole model in fp32: {size} of RAM. With lazy_mode=True "
-    "get_fp32_state_dict_from_zero_checkpoint builds one tensor at a time, and "
-    "convert_zero_checkpoint_to_fp32_state_dict writes files of 5 GB"
+_ALL_AT_ONCE = _Way(
+    4,
+    "holds the whole model in fp32",
+    (
+        "with lazy_mode=True get_fp32_state_dict_from_zero_checkpoint builds one tensor at a time",
+        "convert_zero_checkpoint_to_fp32_state_dict writes files of 5 GB",
+    ),
 )
-_WITH_BASE = (
-    "{how} reads what is frozen into RAM and joins it there: if the checkpoint of this adapter holds "
-    "its base too, {size}. With --exclude_frozen_parameters it joins the adapter alone"
+_WITH_BASE = _Way(
+    4,
+    "reads what is frozen into RAM and joins it there",
+    ("with --exclude_frozen_parameters it joins the adapter alone",),
+    where="if the checkpoint of this adapter holds its base too, ",
 )
 
 
-def _way(run: Run, detail: Mapping[Any, Any]) -> tuple[int, str] | None:
-    """Bytes a parameter and what to say; ``None`` for the newer script on a model trained in full,
-    which needs little."""
+def _way(run: Run, detail: Mapping[Any, Any]) -> _Way | None:
+    """``None`` for the newer script on a model trained in full, which needs little."""
     if detail["how"] != "zero_to_fp32.py":
-        return _WHOLE_BYTES, _ALL_AT_ONCE
+        return _ALL_AT_ONCE
     if detail["output"].endswith((".bin", ".pt", ".pth")):
-        return _OLD_BYTES, _SINGLE_FILE
+        return _SINGLE_FILE
     if detail["frozen"] and run.plan.trainable.method in ("lora", "dora", "qlora", "oft"):
-        return _WHOLE_BYTES, _WITH_BASE
+        return _WITH_BASE
     return None

@@ -3,7 +3,7 @@
 ## What it finds
 
 DPO or KTO training of the full model whose reference is a copy of its own, on a
-run whose predicted peak does not fit (or is within the margin). It is only an information
+run whose predicted peak does not fit. It is only an information
 where the copy is a small part of the peak, or where checkpointing, a fused loss, a smaller
 batch or more sharding alone is enough.
 
@@ -52,7 +52,7 @@ _TRL = (
     "beta: 0.1\n"
     "{precompute}"
     "use_liger_kernel: true\n"
-    "max_length: 1024\n"
+    "max_length: 6144\n"
     "per_device_train_batch_size: 1\n"
     "gradient_accumulation_steps: 8\n"
     "gradient_checkpointing: true\n"
@@ -69,7 +69,7 @@ _AXOLOTL = (
     "datasets:\n"
     "  - path: Intel/orca_dpo_pairs\n"
     "    type: chatml.intel\n"
-    "sequence_len: 1024\n"
+    "sequence_len: 6144\n"
     "micro_batch_size: 1\n"
     "gradient_accumulation_steps: 8\n"
     "gradient_checkpointing: true\n"
@@ -77,7 +77,7 @@ _AXOLOTL = (
     "flash_attention: true\n"
 )
 _ON = "precompute_ref_log_probs: true\n"
-_TRL_FIXED = _TRL.format(precompute="").replace("max_length: 1024\n", f"max_length: 1024\n{_ON}")
+_TRL_FIXED = _TRL.format(precompute="").replace("max_length: 6144\n", f"max_length: 6144\n{_ON}")
 _AXOLOTL_FIXED = _AXOLOTL.format(precompute="").replace("rl: dpo\n", f"rl: dpo\n{_ON}")
 
 
@@ -130,10 +130,13 @@ class DpoRefModelCopy(Rule):
         yield self.finding(
             run,
             lowered(found.severity, run) if large else Severity.INFO,
-            f"the run {before.sentence}; a copy of the model as the reference takes "
-            f"{gib(found.saved)} of it. Without one (its log-probabilities computed before "
-            f"training, or an adapter trained instead) {found.sentence}",
+            f"a copy of the model as the reference takes {gib(found.saved)}",
             at=(f.objective.ref_model, f.objective.kind),
+            details=(
+                *before.context,
+                f"without one {found.sentence}",
+                "its log-probabilities can be computed before training, or an adapter be trained",
+            ),
             judged=before,
             proposals=[
                 Proposal.set("compute the reference's log-probabilities before training", changes)

@@ -127,23 +127,24 @@ class EvalAccumulationHostRam(Rule):
             return
         vocab = plan.model.dims.vocab if plan.model.dims else None
         ranks, limit = plan.parallel.gpus_per_node or 1, run.limits.host_bytes
-        severity, numbers, holds = Severity.INFO, "", None
+        severity = Severity.INFO
+        details = [f"{run.key(f.eval.accumulation_steps)} moves them there"]
         if vocab is not None:
             length = plan.seq.max_len or _LENGTH
             sample = 4 * vocab * length
-            numbers = f": {gib(sample)} for a sample of {length} tokens"
-            numbers += f" on each of {ranks} ranks" if ranks > 1 else ""
+            each = f" on each of {ranks} ranks" if ranks > 1 else ""
+            details.append(f"a sample of {length:,} tokens takes {gib(sample)}{each}")
             if limit is not None:
                 holds = int(limit / (sample * ranks))
-                numbers += f", so that {holds} samples fill the node's {gib(limit)}"
+                details.append(f"{holds:,} samples fill the node's {gib(limit)}")
                 severity = Severity.WARNING if holds < _FEW else severity
+        details.append("keep the predicted tokens only, with preprocess_logits_for_metrics")
         yield self.finding(
             run,
             severity,
-            f"{run.key(f.eval.accumulation_steps)} moves the logits to RAM, where they add up until "
-            f"the evaluation is over{numbers}. Keep the predicted tokens only, with "
-            "preprocess_logits_for_metrics",
+            "the logits of an evaluation add up in RAM until it is over",
             at=(f.eval.accumulation_steps, f.eval.strategy),
+            details=details,
             confidence="medium" if plan.seq.max_len else "low",
             resource="host",
             limit=limit,

@@ -4,7 +4,7 @@
 
 Evaluation during training whose batch is larger than the training batch: written so, or left
 at a default of 8 that transformers, TRL and LLaMA-Factory have. It speaks where the
-predicted evaluation peak does not fit or is within the margin; on unknown hardware where
+predicted evaluation peak may not fit; on unknown hardware where
 evaluation, not training, decides what card the run needs. Where the model is not known, a
 default of 8 beside a training batch of one or two is worth a word.
 
@@ -50,7 +50,7 @@ _LLAMA_FACTORY = (
     "lora_target: all\n"
     "dataset: alpaca_en_demo\n"
     "template: qwen\n"
-    "cutoff_len: 4096\n"
+    "cutoff_len: 6144\n"
     "flash_attn: fa2\n"
     "enable_liger_kernel: true\n"
     "per_device_train_batch_size: 1\n"
@@ -109,6 +109,11 @@ class EvalBatchLargerThanTrain(Rule):
     )
     good = (
         Example(
+            files={"train.yaml": _LLAMA_FACTORY.replace("6144", "4096")},
+            hardware="1xRTX-4090-24GB",
+            why="evaluation needs more than training, and the card has it",
+        ),
+        Example(
             files={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 1\n")},
             hardware="1xA100-80GB",
         ),
@@ -141,9 +146,12 @@ class EvalBatchLargerThanTrain(Rule):
                 yield self.finding(
                     run,
                     Severity.INFO,
-                    f"{batch}; what fits in training may not fit in the first evaluation, "
-                    f"{run.key(f.batch.eval_micro)} sets it",
+                    batch,
                     at=(f.batch.eval_micro, f.eval.strategy, f.batch.micro),
+                    details=(
+                        "what fits in training may not fit in the first evaluation",
+                        f"{run.key(f.batch.eval_micro)} sets it",
+                    ),
                     confidence="low",
                     resource="gpu",
                     proposals=proposals,
@@ -156,9 +164,12 @@ class EvalBatchLargerThanTrain(Rule):
         yield self.finding(
             run,
             severity,
-            f"{batch}: the run {now.sentence}. With {micro} at once it "
-            f"needs {gib(after.predicted)}",
+            batch,
             at=(f.batch.eval_micro, f.eval.strategy, f.batch.micro),
+            details=(
+                *now.context,
+                f"that needs {gib(now.predicted)} in evaluation, {micro} at once {gib(after.predicted)}",
+            ),
             judged=now,
             proposals=proposals,
         )
@@ -179,10 +190,4 @@ def _severity(run: Run, now: Peak) -> Severity | None:
     # A run whose training does not fit either has other rules to say so.
     if now.severity is not None and training > now.predicted:
         return Severity.INFO
-    if now.severity is None and now.predicted > 1.25 * training:
-        # Nobody chose the batch that sets the peak, and the bounds of the prediction reach the card.
-        high = settled(run).estimate.gpu.high_bytes
-        is_chosen = run.is_explicit(f.batch.eval_micro)
-        close = high is not None and high > run.margin * now.limit
-        return Severity.INFO if close and not is_chosen else None
     return now.severity

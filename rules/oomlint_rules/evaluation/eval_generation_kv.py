@@ -3,7 +3,7 @@
 ## What it finds
 
 Evaluation that generates (`predict_with_generate`, `do_causal_lm_eval`) with a batch above one,
-where the states and the key-value cache of a whole batch do not fit or are within the margin;
+where the states and the key-value cache of a whole batch do not fit, or are tight;
 on unknown hardware where the cache alone takes 8 GiB.
 
 ## Why it runs out of memory
@@ -33,7 +33,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import confidence, settled, sharding_is_open
+from oomlint.amounts import of_gib
+from oomlint.judgement import confidence, settled, severity_of_need, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
@@ -119,24 +120,27 @@ class EvalGenerationKv(Rule):
         if one is None or resident is None:
             return
         cache, limit = one * rows, run.limits.gpu_bytes
+        room: tuple[str, ...]
         if limit is None:
             if cache < _LARGE:
                 return
-            severity, room = Severity.INFO, ""
-        elif resident + cache > run.margin * limit:
-            severity = Severity.WARNING
-            room = (
-                f"; with the {gib(resident)} that stay from training that is "
-                f"{gib(resident + cache)}, and the card gives {gib(limit)}"
-            )
+            severity, room = Severity.INFO, ()
         else:
-            return
+            risky = severity_of_need(run, "gpu", resident + cache)
+            if risky is None:
+                return
+            severity = min(risky, Severity.WARNING)  # answers may be shorter than they can be
+            need = of_gib(resident + cache, limit)
+            room = (f"with the {gib(resident)} that stay from training it is {need}",)
         yield self.finding(
             run,
             severity,
-            f"evaluation generates for {rows} samples at once, with a key-value cache of "
-            f"{gib(cache)} for up to {tokens} tokens each{room}. One at a time needs {gib(one)}",
+            f"evaluation generates for {rows} samples at once: {gib(cache)} of key-value cache",
             at=(f.batch.eval_micro, f.eval.generate),
+            details=(
+                f"that is for up to {tokens:,} tokens each, {gib(one)} for one sample",
+                *room,
+            ),
             confidence=confidence(run),
             resource="gpu",
             predicted=resident + cache,

@@ -129,20 +129,25 @@ class EvalLogitsAccumulate(Rule):
         rows = plan.batch.eval_micro or plan.batch.micro
         length = plan.seq.max_len or 512
         if vocab is None or rows is None:
-            text = "every batch's logits, which add up to samples x tokens x vocabulary x 4 bytes"
+            text = "they add up to samples x tokens x vocabulary x 4 bytes"
             severity, size = Severity.INFO, None
         else:
             size = 4.0 * vocab * rows * length
-            text = f"{gib(size)} a batch of {rows} samples of {length} tokens, for all batches"
+            text = (
+                f"they add up over all batches, {gib(size)} for {rows} samples of {length:,} tokens"
+            )
             full = size * _BATCHES > card_bytes(run)
             severity = Severity.WARNING if full else Severity.INFO
         yield self.finding(
             run,
             severity,
-            f"compute_metrics makes evaluation keep the logits on the GPU until it ends: {text}. "
-            "Reduce them with preprocess_logits_for_metrics (the predicted tokens, say), or move "
-            "them to host RAM after every batch",
+            "compute_metrics makes evaluation keep the logits on the GPU until it ends",
             at=(f.eval.keeps_logits, f.eval.strategy),
+            details=(
+                text,
+                "preprocess_logits_for_metrics can reduce them, to the predicted tokens, say",
+                "or they can move to host RAM after every batch",
+            ),
             confidence="medium" if plan.seq.max_len else "low",
             resource="gpu",
             limit=run.limits.gpu_bytes,

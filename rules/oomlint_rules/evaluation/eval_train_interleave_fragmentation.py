@@ -17,7 +17,7 @@ Where there is room for both sets of blocks nothing happens.
 
 `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` lets blocks grow and is the better cure where it can be
 set (expandable-segments-unset). The fix sets `torch_empty_cache_steps: 4`, which gives unused
-blocks back every four steps, for up to a tenth of the speed. Evaluating with the shapes of training
+blocks back every four steps, which costs up to a tenth of the speed. Evaluating with the shapes of training
 (the same batch size, packed) avoids the cause.
 
 ## When not to
@@ -39,7 +39,7 @@ from collections.abc import Iterable
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import command
 
@@ -54,7 +54,7 @@ _EVALUATES = command(_OPTIONS.format(strategy="steps"), "python")
 _SFT = (
     "accelerate launch --num_processes 1 trl/scripts/sft.py"
     " --model_name_or_path meta-llama/Llama-3.1-8B --dataset_name tatsu-lab/alpaca"
-    " --use_peft --lora_r 16 --dtype bfloat16 --gradient_checkpointing --max_length 6144"
+    " --use_peft --lora_r 16 --dtype bfloat16 --gradient_checkpointing --max_length 7168"
     " --per_device_train_batch_size 1 --per_device_eval_batch_size 1 --eval_strategy steps"
     " --eval_steps 100 --output_dir out\n"
 )
@@ -99,9 +99,7 @@ class EvalTrainInterleaveFragmentation(Rule):
         if _same_shapes(run) or _STEPS in run.unreadable:
             return
         found = judge_gpu(run)
-        if found is None or found.limit is None:
-            return
-        if not run.margin * found.limit < found.predicted <= found.limit:
+        if found is None or found.limit is None or found.severity is None or found.overflows:
             return
         changes = {_STEPS: _EVERY}
         try:
@@ -111,11 +109,13 @@ class EvalTrainInterleaveFragmentation(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            f"the run takes {gib(found.predicted)} of {gib(found.limit)}, and each evaluation asks "
-            "for blocks of other sizes in between: what it leaves behind is free in sum but in "
-            "pieces too small. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or empty the "
-            f"allocator's cache every {_EVERY} steps, which costs up to a tenth of the speed",
+            "evaluation asks for blocks of other sizes and leaves free memory in pieces",
             at=(f.eval.strategy, f.eval.every),
+            details=(
+                *found.context,
+                "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                f"or empty the allocator's cache every {_EVERY} steps, which costs up to a tenth of the speed",
+            ),
             judged=found,
             confidence="low" if found.confidence == "low" else "medium",
             proposals=[Proposal.set(f"empty the cache every {_EVERY} steps", changes)],

@@ -98,17 +98,20 @@ class GrpoBatchSemantics(Rule):
             return
         least = _least(run, group)
         if total % group:
-            problem = f"which {group} answers to each prompt do not divide"
+            problem = f"no multiple of {group} answers to a prompt"
         elif total < least:
-            problem = f"fewer than the {least} that give each rank {group} answers to a prompt"
+            problem = f"fewer than {least}, {group} answers a rank"
         else:
             return
         yield self.finding(
             run,
             Severity.ERROR,
-            f"a round of generation makes {total} completions, {problem}: the run stops with an "
-            "error. The micro batch counts completions (in TRL since 0.15), not prompts",
+            f"a generation round makes {total} completions, {problem}",
             at=(_ROUND, f.objective.rollout.n),
+            details=(
+                "the run stops with an error",
+                "the micro batch counts completions (in TRL since 0.15), not prompts",
+            ),
             confidence="medium",
             proposals=_proposals(run, total, group, least),
         )

@@ -6,7 +6,7 @@
 the logits of that pass do not fit beside weights and optimizer states, and those of training do.
 On unknown hardware where they alone fill an 80 GB card. Where batches are filled by tokens
 (`use_dynamic_bsz`, `ppo_max_token_len_per_gpu`) both have one budget: it is found where the run does
-not fit, or is within the margin.
+not fit, or is tight.
 
 ## Why it runs out of memory
 
@@ -35,8 +35,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.frozen import frozen
-from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled
+from msgspec import Struct
+
+from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled, severity_of_need
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
@@ -73,8 +74,7 @@ _OPENRLHF = (
 )
 
 
-@frozen
-class _Pass:
+class _Pass(Struct, frozen=True):
     """The pass that takes log probabilities: bytes beside its logits, and logits of one row."""
 
     beside: float
@@ -104,7 +104,7 @@ class LogprobMicroBatchTooLarge(Rule):
         ),
         Example(
             files={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=65536))},
-            fixed={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=8192))},
+            fixed={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=16384))},
             hardware="8xA100-40GB",
         ),
         Example(
@@ -131,9 +131,11 @@ class LogprobMicroBatchTooLarge(Rule):
             return
         peak, limit = scoring.peak(rows), run.limits.gpu_bytes
         room = run.margin * card_bytes(run)
+        if peak <= judged.predicted:
+            return
         if limit is None and rows * scoring.row <= room:
             return
-        if peak <= max(room, judged.predicted):
+        if limit is not None and severity_of_need(run, "gpu", peak) is None:
             return
         fitting = _fitting(scoring, rows, room)
         if fitting is None:
@@ -142,11 +144,13 @@ class LogprobMicroBatchTooLarge(Rule):
         yield self.finding(
             run,
             Severity.WARNING,
-            f"taking log probabilities of {rows} answers at a time builds up to {gib(rows * scoring.row)} "
-            f"of logits beside {gib(scoring.beside)} of weights and states: "
-            f"{gib(peak)}, where {where} gives {gib(limit or card_bytes(run))}. "
-            f"{fitting} at a time make it {gib(scoring.peak(fitting))}",
+            f"log probabilities of {rows} answers at a time build up to {gib(rows * scoring.row)} of logits",
             at=_ROWS,
+            details=(
+                f"with {gib(scoring.beside)} of weights and states that is {gib(peak)}",
+                f"{where} gives {gib(limit or card_bytes(run))}",
+                f"{fitting} at a time make it {gib(scoring.peak(fitting))}",
+            ),
             confidence=judged.confidence,
             resource="gpu",
             predicted=peak,
@@ -172,10 +176,13 @@ class LogprobMicroBatchTooLarge(Rule):
         yield self.finding(
             run,
             Severity.WARNING,
-            f"{tokens} tokens at a time build {gib(logits)} of logits in each pass that takes log "
-            "probabilities, and three times that where the entropy is taken too and nothing fuses "
-            f"it; the run {found.before.sentence}. With {found.changes[f.batch.micro]} full samples at a time {found.sentence}",
+            f"log probabilities of {tokens:,} tokens at a time build {gib(logits)} of logits",
             at=(f.batch.max_tokens_per_gpu, f.batch.micro),
+            details=(
+                *found.before.context,
+                "it is three times that where the entropy is taken too and nothing fuses it",
+                f"with {found.changes[f.batch.micro]} full samples at a time {found.sentence}",
+            ),
             judged=found.before,
             confidence="medium",
             proposals=[Proposal.set("allow fewer tokens at a time", found.changes)],

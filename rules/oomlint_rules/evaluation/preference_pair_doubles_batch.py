@@ -2,9 +2,8 @@
 
 ## What it finds
 
-DPO, ORPO, SimPO, CPO and reward-model runs whose predicted peak does not fit (or is within
-the margin) and that would fit, or need much less, if a sample were one sequence. It says how
-much of the peak the second answer is. Where a smaller micro batch, checkpointing, a fused
+DPO, ORPO, SimPO, CPO and reward-model runs whose predicted peak does not fit and that would
+fit, or need much less, if a sample were one sequence. It says how much of the peak the second answer is. Where a smaller micro batch, checkpointing, a fused
 loss or more sharding alone is enough, the rules about those lead and this one only informs.
 
 ## Why it runs out of memory
@@ -121,10 +120,9 @@ class PreferencePairDoublesBatch(Rule):
         yield self.finding(
             run,
             lowered(found.severity, run),
-            f"the run {before.sentence}. A micro batch of {micro} is {2 * micro} sequences here, "
-            f"the chosen and the rejected answers; the second half of them is "
-            f"{gib(found.saved)} of the peak",
+            f"a micro batch of {micro} is {2 * micro} sequences: chosen and rejected answers",
             at=(f.batch.micro, f.objective.kind, f.seq.max_len),
+            details=(*before.context, f"the second half of them is {gib(found.saved)} of the peak"),
             judged=before,
             proposals=list(_proposals(run, micro)),
         )

@@ -3,7 +3,7 @@
 ## What it finds
 
 PPO, GRPO, RLOO and distillation runs whose further models and engine are a tenth or more of a
-predicted peak that does not fit (or is within the margin). Where the engine's share alone is the
+predicted peak that does not fit (or is tight). Where the engine's share alone is the
 cause, `vllm-colocate-utilization` leads and this one only informs.
 
 ## Why it runs out of memory
@@ -109,7 +109,7 @@ class RlColocatedModelsOverBudget(Rule):
             return
         names = ", ".join(_beside(run))
         enough = alone.predicted <= (before.limit or 0)
-        own = "fits" if enough else f"would need {gib(alone.predicted)}"
+        own = "the trained model fits" if enough else f"the need is {gib(alone.predicted)}"
         severity = lowered(before.severity, run)
         # Sizes of further models are taken from the actor; close to the limit that is a guess.
         guessed = any(a.field.startswith("objective.") for a in run.estimate.assumptions)
@@ -118,9 +118,9 @@ class RlColocatedModelsOverBudget(Rule):
         yield self.finding(
             run,
             severity,
-            f"the run {before.sentence}. {gib(others)} of it are what stands beside the trained "
-            f"model ({names}); without that it {own}",
+            f"what stands beside the trained model takes {gib(others)}",
             at=(f.objective.ref_model, f.objective.kind, f.model.id),
+            details=(*before.context, f"it is {names}", f"without it {own}"),
             judged=before,
             proposals=list(_proposals(run)),
         )

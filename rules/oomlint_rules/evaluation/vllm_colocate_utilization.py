@@ -3,7 +3,7 @@
 ## What it finds
 
 RL training whose generation engine runs on the training cards (`vllm_mode: colocate`) and keeps
-its memory while the model trains, where the two together do not fit or are within the margin.
+its memory while the model trains, where the two together do not fit.
 On unknown hardware a share above one half.
 
 ## Why it runs out of memory
@@ -113,9 +113,11 @@ class VllmColocateUtilization(Rule):
                 yield self.finding(
                     run,
                     Severity.WARNING if share >= 0.8 else Severity.INFO,
-                    f"{taken} while the model trains: {1 - share:.0%} is left for weights, states "
-                    "and activations",
+                    taken,
                     at=(f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
+                    details=(
+                        f"{1 - share:.0%} is left for the weights, states and activations of training",
+                    ),
                     confidence="medium",
                     resource="gpu",
                     proposals=list(_proposals(run, share)),
@@ -127,12 +129,13 @@ class VllmColocateUtilization(Rule):
             return
         before = found.before
         pool = share * run.limits.gpu_bytes
-        way = f"With {_USUAL:.0%}" if share > _USUAL else "If it sleeps while the model trains,"
+        way = f"with {_USUAL:.0%}" if share > _USUAL else "if it sleeps while the model trains"
         yield self.finding(
             run,
             found.severity,
-            f"{taken}, {gib(pool)}, and the run {before.sentence}. {way} {found.sentence}",
+            taken,
             at=(f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
+            details=(*before.context, f"that is {gib(pool)}", f"{way} {found.sentence}"),
             judged=before,
             proposals=list(_proposals(run, share)),
         )

@@ -126,10 +126,13 @@ class VllmMaxModelLenUnset(Rule):
         yield self.finding(
             run,
             Severity.WARNING,
-            f"vLLM makes room for the model's {dims.ctx} tokens, {gib(need)} of key-value cache for one "
-            f"sequence, and {share:.0%}{where} leave it {gib(left)} beside the weights: it stops at "
-            f"start. {length} tokens are {gib(length * token / ranks)}",
+            f"vLLM makes room for the model's {dims.ctx:,} tokens: {gib(need)} of key-value cache",
             at=(_LENGTH, f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
+            details=(
+                f"that is for one sequence, and {share:.0%}{where} leave {gib(left)} beside the weights",
+                "vLLM stops at start",
+                f"{length:,} tokens take {gib(length * token / ranks)}",
+            ),
             confidence="medium",
             resource="gpu",
             predicted=need,

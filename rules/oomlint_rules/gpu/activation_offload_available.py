@@ -140,9 +140,13 @@ class ActivationOffloadAvailable(Rule):
         yield self.finding(
             run,
             Severity.WARNING if needed else Severity.INFO,
-            f"the run {before.sentence}. With the checkpoints of the layers in host RAM "
-            f"{found.sentence}; each rank pins memory for its own there",
+            "checkpoints of the layers stay on the card and could wait in host RAM",
             at=(f.checkpointing.offload, f.checkpointing.mode),
+            details=(
+                *before.context,
+                f"with them there {found.sentence}",
+                "each rank pins host memory for its own",
+            ),
             judged=before,
             proposals=[Proposal.set("keep the checkpoints of the layers in host RAM", changes)],
         )

@@ -3,7 +3,7 @@
 ## What it finds
 
 A run whose attention resolves to the eager implementation, and whose predicted peak does
-not fit (or is within the margin) while a memory-efficient kernel would lower it.
+not fit while a memory-efficient kernel would lower it.
 
 ## Why it runs out of memory
 
@@ -88,13 +88,13 @@ class AttentionQuadraticFallback(Rule):
             return
         before = found.before
         assert found.severity is not None
+        length = run.intended.plan.seq.max_len
         yield self.finding(
             run,
             found.severity,
-            f"the run {before.sentence}: eager attention keeps a matrix of "
-            f"{run.intended.plan.seq.max_len} x {run.intended.plan.seq.max_len} for every head. "
-            f"With sdpa {found.sentence}",
+            f"eager attention keeps a matrix of {length} x {length} tokens for every head",
             at=(f.model.attn_impl, f.seq.max_len),
+            details=(*before.context, f"with sdpa {found.sentence}"),
             judged=before,
             proposals=[Proposal.set("use PyTorch's sdpa attention", changes)],
         )

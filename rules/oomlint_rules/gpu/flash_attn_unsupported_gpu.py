@@ -33,6 +33,7 @@ from collections.abc import Iterable
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
+from oomlint_rules.precision._cards import severity_of_named_card
 
 _LLAMA_FACTORY = (
     "model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct\n"
@@ -98,11 +99,13 @@ class FlashAttnUnsupportedGpu(Rule):
             return
         yield self.finding(
             run,
-            Severity.ERROR,
-            f"FlashAttention 2 needs an Ampere GPU or newer, and {gpu.name} has compute "
-            f"capability {gpu.compute_capability}: training stops at the first batch, or falls "
-            "back to eager attention and its tokens x tokens matrix",
+            severity_of_named_card(run, Severity.ERROR),
+            f"FlashAttention 2 does not run on {gpu.name}, which is older than Ampere",
             at=(f.model.attn_impl, f.model.id),
+            details=(
+                f"it needs compute capability 8.0, and the card has {gpu.compute_capability}",
+                "training stops at the first batch, or falls back to eager attention",
+            ),
             resource="gpu",
             proposals=[Proposal.set("use PyTorch's sdpa attention", {f.model.attn_impl: "sdpa"})],
         )

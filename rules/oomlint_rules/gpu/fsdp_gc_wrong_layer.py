@@ -105,19 +105,21 @@ class FsdpGcWrongLayer(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                f"{run.key('hf.checkpointing')} and FSDP's activation_checkpointing are both on, "
-                "and transformers refuses to start with both",
+                f"{run.key('hf.checkpointing')} and FSDP's activation_checkpointing are both on",
                 at=hf.checkpointing,
+                details=("transformers refuses to start with both",),
                 proposals=[Proposal.set("leave checkpointing to FSDP", off)],
             )
             return
         yield self.finding(
             run,
             Severity.INFO,
-            f"{run.key('hf.checkpointing')} checkpoints inside the units of FSDP, so that their "
-            "parameters are gathered once more in the backward pass; FSDP's own "
-            "activation_checkpointing needs no second gathering",
+            f"{run.key('hf.checkpointing')} checkpoints inside the units of FSDP",
             at=hf.checkpointing,
+            details=(
+                "their parameters are gathered once more in the backward pass",
+                "FSDP's own activation_checkpointing needs no second gathering",
+            ),
             proposals=[
                 Proposal.set(
                     "checkpoint with FSDP instead",

@@ -107,9 +107,13 @@ class FullFtWhereAdapterNeeded(Rule):
             yield self.finding(
                 run,
                 Severity.INFO,
-                f"the run {judged.sentence}, and neither sharding nor offloading nor a lighter "
-                f"optimizer that this config can have makes it fit. With {name} {found.sentence}",
+                "full fine-tuning does not fit, whatever this config shards or offloads",
                 at=(f.trainable.method, f.model.id),
+                details=(
+                    *judged.context,
+                    "nor does a lighter optimizer make it fit",
+                    f"with {name} {found.sentence}",
+                ),
                 judged=judged,
                 proposals=[Proposal.set(f"train {name}", changes, Applicability.UNSAFE)],
             )

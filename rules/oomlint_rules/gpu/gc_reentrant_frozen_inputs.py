@@ -93,10 +93,12 @@ class GcReentrantFrozenInputs(Rule):
         yield self.finding(
             run,
             Severity.WARNING,
-            f"{run.key('checkpointing.reentrant')} is true and the embeddings are frozen: "
-            "reentrant checkpointing passes gradients only where the input of a layer needs one, "
-            "so that the trained layers get none",
+            "reentrant checkpointing with frozen embeddings: trained layers get no gradients",
             at=f.checkpointing.reentrant,
+            details=(
+                f"{run.key(f.checkpointing.reentrant)} is true",
+                "reentrant checkpointing passes gradients only where the input of a layer needs one",
+            ),
             resource="gpu",
             proposals=[
                 Proposal.set("checkpoint without reentry", {f.checkpointing.reentrant: False})

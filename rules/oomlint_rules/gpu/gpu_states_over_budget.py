@@ -39,12 +39,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.judgement import confidence, proviso, relief, settled
-from oomlint.judgement.ways_out import ways_out
+from oomlint.judgement import judge_gpu, relief, settled
 from oomlint.memory import StateBytes, state_bytes
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count, gib
 from oomlint.run import Run
+from oomlint_rules._remedies import what_is_enough
 
 _YAML = (
     "base_model: {model}\n"
@@ -119,33 +119,29 @@ class GpuStatesOverBudget(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        limit = run.limits.gpu_bytes
-        base = settled(run)
-        if limit is None or base.estimate.gpu.peak_bytes is None:
+        judged, base = judge_gpu(run), settled(run)
+        if judged is None or judged.limit is None or judged.severity is None:
             return
         states = state_bytes(base.plan)
-        if states is None or states.total <= limit:
+        if states is None or states.total <= judged.limit:
             return
-        known = confidence(run)
-        also = ways_out(run)
         yield self.finding(
             run,
-            Severity.WARNING if known == "low" else Severity.ERROR,
-            f"model states alone take {gib(states.total)} on every card{proviso(run)}, and "
-            f"{run.hardware.gpu.name if run.hardware else 'the card'} gives {gib(limit)}: "
-            f"{_arithmetic(base, states)}. No batch size fits"
-            f"{f'; what is enough: {also}' if also else ''}",
+            judged.severity,
+            f"model states alone take {gib(states.total)} on every card: no batch size fits",
             at=(f.trainable.method, f.parallel.zero.stage, f.model.id),
-            confidence=known,
-            resource="gpu",
-            predicted=base.estimate.gpu.peak_bytes,
-            limit=limit,
+            details=(
+                *judged.context,
+                *_arithmetic(base, states),
+                *what_is_enough(run),
+            ),
+            judged=judged,
             proposals=_proposals(run),
         )
 
 
-def _arithmetic(run: Run, states: StateBytes) -> str:
-    """``70.6B parameters, 8 ranks: 16.4 GiB of weights + ...``"""
+def _arithmetic(run: Run, states: StateBytes) -> tuple[str, str]:
+    """``70.6B parameters over 8 GPUs`` and ``16.4 GiB of weights + ...``"""
     dims = run.plan.model.dims
     total = dims.params_total if dims is not None else None
     head = f"{count(total)} parameters" if total else "the model"
@@ -162,7 +158,7 @@ def _arithmetic(run: Run, states: StateBytes) -> str:
         )
         if size > 2**20
     ]
-    return f"{head}, {' + '.join(parts)}"
+    return head, " + ".join(parts)
 
 
 def _proposals(run: Run) -> Iterator[Proposal]:

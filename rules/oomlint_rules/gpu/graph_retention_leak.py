@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.rule import Example, Finding, Rule, Severity, short
 from oomlint.run import Run
 
 _LOOP = (
@@ -67,9 +67,9 @@ class GraphRetentionLeak(Rule):
             yield self.finding(
                 run,
                 Severity.WARNING,
-                f"{into} keeps {loss} with its graph, step after step, and memory grows with it: "
-                f"use {loss}.detach() or {loss}.item()",
+                f"{short(into)} keeps {short(loss)} with its graph, step after step",
                 at=fact,
+                details=("memory grows with it", f"use {loss}.detach() or {loss}.item()"),
                 confidence="medium",
                 resource="gpu",
             )

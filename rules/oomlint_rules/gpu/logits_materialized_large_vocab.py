@@ -3,7 +3,7 @@
 ## What it finds
 
 A run that materialises its logits where they take a large share of a peak that does not
-fit (or is within the margin), although the framework has a fused or chunked loss. Where the
+fit, although the framework has a fused or chunked loss. Where the
 framework has none for this objective, it is said of logits that are half of the peak.
 
 ## Why it runs out of memory
@@ -54,7 +54,7 @@ _YAML = (
     "lora_target_modules: [q_proj, v_proj]\n"
     "sequence_len: 8192\n"
     "sample_packing: true\n"
-    "micro_batch_size: 4\n"
+    "micro_batch_size: 6\n"
     "gradient_checkpointing: true\n"
     "bf16: true\n"
     "flash_attention: true\n"
@@ -125,15 +125,15 @@ class LogitsMaterializedLargeVocab(Rule):
         if found is not None:
             if found.is_worthwhile:
                 assert found.severity is not None
-                cure = f"With a fused cross-entropy {found.sentence}"
+                cure = (f"with a fused cross-entropy {found.sentence}",)
                 fuse = Proposal.set("use a fused linear cross-entropy (Liger kernel)", _FUSED)
                 yield self._logits(run, before, found.severity, logits, cure, fuse)
         elif before.limit is not None and logits >= _HALF * before.predicted:
-            cure = (
-                "There is no fused loss for this run here: what lowers them is a shorter "
-                "limit on samples or a smaller micro batch"
+            others = (
+                "there is no fused loss for this run here",
+                "a shorter limit on samples or a smaller micro batch lowers them",
             )
-            yield self._logits(run, before, before.severity, logits, cure)
+            yield self._logits(run, before, before.severity, logits, others)
 
     def _logits(
         self,
@@ -141,16 +141,16 @@ class LogitsMaterializedLargeVocab(Rule):
         before: Peak,
         severity: Severity,
         logits: int,
-        cure: str,
+        cure: tuple[str, ...],
         *proposals: Proposal,
     ) -> Finding:
         assert run.plan.model.dims is not None
         return self.finding(
             run,
             severity,
-            f"the run {before.sentence}; logits take {gib(logits)} of it (a vocabulary of "
-            f"{run.plan.model.dims.vocab}). {cure}",
+            f"logits over a vocabulary of {run.plan.model.dims.vocab:,} take {gib(logits)} at once",
             at=(f.loss.logits_materialised, f.seq.max_len, f.model.id),
+            details=(*before.context, *cure),
             judged=before,
             proposals=proposals,
         )

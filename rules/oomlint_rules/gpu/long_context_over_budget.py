@@ -3,7 +3,7 @@
 ## What it finds
 
 Samples of 8192 tokens or more whose activations and logits are a large part of a peak that
-does not fit (or is within the margin), where no smaller micro batch is left to go to. It says
+does not fit, where no smaller micro batch is left to go to. It says
 how long samples may be. Where checkpointing, a fused loss or more sharding alone is enough,
 the rules about those lead and this one only informs.
 
@@ -135,7 +135,7 @@ class LongContextOverBudget(Rule):
             return
         fits = longest_that_fits(run, length, share=run.margin)
         room = (
-            f"samples of up to about {fits} tokens fit with room"
+            f"samples of up to about {fits:,} tokens fit with room"
             if fits
             else "no length fits without other changes"
         )
@@ -143,10 +143,13 @@ class LongContextOverBudget(Rule):
         yield self.finding(
             run,
             found.severity if leading is None else Severity.INFO,
-            f"the run {before.sentence}. Activations and logits of samples of {length} tokens "
-            f"are {gib(growing)}; more GPUs share those only where context parallelism splits "
-            f"each sample. As it stands {room}{where}",
+            f"samples of {length:,} tokens hold {gib(growing)} of activations and logits",
             at=f.seq.max_len,
+            details=(
+                *before.context,
+                "more GPUs share those only where context parallelism splits each sample",
+                f"as it stands {room}{where}",
+            ),
             judged=before,
             proposals=[
                 Proposal.set(

@@ -2,7 +2,7 @@
 
 ## What it finds
 
-A micro batch above one whose predicted peak does not fit (or is within the margin), where
+A micro batch above one whose predicted peak does not fit, where
 a smaller one lowers the peak. The largest power-of-two fraction that fits is proposed,
 with gradient accumulation raised by the same factor.
 
@@ -38,7 +38,7 @@ from collections.abc import Iterable
 from oomlint.judgement import Relief, judge_gpu, relief, settled, sharding_is_open
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 
 _YAML = (
@@ -69,7 +69,7 @@ class MicroBatchTooLarge(Rule):
     bad = (
         Example(
             files={"axolotl.yaml": _YAML.format(micro=16, accum=2)},
-            fixed={"axolotl.yaml": _YAML.format(micro=4, accum=8)},
+            fixed={"axolotl.yaml": _YAML.format(micro=8, accum=4)},
             hardware="1xH100-80GB",
         ),
     )
@@ -92,14 +92,19 @@ class MicroBatchTooLarge(Rule):
         if applicability is Applicability.DISPLAY and sharding_is_open(run):
             return
         before = found.before
+        held = sum(before.components.get(part) or 0 for part in ("activations", "logits"))
         now = f"{micro} x {accum or 1}"
         then = f"{found.changes[f.batch.micro]} x {found.changes[f.batch.grad_accum]}"
         yield self.finding(
             run,
             found.severity,
-            f"the run {before.sentence}. With micro batch x gradient accumulation {then} instead "
-            f"of {now} (the global batch stays the same) {found.sentence}",
+            f"micro batch {micro} holds {gib(held)} of activations and logits at once",
             at=f.batch.micro,
+            details=(
+                *before.context,
+                f"with micro batch x accumulation {then} instead of {now} {found.sentence}",
+                "the global batch stays the same",
+            ),
             judged=before,
             proposals=[
                 Proposal.set(

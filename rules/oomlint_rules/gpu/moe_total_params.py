@@ -3,7 +3,7 @@
 ## What it finds
 
 Mixture-of-experts models whose weights and states make up most of a peak that does not fit (or
-is within the margin), and full fine-tuning of those above 100B with states offloaded to a host
+is tight), and full fine-tuning of those above 100B with states offloaded to a host
 whose RAM is not known. It says how many parameters there are and how many of them are active.
 
 ## Why it runs out of memory
@@ -120,22 +120,20 @@ class MoeTotalParams(Rule):
             return
         if not tight and not (offloads and large):
             return
+        details = [f"all {dims.moe.experts} experts are kept, whichever a token takes"]
         if tight:
-            what = (
-                f"weights, gradients and optimizer states take {gib(held)} a card, and the run "
-                f"{now.sentence}"
-            )
+            details += now.context
+            details.append(f"weights, gradients and optimizer states take {gib(held)} a card")
         else:
             need = settled(run).estimate.host.peak_bytes
-            what = (
-                f"so do the states that are offloaded, {gib(need)} of host RAM a node, which is "
-                "not known"
+            details.append(
+                f"the offloaded states take {gib(need)} of host RAM a node, which is not known"
             )
         yield self.finding(
             run,
             Severity.INFO,
-            f"memory follows all {count(total)} parameters of the {dims.moe.experts} experts, not "
-            f"the {count(active)} that are active for a token: {what}",
+            f"memory follows all {count(total)} parameters, not the {count(active)} active for a token",
             at=(f.model.id,),
+            details=details,
             judged=now,
         )

@@ -2,8 +2,8 @@
 
 ## What it finds
 
-A run without activation (gradient) checkpointing whose predicted peak does not fit, or is
-within the margin of the card, and that would be lower with it. Some frameworks switch
+A run without activation (gradient) checkpointing whose predicted peak does not fit,
+and that would be lower with it. Some frameworks switch
 checkpointing on by default (LLaMA-Factory, TRL, ms-swift), others do not (Axolotl,
 transformers, torchtune): what counts is the effective value.
 
@@ -96,10 +96,14 @@ class NoGradientCheckpointing(Rule):
         yield self.finding(
             run,
             found.severity,
-            f"the run {before.sentence}, of which activations take "
-            f"{gib(before.components.get('activations'))}: gradient checkpointing is "
-            f"off. With it {found.sentence}, at the price of about a third more time a step",
+            f"no gradient checkpointing: {gib(before.components.get('activations'))} of activations "
+            "are kept for backward",
             at=f.checkpointing.mode,
+            details=(
+                *before.context,
+                f"with it {found.sentence}",
+                "a step takes about a third longer",
+            ),
             judged=before,
             proposals=[Proposal.set("turn on gradient checkpointing", changes)],
         )

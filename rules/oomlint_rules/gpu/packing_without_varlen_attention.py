@@ -4,7 +4,7 @@
 
 Packing (or padding-free batches) that relies on variable-length attention, with an attention
 implementation that has none, eager or `sdpa`, where the mask that keeps samples apart takes
-half a GiB or more. It is a warning from 2% of the card on.
+half a GiB or more. It is a warning from 2% of the card on, where the run is not known to fit.
 
 ## Why it runs out of memory
 
@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
@@ -114,15 +115,22 @@ class PackingWithoutVarlenAttention(Rule):
         mask = 2.0 * rows * length * length
         if mask < _LARGE_MASK:
             return
-        limit = card_bytes(run)
+        judged = judge_gpu(run)
+        fits = judged is not None and judged.limit is not None and judged.severity is None
+        large = mask >= _SHARE * card_bytes(run) and not fits
+        details = [
+            f"it has no list of where the samples end, but a mask of {length:,} x {length:,}",
+            "where no mask is made the samples read each other",
+            "FlashAttention 2 needs none",
+        ]
+        if attention == "eager":
+            details.insert(1, "and scores of that size for every head")
         yield self.finding(
             run,
-            Severity.WARNING if mask >= _SHARE * limit else Severity.INFO,
-            f"samples are packed into {length} tokens, and {attention} attention has no list of "
-            f"where they end: a mask of {length} x {length} has to keep them apart "
-            f"({gib(mask)}{', and scores of that size for every head' if attention == 'eager' else ''})"
-            ", or they read each other. FlashAttention 2 needs no mask",
+            Severity.WARNING if large else Severity.INFO,
+            f"{attention} attention keeps packed samples apart by a mask of {gib(mask)}",
             at=(f.model.attn_impl, f.seq.packing),
+            details=details,
             confidence="medium",
             resource="gpu",
             proposals=[

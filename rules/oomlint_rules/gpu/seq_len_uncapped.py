@@ -131,17 +131,22 @@ class SeqLenUncapped(Rule):
         where = f"on {run.hardware.gpu.name}" if run.hardware else "on an 80 GB card"
         # Nothing says how long the data is: a card that ordinary samples fill is worth a warning.
         severe = known and 0 < fits <= _SHORT
-        text = (
-            f"a micro batch with a sample of more than about {fits} tokens does not fit {where}"
+        details = (
+            (
+                f"a micro batch with a sample of more than about {fits:,} tokens does not fit {where}",
+            )
             if fits
-            else "the longest one sets the peak; the prediction takes samples of at most "
-            f"{min(most, 2048)} tokens"
+            else (
+                "the longest one sets the peak",
+                f"the prediction takes samples of at most {min(most, 2048):,} tokens",
+            )
         )
         yield self.finding(
             run,
             Severity.WARNING if severe else Severity.INFO,
-            f"nothing limits the length of samples ({run.key(f.seq.max_len)} is not set), and {text}",
+            f"nothing limits the length of samples: {run.key(f.seq.max_len)} is not set",
             at=(f.seq.max_len, f.model.id),
+            details=details,
             confidence="low" if confidence(run) == "low" else "medium",
             resource="gpu",
             limit=run.limits.gpu_bytes,

@@ -2,8 +2,8 @@
 
 ## What it finds
 
-Batches padded to their own longest sample, without packing, on a run whose predicted peak is
-within the margin of the card and would be far below it at half the length. An information: the
+Batches padded to their own longest sample, without packing, on a run that is tight on the card and
+would be far below it at half the length. An information: the
 prediction is for the longest sample, and the first hours of a run may not have met it.
 
 ## Why it runs out of memory
@@ -48,7 +48,7 @@ _LLAMA_FACTORY = (
     "lora_target: all\n"
     "dataset: alpaca_en_demo\n"
     "template: llama3\n"
-    "cutoff_len: 8192\n"
+    "cutoff_len: 9216\n"
     "flash_attn: fa2\n"
     "{packing}"
     "per_device_train_batch_size: {micro}\n"
@@ -63,7 +63,7 @@ _AXOLOTL = (
     "adapter: lora\n"
     "lora_r: 16\n"
     "lora_target_linear: true\n"
-    "sequence_len: 8192\n"
+    "sequence_len: 9216\n"
     "micro_batch_size: {micro}\n"
     "gradient_checkpointing: true\n"
     "bf16: true\n"
@@ -109,12 +109,12 @@ class VariableLengthLatePeak(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            f"the run {now.sentence}, for a batch with samples of {length} tokens. Batches are as "
-            f"long as their longest sample, and one of {length // 2} tokens needs {gib(half)}: the "
-            "peak comes whenever the longest sample does",
+            f"the peak may come late, with the first sample of {length:,} tokens",
             at=(f.seq.max_len, f.batch.micro),
-            confidence=now.confidence,
-            resource="gpu",
-            predicted=now.predicted,
-            limit=limit,
+            details=(
+                *now.context,
+                "a batch is as long as its longest sample",
+                f"one of {length // 2:,} tokens needs {gib(half)}",
+            ),
+            judged=now,
         )

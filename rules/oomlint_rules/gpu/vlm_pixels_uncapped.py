@@ -113,14 +113,18 @@ class VlmPixelsUncapped(Rule):
         tokens = (pixels or _OWN_LIMIT) // _PIXELS_A_TOKEN
         limit = plan.seq.max_len
         caught = limit is not None and not plan.seq.unbounded and limit < tokens
-        what = f"{pixels} pixels" if pixels else "as many pixels as the processor allows"
+        what = (
+            f"images may have {pixels:,} pixels" if pixels else "nothing limits an image's pixels"
+        )
         yield self.finding(
             run,
             Severity.INFO if caught else Severity.WARNING,
-            f"images may have {what}: up to {tokens} tokens each, and four times as many patches "
-            "in the vision tower, whose attention sees them all at once. "
-            f"{_PROPOSED} pixels are {_PROPOSED // _PIXELS_A_TOKEN} tokens",
+            f"{what}: up to {tokens:,} tokens each",
             at=(f.model.vision.max_pixels, f.model.id),
+            details=(
+                "the vision tower's attention sees four times as many patches, all at once",
+                f"{_PROPOSED:,} pixels are {_PROPOSED // _PIXELS_A_TOKEN:,} tokens",
+            ),
             confidence="medium",
             resource="gpu",
             proposals=[

@@ -3,7 +3,7 @@
 ## What it finds
 
 Full fine-tuning of a vision-language model with `freeze_vision_tower: false` (LLaMA-Factory) or
-`--freeze_vit false` (ms-swift), where the run does not fit, or is within the margin, and would take
+`--freeze_vit false` (ms-swift), where the run does not fit, and would take
 less with the tower frozen.
 
 ## Why it runs out of memory
@@ -36,7 +36,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 
@@ -47,7 +47,7 @@ _LF = (
 )
 _SWIFT = (
     "swift sft --model Qwen/Qwen2-VL-2B-Instruct --dataset our/images.jsonl --tuner_type full"
-    " --torch_dtype bfloat16 --max_length 2048 --per_device_train_batch_size 1 --freeze_vit {frozen}\n"
+    " --torch_dtype bfloat16 --max_length 4096 --per_device_train_batch_size 1 --freeze_vit {frozen}\n"
 )
 
 
@@ -91,9 +91,13 @@ class VlmTowerUnfrozen(Rule):
         yield self.finding(
             run,
             Severity.WARNING if found.suffices else Severity.INFO,
-            f"the run {before.sentence}. It trains the vision tower too, with gradients, optimizer "
-            f"states and activations of its own; with the tower frozen {found.sentence}",
+            f"the vision tower is trained too, which takes {gib(found.saved)} of the peak",
             at=_TOWER,
+            details=(
+                *before.context,
+                "it has gradients, optimizer states and activations of its own",
+                f"with the tower frozen {found.sentence}",
+            ),
             judged=before,
             proposals=[Proposal.set("freeze the vision tower", changes, Applicability.UNSAFE)],
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from oomlint.frozen import frozen
+from msgspec import Struct
+
+from oomlint.amounts import of_gib
 from oomlint.judgement import Peak, judge_host, settled
 from oomlint.rule import Severity, gib
 from oomlint.run import Run
@@ -15,15 +17,17 @@ _SHARE_THAT_WARNS = 0.5
 _NOTEWORTHY = 64 * 2**30
 _ENOUGH_MACHINES = 10
 
+UNKNOWN_RAM = "the node's RAM is not known (state it with --host-memory)"
 
-@frozen
-class RamVerdict:
-    """A need of host RAM per node, judged. ``sentence`` names what there is to meet it;
-    ``is_common``: every usual machine with as many GPUs has that much."""
+
+class RamVerdict(Struct, frozen=True):
+    """A need of host RAM per node, judged. ``details`` say what a headline does not: what is assumed,
+    and where the node's RAM is not known the need and what machines have; ``is_common``: every usual
+    machine with as many GPUs has that much."""
 
     judgement: Peak
     severity: Severity | None
-    sentence: str
+    details: tuple[str, ...]
     is_common: bool
 
 
@@ -33,10 +37,9 @@ def judge_ram(run: Run, phase: str | None = None) -> RamVerdict | None:
     found = judge_host(run, phase=phase)
     if found is None:
         return None
-    assumed = " (one node of 8 GPUs assumed)" if run.plan.parallel.world is None else ""
     if found.limit is not None:
-        have = f"the node has {gib(found.limit)}{assumed}"
-        return RamVerdict(found, found.severity, have, False)
+        assumed = ("one node of 8 GPUs is assumed",) if run.plan.parallel.world is None else ()
+        return RamVerdict(found, found.severity, assumed, False)
     gpus = settled(run).plan.parallel.gpus_per_node or 1
     less, machines = _machines_with_less(found.predicted, gpus)
     if less >= _SHARE_THAT_WARNS * machines:
@@ -45,16 +48,27 @@ def judge_ram(run: Run, phase: str | None = None) -> RamVerdict | None:
         severity = Severity.INFO if found.predicted >= _NOTEWORTHY else None
     several = f"cloud machines with {gpus} {'GPU' if gpus == 1 else 'GPUs'}"
     usual = f"{less} of {machines} {several} have less" if less else f"{several} have that much"
-    sentence = f"the node's RAM is not known (state it with --host-memory); {usual}"
-    return RamVerdict(found, severity, sentence, less == 0)
+    details = (
+        f"{gib(found.predicted)} a node with the processes{found.proviso}",
+        UNKNOWN_RAM,
+        usual,
+    )
+    return RamVerdict(found, severity, details, less == 0)
+
+
+def against(need: float, limit: int | None) -> tuple[str, ...]:
+    """A need that no headline names, because it is none of the run's own phases, beside what a node has."""
+    if limit is None:
+        return (f"in all {gib(need)}", UNKNOWN_RAM)
+    return (f"in all {of_gib(need, limit)} of the node's RAM",)
 
 
 def copies(run: Run, ranks: int) -> str:
-    """``8 × 131 GiB``: what the ranks of a node read; empty where it is not known."""
+    """``: 8 × 131 GiB``: what the ranks of a node read, to end a title; empty where it is not known."""
     from oomlint.memory import host_load_bytes
 
     loaded = host_load_bytes(settled(run).plan)
-    return f"{ranks} × {gib(loaded / ranks)}" if loaded else ""
+    return f": {ranks} × {gib(loaded / ranks)}" if loaded else ""
 
 
 def _machines_with_less(need: int, gpus: int) -> tuple[int, int]:

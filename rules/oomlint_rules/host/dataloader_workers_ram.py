@@ -3,7 +3,8 @@
 ## What it finds
 
 `dataloader_num_workers` times the GPUs of a node above the number of its cores, where that is
-known, and of 128 and more where it is not.
+known, and of 128 and more where it is not. Where the RAM of a node is known and the prediction leaves
+room in it, this is a note: what a prediction does not see are copies of a data set of Python objects.
 
 ## Why it runs out of memory
 
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import settled
+from oomlint.judgement import judge_host, settled
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
@@ -81,15 +82,22 @@ class DataloaderWorkersRam(Rule):
             else "few machines have as many cores to spare"
         )
         are_known = run.plan.parallel.gpus_per_node is not None
-        is_certain = are_known and (bool(cores) or total >= 2 * _MANY)
+        judgement = judge_host(run)
+        has_room = (
+            judgement is not None and judgement.limit is not None and not judgement.is_problem
+        )
+        is_certain = are_known and not has_room and (bool(cores) or total >= 2 * _MANY)
         node = f"a node of {ranks} GPU{'s' * (ranks > 1)}"
         yield self.finding(
             run,
             Severity.WARNING if is_certain else Severity.INFO,
-            f"{workers} workers a rank are {total} processes on {node}"
-            f"{'' if are_known else ' (how many it has nobody says)'}, and {have}: "
-            "their batches and copies of the data set fill the node's RAM",
+            f"{workers} workers a rank are {total} processes on {node}",
             at=_FIELD,
+            details=(
+                *(() if are_known else ("how many GPUs the node has nobody says",)),
+                have,
+                f"their batches and copies of the data set {'may ' * has_room}fill the node's RAM",
+            ),
             confidence="medium",
             resource="host",
             # Samples that are decoded as they are read may need the workers that are there.

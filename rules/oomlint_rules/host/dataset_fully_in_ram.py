@@ -78,17 +78,20 @@ class DatasetFullyInRam(Rule):
         for fact in run.facts:
             if fact.kind == "dataset-in-memory":
                 edits = Proposal("map the data set from disk", (ReadyEdits(fact.mend),))
-                yield self._finding(run, f"keep_in_memory of {fact.detail['how']}", fact, edits)
+                yield self._finding(run, "keep_in_memory", fact, edits)
 
     def _finding(self, run: Run, key: str, at: Any | Fact, proposal: Proposal) -> Finding:
         ranks = settled(run).plan.parallel.gpus_per_node or 1
-        each = f"each of the {ranks} ranks of a node" if ranks > 1 else "each rank"
+        copies = f"a node holds {ranks} copies" if ranks > 1 else "each rank holds a copy"
         return self.finding(
             run,
             Severity.INFO,
-            f"with {key} {each} holds a copy of the data set in RAM, which the kernel cannot take "
-            "back; mapped from disk, as it is otherwise, all of them share one in the file cache",
+            f"{key} copies the data set into the RAM of every rank",
             at=at,
+            details=(
+                f"{copies}, which the kernel cannot take back",
+                "mapped from disk, as it is otherwise, all ranks share one in the file cache",
+            ),
             resource="host",
             proposals=[proposal],
         )

@@ -46,7 +46,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.errors import CannotEdit
-from oomlint.judgement import judge_host, settled
+from oomlint.judgement import Peak, judge_host, settled
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
@@ -176,20 +176,20 @@ class FsdpEveryRankLoads(Rule):
         yield self.finding(
             run,
             verdict.severity,
-            f"each of the {ranks} ranks of a node reads the whole model into RAM: "
-            f"{copies(run, ranks)}, with the processes {gib(found.predicted)}; "
-            f"{verdict.sentence}{_afterwards(run, changes)}",
+            f"each of the {ranks} ranks of a node reads the whole model into RAM{copies(run, ranks)}",
             at=f.load.cpu_ram_efficient,
+            details=(*verdict.details, *_afterwards(run, found, changes)),
             judged=found,
             proposals=[Proposal.set("read the checkpoint on one rank of each node", changes)],
         )
 
 
-def _afterwards(run: Run, changes: dict[Any, Any]) -> str:
+def _afterwards(run: Run, found: Peak, changes: dict[Any, Any]) -> tuple[str, ...]:
     try:
         after = judge_host(run.what_if(changes), phase="load")
     except CannotEdit:
-        return ""
+        return ()
     if after is None:
-        return ""
-    return f". Read by one rank and handed on, it is {gib(after.predicted)}"
+        return ()
+    fall = f"from {gib(found.predicted)} to {gib(after.predicted)}"
+    return (f"read by one rank and handed on, the need of loading falls {fall}",)

@@ -163,8 +163,8 @@ class LlamaRecipesLowCpuFsdp(Rule):
         yield self._finding(
             run,
             severity,
-            f"each of the {ranks} ranks reads the whole model into RAM"
-            f"{_numbers(run, ranks, verdict)}. {_advice(run)}",
+            f"each of the {ranks} ranks reads the whole model into RAM{copies(run, ranks)}",
+            (*_numbers(run, verdict), *_advice(run)),
             found,
         )
 
@@ -172,18 +172,29 @@ class LlamaRecipesLowCpuFsdp(Rule):
         return self._finding(
             run,
             Severity.INFO,
-            f"one rank is started for {cards} visible GPUs; as soon as each GPU has its rank, "
-            "every rank reads the whole model into RAM unless --low_cpu_fsdp is set",
+            "every rank will read the whole model into RAM once each GPU has its rank",
+            (
+                f"now one rank is started for {cards} visible GPUs",
+                "with --low_cpu_fsdp the first rank reads for all",
+            ),
             None,
         )
 
-    def _finding(self, run: Run, severity: Severity, message: str, found: Peak | None) -> Finding:
+    def _finding(
+        self,
+        run: Run,
+        severity: Severity,
+        title: str,
+        details: tuple[str, ...],
+        found: Peak | None,
+    ) -> Finding:
         confidence: Confidence = found.confidence if found is not None else "low"
         return self.finding(
             run,
             severity,
-            message,
+            title,
             at=(f.load.cpu_ram_efficient, own.fsdp),
+            details=details,
             confidence=confidence,
             resource="host",
             predicted=found.predicted if found is not None else None,
@@ -196,15 +207,16 @@ def _has_flag(run: Run) -> bool:
     return bool(run.plan.parallel.fsdp.sync_module_states)
 
 
-def _advice(run: Run) -> str:
+def _advice(run: Run) -> tuple[str, str]:
+    variables = "ACCELERATE_USE_FSDP=1 and FSDP_CPU_RAM_EFFICIENT_LOADING=1"
     if _has_flag(run):
         return (
-            "in this version --low_cpu_fsdp reads on the first rank alone only together with "
-            "ACCELERATE_USE_FSDP=1 and FSDP_CPU_RAM_EFFICIENT_LOADING=1"
+            "in this version --low_cpu_fsdp alone does not make the first rank read for all",
+            f"it does together with {variables}",
         )
     return (
-        "--low_cpu_fsdp lets the first rank read for all, from llama-recipes 0.0.3 on together with "
-        "ACCELERATE_USE_FSDP=1 and FSDP_CPU_RAM_EFFICIENT_LOADING=1"
+        "--low_cpu_fsdp lets the first rank read for all",
+        f"from llama-recipes 0.0.3 on together with {variables}",
     )
 
 
@@ -212,13 +224,14 @@ def _title(run: Run) -> str:
     return "set the two variables" if _has_flag(run) else "add --low_cpu_fsdp and its variables"
 
 
-def _numbers(run: Run, ranks: int, verdict: RamVerdict | None) -> str:
+def _numbers(run: Run, verdict: RamVerdict | None) -> tuple[str, ...]:
     if verdict is None:
-        return ""
+        return ()
     after = judge_host(run.what_if(_CHANGES), phase="load")
-    less = f" ({gib(after.predicted)} if one rank read it)" if after is not None else ""
-    total = gib(verdict.judgement.predicted)
-    return f": {copies(run, ranks)}, with the processes {total}{less}; {verdict.sentence}"
+    if after is None:
+        return verdict.details
+    fall = f"from {gib(verdict.judgement.predicted)} to {gib(after.predicted)}"
+    return (*verdict.details, f"read by one rank the need of loading falls {fall}")
 
 
 def _visible_cards(run: Run) -> int:

@@ -103,9 +103,12 @@ class LowCpuMemUsageOff(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            f"with {run.key(_FIELD)} off, transformers before 5.0 builds the model with random "
-            f"weights and reads the checkpoint beside it: {cost} of RAM {each} while it loads",
+            f"{run.key(_FIELD)} off builds the model and reads the checkpoint beside it",
             at=_FIELD,
+            details=(
+                f"{cost} of RAM {each} while it loads",
+                "transformers before 5.0 does so, with random weights at first",
+            ),
             confidence="medium",
             resource="host",
             limit=run.limits.host_bytes,

@@ -42,8 +42,7 @@ from typing import Any
 
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.documents.base import Fact
-from oomlint.hardware import parse_hardware, usable_bytes
-from oomlint.judgement import USUAL_LARGEST_CARD
+from oomlint.hardware import usual_limit
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
@@ -167,23 +166,23 @@ class MergeExportMemory(Rule):
         gpus = plan.parallel.gpus_per_node or 1
         card = run.limits.gpu_bytes
         limit = run.limits.host_bytes if on_cpu else None if card is None else card * gpus
+        # A job of its own, which no estimate of a training run speaks of.
         if limit is not None:
             severity = Severity.WARNING if need > run.margin * limit else None
         elif on_cpu:
             severity = Severity.INFO if need >= _NOTEWORTHY else None
         else:
-            usual = usable_bytes(parse_hardware(USUAL_LARGEST_CARD).gpu)
-            severity = Severity.INFO if need > usual else None
+            severity = Severity.INFO if need > usual_limit() else None
         if severity is None:
             return
         where = "in RAM" if on_cpu else "on the GPU" if gpus == 1 else f"on {gpus} GPUs"
-        have = "" if limit is None else f"; there are {gib(limit)}"
+        have = () if limit is None else (f"there are {gib(limit)}",)
         yield self.finding(
             run,
             severity,
-            f"merging and writing take the whole model {where}, {count(total)} parameters in 16 bit: "
-            f"{gib(need)}{have}",
+            f"merging and writing take the whole model {where}: {gib(need)}",
             at=at,
+            details=(f"{count(total)} parameters in 16 bit", *have),
             confidence="medium",
             resource="host" if on_cpu else "gpu",
             predicted=need,
@@ -204,11 +203,13 @@ class MergeExportMemory(Rule):
         yield self.finding(
             run,
             Severity.WARNING,
-            f"save_pretrained_merged keeps merged layers, {gib(2 * total)} in all, on the GPU until "
-            f"{share:.0%} of it is taken, beside the {gib(states.total)} that are there; the card "
-            f"gives {gib(limit)}, and each layer still has to be dequantized in what is left. Pass "
-            "maximum_memory_usage=0.5",
+            f"save_pretrained_merged keeps merged layers on the GPU until {share:.0%} is taken",
             at=fact,
+            details=(
+                f"they are {gib(2 * total)} in all, beside the {gib(states.total)} that are there",
+                f"the card gives {gib(limit)}, and each layer still has to be dequantized in the rest",
+                "pass maximum_memory_usage=0.5",
+            ),
             confidence="medium",
             resource="gpu",
             predicted=need,
@@ -221,9 +222,9 @@ class MergeExportMemory(Rule):
         return self.finding(
             run,
             Severity.INFO,
-            "the adapter is merged into quantized weights, which rounds every merged layer again; "
-            f"load the base once more in bfloat16, {size} of RAM, and merge into that",
+            "the adapter is merged into quantized weights, which rounds every layer again",
             at=fact,
+            details=(f"load the base once more in bfloat16, {size} of RAM, and merge into that",),
             resource="host",
         )
 

@@ -167,24 +167,21 @@ class OffloadHostRamExceeded(Rule):
         if not offloaded:
             return
         training = run.assuming(_TRAINING_ONLY)
-        if not settled(training).estimate.host.components.get("offloaded_states"):
+        states = settled(training).estimate.host.components.get("offloaded_states")
+        if not states:
             return  # a share of nothing
         verdict = judge_ram(training)
         if verdict is None or verdict.severity is None:
             return
         found = verdict.judgement
         proposals = list(_proposals(run, training)) if found.is_problem else []
-        message = (
-            f"what is offloaded needs {gib(found.predicted)} of RAM on each node while training: "
-            f"{_arithmetic(training)}; {verdict.sentence}"
-        )
-        if found.is_problem and not proposals:
-            message += _what_helps(run, training)
+        helps = _what_helps(run, training) if found.is_problem and not proposals else ()
         yield self.finding(
             run,
             verdict.severity,
-            message,
+            f"offloading keeps {gib(states)} of states in the RAM of each node",
             at=offloaded,
+            details=(*_arithmetic(training, states), *verdict.details, *helps),
             judged=found,
             proposals=proposals,
         )
@@ -201,31 +198,33 @@ def _offloaded(run: Run) -> tuple[Any, ...]:
     return tuple(name for name, device in fields if device == "cpu")
 
 
-def _arithmetic(training: Run) -> str:
-    """The parts of the sum, the states spelled out per parameter where all are trained."""
+def _arithmetic(training: Run, states: int) -> Iterator[str]:
+    """The states spelled out per parameter where all are trained, and the other parts of the sum."""
+    yield from _per_parameter(training, states)
     parts = settled(training).estimate.host.components
-    states = parts.get("offloaded_states") or 0
-    terms = [f"{gib(states)} of offloaded states{_per_parameter(training, states)}"]
+    terms = []
     for name, words in (
-        ("pinned_rounding", "lost to the rounding of pinned buffers"),
-        ("dataloader", "for data loader workers"),
+        ("pinned_rounding", "lost to pinned rounding"),
+        ("dataloader", "for data workers"),
         ("activations", "of offloaded activations"),
-        ("process_overhead", "for the processes themselves"),
+        ("process_overhead", "for processes"),
     ):
         size = parts.get(name) or 0
         if size >= 2**29:
             terms.append(f"{gib(size)} {words}")
-    return " + ".join(terms)
+    if terms:
+        yield f"beside {', '.join(terms)}"
 
 
-def _per_parameter(training: Run, states: int) -> str:
+def _per_parameter(training: Run, states: int) -> Iterator[str]:
     plan = settled(training).plan
     total = plan.model.dims.params_total if plan.model.dims is not None else None
     if not total or plan.trainable.method != "full":
-        return ""
+        return
     nodes = plan.parallel.nodes or 1
     each = states * nodes / total
-    text = f" ({count(total)} parameters × {each:.3g} bytes"
+    over = f", over {nodes} nodes" if nodes > 1 else ""
+    text = f"{count(total)} parameters × {each:.3g} bytes{over}"
     # What DeepSpeed keeps for a parameter; its few extra buffers do not matter here.
     known = [("fp32 weights", 4.0), ("fp32 gradients", 4.0), ("16-bit staging", 2.0)]
     if plan.offload.params == "cpu":
@@ -234,7 +233,7 @@ def _per_parameter(training: Run, states: int) -> str:
     if plan.parallel.backend == "zero" and plan.offload.optimizer == "cpu" and rest >= 0:
         known.insert(2, ("optimizer states", rest))
         text += ": " + ", ".join(f"{name} {size:.2g}" for name, size in known)
-    return text + (f", over {nodes} nodes)" if nodes > 1 else ")")
+    yield text
 
 
 def _proposals(run: Run, training: Run) -> Iterator[Proposal]:
@@ -275,7 +274,7 @@ def _gpu_has_room(run: Run, changes: Mapping[Any, Any]) -> bool:
     return after is not None and not after.is_problem
 
 
-def _what_helps(run: Run, training: Run) -> str:
+def _what_helps(run: Run, training: Run) -> tuple[str, ...]:
     ways = []
     nodes = settled(run).plan.parallel.nodes or 1
     while nodes < _MOST_NODES:
@@ -288,4 +287,4 @@ def _what_helps(run: Run, training: Run) -> str:
         ways.append("offloading to NVMe")
     if run.plan.trainable.method == "full":
         ways.append("LoRA, whose optimizer states are small")
-    return f". What would help: {' or '.join(ways)}" if ways else ""
+    return (f"what would help: {' or '.join(ways)}",) if ways else ()

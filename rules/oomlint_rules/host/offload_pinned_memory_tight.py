@@ -38,12 +38,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.amounts import of_gib
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_host, relief
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
+from oomlint_rules.host._ram import UNKNOWN_RAM
 
 _TIGHT = 0.6
 _PIN = f.offload.pin_memory
@@ -133,9 +135,8 @@ class OffloadPinnedMemoryTight(Rule):
         found = judge_host(run)
         if found is None or found.limit is None:
             return
-        share = found.predicted / found.limit
-        if not _TIGHT <= share <= run.margin:
-            return  # beyond the margin offload-host-ram-exceeded speaks
+        if found.predicted < _TIGHT * found.limit or found.severity is not None:
+            return  # of a run that is at risk offload-host-ram-exceeded speaks
         changes = {_PIN: False}
         try:
             run.what_if(changes)
@@ -144,10 +145,12 @@ class OffloadPinnedMemoryTight(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            f"offloading takes {gib(found.predicted)} of the node's {gib(found.limit)} of RAM, most "
-            "of it pinned: such memory cannot be swapped, and its blocks are rounded up to a power "
-            "of two",
+            f"{run.key(_PIN)} keeps most of what is offloaded from being swapped",
             at=(_PIN, f.offload.optimizer, f.offload.params),
+            details=(
+                f"offloading takes {of_gib(found.predicted, found.limit)} of the node's RAM",
+                "pinned blocks are rounded up to a power of two",
+            ),
             judged=found,
             confidence="medium",
             proposals=[Proposal.set("do not pin offloaded memory", changes)],
@@ -162,13 +165,16 @@ class OffloadPinnedMemoryTight(Rule):
             return
         smaller = relief(run, _SMALL_GROUPS, resource="host")
         helps = smaller is not None and smaller.saved > 0.1 * found.predicted
-        cure = f". With sub-groups of a tenth {smaller.sentence}" if smaller and helps else ""
+        cure = (f"with sub-groups of a tenth {smaller.sentence}",) if smaller and helps else ()
+        # A run at risk has a headline, which says so.
+        fits = (f"{of_gib(found.predicted, found.limit)} of the node's RAM are taken",)
         yield self.finding(
             run,
             found.severity or Severity.INFO,
-            f"offloading to NVMe passes through {gib(found.components['offloaded_states'])} of "
-            f"locked buffers in host RAM, and the node has {gib(found.limit)}{cure}",
+            f"NVMe offload passes through {gib(found.components['offloaded_states'])} of locked "
+            "buffers in RAM",
             at=(f.offload.optimizer, f.offload.params),
+            details=(*(fits if found.severity is None else ()), *cure),
             judged=found,
             confidence="medium",
             proposals=[Proposal.set("swap smaller groups of parameters", _SMALL_GROUPS)]
@@ -180,10 +186,9 @@ class OffloadPinnedMemoryTight(Rule):
         return self.finding(
             run,
             Severity.INFO,
-            "offloading to NVMe passes through pinned buffers in host RAM (buffer_count × "
-            "buffer_size elements on each rank), and the node's RAM is not known; state it with "
-            "--host-memory",
+            "NVMe offload passes through pinned buffers in RAM",
             at=(f.offload.optimizer, f.offload.params),
+            details=("buffer_count × buffer_size elements on each rank", UNKNOWN_RAM),
             confidence="low",
             resource="host",
         )

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import settled
+from oomlint.judgement import settled, severity_of_need
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
@@ -122,9 +122,9 @@ class PinnedPrefetchExcess(Rule):
         return self.finding(
             run,
             Severity.ERROR,
-            f"{key} is set although no worker loads data ({run.key(f.data.workers)} is 0): "
-            "transformers stops with an error",
+            f"{key} is set although no worker loads data",
             at=_FIELD,
+            details=(f"{run.key(f.data.workers)} is 0", "transformers stops with an error"),
             proposals=removal(f"remove {key}", run.origin(_FIELD)),
         )
 
@@ -140,11 +140,16 @@ class PinnedPrefetchExcess(Rule):
         pinned = "" if plan.data.pin_memory is False else " of pinned RAM"
         yield self.finding(
             run,
-            Severity.WARNING if limit is not None and need > run.margin * limit else Severity.INFO,
-            f"{workers} workers that prepare {prefetch} batches ahead for each of {ranks} "
-            f"{'rank' if ranks == 1 else 'ranks'} hold up to {batches} batches: up to "
-            f"{gib(need)}{pinned} on a node",
+            # At most a warning: most samples are smaller than they may be.
+            min(severity_of_need(run, "host", need) or Severity.INFO, Severity.WARNING),
+            f"workers hold up to {batches} batches ready, {gib(need)}{pinned} on a node",
             at=_FIELD,
+            details=(
+                (
+                    f"{workers} workers prepare {prefetch} batches ahead for each of {ranks} "
+                    f"{'rank' if ranks == 1 else 'ranks'}"
+                ),
+            ),
             confidence="low",
             resource="host",
             predicted=need,

@@ -74,9 +74,12 @@ class PreprocessWorkersRam(Rule):
         yield self.finding(
             run,
             Severity.WARNING,
-            f"{workers} processes prepare the data, and {have}: each holds a batch of samples and "
-            "its tokens, and the kernel kills one when the node's RAM is full",
+            f"{workers} processes prepare the data, and {have}",
             at=_FIELD,
+            details=(
+                "each holds a batch of samples and its tokens",
+                "the kernel kills one when the node's RAM is full",
+            ),
             confidence="medium",
             resource="host",
             proposals=[Proposal.set(f"use {fewer} process{'es' * (fewer > 1)}", {_FIELD: fewer})],

@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_host, settled
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules.host._ram import copies, judge_ram
 
@@ -137,11 +137,13 @@ class RanksTimesModelHostLoad(Rule):
         yield self.finding(
             run,
             min(severity, Severity.WARNING),
-            f"each of the {ranks} ranks of a node reads the whole model into RAM: "
-            f"{copies(run, ranks)}, with the processes {gib(found.predicted)}; {verdict.sentence}. "
-            "Safetensors files are shared between ranks as far as they are only mapped; ZeRO "
-            "stage 3 and FSDP load sharded",
+            f"each of the {ranks} ranks of a node reads the whole model into RAM{copies(run, ranks)}",
             at=(f.parallel.zero.stage, f.model.id),
+            details=(
+                *verdict.details,
+                "safetensors files are shared between ranks as far as they are only mapped",
+                "ZeRO stage 3 and FSDP load sharded",
+            ),
             judged=found,
             confidence="medium" if found.confidence == "high" else found.confidence,
             proposals=_sharded(run),

@@ -38,12 +38,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
-from oomlint.judgement import confidence, judge_host, settled
+from oomlint.judgement import confidence, judge_host, settled, severity_of_need
 from oomlint.memory import state_bytes
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
+from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95
 _ON_RAY = frozenset({"verl", "openrlhf"})
@@ -124,27 +125,30 @@ class RayHostMemory(Rule):
         need = max(loading.predicted, training.predicted + idle + rollouts)
         if limit is None:
             severity = Severity.INFO if need >= _NOTEWORTHY else None
-            have = "the node's RAM is not known (state it with --host-memory)"
+            have = against(need, None)
         else:
             allowed = _RAY_LETS * limit
-            severity = Severity.WARNING if need > allowed else None
-            have = f"of {gib(limit)} Ray allows {gib(allowed)} before it kills a task"
+            severity = severity_of_need(run, "host", need / _RAY_LETS)
+            have = (*against(need, limit), f"Ray kills a task beyond {gib(allowed)}")
         # What training itself offloads is another rule's matter.
         if severity is None or (training.is_problem and not idle + rollouts > 0.1 * need):
             return
         if need == loading.predicted:
-            parts = ["the weights while they are loaded, and the processes"]
+            title = f"loading the weights takes {gib(need)} of a node's RAM, with the processes"
+            parts = []
         else:
+            title = f"the processes on a node keep {gib(training.predicted)} in its RAM"
             parts = [f"{gib(training.predicted)} for the processes and what they keep there"]
             if idle:
-                parts.append(f"{gib(idle)} of states that wait while the engine generates")
+                title = f"{gib(idle)} of states wait in RAM while the engine generates"
             if rollouts >= 2**30:
                 parts.append(f"{gib(rollouts)} of rollouts")
         yield self.finding(
             run,
             severity,
-            f"a node needs {gib(need)} of RAM: {', '.join(parts)}; {have}",
+            title,
             at=(f.offload.idle, f.objective.rollout.engine, f.model.id),
+            details=(*parts, *have),
             confidence="low" if confidence(run) == "low" else "medium",
             resource="host",
             predicted=need,
@@ -183,5 +187,6 @@ def _on_gpu(run: Run, probe: Run) -> Iterator[Proposal]:
     except CannotEdit:
         return
     held = states.parameters + states.master + states.optimizer + share * card
-    if after is not None and not after.is_problem and held <= run.margin * card:
+    has_room = severity_of_need(run, "gpu", held) is None
+    if after is not None and not after.is_problem and has_room:
         yield Proposal.set("keep the states on the GPUs", changes)

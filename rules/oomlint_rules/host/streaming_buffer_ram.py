@@ -35,11 +35,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import settled
+from oomlint.judgement import settled, severity_of_need
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
+from oomlint_rules.host._ram import UNKNOWN_RAM
 
 _FIELD = f.data.shuffle_buffer
 _SHARE, _AFTER = 0.1, 0.05
@@ -108,18 +109,19 @@ class StreamingBufferRam(Rule):
                     f"keep {enough} samples to draw from", {_FIELD: enough}, Applicability.UNSAFE
                 )
             )
-        have = (
-            "the node's RAM is not known (state it with --host-memory)"
-            if limit is None
-            else f"the node has {gib(limit)}"
-        )
         yield self.finding(
             run,
-            Severity.WARNING if limit is not None and need > run.margin * limit else Severity.INFO,
-            f"each of {workers} {'worker' if workers == 1 else 'workers'} on each of {ranks} "
-            f"{'rank' if ranks == 1 else 'ranks'} keeps {buffer} samples to draw from at random: up "
-            f"to {gib(need)} if they have {length} tokens each; {have}",
+            # At most a warning: most samples are shorter than they may be.
+            min(severity_of_need(run, "host", need) or Severity.INFO, Severity.WARNING),
+            f"shuffle buffers of {buffer} samples hold up to {gib(need)} in a node's RAM",
             at=(_FIELD, f.data.streaming),
+            details=(
+                (
+                    f"each of {workers} {'worker' if workers == 1 else 'workers'} on each of {ranks} "
+                    f"{'rank' if ranks == 1 else 'ranks'} has one, with samples of up to {length:,} tokens"
+                ),
+                f"the node has {gib(limit)}" if limit is not None else UNKNOWN_RAM,
+            ),
             confidence="low",
             resource="host",
             predicted=need,

@@ -134,27 +134,29 @@ class Zero3InitAfterLoad(Rule):
 
     def _early(self, run: Run, fact: Fact, verdict: RamVerdict | None) -> Finding:
         if fact.detail.get("reason") == "not-kept":
-            what = (
-                "HfDeepSpeedConfig is not kept in a variable, so it is gone before the model loads"
-            )
+            title = "HfDeepSpeedConfig is not kept in a variable: it is gone when the model loads"
+            order: tuple[str, ...] = ()
         else:
-            what = (
-                f"{fact.detail['load']} runs before {fact.detail['config']} "
-                f"(line {fact.detail['config_line']}) names the DeepSpeed config"
+            title = "the model is loaded before anything names the DeepSpeed config"
+            order = (
+                (
+                    f"{fact.detail['load']} runs before {fact.detail['config']} "
+                    f"(line {fact.detail['config_line']})"
+                ),
             )
         severity: Severity | None = Severity.WARNING
-        then = "if that config asks for ZeRO stage 3, every rank reads the whole model"
+        then: tuple[str, ...] = (
+            "if that config asks for ZeRO stage 3, every rank reads the whole model",
+        )
         if run.plan.parallel.zero.stage == 3:
             severity = verdict.severity if verdict is not None else Severity.WARNING
-            then = (
-                f"every rank reads the whole model{_amount(verdict)}. Create the training "
-                "arguments first"
-            )
+            then = (*_amount(verdict), "create the training arguments first")
         return self.finding(
             run,
             severity or Severity.INFO,
-            f"{what}: {then}",
+            title,
             at=fact,
+            details=(*order, *then),
             confidence="medium",
             resource="host",
             predicted=verdict.judgement.predicted if verdict is not None else None,
@@ -168,9 +170,9 @@ class Zero3InitAfterLoad(Rule):
         yield self.finding(
             run,
             severity,
-            f"{run.key(f.load.zero3_init)} is off, so under ZeRO stage 3 every rank reads the whole "
-            f"model{_amount(verdict)}",
+            f"{run.key(f.load.zero3_init)} is off under ZeRO stage 3",
             at=f.load.zero3_init,
+            details=_amount(verdict),
             confidence="medium",
             resource="host",
             predicted=verdict.judgement.predicted if verdict is not None else None,
@@ -179,7 +181,11 @@ class Zero3InitAfterLoad(Rule):
         )
 
 
-def _amount(verdict: RamVerdict | None) -> str:
+def _amount(verdict: RamVerdict | None) -> tuple[str, ...]:
+    """What every rank reads, as a sentence, and what there is for it."""
     if verdict is None:
-        return " into host RAM before it is divided"
-    return f" into host RAM, {gib(verdict.judgement.predicted)} a node; {verdict.sentence}"
+        return ("every rank reads the whole model into host RAM before it is divided",)
+    if verdict.judgement.limit is None:
+        return ("every rank reads the whole model into host RAM", *verdict.details)
+    size = gib(verdict.judgement.predicted)
+    return (f"every rank reads the whole model into host RAM, {size} a node", *verdict.details)

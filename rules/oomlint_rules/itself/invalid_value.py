@@ -34,10 +34,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import WrongValue
-from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.rule import MOST_OF_A_TITLE, Example, Finding, Rule, Severity, short
 from oomlint.run import Run
-
-_LONGEST_SHOWN = 40
 
 
 class InvalidValue(Rule):
@@ -113,13 +111,12 @@ class InvalidValue(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                f"{wrong.block.table.name}: {wrong.entry.key} is {_as_written(wrong)}; "
-                f"{wrong.expected}",
+                short(f"{wrong.entry.key} cannot be {_as_written(wrong)}", MOST_OF_A_TITLE),
                 at=wrong.location,
+                details=(f"{wrong.block.table.name}: {wrong.expected}",),
             )
 
 
 def _as_written(wrong: WrongValue) -> str:
     span = wrong.location.span
-    text = " ".join(wrong.block.document.source.text[span.start : span.end].split())
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return " ".join(wrong.block.document.source.text[span.start : span.end].split())

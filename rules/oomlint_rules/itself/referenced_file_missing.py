@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.rule import Example, Finding, Rule, Severity, short
 from oomlint.run import MissingFile, Run
 
 _RUN = (
@@ -47,6 +47,8 @@ _RUN = (
     "micro_batch_size: 1\n"
     "gradient_checkpointing: true\n"
 )
+
+_LONGEST_SHOWN = 50
 
 
 class ReferencedFileMissing(Rule):
@@ -94,6 +96,9 @@ class ReferencedFileMissing(Rule):
         severity = Severity.ERROR if unusable else Severity.WARNING
         if missing.is_elsewhere:
             severity = Severity.INFO
+        name = short(missing.reference, _LONGEST_SHOWN)
+        is_said = name == missing.reference and not unusable
+        where = () if is_said else (f"{missing.reference} {missing.problem}",)
         consequence = (
             "the training would stop at start"
             if unusable
@@ -102,6 +107,7 @@ class ReferencedFileMissing(Rule):
         return self.finding(
             run,
             severity,
-            f"the file {missing.reference} {missing.problem}: {consequence}",
+            f"the file {name} {'cannot be used' if unusable else 'was not found'}",
             at=missing.location,
+            details=(*where, consequence),
         )

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, count
+from oomlint.rule import Example, Finding, Rule, Severity, count, short
 from oomlint.run import Run
 
 _REST = "datasets:\n  - path: tatsu-lab/alpaca\nmicro_batch_size: 1\n"
@@ -87,10 +87,16 @@ class UnknownModel(Rule):
             yield self.finding(
                 run,
                 Severity.INFO,
-                f"{name} is not in the catalogue and no config.json was found for it: GPU and "
-                "host memory are not predicted, and no rule that needs them speaks. Put its "
-                "config.json there, or name the model it derives from with --set model.id=…",
+                f"the dimensions of {short(name, 46)} are not known",
                 at=f.model.id,
+                details=(
+                    f"{name} is not in the catalogue, and no config.json was found for it",
+                    "GPU and host memory are not predicted, and no rule that needs them speaks",
+                    (
+                        "put its config.json there, or name the model it derives from with "
+                        "--set model.id=…"
+                    ),
+                ),
             )
         elif run.model is not None and run.model.confidence == "guessed":
             size = run.model.dims.params_total
@@ -98,8 +104,12 @@ class UnknownModel(Rule):
             yield self.finding(
                 run,
                 Severity.INFO,
-                f"of {name} only {known} are known, from its name: model states are good to "
-                "15 %, activations are not predicted, and what does not fit is at most a "
-                "warning. Its config.json would make the prediction exact",
+                f"of {short(name, 36)} only {known} are known",
                 at=f.model.id,
+                details=(
+                    f"they are read from its name, {name}",
+                    "model states are good to 15 %, activations are not predicted",
+                    "what does not fit is at most a warning",
+                    "its config.json would make the prediction exact",
+                ),
             )

@@ -35,7 +35,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, asking
 from oomlint.run import Run
 from oomlint_rules._examples import command
 
@@ -52,6 +52,7 @@ _KNOWN = (
     "roundup_power2_divisions",
 )
 _SMALLEST_SPLIT = 20
+_STOPS = "torch stops with an error"
 
 
 def _with(conf: str) -> str:
@@ -101,9 +102,9 @@ class AllocConfInvalid(Rule):
                 yield self.finding(
                     run,
                     Severity.WARNING,
-                    "the allocator's settings come after CUDA was used: torch has read them by "
-                    "then, and does not read them again",
+                    "the allocator's settings come after CUDA was used, and have no effect",
                     at=fact,
+                    details=("torch has read them by then, and does not read them again",),
                 )
 
     def _options(self, run: Run, conf: str) -> Iterable[Finding]:
@@ -111,43 +112,45 @@ class AllocConfInvalid(Rule):
         for name in options:
             near = get_close_matches(name, _KNOWN, n=1, cutoff=0.85)
             if name not in _KNOWN and near:
+                title, asked = asking(f"torch knows no option {name}", near[0])
+                details = (*asked, _STOPS)
                 right = conf.replace(name, near[0])
-                yield self._say(
-                    run,
-                    Severity.ERROR,
-                    f"torch knows no option {name} and stops with an error; did you mean {near[0]}?",
-                    right,
-                )
+                yield self._say(run, Severity.ERROR, title, details, right)
         split = options.get("max_split_size_mb", "")
         if split.isdigit() and int(split) <= _SMALLEST_SPLIT:
             yield self._say(
                 run,
                 Severity.ERROR,
-                f"max_split_size_mb has to be more than {_SMALLEST_SPLIT}: torch stops with an error",
+                f"max_split_size_mb has to be more than {_SMALLEST_SPLIT}",
+                (_STOPS,),
             )
         expands = options.get("expandable_segments", "").lower() == "true"
         if options.get("backend") == "cudaMallocAsync" and len(options) > 1:
             yield self._say(
                 run,
                 Severity.WARNING,
-                "backend:cudaMallocAsync is another allocator, which knows none of the other "
-                "options here",
+                "backend:cudaMallocAsync knows none of the other options here",
+                ("it is another allocator",),
             )
         elif expands and split.isdigit() and int(split) > _SMALLEST_SPLIT:
             yield self._say(
                 run,
                 Severity.INFO,
                 "with expandable_segments:True max_split_size_mb has no effect",
+                (),
                 ",".join(part for part in conf.split(",") if "max_split_size_mb" not in part),
             )
 
-    def _say(self, run: Run, severity: Severity, message: str, right: str = "") -> Finding:
+    def _say(
+        self, run: Run, severity: Severity, title: str, details: tuple[str, ...], right: str = ""
+    ) -> Finding:
         changes = {f.env.alloc_conf: right}
         return self.finding(
             run,
             severity,
-            message,
+            title,
             at=f.env.alloc_conf,
+            details=details,
             proposals=[Proposal.set(f"write {right}", changes)] if right else [],
         )
 

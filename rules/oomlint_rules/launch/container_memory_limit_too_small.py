@@ -113,8 +113,7 @@ class ContainerMemoryLimitTooSmall(Rule):
         yield self.finding(
             run,
             found.severity,
-            f"the container may use {gib(found.limit)} of RAM and the run "
-            f"{found.sentence.split(';')[0]}",
+            f"the container may use only {gib(found.limit)} of the node's RAM",
             at=f.host.ram_gib,
             judged=found,
             proposals=[Proposal.set(f"allow it {wish[f.host.ram_gib]:.0f} GiB", wish)],

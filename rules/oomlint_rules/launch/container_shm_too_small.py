@@ -159,20 +159,23 @@ class ContainerShmTooSmall(Rule):
         batches = _batches(run, ranks)
         if batches > limit:
             severity = Severity.ERROR
-            need = f"data loader workers hold {gib(batches)} of batches in /dev/shm"
+            need = f"workers hold {gib(batches)} of batches in /dev/shm, which has {gib(limit)}"
         elif ranks > 1 and limit < _NCCL:
             severity = Severity.WARNING
-            need = f"the {ranks} ranks of a node share buffers of NCCL in /dev/shm"
+            need = f"{ranks} ranks share buffers of NCCL in a /dev/shm of {gib(limit)}"
         else:
             return
         wish = {f.host.shm_gib: max(_PLENTY_GIB, 2 * -(-batches // _GIB))}
         yield self.finding(
             run,
             severity,
-            f"{need}, and the container has {gib(limit)} of it; when it is full, processes die of a "
-            "bus error. Give it more, or the host's own (docker: --ipc=host; Kubernetes: an emptyDir "
-            "with medium: Memory at /dev/shm)",
+            need,
             at=f.host.shm_gib,
+            details=(
+                "when it is full, processes of the container die of a bus error",
+                "docker gives it the host's own with --ipc=host",
+                "Kubernetes gives it more by an emptyDir with medium: Memory at /dev/shm",
+            ),
             # Where the GPUs reach one another directly, NCCL puts little there.
             confidence="high" if severity is Severity.ERROR else "medium",
             resource="shm",

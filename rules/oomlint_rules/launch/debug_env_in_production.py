@@ -104,8 +104,9 @@ class DebugEnvInProduction(Rule):
                 yield self.finding(
                     run,
                     Severity.INFO,
-                    f"{key} is for debugging: it {_EFFECTS.get(key, 'slows every step down')}",
+                    f"{key} is for debugging, and still on",
                     at=field,
+                    details=(f"it {_EFFECTS.get(key, 'slows every step down')}",),
                     proposals=(
                         *removal(f"remove {key}", run.origin(field)),
                         Proposal.set("switch it off", {field: _OFF[field]}),
@@ -119,8 +120,9 @@ class DebugEnvInProduction(Rule):
             yield self.finding(
                 run,
                 Severity.INFO,
-                f"{what} is for debugging: it {fact.detail['effect'] or _EFFECTS[what]}",
+                f"{what} is for debugging, and still on",
                 at=fact,
+                details=(f"it {fact.detail['effect'] or _EFFECTS[what]}",),
                 resource="host",
                 proposals=[Proposal("switch it off", edits)] if fact.mend else [],
             )

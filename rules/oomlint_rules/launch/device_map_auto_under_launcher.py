@@ -92,18 +92,20 @@ class DeviceMapAutoUnderLauncher(Rule):
         if not stage3 and not (several and plan.parallel.backend not in ("dp", "device_map_pp")):
             return
         ranks = plan.parallel.world
-        if several:
-            what = (
-                f"each of the {ranks} processes spreads a copy of the model over all the GPUs it "
-                "sees, and Accelerate then stops the run"
+        details = (
+            (
+                f"each of the {ranks} processes spreads a copy of the model over all GPUs it sees",
+                "Accelerate then stops the run",
             )
-        else:
-            what = "transformers stops with an error at a device map under ZeRO-3"
+            if several
+            else ("transformers stops with an error at a device map under ZeRO-3",)
+        )
         yield self.finding(
             run,
             Severity.ERROR,
-            f"{run.key(f.load.device_map)} is for a single process: {what}",
+            f"{run.key(f.load.device_map)}: {plan.load.device_map} is for a single process",
             at=f.load.device_map,
+            details=details,
             resource="gpu",
             proposals=removal(
                 f"remove {run.key(f.load.device_map)}", run.origin(f.load.device_map)

@@ -102,10 +102,12 @@ class EmptyCacheAbuse(Rule):
             yield self.finding(
                 run,
                 Severity.INFO,
-                "emptying the cache in every step frees nothing that a tensor uses, so the peak stays "
-                "what it is, and the next step has to get all its blocks from the driver again; do it "
-                "where phases change, after an evaluation or a save",
+                "emptying the cache in every step frees nothing that a tensor uses",
                 at=fact,
+                details=(
+                    "the peak stays, and the next step gets all its blocks from the driver again",
+                    "do it where phases change, after an evaluation or a save",
+                ),
                 resource="gpu",
                 proposals=[Proposal("delete the call", edits)] if fact.mend else [],
             )
@@ -116,9 +118,9 @@ class EmptyCacheAbuse(Rule):
                 yield self.finding(
                     run,
                     Severity.INFO,
-                    f"{key}: 1 empties the cache in every step, for about a tenth of the speed, on a "
-                    "card that the run fits with room",
+                    f"{key}: 1 empties the cache in every step, and the run fits",
                     at=_STEPS,
+                    details=("it costs about a tenth of the speed",),
                     judged=found,
                     proposals=removal(f"remove {key}", run.origin(_STEPS)),
                 )

@@ -30,7 +30,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    Rule,
+    Severity,
+    asking,
+    short,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import command
 
@@ -71,11 +81,13 @@ class EnvVarTypo(Rule):
             if fact.kind != "unknown-env":
                 continue
             name, known = fact.detail["name"], fact.detail["known"]
+            title, asked = asking(f"nothing reads {short(name, 60)}", known)
             yield self.finding(
                 run,
                 Severity.WARNING,
-                f"nothing reads {name}, so it has no effect; did you mean {known}?",
+                title,
                 at=fact,
+                details=(*asked, "it has no effect"),
                 confidence="medium",
                 proposals=[Proposal(f"rename it to {known}", (ReadyEdits(fact.mend),))],
             )

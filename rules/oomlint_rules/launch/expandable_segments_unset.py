@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.amounts import of_gib
 from oomlint.judgement import confidence, settled, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
@@ -117,11 +118,13 @@ class ExpandableSegmentsUnset(Rule):
         yield self.finding(
             run,
             Severity.WARNING if breaks else Severity.INFO,
-            f"the run needs {gib(peak)} and the card gives {gib(limit)}, but torch is likely to "
-            f"reserve {gib(held)} in all, with holes between blocks of changing sizes. Expandable "
-            f"segments bring that to {gib(after)}: "
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            f"torch is likely to reserve {of_gib(held, limit)}, with holes between blocks",
             at=(f.env.alloc_conf, f.seq.max_len, f.batch.micro),
+            details=(
+                f"the run needs {gib(peak)}, in blocks of changing sizes",
+                f"expandable segments bring what is reserved to {gib(after)}",
+                "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            ),
             confidence="low" if confidence(run) == "low" else "medium",
             resource="gpu",
             predicted=held,

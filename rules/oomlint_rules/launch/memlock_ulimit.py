@@ -107,10 +107,12 @@ class MemlockUlimit(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            "NVMe offload locks its buffers with mlock, and a container without "
-            "--ulimit memlock=-1 has its daemon's limit of some MiB: locking fails with "
-            "'Cannot allocate memory' while RAM is free",
+            "NVMe offload locks its buffers with mlock, which the container limits",
             at=(_MEMLOCK, docker.gpus, f.offload.optimizer, f.offload.params),
+            details=(
+                "without --ulimit memlock=-1 it has its daemon's limit of some MiB",
+                "locking fails with 'Cannot allocate memory' while RAM is free",
+            ),
             confidence="medium",
             resource="host",
             proposals=[Proposal.set("lift the limit on locked pages", {_MEMLOCK: "unlimited"})],

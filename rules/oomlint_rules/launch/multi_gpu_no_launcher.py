@@ -75,18 +75,23 @@ class MultiGpuNoLauncher(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
+        if run.is_started_by_guess:
+            return  # another line, with a launcher, may start it
         parallel = run.plan.parallel
         if parallel.backend != "dp" or parallel.world is None:
             return
         gathered = _gathered_logits(run, parallel.world)
-        on_first = f" ({gib(gathered)} for those of the other GPUs)" if gathered else ""
+        on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""
         place = run.settings[f.parallel.backend].origin.block
         yield self.finding(
             run,
             Severity.WARNING,
-            f"one process drives {parallel.world} GPUs with torch's DataParallel: the weights are "
-            f"copied at every step and all logits come together on the first GPU{on_first}",
+            f"one process drives {parallel.world} GPUs with torch's DataParallel",
             at=place.location if place is not None else (),
+            details=(
+                "the weights are copied at every step",
+                f"all logits come together on the first GPU{on_first}",
+            ),
             confidence="medium",
             proposals=_torchrun(run, parallel.world),
         )

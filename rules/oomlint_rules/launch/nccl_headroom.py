@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.amounts import of_gib
 from oomlint.hardware import nccl_bytes
 from oomlint.judgement import confidence, settled
 from oomlint.plan.fields import f
@@ -96,10 +97,13 @@ class NcclHeadroom(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            f"the run needs {gib(peak)} of {gib(limit)}, and {gib(limit - peak)} is left. NCCL's "
-            f"buffers, {gib(buffers.typical)} in that, are up to {gib(buffers.high)} a process "
-            f"group on {world} GPUs, and come with the first exchange of gradients",
+            f"{gib(limit - peak)} is left for what NCCL's buffers may take beyond the usual",
             at=(f.batch.micro, f.model.id),
+            details=(
+                f"the run needs {of_gib(peak, limit)}, {gib(buffers.typical)} of buffers in that",
+                f"they are up to {gib(buffers.high)} a process group on {world} GPUs",
+                "they come with the first exchange of gradients",
+            ),
             confidence=confidence(run),
             resource="gpu",
             predicted=peak,

@@ -69,9 +69,12 @@ class Rank0GpuSkew(Rule):
                 yield self.finding(
                     run,
                     Severity.WARNING,
-                    "torch.load without map_location puts the tensors back on the GPU that they "
-                    'were saved from, on every rank the same one; give map_location="cpu"',
+                    "torch.load without map_location fills the same GPU from every rank",
                     at=fact,
+                    details=(
+                        "tensors go back to the GPU that they were saved from",
+                        'give map_location="cpu"',
+                    ),
                     confidence="medium",
                     resource="gpu",
                 )

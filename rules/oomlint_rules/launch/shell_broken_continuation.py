@@ -47,28 +47,23 @@ _MODEL = "--model_name meta-llama/Meta-Llama-3-8B"
 
 _FAULTS = {
     "no-backslash": (
-        (
-            "the line above does not end in a backslash, so the command ends there and the options "
-            "from here on are lost"
-        ),
+        "the line above does not end in a backslash, so the command ends there",
+        "the options from here on are lost",
         "end the line above in a backslash",
     ),
     "blank-after-backslash": (
-        (
-            "something follows the backslash, which therefore does not continue the line: the "
-            "options on the next lines are lost"
-        ),
+        "something follows the backslash, which does not continue the line then",
+        "the options on the next lines are lost",
         "leave nothing after the backslash",
     ),
     "blank-line": (
-        "an empty line ends the command above it, so the options from here on are lost",
+        "an empty line ends the command above it",
+        "the options from here on are lost",
         "remove the empty line",
     ),
     "comment": (
-        (
-            "a comment in the middle of a continued command ends it: what follows does not belong "
-            "to it any more"
-        ),
+        "a comment in the middle of a continued command ends it",
+        "what follows does not belong to it any more",
         "move the comment above the command",
     ),
 }
@@ -121,10 +116,13 @@ class ShellBrokenContinuation(Rule):
                 yield self._broken(run, fact)
 
     def _broken(self, run: Run, fact: Fact) -> Finding:
-        fault, cure = _FAULTS[fact.detail["reason"]]
+        fault, loss, cure = _FAULTS[fact.detail["reason"]]
+        details = [loss]
         more = fact.detail["cuts"] - 1
         if more:
-            fault += f"; {more} more line{'s' * (more > 1)} below cut the same command again"
+            details.append(f"{more} more line{'s' * (more > 1)} below cut the same command again")
             cure = "join the lines of the command"
         proposals = [Proposal(cure, (ReadyEdits(fact.mend),))] if fact.mend else []
-        return self.finding(run, Severity.ERROR, fault, at=fact, proposals=proposals)
+        return self.finding(
+            run, Severity.ERROR, fault, at=fact, details=details, proposals=proposals
+        )

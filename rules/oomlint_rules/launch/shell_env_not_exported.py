@@ -36,7 +36,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    Rule,
+    Severity,
+    short,
+)
 from oomlint.run import Run
 
 _RECIPE = (
@@ -135,7 +144,8 @@ class ShellEnvNotExported(Rule):
         return self.finding(
             run,
             Severity.WARNING,
-            f"{name} is set but not exported, so the training command does not get it: {consequence}",
+            f"{short(name, 36)} is not exported: the training command does not get it",
             at=fact,
+            details=(consequence,),
             proposals=proposals,
         )

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.rule import Example, Finding, Rule, Severity, short
 from oomlint.run import Run
 
 _HEAD = (
@@ -139,10 +139,13 @@ class SigkillNotCatchable(Rule):
         return self.finding(
             run,
             Severity.INFO,
-            f"this handler tests {fact.detail['tests']}, but exit code -9 is SIGKILL: the kernel "
-            "ends the process (for want of RAM, mostly) and no handler in it runs. Restart from "
-            "outside, for instance with torchrun --max-restarts and resume_from_checkpoint",
+            "exit code -9 is SIGKILL, at which no handler in the process runs",
             at=fact,
+            details=(
+                f"this one tests {fact.detail['tests']}",
+                "the kernel ends the process, for want of RAM mostly",
+                "restart from outside, as with torchrun --max-restarts and resume_from_checkpoint",
+            ),
             resource="host",
         )
 
@@ -150,9 +153,11 @@ class SigkillNotCatchable(Rule):
         return self.finding(
             run,
             Severity.INFO,
-            f"{fact.detail['repeats'] or 'training'} is tried again inside the except block, "
-            "where the traceback still holds the tensors that filled the GPU: leave the block "
-            "first, then empty the cache and try with a smaller batch",
+            f"{short(fact.detail['repeats'] or 'training')} is tried again inside the except block",
             at=fact,
+            details=(
+                "there the traceback still holds the tensors that filled the GPU",
+                "leave the block first, then empty the cache and try with a smaller batch",
+            ),
             resource="gpu",
         )

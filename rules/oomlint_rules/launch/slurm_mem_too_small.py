@@ -102,12 +102,10 @@ class SlurmMemTooSmall(Rule):
         needed = f"{wish[f.host.ram_gib]:.0f} GiB"
         if found.limit is not None and found.severity is not None:
             proposals = [Proposal.set(f"ask Slurm for {needed} a node", wish)]
-            need = found.sentence.split(";")[0]
-            message = f"the job gets {gib(found.limit)} of RAM on a node and {need}"
             yield self.finding(
                 run,
                 found.severity,
-                message,
+                f"Slurm gives the job only {gib(found.limit)} of a node's RAM",
                 at=f.host.ram_gib,
                 judged=found,
                 proposals=proposals,
@@ -117,9 +115,12 @@ class SlurmMemTooSmall(Rule):
             yield self.finding(
                 run,
                 Severity.INFO,
-                f"the run {found.sentence.split(' of host RAM')[0]} on each node, and the job asks "
-                "Slurm for no RAM: it gets the site's default (DefMemPerCPU or DefMemPerNode)",
+                "the job asks Slurm for no RAM and gets the site's default",
                 at=(f.parallel.gpus_per_node, f.host.ram_gib),
+                details=(
+                    f"the run {found.sentence.split(' of host RAM')[0]} on each node",
+                    "the default is DefMemPerCPU or DefMemPerNode",
+                ),
                 confidence="low",
                 resource="host",
                 predicted=found.predicted,

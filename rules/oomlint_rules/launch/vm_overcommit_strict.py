@@ -100,9 +100,9 @@ class VmOvercommitStrict(Rule):
                 yield self.finding(
                     run,
                     Severity.INFO,
-                    f"{value} huge pages take {gib(value * _HUGE_PAGE)} out of RAM (at 2 MiB each), "
-                    "for which neither torch nor DeepSpeed asks",
+                    f"{value} huge pages take {gib(value * _HUGE_PAGE)} out of RAM",
                     at=fact,
+                    details=("at 2 MiB each; neither torch nor DeepSpeed asks for them",),
                     resource="host",
                 )
 
@@ -110,10 +110,13 @@ class VmOvercommitStrict(Rule):
         return self.finding(
             run,
             Severity.WARNING,
-            "with vm.overcommit_memory=2 the kernel counts virtual memory, and CUDA, forked workers and "
-            "mapped checkpoints reserve far more than they use: allocations fail while RAM is "
-            "free. It keeps no run from dying for want of RAM",
+            "with vm.overcommit_memory=2 allocations fail while RAM is free",
             at=fact,
+            details=(
+                "the kernel counts virtual memory",
+                "CUDA, forked workers and mapped checkpoints reserve far more than they use",
+                "it keeps no run from dying for want of RAM",
+            ),
             resource="host",
             proposals=[Proposal("leave the kernel's default, 0", (ReadyEdits(fact.mend),))],
         )

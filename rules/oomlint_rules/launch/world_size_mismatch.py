@@ -117,22 +117,25 @@ class WorldSizeMismatch(Rule):
             are_there = hardware is None or visible <= hardware.gpus_per_node
             yield from self._against_visible(run, ranks, visible, are_there)
         elif hardware is not None and ranks > hardware.gpus_per_node:
-            yield self._too_many(run, ranks, hardware.gpus_per_node, str(hardware.gpus_per_node))
+            gpus = hardware.gpus_per_node
+            yield self._too_many(run, ranks, gpus, f"its {_counted(gpus, 'GPU', 'GPUs')}")
         yield from self._degrees(run)
 
     def _against_visible(
         self, run: Run, ranks: int, visible: int, are_there: bool
     ) -> Iterable[Finding]:
-        where = f"the {visible} that {run.key('env.cuda_visible_devices')} shows"
+        shows = f"that {run.key('env.cuda_visible_devices')} shows"
+        where = f"the {_counted(visible, 'GPU', 'GPUs')} {shows}"
         if ranks > visible:
             yield self._too_many(run, ranks, visible, where)
         elif are_there and run.plan.parallel.backend in ("zero", "fsdp1", "fsdp2", "megatron"):
             yield self.finding(
                 run,
                 Severity.INFO,
-                f"{ranks} {'process' if ranks == 1 else 'processes'} for {visible} visible GPUs: "
-                f"the rest stay idle, and what is sharded is divided by {ranks} only",
+                f"{_counted(ranks, 'process', 'processes')} for {visible} visible GPUs: the rest stay "
+                "idle",
                 at=(_PROCESSES, launch.total_processes),
+                details=(f"what is sharded is divided by {ranks} only",),
                 confidence="medium",
                 proposals=_align(run, visible),
             )
@@ -142,10 +145,12 @@ class WorldSizeMismatch(Rule):
         return self.finding(
             run,
             Severity.WARNING if run.is_fragment else Severity.ERROR,
-            f"{ranks} processes a node are started, one for each GPU, but a node has {where}: "
-            "those without a card of their own stop with an invalid device ordinal"
-            f"{' (unless the launch line says --num_processes)' if run.is_fragment else ''}",
+            f"a node starts {ranks} processes for {where}",
             at=(_PROCESSES, launch.total_processes),
+            details=(
+                "those without a card of their own stop with an invalid device ordinal",
+                *(("unless the launch line says --num_processes",) if run.is_fragment else ()),
+            ),
             proposals=_align(run, gpus),
         )
 
@@ -162,9 +167,14 @@ class WorldSizeMismatch(Rule):
         yield self.finding(
             run,
             Severity.ERROR,
-            f"{parallel.world} processes cannot be divided into groups of {product} ({named})",
+            f"{parallel.world} processes cannot be divided into groups of {product}",
             at=fields,
+            details=(f"a group is {named}",),
         )
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def _spans_machines(run: Run) -> bool:
@@ -189,5 +199,5 @@ def _align(run: Run, gpus: int) -> Iterable[Proposal]:
     nodes = run.plan.parallel.nodes or 1
     for field, number in ((_PROCESSES, gpus), (launch.total_processes, gpus * nodes)):
         if run.is_explicit(field):
-            title = f"start {gpus} {'process' if gpus == 1 else 'processes'} a node"
+            title = f"start {_counted(gpus, 'process', 'processes')} a node"
             yield Proposal.set(title, {field: number}, Applicability.UNSAFE)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.rule import Severity
 from oomlint.run import Run
 
 
@@ -18,6 +21,11 @@ def is_before_ampere(run: Run) -> bool:
         return False
     major = (run.hardware.gpu.compute_capability or "").partition(".")[0]
     return major.isdigit() and int(major) < 8
+
+
+def severity_of_named_card(run: Run, severity: Severity) -> Severity:
+    """How bad it is that a card cannot do something: a note where only a hint says which it is."""
+    return Severity.INFO if run.level(f.device.type) >= Level.ASSUMED else severity
 
 
 def said_in(run: Run, field: Any, values: frozenset[object], depth: int = 3) -> str | None:

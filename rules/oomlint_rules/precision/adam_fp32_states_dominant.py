@@ -3,7 +3,7 @@
 ## What it finds
 
 Full fine-tuning with Adam whose states in fp32 are the largest part of a peak that does not
-fit (or is within the margin), where no offloading keeps them off the card.
+fit, where no offloading keeps them off the card.
 
 ## Why it runs out of memory
 
@@ -85,34 +85,33 @@ class AdamFp32StatesDominant(Rule):
         if run.limits.gpu_bytes is None or sharding_is_open(run):
             return
         options = [
-            (title, found)
-            for title, kind in (
-                ("keep Adam's states in 8 bit", "adamw8bit"),
-                ("train with Adafactor", "adafactor"),
+            (title, word, found)
+            for title, word, kind in (
+                ("keep Adam's states in 8 bit", "in 8 bit", "adamw8bit"),
+                ("train with Adafactor", "with Adafactor", "adafactor"),
             )
             if (found := relief(run, {f.optimizer.kind: kind})) is not None and found.is_worthwhile
         ]
         if not options:
             return
         # What fits with the nearest relative of Adam is preferred to what saves most.
-        options.sort(key=lambda option: not option[1].suffices)
-        title, found = options[0]
-        before = found.before
+        options.sort(key=lambda option: not option[2].suffices)
+        before = options[0][2].before
         states = before.components.get("optimizer_states") or 0
         if before.severity is None or states < 0.25 * before.predicted:
             return
-        others = "; ".join(
-            f"to {other_title}: {gib(other.after.predicted)}" for other_title, other in options[1:]
-        )
         yield self.finding(
             run,
             min(before.severity, Severity.WARNING),
-            f"the run {before.sentence}; optimizer states take {gib(states)} of it. "
-            f"To {title}: {found.sentence}{f' ({others})' if others else ''}",
+            f"Adam keeps {gib(states)} of optimizer states",
             at=f.optimizer.name,
+            details=(
+                *before.context,
+                *(f"{word} {found.sentence}" for _, word, found in options),
+            ),
             judged=before,
             proposals=[
                 Proposal.set(title, option.changes, Applicability.UNSAFE)
-                for title, option in options
+                for title, _, option in options
             ],
         )

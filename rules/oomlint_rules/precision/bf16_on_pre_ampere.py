@@ -36,7 +36,7 @@ from collections.abc import Iterable
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
-from oomlint_rules.precision._cards import is_before_ampere, said_in
+from oomlint_rules.precision._cards import is_before_ampere, said_in, severity_of_named_card
 
 _LLAMA_FACTORY = (
     "model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct\n"
@@ -108,11 +108,13 @@ class Bf16OnPreAmpere(Rule):
             return
         yield self.finding(
             run,
-            Severity.WARNING,
-            f"the run is to train in bf16, and {run.hardware.gpu.name} cannot compute in it: "
-            "torch emulates it with fp32 inside, slower and with larger temporaries, where the "
-            "framework does not refuse it at start",
+            severity_of_named_card(run, Severity.WARNING),
+            f"the run is to train in bf16, and {run.hardware.gpu.name} cannot compute in it",
             at=field,
+            details=(
+                "torch emulates it with fp32 inside, slower and with larger temporaries",
+                "some frameworks refuse it at start instead",
+            ),
             resource="gpu",
             proposals=[
                 Proposal.set("train in fp16", {f.precision.compute: "fp16"}, Applicability.UNSAFE)

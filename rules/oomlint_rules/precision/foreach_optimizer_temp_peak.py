@@ -2,8 +2,8 @@
 
 ## What it finds
 
-AdamW in its `foreach` form on a run whose predicted peak is the optimizer step and does not fit
-(or is within the margin), where the fused form would lower it.
+AdamW in its `foreach` form on a run whose predicted peak is the optimizer step and does not fit,
+where the fused form would lower it.
 
 ## Why it runs out of memory
 
@@ -38,12 +38,12 @@ from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
 
 _LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-3B-Instruct\n"
+    "model_name_or_path: microsoft/Phi-3-mini-4k-instruct\n"
     "stage: sft\n"
     "do_train: true\n"
     "finetuning_type: full\n"
     "dataset: alpaca_en_demo\n"
-    "template: qwen\n"
+    "template: phi\n"
     "cutoff_len: 1024\n"
     "optim: {optimizer}\n"
     "per_device_train_batch_size: 1\n"
@@ -52,7 +52,7 @@ _LLAMA_FACTORY = (
     "pure_bf16: true\n"
 )
 _AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-3B-Instruct\n"
+    "base_model: microsoft/Phi-3-mini-4k-instruct\n"
     "datasets:\n"
     "  - path: tatsu-lab/alpaca\n"
     "    type: alpaca\n"
@@ -113,10 +113,13 @@ class ForeachOptimizerTempPeak(Rule):
         yield self.finding(
             run,
             found.severity,
-            f"the run {before.sentence}: foreach AdamW makes temporary copies there, "
-            f"{gib(found.saved)} above the next highest point. With the fused kernel "
-            f"{found.sentence}",
+            "foreach AdamW makes temporary copies in the optimizer step, and sets the peak",
             at=f.optimizer.name,
+            details=(
+                *before.context,
+                f"it is {gib(found.saved)} above the next highest point",
+                f"with the fused kernel {found.sentence}",
+            ),
             judged=before,
             proposals=[Proposal.set("use the fused AdamW", found.changes)],
         )

@@ -77,14 +77,17 @@ class Fp8DoesNotShrinkStates(Rule):
         states = state_bytes(settled(run).plan)
         if judged is None or judged.limit is None or states is None:
             return
-        if judged.predicted <= judged.limit or states.total < _HALF * judged.predicted:
+        if judged.severity is None or states.total < _HALF * judged.predicted:
             return
         yield self.finding(
             run,
             Severity.INFO,
-            f"the run {judged.sentence}, of which model states take {gib(states.total)}. FP8 makes "
-            "matrix products faster, not what is stored: weights, gradients and optimizer states "
-            "take as much as in 16 bit",
+            f"FP8 does not shrink what is stored: model states take {gib(states.total)}",
             at=f.precision.fp8_train,
+            details=(
+                *judged.context,
+                "it makes matrix products faster",
+                "weights, gradients and optimizer states take as much as in 16 bit",
+            ),
             judged=judged,
         )

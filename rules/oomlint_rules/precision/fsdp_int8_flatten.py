@@ -62,6 +62,8 @@ _FSDP = (
 
 _INTEGERS = frozenset({"uint8", "int8"})
 
+_REFUSED = 'it stops with "Cannot flatten integer dtype tensors" once the model is loaded'
+
 
 class FsdpInt8Flatten(Rule):
     code = "OOM202"
@@ -113,10 +115,12 @@ class FsdpInt8Flatten(Rule):
         return self.finding(
             run,
             Severity.ERROR,
-            '8-bit weights under FSDP: torch refuses them with "Cannot flatten integer dtype '
-            'tensors" once the model is loaded. 4-bit weights with a floating-point storage '
-            "type can be sharded",
+            "8-bit weights under FSDP: torch refuses to flatten them",
             at=f.quant.method,
+            details=(
+                _REFUSED,
+                "4-bit weights with a floating-point storage type can be sharded",
+            ),
             proposals=[
                 Proposal.set(
                     "quantize to 4 bit instead of 8",
@@ -132,10 +136,13 @@ class FsdpInt8Flatten(Rule):
         return self.finding(
             run,
             Severity.ERROR,
-            f"4-bit weights stored as {run.plan.quant.storage_dtype} under FSDP: torch refuses "
-            'them with "Cannot flatten integer dtype tensors" once the model is loaded; '
-            f"bnb_4bit_quant_storage has to be the compute type, {wanted}",
+            f"4-bit weights stored as {run.plan.quant.storage_dtype} under FSDP: torch refuses to "
+            "flatten them",
             at=(f.quant.storage_dtype, f.quant.method),
+            details=(
+                _REFUSED,
+                f"bnb_4bit_quant_storage has to be the compute type, {wanted}",
+            ),
             proposals=[
                 Proposal.set(f"store 4-bit weights as {wanted}", {f.quant.storage_dtype: wanted})
             ],

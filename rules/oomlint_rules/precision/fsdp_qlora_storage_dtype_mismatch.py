@@ -79,9 +79,11 @@ class FsdpQloraStorageDtypeMismatch(Rule):
         yield self.finding(
             run,
             Severity.ERROR,
-            f"4-bit weights are stored as {stored} and the rest of the model as {loaded}: FSDP "
-            'stops with "Must flatten tensors with uniform dtype" once the model is loaded',
+            f"4-bit weights are stored as {stored} and the rest of the model as {loaded}",
             at=(f.quant.storage_dtype, f.quant.method),
+            details=(
+                'FSDP stops with "Must flatten tensors with uniform dtype" once the model is loaded',
+            ),
             proposals=[
                 Proposal.set(f"store 4-bit weights as {loaded}", {f.quant.storage_dtype: loaded})
             ],

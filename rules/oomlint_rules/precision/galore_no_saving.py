@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.judgement import relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, short
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
 
@@ -83,9 +83,12 @@ class GaloreNoSaving(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                f"{name} frees each gradient as soon as it is used and cannot accumulate them over "
-                f"{accumulation} micro batches: transformers stops with an error",
+                f"{short(name)} cannot accumulate gradients over {accumulation} micro batches",
                 at=(f.batch.grad_accum, f.optimizer.name),
+                details=(
+                    f"{name} frees each gradient as soon as it is used",
+                    "transformers stops with an error",
+                ),
                 notes=[self.note(run, f.optimizer.name, "the optimizer is chosen here")],
             )
 
@@ -93,9 +96,9 @@ class GaloreNoSaving(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                f"{name} works in a single process only, and this run has "
-                f"{run.plan.parallel.world}: transformers stops with an error",
+                f"{short(name)} works in one process only, and the run has {run.plan.parallel.world}",
                 at=f.optimizer.name,
+                details=("transformers stops with an error",),
             )
 
     def _upcast(self, run: Run) -> Iterable[Finding]:
@@ -110,9 +113,13 @@ class GaloreNoSaving(Rule):
         yield self.finding(
             run,
             min(found.severity, Severity.WARNING),
-            f"{run.key(on[0])} without pure_bf16 trains fp32 copies of the weights, which takes back "
-            f"what it saves: the run {before.sentence}. With pure_bf16 {found.sentence}",
+            f"{run.key(on[0])} without pure_bf16 trains fp32 copies of the weights",
             at=on[0],
+            details=(
+                *before.context,
+                "that takes back what it saves",
+                f"with pure_bf16 {found.sentence}",
+            ),
             judged=before,
             confidence="medium",
             proposals=[Proposal.set("train in bf16", {lf.pure_bf16: True}, Applicability.UNSAFE)],

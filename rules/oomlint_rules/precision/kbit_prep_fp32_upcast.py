@@ -3,7 +3,7 @@
 ## What it finds
 
 A script that calls `prepare_model_for_kbit_training` on a model with a large vocabulary, where
-the run does not fit, or is within the margin.
+the run does not fit, or is tight.
 
 ## Why it runs out of memory
 
@@ -87,10 +87,12 @@ class KbitPrepFp32Upcast(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            f"prepare_model_for_kbit_training casts the embedding and the head to fp32, "
-            f"{gib(extra)} more. The run {judged.sentence}: freeze the parameters and cast the norms "
-            "alone instead",
+            f"prepare_model_for_kbit_training casts embedding and head to fp32: {gib(extra)} more",
             at=(f.quant.prepares_kbit, f.quant.method),
+            details=(
+                *judged.context,
+                "freeze the parameters and cast the norms alone instead",
+            ),
             judged=judged,
             confidence="medium",
         )

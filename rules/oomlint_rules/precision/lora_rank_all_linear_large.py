@@ -2,7 +2,7 @@
 
 ## What it finds
 
-LoRA with a rank of 64 or more in a run that does not fit, or is within the margin, where a lower
+LoRA with a rank of 64 or more in a run that does not fit, where a lower
 rank gives back a tenth of the card or more.
 
 ## Why it runs out of memory
@@ -62,12 +62,12 @@ class LoraRankAllLinearLarge(Rule):
     bad = (
         Example(
             files={"train.yaml": _LF.format(rank=512)},
-            fixed={"train.yaml": _LF.format(rank=64)},
+            fixed={"train.yaml": _LF.format(rank=128)},
             hardware="1xRTX-4090-24GB",
         ),
         Example(
             files={"axolotl.yaml": _AXOLOTL.format(rank=512)},
-            fixed={"axolotl.yaml": _AXOLOTL.format(rank=64)},
+            fixed={"axolotl.yaml": _AXOLOTL.format(rank=128)},
             hardware="1xRTX-4090-24GB",
         ),
     )
@@ -90,9 +90,9 @@ class LoraRankAllLinearLarge(Rule):
         yield self.finding(
             run,
             Severity.WARNING if found.suffices else Severity.INFO,
-            f"the run {before.sentence}. Rank {rank} costs it {gib(found.saved)} more than rank "
-            f"{lower}, with which {found.sentence}",
+            f"rank {rank} takes {gib(found.saved)} more than rank {lower}",
             at=f.trainable.r,
+            details=(*before.context, f"with rank {lower} {found.sentence}"),
             judged=before,
             proposals=[
                 Proposal.set(f"lower the rank to {lower}", found.changes, Applicability.UNSAFE)

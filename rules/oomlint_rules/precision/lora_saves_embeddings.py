@@ -55,7 +55,10 @@ class LoraSavesEmbeddings(Rule):
     cost = 7
 
     bad = (
-        Example(files={"train.yaml": _QLORA + _SAVED}, hardware="1xRTX-3090-24GB"),
+        Example(
+            files={"train.yaml": _QLORA + _SAVED + "sequence_len: 4096\n"},
+            hardware="1xRTX-3090-24GB",
+        ),
         Example(
             files={"train.yaml": f"{_LORA}additional_target: embed_tokens,lm_head\n"},
             hardware="1xRTX-3090-24GB",
@@ -81,10 +84,14 @@ class LoraSavesEmbeddings(Rule):
         yield self.finding(
             run,
             found.severity,
-            f"{run.key(_FIELD)} trains {' and '.join(whole)} whole, with fp32 copy, gradient and "
-            f"optimizer states: {gib(found.saved)}. The run {before.sentence}; without them "
-            f"{found.sentence}",
+            f"{' and '.join(whole)} {'is' if len(whole) == 1 else 'are'} trained whole, which takes "
+            f"{gib(found.saved)}",
             at=_FIELD,
+            details=(
+                *before.context,
+                f"{run.key(_FIELD)} asks for it: fp32 copy, gradient and optimizer states",
+                f"without it {found.sentence}",
+            ),
             judged=before,
             proposals=[
                 Proposal.set("train the low-rank matrices alone", changes, Applicability.UNSAFE)

@@ -2,8 +2,8 @@
 
 ## What it finds
 
-Weights that are loaded in fp32 on a run whose predicted peak does not fit (or is within the
-margin) and would be lower if they were loaded in bf16: a frozen base under LoRA most of all,
+Weights that are loaded in fp32 on a run whose predicted peak does not fit and would be lower if
+they were loaded in bf16: a frozen base under LoRA most of all,
 where nobody needs the precision; full fine-tuning too, where fp32 weights serve as the master
 copy of mixed precision and half of them is a real choice.
 
@@ -127,13 +127,17 @@ class ModelLoadedInFp32(Rule):
             severity = lowered(min(severity, Severity.WARNING), run)
         if guessed:
             severity = min(severity, Severity.WARNING)
-        said = "" if run.is_explicit(f.load.dtype) or not guessed else ", as far as the files tell"
+        unsaid = guessed and not run.is_explicit(f.load.dtype)
         yield self.finding(
             run,
             severity,
-            f"the run {before.sentence}. Weights are loaded in fp32{said} and take "
-            f"{gib(before.components.get('parameters'))}. In {half} {found.sentence}",
+            f"weights are loaded in fp32 and take {gib(before.components.get('parameters'))}",
             at=(f.load.dtype, f.model.id),
+            details=(
+                *before.context,
+                *(("fp32 as far as the files tell",) if unsaid else ()),
+                f"in {half} {found.sentence}",
+            ),
             judged=before,
             confidence="low" if guessed else before.confidence,
             proposals=[Proposal.set(f"load the weights in {half}", changes, Applicability.UNSAFE)],

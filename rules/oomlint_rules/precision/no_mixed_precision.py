@@ -3,7 +3,7 @@
 ## What it finds
 
 A run that computes in fp32, with no mixed precision switched on, whose predicted peak does not
-fit (or is within the margin) and would be lower in 16 bit.
+fit and would be lower in 16 bit.
 
 ## Why it runs out of memory
 
@@ -63,7 +63,7 @@ _AXOLOTL = (
     "adapter: lora\n"
     "lora_r: 16\n"
     "lora_target_linear: true\n"
-    "sequence_len: 4096\n"
+    "sequence_len: 5120\n"
     "sample_packing: true\n"
     "micro_batch_size: 1\n"
     "gradient_checkpointing: true\n"
@@ -112,9 +112,9 @@ class NoMixedPrecision(Rule):
         yield self.finding(
             run,
             min(found.severity, Severity.WARNING),
-            f"the run {before.sentence}. It computes in fp32, and activations and logits take "
-            f"{gib(moving)} of it. In {half} {found.sentence}",
+            f"the run computes in fp32: activations and logits take {gib(moving)}",
             at=(f.precision.compute, f.load.dtype),
+            details=(*before.context, f"in {half} {found.sentence}"),
             judged=before,
             proposals=[Proposal.set(f"train in {half}", found.changes, Applicability.UNSAFE)],
         )

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, short
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
 
@@ -80,9 +80,10 @@ class Optimizer8bitIncompatible(Rule):
         name = run.plan.optimizer.name
         if run.dialect.name != "axolotl" or name is None:
             return
-        reason = _refusal(run, name)
-        if reason is None:
+        found = _refusal(run, name)
+        if found is None:
             return
+        reason, cure = found
         proposals = []
         if run.plan.parallel.backend == "fsdp2" and name in _BITSANDBYTES:
             changes = {f.optimizer.name: "adamw_torch_8bit"}
@@ -92,21 +93,26 @@ class Optimizer8bitIncompatible(Rule):
         yield self.finding(
             run,
             Severity.ERROR,
-            f"Axolotl refuses {name} with {reason}",
+            f"Axolotl refuses {short(name)} with {reason}",
             at=f.optimizer.name,
+            details=cure,
             proposals=proposals,
         )
 
 
-def _refusal(run: Run, name: str) -> str | None:
+def _refusal(run: Run, name: str) -> tuple[str, tuple[str, ...]] | None:
+    """With what Axolotl refuses an optimizer, and what works there."""
     parallel = run.plan.parallel
     backend = parallel.backend
     if "8bit" in name and backend == "fsdp1" and parallel.fsdp.cpu_offload:
-        return "FSDP1 that offloads parameters"
+        return "FSDP1 that offloads parameters", ()
     if name in _BITSANDBYTES and backend == "fsdp2":
-        return "FSDP2; adamw_torch_8bit works there"
+        return "FSDP2", ("adamw_torch_8bit works there",)
     if name in _NOT_TENSOR_PARALLEL and (parallel.tp or 1) > 1:
-        return "tensor parallelism"
+        return "tensor parallelism", ()
     if name in ("muon", "q_galore_adamw8bit") or name.startswith("flash_"):
-        return {"zero": "DeepSpeed", "fsdp1": "FSDP1; fsdp_version: 2 works"}.get(str(backend))
+        if backend == "zero":
+            return "DeepSpeed", ()
+        if backend == "fsdp1":
+            return "FSDP1", ("fsdp_version: 2 works",)
     return None

@@ -36,7 +36,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
@@ -89,7 +89,7 @@ class PagedOptimizerHostRam(Rule):
         if not kind.startswith("paged_"):
             return
         judged = judge_host(run)
-        if judged is None or judged.limit is None or judged.predicted <= judged.limit:
+        if judged is None or judged.limit is None or not judged.overflows:
             return
         states = judged.components.get("offloaded_states") or 0
         if judged.predicted - states > judged.limit:
@@ -97,17 +97,18 @@ class PagedOptimizerHostRam(Rule):
         smaller = _EIGHT_BIT.get(kind)
         changes = {f.optimizer.kind: smaller}
         found = relief(run, changes, resource="host") if smaller else None
-        message = (
-            f"the run {judged.sentence}. A paged optimizer's states move to host RAM as the card "
-            "fills, for every process of the node"
-        )
+        details = [
+            *judged.context,
+            "they move there as the card fills, for every process of the node",
+        ]
         if found is not None:
-            message += f". In 8 bit {found.sentence}"
+            details.append(f"in 8 bit {found.sentence}")
         yield self.finding(
             run,
             Severity.WARNING,
-            message,
+            f"the states of a paged optimizer take {gib(states)} of host RAM",
             at=(f.optimizer.name, f.optimizer.kind),
+            details=details,
             judged=judged,
             confidence="medium",
             proposals=[

@@ -3,7 +3,7 @@
 ## What it finds
 
 An adapter on a checkpoint in MXFP4 (gpt-oss) or FP8 (DeepSeek-V3) that the framework turns into
-16 bit while loading, where the run does not fit, or is within the margin, and the larger weights
+16 bit while loading, where the run does not fit, or is tight, and the larger weights
 are a good part of the reason. On unknown hardware where no 80 GB card would do.
 
 ## Why it runs out of memory
@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from oomlint.judgement import judge_gpu, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, gib
+from oomlint.rule import Example, Finding, Rule, Severity, gib, short
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
@@ -102,10 +102,12 @@ class PrequantizedDequantizedOnLoad(Rule):
         yield self.finding(
             run,
             Severity.INFO if judged.limit is None else Severity.WARNING,
-            f"{plan.model.id} is stored in {_SPOKEN[stored]} and becomes 16 bit on loading: "
-            f"{gib(now.parameters)} of weights a card where the stored ones would take "
-            f"{gib(before.parameters)}. The run {judged.sentence}. Shard the weights, or start "
-            "from a 16-bit copy of the model and load that in 4 bit",
+            f"{short(plan.model.id)} is stored in {_SPOKEN[stored]} and becomes 16 bit on loading",
             at=(f.quant.dequantised_on_load, f.model.id),
+            details=(
+                *judged.context,
+                f"its weights take {gib(now.parameters)} a card, as stored {gib(before.parameters)}",
+                "shard the weights, or load a 16-bit copy of the model in 4 bit",
+            ),
             judged=judged,
         )

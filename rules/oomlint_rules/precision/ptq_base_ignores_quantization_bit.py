@@ -36,7 +36,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, short
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, script
 from oomlint_rules._fixes import removal
@@ -101,13 +101,18 @@ class PtqBaseIgnoresQuantizationBit(Rule):
         if quant.requested_bits is None or not form:
             return
         key, asked = self._key(run), quant.requested_bits
-        head = f"{run.plan.model.id} is quantized already ({form})"
+        why = f"the model is quantized already ({form})"
+        model = f"{run.plan.model.id} comes so"
         if quant.dequantised_on_load:
             yield self._found(
                 run,
                 Severity.WARNING,
-                f"{head}: {key} has no effect, and its weights become 16 bit on loading. Name a "
-                f"16-bit copy of the model to get {asked} bit",
+                f"{short(key)} has no effect: {why}",
+                (
+                    model,
+                    "its weights become 16 bit on loading",
+                    f"name a 16-bit copy of the model to get {asked} bit",
+                ),
                 self._removal(run),
             )
         elif quant.method in ("bnb4", "bnb8") or run.dialect.name not in _PASSES_OVER:
@@ -115,22 +120,38 @@ class PtqBaseIgnoresQuantizationBit(Rule):
             yield self._found(
                 run,
                 Severity.ERROR if known else Severity.WARNING,
-                f"{head}, and transformers refuses to quantize it again: {key} stops the run while "
-                "it loads the model. Name a 16-bit copy of the model",
+                f"{short(key)} stops the run: {why}",
+                (
+                    model,
+                    "transformers refuses to quantize it again, while it loads the model",
+                    "name a 16-bit copy of the model",
+                ),
             )
         else:
             yield self._found(
                 run,
                 Severity.WARNING if asked < bits else Severity.INFO,
-                f"{head}: {key} has no effect, the weights stay in {bits} bit",
+                f"{short(key)} has no effect: {why}",
+                (model, f"the weights stay in {bits} bit"),
                 self._removal(run),
             )
 
     def _found(
-        self, run: Run, severity: Severity, message: str, proposals: Iterable[Proposal] = ()
+        self,
+        run: Run,
+        severity: Severity,
+        message: str,
+        details: tuple[str, ...],
+        proposals: Iterable[Proposal] = (),
     ) -> Finding:
         return self.finding(
-            run, severity, message, at=(_ASKED, f.model.id), resource="gpu", proposals=proposals
+            run,
+            severity,
+            message,
+            at=(_ASKED, f.model.id),
+            details=details,
+            resource="gpu",
+            proposals=proposals,
         )
 
     @staticmethod

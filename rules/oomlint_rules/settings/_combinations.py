@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from oomlint.dialects.table import Origin
 from oomlint.documents.base import UNKNOWN
-from oomlint.frozen import frozen
 from oomlint.rule import Applicability, Finding, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._fixes import removal
 
 
-@frozen
-class Combination:
+class Combination(Struct, frozen=True):
     """One refusal.
 
     ``together`` are fields (of the plan or the dialect's own) or keys that are all given and
     not false. ``unless`` are such of which none may be. ``holds`` tests what no key says.
-    ``message`` completes "<framework> refuses …"; ``drop`` is what the fix removes.
+    ``message`` completes "<framework> refuses …", ``details`` say why or what is taken instead;
+    ``drop`` is what the fix removes.
     """
 
     together: tuple[Any, ...]
@@ -27,6 +28,7 @@ class Combination:
     drop: Any = ""
     unless: tuple[Any, ...] = ()
     holds: Callable[[Run], bool] = lambda _run: True
+    details: tuple[str, ...] = ()
 
 
 def refusals(
@@ -42,6 +44,7 @@ def refusals(
             Severity.ERROR,
             f"{framework} refuses {combination.message}",
             at=location if location is not None else combination.together[0],
+            details=combination.details,
             proposals=removal(f"remove {place.key}", place, Applicability.UNSAFE)
             if combination.drop and place is not None
             else (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomlint.dialects.table import Block
 from oomlint.run import Run
 
 # Each hands its arguments to transformers' Trainer, whose HfTrainerDeepSpeedConfig compares
@@ -11,4 +12,12 @@ _ON_TRAINER = frozenset({"axolotl", "llama-factory", "trl", "hf-trainer", "ms-sw
 
 
 def trainer_compares(run: Run) -> bool:
-    return run.dialect.name in _ON_TRAINER or run.framework in _ON_TRAINER
+    if not (run.dialect.name in _ON_TRAINER or run.framework in _ON_TRAINER):
+        return False
+    return not any(map(_is_for_own_loop, (block for block, _ in run.parts.blocks)))
+
+
+def _is_for_own_loop(block: Block) -> bool:
+    """Whether a command names its file by the option of ``deepspeed.add_config_arguments``, which
+    the Trainer does not have: DeepSpeed alone then makes the sizes of batches out."""
+    return hasattr(block.document, "commands") and "deepspeed_config" in block.mapping.entries

@@ -42,6 +42,7 @@ from oomlint.dialects.accelerate.keys import own as plugin
 from oomlint.dialects.common.fields import deepspeed as zero_plugin, fsdp as fsdp_plugin, ref
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.table import Setting
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Rule, Severity
 from oomlint.run import Run
@@ -140,6 +141,16 @@ class AccelerateVsTrainerMismatch(Rule):
                 ),
             },
         ),
+        Example(
+            files={
+                "train.sh": f"{_ACCELERATE} sft.py --config /data/elsewhere/recipe.yaml\n",
+                "acc.yaml": accelerate(
+                    "DEEPSPEED",
+                    "deepspeed_config:\n  gradient_accumulation_steps: 8\n  zero_stage: 3\n",
+                ),
+            },
+            why="the recipe, which is not here, may accumulate as often",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -163,9 +174,9 @@ class AccelerateVsTrainerMismatch(Rule):
         return self.finding(
             run,
             Severity.WARNING if engine == "DeepSpeed" else Severity.ERROR,
-            f"{trainers.origin.key} names a DeepSpeed config and Accelerate's config chooses "
-            f"{engine} as well: the trainer's counts, and Accelerate {loses}. Keep one of them",
+            f"{trainers.origin.key} names a DeepSpeed config, and Accelerate's chooses {engine} too",
             at=location if location is not None else ref.deepspeed,
+            details=(f"the trainer's counts, and Accelerate {loses}", "keep one of them"),
             notes=[self.note(run, place.origin.inputs[0], f"{engine} is chosen here")]
             if place.origin.inputs
             else [],
@@ -176,9 +187,12 @@ class AccelerateVsTrainerMismatch(Rule):
         return self.finding(
             run,
             Severity.INFO,
-            f"{trainers.origin.key} and the Accelerate config, which is not here, may both say how "
-            "the run is sharded: the trainer's DeepSpeed config counts. Keep one of them",
+            f"{trainers.origin.key} and the Accelerate config may both say how to shard",
             at=location if location is not None else ref.deepspeed,
+            details=(
+                "the Accelerate config is not here",
+                "the trainer's DeepSpeed config counts: keep one of them",
+            ),
             confidence="low",
         )
 
@@ -191,9 +205,9 @@ class AccelerateVsTrainerMismatch(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                f"{origin.key} stands beside {own.origin.key}: Accelerate stops with an error, "
-                f"because {own.value} alone may say it",
+                f"{origin.key} may not stand beside {own.origin.key}",
                 at=origin.location if origin.location is not None else field,
+                details=(f"Accelerate stops with an error, because {own.value} alone may say it",),
                 proposals=removal(f"remove {origin.key}", origin),
             )
 
@@ -204,13 +218,15 @@ class AccelerateVsTrainerMismatch(Rule):
             return
         if run.is_fragment or run.plan.parallel.backend != "zero":
             return
+        if run.missing and run.level(f.batch.grad_accum) > Level.STATED:
+            return  # the file that is not here may say it
         origin = said.origin
         yield self.finding(
             run,
             Severity.ERROR,
-            f"Accelerate's config accumulates {said.value} times and the trainer {steps} times: "
-            "transformers stops with an error where the two differ",
+            f"Accelerate's config accumulates {said.value} times and the trainer {steps} times",
             at=origin.location if origin.location is not None else plugin.grad_accum,
+            details=("transformers stops with an error where the two differ",),
             proposals=removal("leave accumulation to the trainer", origin),
             notes=[self.note(run, f.batch.grad_accum, f"the trainer accumulates {steps} times")],
         )
@@ -227,9 +243,9 @@ class AccelerateVsTrainerMismatch(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            f"Accelerate's config says {chosen.value} and the trainer says {other}: the "
-            "trainer's counts. Keep one of them",
+            f"Accelerate's config says {chosen.value} and the trainer says {other}",
             at=trainers.origin.location or f"hf.{other}",
+            details=("the trainer's counts: keep one of them",),
             notes=[self.note(run, plugin.mixed_precision, f"here it is {chosen.value}")],
         )
 

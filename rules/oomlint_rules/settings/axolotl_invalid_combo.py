@@ -67,12 +67,13 @@ _TABLE = (
     Combination((ref.deepspeed, own.fsdp), "deepspeed and fsdp in one config"),
     Combination(
         ("rl",),
-        "8-bit or 4-bit weights with FSDP2 in preference training; use fsdp_version: 1 or DeepSpeed",
+        "8-bit or 4-bit weights with FSDP2 in preference training",
         holds=lambda run: (
             run.plan.parallel.backend == "fsdp2"
             and value_of(run, "rl") in ("dpo", "kto", "orpo", "ipo")
             and run.plan.quant.method in ("bnb4", "bnb8")
         ),
+        details=("use fsdp_version: 1 or DeepSpeed",),
     ),
     Combination(
         (own.activation_offload,),
@@ -138,13 +139,15 @@ _TABLE = (
     ),
     Combination(
         ("streaming", own.val_set_size),
-        "val_set_size with streaming; name test_datasets",
+        "val_set_size with streaming",
         own.val_set_size,
+        details=("name test_datasets",),
     ),
     Combination(
         ("pretraining_dataset", own.val_set_size),
-        "val_set_size with pretraining_dataset; name test_datasets",
+        "val_set_size with pretraining_dataset",
         own.val_set_size,
+        details=("name test_datasets",),
     ),
     Combination(
         (own.test_datasets, own.val_set_size),
@@ -180,10 +183,11 @@ _TABLE = (
     ),
     Combination(
         ("fsdp_config",),
-        "cpu_offload_pin_memory: false under FSDP1; set fsdp_version: 2",
+        "cpu_offload_pin_memory: false under FSDP1",
         holds=lambda run: (
             run.plan.parallel.backend == "fsdp1" and value_of(run, f.offload.pin_memory) is False
         ),
+        details=("set fsdp_version: 2",),
     ),
 )
 

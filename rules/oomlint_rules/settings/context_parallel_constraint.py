@@ -125,9 +125,10 @@ class ContextParallelConstraint(Rule):
             flash = Proposal.set("use flash attention", {_ATTENTION: "flash2"})
             yield self._refused(
                 run,
-                "splits the sequence by ring attention, which needs flash attention",
+                "needs flash attention",
                 _ATTENTION,
                 *([flash] if has_kernel else []),
+                details=("Axolotl splits the sequence by ring attention",),
             )
         if plan.seq.packing not in (None, "none") and micro > 1:
             steps = micro * (plan.batch.grad_accum or 1)
@@ -164,11 +165,14 @@ class ContextParallelConstraint(Rule):
                 Proposal.set("use sdpa attention", {_ATTENTION: "sdpa"}),
             )
 
-    def _refused(self, run: Run, why: str, field: Any, *proposals: Proposal) -> Finding:
+    def _refused(
+        self, run: Run, why: str, field: Any, *proposals: Proposal, details: tuple[str, ...] = ()
+    ) -> Finding:
         return self.finding(
             run,
             Severity.ERROR,
-            f"context parallelism over {run.plan.parallel.cp} ranks {why}: the run stops with an error",
+            f"context parallelism over {run.plan.parallel.cp} ranks {why}",
             at=(field, _SIZE),
+            details=(*details, "the run stops with an error"),
             proposals=proposals,
         )

@@ -86,9 +86,11 @@ class DsActivationCheckpointingBlockIgnored(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            "the activation_checkpointing block has no effect: transformers' models never call "
-            f"DeepSpeed's checkpointing, and {run.key('checkpointing.mode')} is off, so every "
-            "activation is kept",
+            "the activation_checkpointing block has no effect: every activation is kept",
             at=ds.activation_checkpointing,
+            details=(
+                "transformers' models never call DeepSpeed's checkpointing",
+                f"{run.key('checkpointing.mode')} is off",
+            ),
             proposals=removal("remove the block", said.origin),
         )

@@ -77,15 +77,16 @@ class DsAutoWithoutHf(Rule):
             others = [key for key in keys if key not in _BATCH]
             parts = []
             if batch:
-                parts.append(f"stops at {_and(batch)}, which should be numbers")
+                parts.append(f"DeepSpeed stops at {_and(batch)}, which should be numbers")
             if others:
-                parts.append(f"takes its own default for {_and(others)}")
+                parts.append(f"DeepSpeed takes its own default for {_and(others)}")
             at = next((o.location for o in origins if o.row and o.row.key in batch), None)
             yield self.finding(
                 run,
                 Severity.ERROR if batch else Severity.WARNING,
-                f'"auto" is for transformers to fill in; DeepSpeed on its own {", and ".join(parts)}',
+                '"auto" is for transformers to fill in, and DeepSpeed is on its own here',
                 at=at or origins[0].location or (),
+                details=parts,
                 confidence="medium",
             )
 

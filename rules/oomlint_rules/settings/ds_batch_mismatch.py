@@ -138,10 +138,12 @@ class DsBatchMismatch(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                f"DeepSpeed's {run.key(own)} is {said.value}, but the trainer {whose} "
-                f"{given.value} ({run.key(passed)}): transformers stops with an error where the "
-                "two differ",
+                f"{run.key(own)} is {said.value}, but the trainer {whose} {given.value}",
                 at=own,
+                details=(
+                    f"the trainer's own key is {run.key(passed)}",
+                    "transformers stops with an error where the two differ",
+                ),
                 proposals=[Proposal.set(f"leave {run.key(own)} to the trainer", {own: None})],
                 notes=[self.note(run, passed, f"the trainer's value, {given.value}")]
                 if run.is_explicit(passed)
@@ -173,17 +175,17 @@ class DsBatchMismatch(Rule):
             )
             if n is not None
         )
-        if len(factors) == 3:
-            fault = f"{spelled} make {product}"
-        else:
-            fault = f"it is no multiple of {spelled} = {product}"
+        is_whole = len(factors) == 3
+        fault = f"but a step takes {product}" if is_whole else f"no multiple of {product}"
         yield self.finding(
             run,
             Severity.ERROR,
-            f"DeepSpeed's {run.key('ds.train_batch')} is {total.value}, but {fault}: "
-            + ("transformers" if compares else "DeepSpeed")
-            + " stops with an error",
+            f"{run.key('ds.train_batch')} is {total.value}, {fault}",
             at=ds.train_batch,
+            details=(
+                f"{spelled} = {product}",
+                f"{'transformers' if compares else 'DeepSpeed'} stops with an error",
+            ),
             proposals=self._cures(run, product if len(factors) == 3 else None, compares),
         )
 

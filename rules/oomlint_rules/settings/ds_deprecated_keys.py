@@ -99,9 +99,12 @@ class DsDeprecatedKeys(Rule):
             yield self.finding(
                 run,
                 Severity.INFO,
-                f"{run.key('ds.old_pin_memory')} is read by nothing any more; pin_memory belongs into "
-                "offload_optimizer and offload_param, and is true by default",
+                f"{run.key('ds.old_pin_memory')} is read by nothing any more",
                 at=ds.old_pin_memory,
+                details=(
+                    "pin_memory belongs into offload_optimizer and offload_param",
+                    "it is true by default",
+                ),
                 proposals=removal("remove it", run.origin(ds.old_pin_memory)),
             )
         flag = run.settings.get(ds.zero_flag)
@@ -109,18 +112,21 @@ class DsDeprecatedKeys(Rule):
             yield self.finding(
                 run,
                 Severity.WARNING,
-                '"zero_optimization": true is ZeRO stage 1, which divides the optimizer states only; '
-                'write {"stage": 2} or 3 if more was meant',
+                '"zero_optimization": true is ZeRO stage 1',
                 at=ds.zero_flag,
+                details=(
+                    "that divides the optimizer states only",
+                    'write {"stage": 2} or 3 if more was meant',
+                ),
             )
         elastic = run.settings.get(ds.elastic_checkpoint)
         if elastic is not None and elastic.value is True and run.plan.parallel.zero.stage == 3:
             yield self.finding(
                 run,
                 Severity.INFO,
-                "elastic_checkpoint has no effect under ZeRO stage 3 any more; DeepSpeed's "
-                "universal checkpoints took its place",
+                "elastic_checkpoint has no effect under ZeRO stage 3 any more",
                 at=ds.elastic_checkpoint,
+                details=("DeepSpeed's universal checkpoints took its place",),
                 proposals=removal("remove elastic_checkpoint", elastic.origin),
             )
 
@@ -135,7 +141,8 @@ class DsDeprecatedKeys(Rule):
         return self.finding(
             run,
             Severity.INFO,
-            f"{run.key(old)} is an old name: {key} says where to and how, pinned or not",
+            f"{run.key(old)} is an old name of {key}",
             at=old,
+            details=(f"{key} says where to and how, pinned or not",),
             proposals=proposals,
         )

@@ -82,17 +82,18 @@ class DsKeyAtWrongLevel(Rule):
             if where is None:
                 continue
             if "." in stray.path:
-                message = (
-                    f"{where} belongs to the top level of the DeepSpeed config: inside "
-                    "zero_optimization it ends the run with an error"
-                )
+                title = f"{where} belongs to the top level, not into zero_optimization"
+                effect = "there it ends the run with an error"
             else:
-                message = (
-                    f"{stray.path} belongs into zero_optimization: at the top level of the "
-                    "DeepSpeed config it is not read, and has no effect"
-                )
+                title = f"{stray.path} belongs into zero_optimization"
+                effect = "at the top level DeepSpeed does not read it, and it has no effect"
             yield self.finding(
-                run, Severity.ERROR, message, at=stray, proposals=_move(stray, where)
+                run,
+                Severity.ERROR,
+                title,
+                at=stray,
+                details=(effect,),
+                proposals=_move(stray, where),
             )
 
 

@@ -148,16 +148,19 @@ class DsPrecisionMismatch(Rule):
     def _mismatch(self, run: Run, field: Any, dtype: str, amp: str) -> Finding:
         switch = f"{dtype}.enabled"
         enabled = "true" if run.settings[field].value else "false"
-        trains = f"trains in {amp}" if amp != "no" else "has no 16-bit precision switched on"
+        trains = f"trains in {amp}" if amp != "no" else "has no 16-bit precision on"
+        if trainer_compares(run):
+            other = f"the trainer {trains}"
+            effect = "transformers stops with an error where the two differ"
+        else:
+            other = f"Accelerate's mixed precision is {amp}"
+            effect = "Accelerate refuses that"
         return self.finding(
             run,
             Severity.ERROR,
-            f"DeepSpeed's {switch} is {enabled}, but the trainer {trains}: transformers stops "
-            "with an error where the two differ"
-            if trainer_compares(run)
-            else f"DeepSpeed's {switch} is {enabled}, but Accelerate's mixed precision is {amp}, "
-            "which it refuses",
+            f"DeepSpeed's {switch} is {enabled}, but {other}",
             at=field,
+            details=(effect,),
             proposals=[
                 Proposal.set(f"leave {switch} to the trainer", {field: None}, Applicability.UNSAFE)
             ],

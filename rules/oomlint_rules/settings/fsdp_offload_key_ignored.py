@@ -104,9 +104,12 @@ class FsdpOffloadKeyIgnored(Rule):
         yield self.finding(
             run,
             Severity.WARNING,
-            f"the Trainer does not read {lost.origin.key}: parameters and optimizer states stay on "
-            f"the GPU. It reads the word offload in {run.key(_WORDS)}",
+            f"the Trainer does not read {lost.origin.key}: nothing is offloaded",
             at=hf.fsdp_lost_offload,
+            details=(
+                "parameters and optimizer states stay on the GPU",
+                f"it reads the word offload in {run.key(_WORDS)}",
+            ),
             proposals=[
                 Proposal.set(
                     f"add offload to {run.key(_WORDS)}", {_WORDS: (*words.value, "offload")}

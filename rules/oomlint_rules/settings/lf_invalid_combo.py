@@ -72,24 +72,29 @@ def _stage(run: Run) -> str:
 _TABLE = (
     Combination(
         (f.eval.generate,),
-        "predict_with_generate with ZeRO-3: generation would gather every layer for every token. "
-        "Evaluate by the loss, or shard with ZeRO-2",
+        "predict_with_generate with ZeRO-3",
         f.eval.generate,
         holds=_zero3,
+        details=(
+            "generation would gather every layer for every token",
+            "evaluate by the loss, or shard with ZeRO-2",
+        ),
     ),
     Combination(
         (lf.pure_bf16,),
-        "pure_bf16 with ZeRO-3; bf16: true trains in bf16 there too",
+        "pure_bf16 with ZeRO-3",
         lf.pure_bf16,
         holds=_zero3,
+        details=("bf16: true trains in bf16 there too",),
     ),
     Combination((lf.unsloth,), "use_unsloth with ZeRO-3", lf.unsloth, holds=_zero3),
     Combination((lf.ktransformers,), "use_kt with ZeRO-3", holds=_zero3),
     Combination(
         (lf.pissa,),
-        "pissa_init with ZeRO-3; run scripts/pissa_init.py once before",
+        "pissa_init with ZeRO-3",
         lf.pissa,
         holds=_zero3,
+        details=("run scripts/pissa_init.py once before",),
     ),
     Combination(
         (lf.galore,),
@@ -116,22 +121,25 @@ _TABLE = (
     Combination((lf.badam,), "BAdam on several GPUs without ZeRO-3", holds=_sharded_or_several),
     Combination(
         (lf.badam,),
-        "badam_mode: ratio on several GPUs; the layer-wise mode works with ZeRO-3",
+        "badam_mode: ratio on several GPUs",
         lf.badam_mode,
         holds=lambda run: (
             _several(run) and _zero3(run) and run.settings[lf.badam_mode].value == "ratio"
         ),
+        details=("the layer-wise mode works with ZeRO-3",),
     ),
     Combination(
         (lf.quant_bits,),
-        "quantization with finetuning_type full or freeze; quantized weights take LoRA or OFT",
+        "quantization with finetuning_type full or freeze",
         lf.quant_bits,
         holds=lambda run: run.plan.trainable.method in ("full", "freeze"),
+        details=("quantized weights take LoRA or OFT",),
     ),
     Combination(
         (lf.quant_bits, lf.pissa),
-        "pissa_init on a quantized model; run scripts/pissa_init.py once before",
+        "pissa_init on a quantized model",
         lf.pissa,
+        details=("run scripts/pissa_init.py once before",),
     ),
     Combination(
         (lf.quant_bits, lf.resize_vocab),
@@ -159,8 +167,9 @@ _TABLE = (
     ),
     Combination(
         (f.data.streaming,),
-        "streaming without max_steps: the length of the data is not known",
+        "streaming without max_steps",
         unless=("total_steps",),
+        details=("the length of the data is not known",),
     ),
     Combination(
         (f.data.streaming, f.data.max_samples),
@@ -169,14 +178,16 @@ _TABLE = (
     ),
     Combination(
         ("quantization_device_map",),
-        "quantization_device_map: auto in training: each process would spread a copy over all cards",
+        "quantization_device_map: auto in training",
         "quantization_device_map",
+        details=("each process would spread a copy over all cards",),
     ),
     Combination(
         (ref.deepspeed,),
-        "DeepSpeed in a run of one process that torchrun does not start; set FORCE_TORCHRUN=1",
+        "DeepSpeed in one process that torchrun does not start",
         unless=(lf_env.torchrun,),
         holds=lambda run: _runs_alone(run),
+        details=("set FORCE_TORCHRUN=1",),
     ),
 )
 

@@ -86,8 +86,9 @@ class MultipleCePatches(Rule):
         yield self.finding(
             run,
             Severity.ERROR,
-            f"Axolotl refuses {names} beside {kept}: only one of them can replace the loss",
+            f"Axolotl refuses {len(written)} replacements of the loss at once",
             at=others[0][0] if others[0][0] in run.settings else (),
+            details=(f"{names} beside {kept}: only one of them can replace it",),
             proposals=[Proposal(f"keep {kept} alone", tuple(wishes))]
             if len(wishes) == len(others)
             else [],

@@ -134,24 +134,28 @@ class OptimizerInBwdConflict(Rule):
         if accumulates:
             yield self._conflict(
                 run,
-                f"{run.key(_STEPS)} is {steps}, and an optimizer that steps inside the backward "
-                "pass keeps no gradient to add to",
+                f"{run.key(_STEPS)} is {steps}",
+                "such an optimizer keeps no gradient to add to",
                 _STEPS,
                 (Proposal.set("accumulate no gradients", {_STEPS: 1}, Applicability.UNSAFE),),
             )
         if optimizer.clip_norm is not None:
             yield self._conflict(
                 run,
-                f"{run.key(_CLIP)} is set, and an optimizer that steps inside the backward pass "
-                "never has all gradients to take their norm",
+                f"{run.key(_CLIP)} is set",
+                "such an optimizer never has all gradients to take their norm",
                 _CLIP,
                 removal("clip no gradients", run.origin(_CLIP), Applicability.UNSAFE),
             )
 
     def _conflict(
-        self, run: Run, message: str, field: Any, proposals: Iterable[Proposal]
+        self, run: Run, fault: str, why: str, field: Any, proposals: Iterable[Proposal]
     ) -> Finding:
         return self.finding(
-            run, Severity.ERROR, f"{message}: the framework stops with an error",
-            at=field, proposals=proposals,
-        )  # fmt: skip
+            run,
+            Severity.ERROR,
+            f"{fault} with an optimizer inside the backward pass",
+            at=field,
+            details=(why, "the framework stops with an error"),
+            proposals=proposals,
+        )

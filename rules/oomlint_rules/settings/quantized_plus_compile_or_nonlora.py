@@ -92,9 +92,9 @@ class QuantizedPlusCompileOrNonlora(Rule):
         yield self.finding(
             run,
             Severity.ERROR,
-            "the weights are quantized and nothing adapts them: quantized weights have no gradient, "
-            "and the run stops with an error. Train an adapter on them",
+            "the weights are quantized, and no adapter is trained on them",
             at=(f.quant.requested_bits, f.quant.method, f.model.id),
+            details=("quantized weights have no gradient, and the run stops with an error",),
             proposals=[
                 Proposal.set(
                     "train an adapter on the quantized weights",

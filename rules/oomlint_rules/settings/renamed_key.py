@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import Renaming, StrayKey
-from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, Rule, Severity, short
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, script
 
@@ -87,20 +87,21 @@ class RenamedKey(Rule):
 
     def _old(self, run: Run, key: StrayKey, renaming: Renaming, severity: Severity) -> Finding:
         did = "drops it without a word" if renaming.effect == "ignored" else "refuses it"
-        message = f"{key.path} is a key of earlier versions: {renaming.since} {did}"
-        new = renaming.new
-        if new is not None:
-            message += f". It is called {new} now"
-        if renaming.advice:
-            message += f"; {renaming.advice}"
+        new, level = renaming.new, key.path.rpartition(".")[0]
+        name = short(key.path.removeprefix(f"{level}."), 32)
+        if new is None:
+            title = f"{name} is a key of earlier versions"
+        else:
+            title = f"{name} is called {short(new.removeprefix(f'{level}.'), 32)} now"
         proposals = []
         if new is not None:
             proposals.append(Proposal(f"rename {key.path} to {new}", (RenameKey(key, new),)))
         return self.finding(
             run,
             severity,
-            message,
+            title,
             at=key,
+            details=(f"{renaming.since} {did}", *((renaming.advice,) if renaming.advice else ())),
             confidence="high" if severity is Severity.ERROR else "medium",
             proposals=proposals,
         )

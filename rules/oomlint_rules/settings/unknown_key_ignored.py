@@ -46,7 +46,17 @@ from collections.abc import Iterable
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import UNKNOWN
-from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, Rule, Severity
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    RenameKey,
+    Rule,
+    Severity,
+    asking,
+    short,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules.settings._levels import other_level
@@ -172,35 +182,38 @@ class UnknownKeyIgnored(Rule):
     def _ignored(self, run: Run, stray: StrayKey) -> Finding:
         nearest = stray.nearest[0]
         row = stray.block.table.names.get(nearest)
-        message = (
-            f"{stray.block.table.name} does not know the key {stray.path} and ignores it; "
-            f"did you mean {nearest}?"
-        )
+        title, details = asking(_said(stray, "ignores", "ignore"), nearest)
         if row is not None and row.default is not None and not run.is_explicit(row.field):
-            message += f" As it stands {nearest} is at its default, {row.default}."
+            details = (*details, f"as it stands {nearest} is at its default, {row.default}")
         return self.finding(
             run,
             Severity.WARNING if row is not None and row.field else Severity.INFO,
-            message,
+            title,
             at=stray,
+            details=details,
             proposals=_rename(stray),
         )
 
     def _refused(self, run: Run, stray: StrayKey) -> Finding:
-        message = (
-            f"{stray.block.table.name} does not know the key {stray.path}; the framework stops "
-            "with an error at a key that it does not know"
-        )
+        title = _said(stray, "does not know", "do not know")
+        details: tuple[str, ...] = ()
         if stray.nearest:
-            message += f". Did you mean {stray.nearest[0]}?"
+            title, details = asking(title, stray.nearest[0])
         return self.finding(
             run,
             Severity.ERROR,
-            message,
+            title,
             at=stray,
+            details=(*details, "the framework stops with an error at a key that it does not know"),
             confidence="high" if stray.nearest else "medium",
             proposals=_rename(stray),
         )
+
+
+def _said(stray: StrayKey, does: str, do: str) -> str:
+    """``Axolotl ignores sequence_length``: what reads the file, what it does, and the key."""
+    reader = stray.block.table.name.removesuffix(" config")
+    return f"{reader} {do if 'options' in reader else does} {short(stray.path, 42)}"
 
 
 def _is_empty(stray: StrayKey) -> bool:

@@ -3,7 +3,7 @@
 ## What it finds
 
 `reduce_bucket_size` and `allgather_bucket_size` of 2e8 and more (the default is 5e8) in a run
-that does not fit, or is within the margin, and that smaller buckets bring down; and such
+that does not fit, and that smaller buckets bring down; and such
 buckets on a card of up to 32 GiB where the model is not known.
 
 ## Why it runs out of memory
@@ -72,7 +72,7 @@ class DsBucketOversized(Rule):
         ),
         Example(
             files={
-                "train.yaml": f"{_MODEL}sequence_len: 4096\ndeepspeed: ds.json\n",
+                "train.yaml": f"{_MODEL}sequence_len: 6144\ndeepspeed: ds.json\n",
                 "ds.json": deepspeed(_BUCKETS.format(size="5e8")),
             },
             fixed={"ds.json": deepspeed(_BUCKETS.format(size="50000000"))},
@@ -125,22 +125,21 @@ class DsBucketOversized(Rule):
         return self.finding(
             run,
             found.severity,
-            f"DeepSpeed's buckets hold {gib(taken)} in 16 bit, and more while they are in use: the "
-            f"run {before.sentence}. With buckets of 5e7 elements {found.sentence}",
+            f"DeepSpeed's buckets hold {gib(taken)} in 16 bit, and more while in use",
             at=tuple(found.changes),
+            details=(*before.context, f"with buckets of 5e7 elements {found.sentence}"),
             judged=before,
             proposals=[Proposal.set("make the buckets smaller", found.changes)],
         )
 
     def _unknown(self, run: Run, taken: int, limit: int, changes: dict[Any, int]) -> Finding:
         overlap = run.plan.parallel.zero.overlap_comm
-        more = ", and up to 4.5 times as much with overlap_comm" if overlap else ""
         return self.finding(
             run,
             Severity.WARNING,
-            f"DeepSpeed's buckets hold {gib(taken)} in 16 bit{more}, on a card that gives "
-            f"{gib(limit)}",
+            f"DeepSpeed's buckets hold {gib(taken)} of the card's {gib(limit)} in 16 bit",
             at=tuple(changes),
+            details=("with overlap_comm it is up to 4.5 times as much",) if overlap else (),
             confidence="low",
             resource="gpu",
             limit=limit,

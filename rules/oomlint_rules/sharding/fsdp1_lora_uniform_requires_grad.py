@@ -113,10 +113,13 @@ class Fsdp1LoraUniformRequiresGrad(Rule):
         yield self.finding(
             run,
             Severity.ERROR,
-            f"{run.key(_ORIGINAL)} is false and a block has trained and frozen weights: FSDP1 makes "
-            "one flat parameter of them and stops, because it would need a gradient in part. "
-            "Trained weights would need units of their own",
+            "a block has trained and frozen weights, which FSDP1 cannot flatten together",
             at=(_ORIGINAL, f.trainable.method),
+            details=(
+                f"{run.key(_ORIGINAL)} is false: a block becomes one flat parameter",
+                "FSDP1 stops, because that would need a gradient in part",
+                "trained weights would need units of their own",
+            ),
             resource="gpu",
             proposals=[Proposal.set("keep the original parameters", {_ORIGINAL: True})],
         )

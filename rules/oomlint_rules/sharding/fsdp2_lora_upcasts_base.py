@@ -109,20 +109,20 @@ class Fsdp2LoraUpcastsBase(Rule):
         judged, states = judge_gpu(run), state_bytes(settled(run).plan)
         if judged is None or states is None:
             return
-        extra, limit = states.parameters / 2, judged.limit
-        if limit is not None and judged.predicted <= run.margin * limit:
+        if judged.severity is None:
             return
-        pinned = plan.versions.get("accelerate")
-        version = f"Accelerate {pinned}" if pinned else "The Accelerate that the framework allows"
+        extra, pinned = states.parameters / 2, plan.versions.get("accelerate")
+        version = f"Accelerate {pinned}" if pinned else "the Accelerate that the framework allows"
         yield self.finding(
             run,
-            Severity.INFO if limit is None else Severity.WARNING,
-            f"{version} casts the frozen weights to fp32 under FSDP2 with mixed precision: "
-            f"{gib(extra)} more a card, of the {gib(judged.predicted)} that the run needs. "
-            "Accelerate 1.14 casts only what is trained",
+            Severity.INFO if judged.limit is None else Severity.WARNING,
+            f"Accelerate casts frozen weights to fp32 under FSDP2: {gib(extra)} more a card",
             at=(f.parallel.fsdp.version, fsdp.enabled),
+            details=(
+                *judged.context,
+                f"{version} does so under mixed precision",
+                "Accelerate 1.14 casts only what is trained",
+            ),
+            judged=judged,
             confidence="medium",
-            resource="gpu",
-            predicted=judged.predicted,
-            limit=limit,
         )

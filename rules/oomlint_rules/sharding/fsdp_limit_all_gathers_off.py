@@ -3,7 +3,7 @@
 ## What it finds
 
 `limit_all_gathers: false`, or a forward prefetch, under FSDP1 in a run that does not fit, or is
-within the margin.
+tight.
 
 ## Why it runs out of memory
 
@@ -121,8 +121,12 @@ class FsdpLimitAllGathersOff(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            f"{text} ({run.key(field)}), and the run already {judged.sentence}",
+            text,
             at=field,
+            details=(
+                f"{run.key(field)} is {'off' if field == _LIMIT else 'on'}",
+                *judged.context,
+            ),
             judged=judged,
             proposals=[Proposal.set(title, {field: field == _LIMIT})],
         )

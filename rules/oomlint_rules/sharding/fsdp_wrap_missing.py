@@ -41,7 +41,7 @@ from oomlint.dialects.common.fields import fsdp
 from oomlint.judgement import Relief, relief
 from oomlint.models.architectures import block_classes
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, short
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command
 from oomlint_rules._fixes import removal
@@ -135,34 +135,39 @@ class FsdpWrapMissing(Rule):
         if severity is None:
             return
         message = "nothing wraps the blocks of the model, so FSDP gathers all of it at once"
+        details: tuple[str, ...] = ()
         if run.plan.parallel.fsdp.wrap == "size":
+            least = count(run.plan.parallel.fsdp.min_params or 0)
             message = (
-                f"no block reaches the {count(run.plan.parallel.fsdp.min_params or 0)} parameters "
-                "from which FSDP wraps, so it gathers the whole model at once"
+                f"no block reaches {least} parameters, so FSDP gathers the whole model at once"
             )
+            details = (f"FSDP wraps what has {least} parameters or more",)
         if found is not None:
-            message += f": the run {found.before.sentence}. With a unit a block {found.sentence}"
+            details += (*found.before.context, f"with a unit a block {found.sentence}")
         yield self.finding(
             run,
             severity,
             message,
             at=(f.parallel.fsdp.wrap, fsdp.enabled),
-            confidence="medium" if found is None else found.before.confidence,
+            details=details,
+            judged=None if found is None else found.before,
+            confidence="medium" if found is None else None,
             resource="gpu",
-            predicted=found.before.predicted if found is not None else None,
-            limit=found.before.limit if found is not None else None,
             proposals=[Proposal.set("wrap each transformer block", changes)],
         )
 
     def _not_found(self, run: Run, wrong: tuple[str, ...]) -> Finding:
         right = block_classes(str(run.plan.model.arch))
+        classes = short(wrong[0]) if len(wrong) == 1 else f"{len(wrong)} classes"
         return self.finding(
             run,
             Severity.ERROR,
-            f"{' and '.join(wrong)} {'is no class' if len(wrong) == 1 else 'are no classes'} of "
-            f"{run.plan.model.id}, whose blocks are {' and '.join(right)}: the run stops once the "
-            "model is loaded, because FSDP cannot find what to wrap",
+            f"FSDP is to wrap {classes}, which {short(run.plan.model.id)} does not have",
             at=_CLASSES,
+            details=(
+                f"the blocks of {run.plan.model.id} are {' and '.join(right)}, not {' or '.join(wrong)}",
+                "the run stops once the model is loaded",
+            ),
             proposals=removal(
                 f"remove {run.key(_CLASSES)}, so that the model's own block class counts",
                 run.origin(_CLASSES),

@@ -129,21 +129,20 @@ class OffloadParamNeedsStage3(Rule):
     ) -> Finding:
         judged = judge_gpu(run)
         dies = judged is not None and judged.limit is not None and judged.is_problem
-        message = (
-            f"DeepSpeed offloads {what} from ZeRO stage {needed} on; at stage {stage} the setting "
-            f"({said.value}) is ignored and they stay on the GPU"
-        )
-        if dies and judged is not None:
-            message += f". The run {judged.sentence}"
         place = said.origin.location
         return self.finding(
             run,
             Severity.ERROR if dies else Severity.WARNING,
-            message,
+            f"ZeRO stage {stage} does not offload {what}: the setting is ignored",
             at=place if place is not None else field,
+            details=(
+                f"{said.value} is asked for, and the GPU keeps {what}",
+                f"DeepSpeed offloads {what} from stage {needed} on",
+                *(judged.context if dies and judged is not None else ()),
+            ),
+            judged=judged if dies else None,
+            confidence="high",
             resource="gpu",
-            predicted=judged.predicted if dies and judged is not None else None,
-            limit=judged.limit if dies and judged is not None else None,
             proposals=_proposals(run, said, field, needed),
             notes=[self.note(run, f.parallel.zero.stage, f"the stage is {stage}")],
         )

@@ -32,10 +32,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import confidence, relief, settled, sharding_is_open
+from oomlint.judgement import judge_gpu, relief, settled, sharding_is_open
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
 from oomlint.run import Run
 from oomlint_rules._fixes import higher_sharding
 
@@ -100,39 +100,37 @@ class ReplicaTooBigForOneGpu(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        limit = run.limits.gpu_bytes
-        base = settled(run)
+        judged, base = judge_gpu(run), settled(run)
         parallel = base.plan.parallel
         replicated = parallel.backend in ("ddp", "dp") or (
             parallel.backend == "zero" and parallel.zero.stage in (0, 1, 2)
         )
-        if limit is None or not replicated or (parallel.world or 1) < 2:
+        if not replicated or (parallel.world or 1) < 2 or sharding_is_open(run):
             return
-        if base.estimate.gpu.peak_bytes is None or sharding_is_open(run):
+        if judged is None or judged.limit is None or judged.severity is None:
             return
         states = state_bytes(base.plan)
-        if states is None or states.parameters <= limit:
+        if states is None or states.parameters <= judged.limit:
             return
-        known = confidence(run)
         yield self.finding(
             run,
-            Severity.WARNING if known == "low" else Severity.ERROR,
-            f"every one of the {parallel.world} GPUs keeps a full copy of the weights, "
-            f"{gib(states.parameters)}, and has {gib(limit)}: more GPUs do not lower that, sharding the "
-            f"weights (ZeRO-3 or FSDP) does{_after(run)}",
+            judged.severity,
+            f"each of {parallel.world} GPUs keeps all {gib(states.parameters)} of weights, more than it has",
             at=(f.parallel.zero.stage, f.model.id),
-            confidence=known,
-            resource="gpu",
-            predicted=base.estimate.gpu.peak_bytes,
-            limit=limit,
+            details=(
+                *judged.context,
+                "more GPUs do not lower that, sharding the weights (ZeRO-3 or FSDP) does",
+                *_after(run),
+            ),
+            judged=judged,
             proposals=_proposals(run),
         )
 
 
-def _after(run: Run) -> str:
+def _after(run: Run) -> tuple[str, ...]:
     changes = higher_sharding(run)
     found = relief(run, changes) if changes else None
-    return f"; {found.sentence}" if found else ""
+    return (f"sharded {found.sentence}",) if found else ()
 
 
 def _proposals(run: Run) -> Iterable[Proposal]:

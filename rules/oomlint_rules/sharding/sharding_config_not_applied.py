@@ -143,9 +143,9 @@ class ShardingConfigNotApplied(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                "DeepSpeed and FSDP in one run: the trainer stops with an error once the model is "
-                "loaded. Keep one of them",
+                "DeepSpeed and FSDP in one run: the trainer stops with an error",
                 at=(fsdp.enabled, ref.deepspeed),
+                details=("it stops once the model is loaded", "keep one of them"),
             )
 
     def _passed_over(self, run: Run, part: str) -> Finding:
@@ -153,21 +153,17 @@ class ShardingConfigNotApplied(Rule):
         changes = {f.parallel.backend: backend}
         found = relief(run, changes)
         key = run.key(own.distributed_type)
-        message = (
-            f"{name} is set up in this file and not used, because {key} names something else: every "
-            "card holds all weights, gradients and optimizer states"
-        )
+        details = ["every card holds all weights, gradients and optimizer states"]
         if found is not None and found.before.limit is not None:
-            message += f". The run {found.before.sentence}; with {name} {found.sentence}"
+            details += (*found.before.context, f"with {name} {found.sentence}")
         return self.finding(
             run,
             _severity(found),
-            message,
+            f"{name} is set up and not used, because {key} names something else",
             at=own.distributed_type,
-            confidence="high" if found is None else found.before.confidence,
+            details=details,
+            judged=None if found is None else found.before,
             resource="gpu",
-            predicted=found.before.predicted if found is not None else None,
-            limit=found.before.limit if found is not None else None,
             proposals=[Proposal.set(f"shard with {name}", changes, Applicability.UNSAFE)],
         )
 
@@ -181,10 +177,13 @@ class ShardingConfigNotApplied(Rule):
         yield self.finding(
             run,
             Severity.WARNING,
-            "the deepspeed launcher starts this run, and nothing names a DeepSpeed config: it is "
-            f"plain data parallelism with everything on every card. The run {judged.sentence}. Pass "
-            "a config with --deepspeed",
+            "the deepspeed launcher starts this run, and nothing names a DeepSpeed config",
             at=(launch.include, f.parallel.gpus_per_node),
+            details=(
+                *judged.context,
+                "it is plain data parallelism, with everything on every card",
+                "pass a config with --deepspeed",
+            ),
             judged=judged,
         )
 
@@ -192,9 +191,12 @@ class ShardingConfigNotApplied(Rule):
         return self.finding(
             run,
             Severity.ERROR,
-            f"{processes} processes start and nothing joins them: without FSDP each trains a model "
-            "of its own, all of them on the same GPU. Shard with FSDP, or start one process",
+            f"{processes} processes start and nothing joins them: each trains a model of its own",
             at=(_UNAPPLIED, f.parallel.gpus_per_node),
+            details=(
+                "without FSDP all of them are on the same GPU",
+                "shard with FSDP, or start one process",
+            ),
             resource="gpu",
             proposals=[
                 Proposal.set("shard with FSDP", {f.parallel.backend: "fsdp1"}, Applicability.UNSAFE)

@@ -3,7 +3,7 @@
 ## What it finds
 
 `deepcompile: true`, in the `compile` object of a DeepSpeed JSON or in Axolotl, under ZeRO stage 3 in
-a run that does not fit, or is within the margin.
+a run that does not fit, or is tight.
 
 ## Why it runs out of memory
 
@@ -86,9 +86,9 @@ class Zero3CompileOom(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            "DeepCompile gathers weights by a plan of its own and fills what it finds free. Without "
-            f"it the run {judged.sentence}",
+            "DeepCompile gathers weights by a plan of its own and fills what it finds free",
             at=_SWITCH,
+            details=(*judged.context, "the prediction is without it"),
             judged=judged,
             proposals=[Proposal.set("switch DeepCompile off", {_SWITCH: False})],
         )

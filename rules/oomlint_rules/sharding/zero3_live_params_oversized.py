@@ -3,7 +3,7 @@
 ## What it finds
 
 `stage3_max_live_parameters` and `stage3_max_reuse_distance` (1e9 by default) under ZeRO stage 3
-in a run that does not fit, or is within the margin, and that lower values bring down.
+in a run that does not fit, and that lower values bring down.
 
 ## Why it runs out of memory
 
@@ -61,7 +61,7 @@ class Zero3LiveParamsOversized(Rule):
         ),
         Example(
             files={
-                "train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n",
+                "train.yaml": f"{LLAMA_FACTORY}cutoff_len: 3072\ndeepspeed: ds.json\n",
                 "ds.json": deepspeed(_ZERO.format(size="1e9")),
             },
             fixed={"ds.json": deepspeed(_ZERO.format(size="300000000"))},
@@ -92,8 +92,9 @@ class Zero3LiveParamsOversized(Rule):
             run,
             found.severity,
             f"ZeRO stage 3 keeps up to {gib(2 * max(v or 0 for v in limits.values()))} of gathered "
-            f"parameters: the run {before.sentence}. With a limit of 3e8 {found.sentence}",
+            "parameters",
             at=(_LIVE, _REUSE),
+            details=(*before.context, f"with a limit of 3e8 parameters {found.sentence}"),
             judged=before,
             proposals=[Proposal.set("keep fewer gathered parameters", changes)],
         )

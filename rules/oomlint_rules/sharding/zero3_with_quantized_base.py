@@ -93,9 +93,9 @@ class Zero3WithQuantizedBase(Rule):
             yield self.finding(
                 run,
                 Severity.ERROR,
-                f"{name} weights under ZeRO stage 3: they cannot be divided among the ranks, and "
-                "the run stops or keeps all of them on every card",
+                f"{name} weights cannot be divided among the ranks by ZeRO stage 3",
                 at=(f.quant.method, f.parallel.zero.stage),
+                details=("the run stops, or keeps all of them on every card",),
                 proposals=[Proposal.set("use ZeRO stage 2", {f.parallel.zero.stage: 2})],
                 notes=[self.note(run, f.parallel.zero.stage, "the stage is 3")],
             )
@@ -103,8 +103,11 @@ class Zero3WithQuantizedBase(Rule):
             yield self.finding(
                 run,
                 Severity.WARNING,
-                "the 4-bit weights are loaded before ZeRO stage 3 is known, so every rank loads all "
-                "of them: create the training arguments, with their DeepSpeed config, first",
+                "the 4-bit weights are loaded before ZeRO stage 3 is known",
                 at=(f.quant.method, f.parallel.zero.stage),
+                details=(
+                    "every rank loads all of them",
+                    "create the training arguments, with their DeepSpeed config, first",
+                ),
                 confidence="medium",
             )

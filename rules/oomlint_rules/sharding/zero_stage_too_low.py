@@ -38,16 +38,16 @@ Stage 3 is refused together with some options (`predict_with_generate`, `pure_bf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from oomlint.judgement import Relief, relief, settled
-from oomlint.judgement.ways_out import ways_out
 from oomlint.memory import state_bytes
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count, gib
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command
 from oomlint_rules._fixes import higher_sharding
+from oomlint_rules._remedies import what_is_enough
 
 _YAML = (
     "base_model: NousResearch/Llama-2-13b-hf\n"
@@ -137,9 +137,9 @@ class ZeroStageTooLow(Rule):
         yield self.finding(
             run,
             found.severity,
-            f"the run {found.before.sentence}. {_what_is_whole(run)} "
-            f"With {_goal(run)} {found.sentence}{_what_else(run, found, changes)}",
+            _what_is_whole(run),
             at=tuple(changes),
+            details=(*found.before.context, *_gain(run, found, changes)),
             judged=found.before,
             proposals=[Proposal.set(f"shard with {_goal(run)}", changes)],
         )
@@ -150,39 +150,43 @@ def _goal(run: Run) -> str:
 
 
 def _what_is_whole(run: Run) -> str:
+    """``ZeRO stage 2 keeps all 131 GiB of weights on every card``"""
     if run.plan.parallel.fsdp.strategy in ("hybrid", "hybrid_grad_op"):
-        return "Hybrid sharding divides within a node and keeps a copy on each of the nodes."
-    states = state_bytes(settled(run).plan)
+        return "hybrid sharding divides within a node and keeps a copy on each of the nodes"
+    states, stage = state_bytes(settled(run).plan), run.plan.parallel.zero.stage
+    name = f"ZeRO stage {stage}" if stage is not None else "this FSDP strategy"
     if states is None:
-        return "Weights stay whole on every card."
-    kept = [f"{gib(states.parameters)} of parameters"]
-    if run.plan.parallel.zero.stage in (0, 1):
-        kept.append(f"{gib(states.gradients)} of gradients")
-    stage = run.plan.parallel.zero.stage
-    name = f"ZeRO stage {stage}" if stage is not None else "This FSDP strategy"
-    return f"{name} keeps {' and '.join(kept)} whole on every card."
+        return f"{name} keeps all weights on every card"
+    weights = f"{gib(states.parameters)} of weights"
+    if stage in (0, 1):
+        return f"{name} keeps {weights} and {gib(states.gradients)} of gradients on every card"
+    return f"{name} keeps all {weights} on every card"
 
 
-def _what_else(run: Run, found: Relief, changes: Mapping[Any, Any]) -> str:
-    if found.before.limit is None or found.after.predicted <= found.before.limit:
-        return ""
+def _gain(run: Run, found: Relief, changes: Mapping[Any, Any]) -> Iterator[str]:
+    """What sharding more brings, and what else it takes where that is too little."""
+    limit = found.before.limit
+    if limit is None or found.after.predicted <= limit:
+        yield f"with {_goal(run)} {found.sentence}"
+        return
     changed = run.what_if(changes)
-    also = ways_out(changed)
-    return _states_alone(changed) + (f". What is enough: {also}" if also else "")
+    yield f"{_goal(run)} alone: {found.sentence}"
+    yield from _states_alone(changed)
+    yield from what_is_enough(changed)
 
 
-def _states_alone(run: Run) -> str:
-    """``; its states alone are 131 GiB a card (16 bytes x 70.6B parameters / 8 GPUs)``, where
-    they pass the limit by themselves."""
+def _states_alone(run: Run) -> Iterator[str]:
+    """``then states alone are 131 GiB a card (16 bytes x 70.6B parameters / 8 GPUs)``, where they
+    pass the limit by themselves."""
     base = settled(run)
     states, dims = state_bytes(base.plan), base.plan.model.dims
     world, limit = base.plan.parallel.world, run.limits.gpu_bytes
     if states is None or dims is None or not dims.params_total or not world or limit is None:
-        return ""
+        return
     if states.total <= limit:
-        return ""
+        return
     each = states.total * world / dims.params_total
-    return (
-        f": its states alone are {gib(states.total)} a card ({each:.0f} bytes x "
+    yield (
+        f"then states alone are {gib(states.total)} a card ({each:.0f} bytes x "
         f"{count(dims.params_total)} parameters / {world} GPUs)"
     )

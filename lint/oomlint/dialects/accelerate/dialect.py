@@ -5,6 +5,7 @@ Read from accelerate 16cb6eb8 (1.15.0.dev0).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,12 +15,11 @@ from oomlint.dialects.base import Claim, ClaimKind, Dialect
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Mapping, Scalar
-from oomlint.expressions import expression
 
 # Folders of configs that a framework's examples share: TRL 1.10.0.dev0 trl/accelerate_configs, those of
 # alignment-handbook and open-r1 recipes/accelerate_configs, LLaMA-Factory ff6d4d12
 # examples/accelerate, accelerate's own examples/config_yaml_templates.
-_SHARED = expression(
+_SHARED = re.compile(
     r"(^|/)(accelerate_configs|examples/accelerate|config_yaml_templates)/[^/]+\.ya?ml$"
 )
 

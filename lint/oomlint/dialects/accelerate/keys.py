@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEVICE, STAGE
 from oomlint.dialects.kinds import (
@@ -22,7 +24,6 @@ from oomlint.dialects.kinds import (
 )
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.table import Renaming, Row, Table, known_keys
-from oomlint.frozen import replace
 from oomlint.plan.fields import Private, f
 
 # ACC/utils/dataclasses.py DistributedType; `NO` and `no` are false to PyYAML.

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.accelerate.keys import ACCELERATE, own
 from oomlint.dialects.cells import Cells
@@ -23,7 +25,6 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
 from oomlint.dialects.table import Block, Setting
 from oomlint.errors import CannotEdit
-from oomlint.frozen import replace
 from oomlint.plan.fields import below, f
 
 accelerate = Meaning(flags_first)

@@ -264,7 +264,7 @@ _ROWS = (
     Row("evals_per_epoch", own.evals_per_epoch, NUMBER),
     Row("eval_strategy", own.eval_strategy, choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"}), aliases=("evaluation_strategy",)),
     Row("do_causal_lm_eval", f.eval.generate, BOOLEAN, default=False, source="AX/utils/schemas/config.py: do_causal_lm_eval"),
-    Row("eval_max_new_tokens", f.eval.max_new_tokens, POSITIVE),
+    Row("eval_max_new_tokens", f.eval.max_new_tokens, COUNT),
     Row("saves_per_epoch", own.saves_per_epoch, NUMBER),
     Row("save_steps", f.save.every, NUMBER),
     Row(

@@ -5,6 +5,7 @@ Read from axolotl 067b021c (2026-07-24); ``AX`` below is ``src/axolotl``.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from oomlint.dialects.axolotl.changes import OWN_FSDP2, STACKS_EXPERTS
@@ -23,7 +24,6 @@ from oomlint.dialects.deepspeed.meaning import deepspeed_json
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.errors import CannotEdit
-from oomlint.expressions import expression
 from oomlint.plan.fields import f
 
 meaning = Meaning(
@@ -205,8 +205,8 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 # AX/utils/freeze.py LayerNamePattern: rows of a parameter in brackets behind its pattern, of which
 # gradients are made whole, and dots that stand for themselves.
-_ROWS = expression(r"\[\d*(?::\d*)?\]$")
-_DOT = expression(r"\.(?!\+)")
+_ROWS = re.compile(r"\[\d*(?::\d*)?\]$")
+_DOT = re.compile(r"\.(?!\+)")
 
 
 @meaning.derive(f.trainable.names, _F.isolates_trainable)

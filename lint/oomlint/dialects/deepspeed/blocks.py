@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import shipped_preset
 from oomlint.dialects.table import Block, Reading, Setting
 from oomlint.documents.base import Document, Mapping
 from oomlint.documents.text import Location, Source, Span
-from oomlint.frozen import replace
 
 
 def deepspeed_block(document: Document, root: Mapping) -> Block:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import ref
@@ -16,7 +18,6 @@ from oomlint.dialects.deepspeed.blocks import wished_preset
 from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
 from oomlint.dialects.meaning import Left, Meaning, Said
 from oomlint.dialects.table import Setting
-from oomlint.frozen import replace
 from oomlint.plan.fields import f
 
 deepspeed_json = Meaning()

@@ -9,14 +9,14 @@ a copy says all that the original says.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping as MappingABC
 from functools import cache
 from typing import Any
 
-from oomlint.expressions import expression
 from oomlint.plan.fields import f
 
-_FILE_NAME = expression(r"(?:^|/)(?P<name>(?:ds_z|zero)[^/]*)\.json$")
+_FILE_NAME = r"(?:^|/)(?P<name>(?:ds_z|zero)[^/]*)\.json$"
 
 # ms-swift 3602360a config/*.json and release/2.6 llm/ds_config/*.json, by the words that its
 # option takes for them: stage, device of the optimizer, device of the parameters.
@@ -50,7 +50,7 @@ def shipped_preset(path: str) -> str | None:
 
 def is_shipped(path: str, text: str) -> bool:
     """Whether a file is one of those that a framework ships, unchanged."""
-    match = _FILE_NAME.search(path)
+    match = re.search(_FILE_NAME, path)
     if match is None:
         return False
     try:
@@ -111,7 +111,7 @@ def _files_called(name: str) -> Iterable[MappingABC[str, Any]]:
 def _preset(path: str) -> MappingABC[str, Any] | None:
     if path in SWIFT_PRESETS:
         return _of_swift(path)
-    match = _FILE_NAME.search(path)
+    match = re.search(_FILE_NAME, path)
     return None if match is None else _by_file().get(match["name"])
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.world import batch, express_global_batch, world
@@ -18,7 +20,6 @@ from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.errors import CannotEdit
-from oomlint.frozen import replace
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 

@@ -5,6 +5,8 @@ Read from LLaMA-Factory ff6d4d12 (2026-08-18); ``LF`` below is ``src/llamafactor
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -26,7 +28,6 @@ from oomlint.dialects.trainer.arguments import (
     SEQ2SEQ_ARGUMENTS,
     TRAINING_ARGUMENTS,
 )
-from oomlint.frozen import replace
 from oomlint.plan.fields import Private, f
 
 

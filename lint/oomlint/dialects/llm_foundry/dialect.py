@@ -21,7 +21,7 @@ from oomlint.documents.text import Location
 from oomlint.plan.fields import f
 
 
-class _FoundryBlock(OmegaConfBlock):
+class _FoundryBlock(OmegaConfBlock, frozen=True, eq=False):
     """Lengths are said once, in ``variables``, and everything refers there: a fix goes there too."""
 
     def _entry_of(self, row: Row) -> Entry | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Reference
 from oomlint.dialects.table import Block
 from oomlint.documents.base import Mapping, Node, Scalar, Sequence
@@ -11,7 +13,6 @@ from oomlint.documents.embedded import EmbeddedShell, embedded_script, embedded_
 from oomlint.documents.shell.names import SHELLS, WRAPPERS
 from oomlint.documents.yaml.document import YamlDocument
 from oomlint.errors import ParseError
-from oomlint.frozen import replace
 
 SceneOf = Callable[[Claim], Iterable[Block]]
 

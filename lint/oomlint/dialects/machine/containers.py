@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.machine.containers_keys import DEVICES, SERVICE
 from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.text import Location, Span
-from oomlint.frozen import replace
 
 
 class Compose(Dialect):

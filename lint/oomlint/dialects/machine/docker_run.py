@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from msgspec import Struct
+
 from oomlint.dialects.base import Reference
 from oomlint.dialects.machine.containers import env_file
 from oomlint.dialects.machine.containers_keys import DOCKER_RUN
@@ -16,8 +18,6 @@ from oomlint.dialects.machine.enclosing import Enclosing
 from oomlint.dialects.table import Block
 from oomlint.documents.base import UNKNOWN, Command, Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.text import Source, Span
-from oomlint.expressions import expression
-from oomlint.frozen import frozen
 
 _RUNTIMES = frozenset({"docker", "nerdctl"})
 
@@ -29,9 +29,9 @@ _BARE = frozenset(
         "quiet", "disable-content-trust", "help", "use-api-socket",
     }
 )  # fmt: skip
-_WORD = expression(r"""(?:[^\s\\'"]|\\[^\r\n]|'[^']*'|"(?:[^"\\]|\\[\s\S])*")+""")
-_PLAIN_VALUE = expression(r"[\w=:,.+\-/~@]+", re.ASCII)
-_OPTION = expression(r"(--?)([A-Za-z][\w-]*)(=)?")
+_WORD = re.compile(r"""(?:[^\s\\'"]|\\[^\r\n]|'[^']*'|"(?:[^"\\]|\\[\s\S])*")+""")
+_PLAIN_VALUE = re.compile(r"[\w=:,.+\-/~@]+", re.ASCII)
+_OPTION = re.compile(r"(--?)([A-Za-z][\w-]*)(=)?")
 
 
 def is_docker_run(command: Command) -> bool:
@@ -79,8 +79,7 @@ def inner_commands(document: Document, command: Command) -> tuple[Command, ...]:
     return _runs_of(document).started_by(command)
 
 
-@frozen
-class _Parts:
+class _Parts(Struct, frozen=True):
     """Of a ``docker run``: its options, and where the command behind its image begins."""
 
     options: Mapping | None
@@ -126,7 +125,7 @@ class _Runs:
 
 def _runs_of(document: Document) -> _Runs:
     """Kept with the document, as every command of a script asks."""
-    kept: dict[str, _Runs] = getattr(document, "__dict__", {})
+    kept: dict[str, _Runs] = vars(document)
     if "docker_runs" not in kept:
         kept["docker_runs"] = _Runs(document)
     return kept["docker_runs"]

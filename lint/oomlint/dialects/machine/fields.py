@@ -116,3 +116,9 @@ class env_(Private, prefix="env"):  # noqa: N801
     nproc_per_node: int
     use_fsdp: bool
     fsdp_efficient: bool
+
+
+class colab(Private, prefix="colab"):  # noqa: N801
+    """What a notebook says of the machine that Colab runs it on."""
+
+    gpu: str

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.machine.commands import child, claims_in, command_of, items_of, text_of
 from oomlint.dialects.machine.kubernetes_keys import (
@@ -23,11 +25,9 @@ from oomlint.dialects.machine.kubernetes_keys import (
 from oomlint.dialects.table import Block, Table
 from oomlint.documents.base import Document, Entry, Mapping, Node, Sequence
 from oomlint.documents.yaml.document import YamlDocument
-from oomlint.frozen import frozen
 
 
-@frozen
-class _Pod:
+class _Pod(Struct, frozen=True):
     """A pod's description with what it is nested in, the outermost first."""
 
     spec: Mapping

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from oomlint.dialects.base import Reference
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, HOSTFILE_ALIASES
 from oomlint.dialects.table import Block, Table
 from oomlint.documents.base import Command, Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.text import Location, Span
-from oomlint.frozen import frozen
 
 
-@frozen(eq=False)
-class Launch:
+class Launch(Struct, frozen=True, eq=False):
     """A command that starts a program, taken apart.
 
     ``launcher`` is the table of the program that starts the ranks (:data:`PLAIN` where

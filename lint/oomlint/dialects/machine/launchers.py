@@ -6,10 +6,15 @@ and nothing of the training framework behind them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.machine.docker_run import docker_environment, docker_scene, inner_commands
 from oomlint.dialects.machine.enclosing import Enclosing
 from oomlint.dialects.machine.launch import Launch, place
@@ -25,10 +30,8 @@ from oomlint.dialects.machine.slurm_keys import SBATCH, SLURM_COMMAND
 from oomlint.dialects.table import Block, Table
 from oomlint.documents.base import Command, Document, Entry, Mapping, Scalar
 from oomlint.documents.shell.names import is_subcommand, operands_of
-from oomlint.expressions import expression
-from oomlint.frozen import frozen, replace
 
-PYTHON = expression(r"python[\d.]*$|ipython$|pypy\d?$")
+PYTHON = re.compile(r"python[\d.]*$|ipython$|pypy\d?$")
 
 # Slurm's commands that ask for a machine.
 _ALLOCATING = frozenset({"srun", "salloc", "sbatch"})
@@ -128,8 +131,7 @@ def _first_of_inner_line(words: tuple[Scalar, ...]) -> int:
     return 0
 
 
-@frozen
-class _Stage:
+class _Stage(Struct, frozen=True):
     """One of the programs on a line that start one another; ``last`` is its last plain word."""
 
     name: str
@@ -164,6 +166,7 @@ def _scene(
     table: Table,
 ) -> Iterator[Block]:
     anchor = place(command.words[0])
+    yield from machine_of_notebook(document)
     sbatch = _directives(document, outer)
     if sbatch is not None and sbatch.entries:
         yield Block(document, sbatch, SBATCH, sbatch.span)

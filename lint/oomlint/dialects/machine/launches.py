@@ -13,7 +13,7 @@ def launches(document: Document) -> tuple[Launch, ...]:
     """
     if not getattr(document, "commands", ()):
         return ()
-    kept: dict[str, tuple[Launch, ...]] = getattr(document, "__dict__", {})
+    kept: dict[str, tuple[Launch, ...]] = vars(document)
     if "launches" not in kept:
         from oomlint.dialects.machine.launchers import launch_lines
 

@@ -13,13 +13,12 @@ from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Span
-from oomlint.expressions import expression
 
 # DeepSpeed edaa7221 launcher/runner.py _parse_hostfile and Open MPI 5 mpirun(1): `host slots=8`;
 # MPICH 4 mpiexec(1): `host:8`.
-_HOST = expression(r"[ \t]*([^\s#:=]+)(?:[ \t]+slots[ \t]*=[ \t]*(\d+)|:(\d+))?")
+_HOST = re.compile(r"[ \t]*([^\s#:=]+)(?:[ \t]+slots[ \t]*=[ \t]*(\d+)|:(\d+))?")
 # docker run(1), "--env-file", and the Compose Specification, "env_file".
-_VARIABLE = expression(r"[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=([^\r\n]*?)[ \t]*$", re.ASCII)
+_VARIABLE = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=([^\r\n]*?)[ \t]*$", re.ASCII)
 
 
 def _read_hosts(raw: Any) -> tuple[tuple[str, int | None], ...] | None:

@@ -6,10 +6,9 @@ import re
 from typing import Any
 
 from oomlint.dialects.kinds import Kind
-from oomlint.expressions import expression
 
 _GIB = 2**30
-_AMOUNT = expression(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+_AMOUNT = r"(?i)(\d{1,15}(?:\.\d{1,6})?)\s*([kmgtp]?)(i?)b?"
 
 
 def read_gib(raw: Any, *, bare_unit: str = "", decimal: bool = False) -> float | None:
@@ -19,7 +18,7 @@ def read_gib(raw: Any, *, bare_unit: str = "", decimal: bool = False) -> float |
         bare_unit: the unit of a number without one: ``"M"`` for Slurm, bytes elsewhere.
         decimal: a prefix without ``i`` is a power of 1000 (Kubernetes), else of 1024.
     """
-    match = _AMOUNT.fullmatch(str(raw).strip())
+    match = re.fullmatch(_AMOUNT, str(raw).strip())
     if isinstance(raw, bool) or match is None:
         return None
     number, prefix, binary = match.groups()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.fields import scene
 from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.errors import UsageError
-from oomlint.frozen import replace
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:

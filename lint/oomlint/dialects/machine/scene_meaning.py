@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomlint.dialects.machine.colab import colab_machine
 from oomlint.dialects.machine.containers_meaning import container
 from oomlint.dialects.machine.kubernetes_meaning import pod
 from oomlint.dialects.machine.limits import limits
@@ -13,4 +14,6 @@ from oomlint.dialects.meaning import Meaning
 
 # A container's limit is inside the job's, so it counts first; whatever a file counts itself, before
 # what its machine type has.
-scene = Meaning(container, pod, slurm_job, sky_task, named_hardware, stand_ins, limits)
+scene = Meaning(
+    container, pod, slurm_job, sky_task, colab_machine, named_hardware, stand_ins, limits
+)

@@ -13,7 +13,6 @@ from oomlint.dialects.kinds import TEXT, Kind
 from oomlint.dialects.machine.fields import slurm
 from oomlint.dialects.machine.memory_sizes import read_gib, whole_units
 from oomlint.dialects.table import Row, Table
-from oomlint.expressions import expression
 
 
 class Gres(NamedTuple):
@@ -23,7 +22,7 @@ class Gres(NamedTuple):
     number: int
 
 
-_SOCKETS = expression(r"\(.*?\)")
+_SOCKETS = re.compile(r"\(.*?\)")
 
 
 def _read_gres(raw: Any) -> Gres | None:

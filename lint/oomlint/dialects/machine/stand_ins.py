@@ -15,7 +15,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.machine.fields import docker, env_, k8s, launch, scene, sky, slurm
-from oomlint.dialects.machine.visible import visible_gpus
+from oomlint.dialects.machine.visible import listed, visible_gpus
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.table import Origin, Setting
 from oomlint.plan.evidence import Level
@@ -125,11 +125,16 @@ def _nodes_of(run: Cells, of: Any) -> Any:
 
 
 def _gpus_of(run: Cells, of: Any) -> Any:
-    return run[of.gpus_per_node]
+    """Of a machine no more than the command sees; a scheduler is asked for the number itself."""
+    gpus = run[of.gpus_per_node]
+    if gpus is None or of is scene:
+        return gpus
+    shown = listed(run.otherwise(f.env.cuda_visible_devices, ""))
+    return min(gpus, shown) if shown else gpus
 
 
 def _total_of(run: Cells, of: Any) -> Any:
-    gpus = run[of.gpus_per_node]
+    gpus = _gpus_of(run, of)
     return None if gpus is None else gpus * (run[of.nodes] or 1)
 
 

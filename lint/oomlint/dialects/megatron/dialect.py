@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from typing import Any, ClassVar, Literal
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launch import Launch, place
@@ -25,7 +27,6 @@ from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Edit, Location
 from oomlint.errors import CannotEdit
-from oomlint.frozen import replace
 
 # Megatron-LM d98e8a64, core_v0.7.0 and v2.5, Megatron-DeepSpeed 4efb479d: their own programs, by the
 # end of their path, and whatever lies in a checkout of theirs or in the package.
@@ -62,7 +63,7 @@ _OWN_PARSER = re.compile(
 )
 
 
-class _Options(RemovingBlock):
+class _Options(RemovingBlock, frozen=True, eq=False):
     """Options in which a switch may seem to have a value: ``--bf16 $DATA_ARGS``."""
 
     def write(self, values: MappingABC[str, Any]) -> list[Edit]:

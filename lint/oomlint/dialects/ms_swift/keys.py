@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.kinds import (
@@ -31,7 +33,6 @@ from oomlint.dialects.trainer.arguments import (
 )
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import LENGTH, over
-from oomlint.frozen import replace
 from oomlint.plan.fields import Private, f
 
 BASE = "ms-swift 3602360a arguments/base_args/base_args.py"

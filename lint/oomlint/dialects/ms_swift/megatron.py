@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
@@ -25,7 +27,6 @@ from oomlint.dialects.ms_swift.megatron_meaning import meaning
 from oomlint.dialects.table import Table
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping
-from oomlint.frozen import replace
 
 _COMMANDS = ("sft", "pt", "rlhf")
 

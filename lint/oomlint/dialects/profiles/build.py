@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from msgspec.structs import replace
+
 # Modules that declare the fields which profiles name.
 import oomlint.dialects.accelerate.keys
 import oomlint.dialects.common.fields
@@ -19,7 +21,6 @@ from oomlint.dialects.profiles.records import Option, ProfileError, Rule, Script
 from oomlint.dialects.table import Block, Origin, Row, Table
 from oomlint.dialects.trainer import keys
 from oomlint.dialects.trainer.fields import script as shared_script
-from oomlint.frozen import frozen, replace
 from oomlint.plan.fields import declare, declared, path_of
 
 KINDS: Mapping[str, kinds.Kind] = {
@@ -38,8 +39,7 @@ positive; ``targets`` are the modules of an adapter."""
 _OWN = "script."
 
 
-@frozen(slots=False)
-class ScriptTable(Table):
+class ScriptTable(Table, frozen=True):
     """The options of a script, and what it makes of them."""
 
     meaning: Meaning = Meaning()

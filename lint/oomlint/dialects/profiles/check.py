@@ -84,19 +84,18 @@ def _fault_of(field: str, value: Any) -> str | None:
     hint = _hint(field)
     if hint is None:
         return None
-    from pydantic import TypeAdapter, ValidationError
+    from oomlint.records import leaf
 
     try:
-        TypeAdapter(hint).validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        wanted: str = error.errors(include_url=False)[0]["msg"]
-        return f"{wanted.removeprefix('Input ')}, not {json.dumps(value)}"
+        leaf(hint, value)
+    except ValueError as fault:
+        return str(fault)
     return None
 
 
 def _hint(field: str) -> Any:
     """The type of a field of the plan, ``None`` of others."""
-    from typing import get_type_hints
+    from msgspec.structs import fields
 
     from oomlint.plan import Plan, leaf_paths
 
@@ -104,5 +103,5 @@ def _hint(field: str) -> Any:
         return None
     hint: Any = Plan
     for part in field.split("."):
-        hint = {name.rstrip("_"): inner for name, inner in get_type_hints(hint).items()}[part]
+        hint = {member.encode_name: member.type for member in fields(hint)}[part]
     return hint

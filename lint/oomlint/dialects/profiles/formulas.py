@@ -9,13 +9,12 @@ decides and does arithmetic; nothing else is allowed. Arithmetic on what is not 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping
 from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub, truediv
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from oomlint.dialects.meaning import NOTHING
-from oomlint.expressions import expression
-from oomlint.frozen import parameters
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 
@@ -95,7 +94,7 @@ def _compared(operator: ast.cmpop, left: Any, right: Any) -> bool:
 
 # -- functions -------------------------------------------------------------------------------------
 
-_NUMBER = expression(r"[0-9]{1,15}")
+_NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 def _known_only(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -248,7 +247,7 @@ class _Compiler:
         dims = f"{f.model.dims}."
         if path.startswith(dims):
             members = tuple(path.removeprefix(dims).split("."))
-            known = {parameter.name for parameter in parameters(ModelDims)}
+            known = ModelDims.__struct_fields__
             if members[0] in known and not any(name.startswith("_") for name in members):
                 return f.model.dims, members
         raise BadFormula(f"there is no field {path}")

@@ -13,12 +13,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from oomlint import footprint
 from oomlint.dialects.profiles.load import shipped
 from oomlint.dialects.profiles.match import Profiles, Project, Told
 from oomlint.dialects.profiles.records import Match, Profile, ProfileError, Script
 from oomlint.entry_points import PROFILES, entry_points, name_of
-from oomlint.frozen import frozen
 from oomlint.regular import read_regular
 
 # Far above what describes a project.
@@ -67,8 +69,7 @@ def script_named(name: str) -> Script:
 # -- those of others -------------------------------------------------------------------------------
 
 
-@frozen(eq=False)
-class Brought:
+class Brought(Struct, frozen=True, eq=False):
     """Profiles that others bring: how many by whom, and what is wrong with those left out, by the
     file or the package that it is."""
 
@@ -163,8 +164,8 @@ def index_rows() -> Iterator[tuple[str, tuple[str, ...], tuple[Any, ...]]]:
     """What :mod:`.index` must hold: of each file, the folders it ignores, and of each script that
     a command can start, its number, its framework and what tells it."""
     from oomlint.dialects.profiles.load import DATA
-    from oomlint.frozen import parameters
 
+    unsaid = Match()
     for file in sorted(DATA.glob("*.toml")):
         profile = shipped(file.stem)
         scripts = tuple(
@@ -173,9 +174,9 @@ def index_rows() -> Iterator[tuple[str, tuple[str, ...], tuple[Any, ...]]]:
                 script.framework,
                 tuple(
                     {
-                        p.name: value
-                        for p in parameters(Match)
-                        if (value := getattr(match, p.name)) != p.default
+                        name: value
+                        for name, value in asdict(match).items()
+                        if value != getattr(unsaid, name)
                     }
                     for match in script.match
                 ),

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from oomlint.dialects.profiles.records import Match, Script
-from oomlint.frozen import frozen
 
 if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch
 
 
-@frozen(eq=False)
-class Told:
+class Told(Struct, frozen=True, eq=False):
     """A script before its profile is read: what tells it, and what reports call its runs."""
 
     match: tuple[Match, ...]
@@ -22,8 +22,7 @@ class Told:
     load: Callable[[], Script]
 
 
-@frozen(eq=False)
-class Project:
+class Project(Struct, frozen=True, eq=False):
     """A profile before it is read: see :class:`.records.Profile`."""
 
     scripts: tuple[Told, ...]
@@ -38,8 +37,7 @@ class Project:
         return any(folder in self.ignored for word in words for folder in _folders(word))
 
 
-@frozen(eq=False)
-class Profiles:
+class Profiles(Struct, frozen=True, eq=False):
     """All profiles in force, in the order in which they are tried."""
 
     projects: tuple[Project, ...]

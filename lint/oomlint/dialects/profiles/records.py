@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oomlint.frozen import field, frozen
+from msgspec import Struct, field
 
 
 class ProfileError(Exception):
@@ -15,8 +15,7 @@ class ProfileError(Exception):
         super().__init__(f"{file}: {key}: {fault}" if key else f"{file}: {fault}")
 
 
-@frozen
-class Match:
+class Match(Struct, frozen=True):
     """One way to tell a script; all that is said must hold.
 
     ``stems``: the script's name without folder and suffix. ``paths``: how the path of the script or
@@ -37,8 +36,7 @@ class Match:
     arguments: bool = False
 
 
-@frozen
-class Option:
+class Option(Struct, frozen=True):
     """An option of the script's own. ``stands_for`` is a field, none where only the profile
     reads the option."""
 
@@ -51,16 +49,14 @@ class Option:
     source: str = ""
 
 
-@frozen
-class Values:
+class Values(Struct, frozen=True):
     """Fields and their values, with where they were read."""
 
     of: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
 
 
-@frozen
-class Rule:
+class Rule(Struct, frozen=True):
     """What a field is: a ``value`` or a ``formula``, where ``when`` holds.
 
     ``by``: the fields of which the first that has a value, or is said, leaves this one open. ``why``:
@@ -75,8 +71,7 @@ class Rule:
     source: str = ""
 
 
-@frozen(eq=False)
-class Script:
+class Script(Struct, frozen=True, eq=False):
     """One script of a project; ``file`` is the profile's, ``source`` says where it was read."""
 
     file: str
@@ -104,8 +99,7 @@ class Script:
     cannot: Mapping[str, str] = field(default_factory=dict)
 
 
-@frozen(eq=False)
-class Profile:
+class Profile(Struct, frozen=True, eq=False):
     """A project: its scripts in the order in which they are tried, and its programs that none of
     this is about, by folders in their paths. ``repository``, ``commit``, ``read``: what was read,
     and when."""

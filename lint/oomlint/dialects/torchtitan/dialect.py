@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
@@ -21,7 +23,6 @@ from oomlint.dialects.torchtitan.meaning import meaning
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES
 from oomlint.documents.base import Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Location, Span
-from oomlint.frozen import replace
 
 _PRESET = re.compile(r"^#[^\n]*\bpreset for (\d{1,5}) [A-Z]\w* GPUs", re.MULTILINE)
 _SCRIPTS = frozenset({"run_train", "run_llama_train"})

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.kinds import (
     ANYTHING,
@@ -25,7 +27,6 @@ from oomlint.dialects.kinds import (
 )
 from oomlint.dialects.machine.launcher_keys import RANKS
 from oomlint.dialects.table import Row, Table, known_keys
-from oomlint.frozen import replace
 from oomlint.plan.fields import Private, f
 
 CONFIG = "torchtitan v0.2.2 config/job_config.py"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from oomlint.frozen import replace
+from msgspec.structs import replace
+
 from oomlint.models import lookup
 from oomlint.plan.model import Mla, ModelDims, Moe
 

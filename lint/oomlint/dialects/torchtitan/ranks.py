@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.machine.fields import launch, scene
@@ -16,7 +18,6 @@ from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Setting
 from oomlint.dialects.torchtitan.keys import header, own
-from oomlint.frozen import replace
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 

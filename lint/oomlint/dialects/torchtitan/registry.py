@@ -10,6 +10,8 @@ import re
 from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.kinds import LIST, TEXT, BadValue, Kind, choice
 from oomlint.dialects.table import Block, Row, Table
@@ -25,7 +27,6 @@ from oomlint.documents.base import (
     Sequence,
 )
 from oomlint.errors import CannotEdit
-from oomlint.frozen import replace
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ _FOLDER = re.compile(r"(?:models|experiments)/(.+)/config_registry\.py$")
 _MAKES_IMAGES = re.compile(r"(?:^|/)flux(?:/|$)")
 
 
-class RegistryBlock(Block):
+class RegistryBlock(Block, frozen=True, eq=False):
     """The nested calls of a function. A setting goes into a call that is there."""
 
     def value(self, node: Node) -> Any:

@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import TORCHRUN
@@ -25,7 +27,6 @@ from oomlint.dialects.torchtune.keys import HEADER, LAUNCHED, TORCHTUNE
 from oomlint.dialects.torchtune.meaning import meaning
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Location, Source, Span
-from oomlint.frozen import replace
 
 _HEADER_LINE = re.compile(r"^#[# \t]*tune run (?P<line>[^\n]*)", re.MULTILINE)
 _RECIPE_WORD = re.compile(r"(?P<recipe>[\w./-]*[A-Za-z]\w*)\s+--config[ =]+(?P<config>\S+)")

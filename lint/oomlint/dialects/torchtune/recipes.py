@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced
 from oomlint.dialects.omegaconf import REFERENCE
 from oomlint.dialects.table import Origin, Row, Setting
 from oomlint.dialects.torchtune.keys import RECIPES, TORCHTUNE, header, own
 from oomlint.documents.base import Scalar
-from oomlint.frozen import replace
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 

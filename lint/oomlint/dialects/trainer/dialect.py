@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
@@ -30,7 +32,6 @@ from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_la
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Location, Span
 from oomlint.errors import CannotEdit
-from oomlint.frozen import replace
 
 SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
@@ -197,7 +198,15 @@ def parsed_options(flags: Mapping, table: Table) -> Mapping:
             entries.setdefault(key[3:], replace(entry, key=key[3:], value=value))
         else:
             entries[key] = replace(entry, value=_as_dictionary(entry.value))
+    file, switch = entries.get(_CONFIG_OPTION), entries.get("deepspeed")
+    if file is not None and (switch is None or _is_bare(switch.value)):
+        entries["deepspeed"] = replace(file, key="deepspeed")
     return replace(flags, entries=entries)
+
+
+# DeepSpeed edaa7221 deepspeed/__init__.py:270 add_config_arguments: beside its switch --deepspeed,
+# for loops without the Trainer, whose own --deepspeed names the file.
+_CONFIG_OPTION = "deepspeed_config"
 
 
 def _is_bare(value: Node) -> bool:

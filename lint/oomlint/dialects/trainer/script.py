@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping as MappingABC, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.kinds import BOOLEAN, BadValue
+from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
@@ -26,10 +30,13 @@ from oomlint.dialects.trainer.tables import (
     QUANTIZATION,
     TOKENIZER,
     TRAINER_CALL,
+    WRAPS,
 )
 from oomlint.documents.base import UNKNOWN, Call, Document, Mapping, Node, Scalar
 from oomlint.documents.text import Span
-from oomlint.frozen import frozen, replace
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.values import Arm
 
 _MODEL_LOADER = re.compile(r"(^|\.)from_(pretrained|config)$")
 _CONFIG = re.compile(
@@ -45,8 +52,7 @@ _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value|draft", re.IGNORECAS
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 
 
-@frozen
-class ScriptRun:
+class ScriptRun(Struct, frozen=True):
     """The calls of one run. ``config`` is ``None`` where its arguments come from outside."""
 
     trainer: Call | None
@@ -113,9 +119,11 @@ def _run_of(
     quantizer = _argument(model, "quantization_config") or _argument(trainer, "quantization_config")
     if quantizer is not None and quantizer.callee.endswith("BitsAndBytesConfig"):
         others.append((quantizer, QUANTIZATION))
-    adapter = _adapter_of(calls, trainer)
+    adapter = _adapter_of(calls, trainer, _defaults_of(defaults))
     if adapter is not None:
         others.append((adapter, ADAPTER))
+    else:
+        others += ((call, WRAPS) for call in calls if _wraps(call))
     for call in calls:
         if call.callee.endswith(
             ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
@@ -169,9 +177,13 @@ def _model_of(calls: Sequence[Call], trainer: Call | None, defaults: Mapping | N
         and not _OTHER_MODEL.search(call.callee)
         and "Config" not in call.callee
     ]
-    options = {} if defaults is None else {k: e.value for k, e in defaults.entries.items()}
+    options = _defaults_of(defaults)
     reached = [call for call in loaders if is_reached(call.arguments, options)]
     return next(iter(reached or loaders), None)
+
+
+def _defaults_of(defaults: Mapping | None) -> MappingABC[str, Node]:
+    return {} if defaults is None else {k: e.value for k, e in defaults.entries.items()}
 
 
 def is_reached(arguments: Mapping, options: MappingABC[str, Node]) -> bool:
@@ -198,17 +210,51 @@ def _unwrapped(call: Call | None) -> Call | None:
     return call
 
 
-def _adapter_of(calls: Sequence[Call], trainer: Call | None) -> Call | None:
+def _adapter_of(
+    calls: Sequence[Call], trainer: Call | None, defaults: MappingABC[str, Node]
+) -> Call | None:
+    """The config of the adapter that is trained; ``None`` where there is none, or where branches
+    that only running tells lead to different ones."""
     found = _argument(trainer, "peft_config")
     if found is not None and found.callee.endswith("LoraConfig"):
         return found
-    for call in calls:
-        if call.callee.rpartition(".")[2] == "get_peft_model":
-            found = _argument(call, "peft_config", "1")
-            if found is not None and found.callee.endswith("LoraConfig"):
-                return found
-            return _the_only([c for c in calls if c.callee.endswith("LoraConfig")])
-    return None
+    wraps = [call for call in calls if call.callee.rpartition(".")[2] == "get_peft_model"]
+    wraps = [call for call in wraps if is_reached(call.arguments, defaults)] or wraps
+    configs = [_config_of(call, calls) for call in wraps if _may_replace(call, wraps[0])]
+    return configs[0] if len(set(map(_said, configs))) == 1 else None
+
+
+def _config_of(wrap: Call, calls: Sequence[Call]) -> Call | None:
+    """The ``LoraConfig`` that a call of ``get_peft_model`` is given."""
+    found = _argument(wrap, "peft_config", "1")
+    if found is not None and found.callee.endswith("LoraConfig"):
+        return found
+    configs = [call for call in calls if call.callee.endswith("LoraConfig")]
+    beside = [call for call in configs if _arms_of(call) == _arms_of(wrap)]
+    return _the_only(beside) or _the_only(configs)
+
+
+def _arms_of(call: Call) -> tuple[Arm, ...]:
+    return getattr(call.arguments, "arms", ())
+
+
+def _may_replace(call: Call, other: Call) -> bool:
+    """Whether a call is another or stands in the other branch of an ``if`` around it."""
+    arms = dict(_arms_of(other))
+    return call is other or any(arms.get(line, side) is not side for line, side in _arms_of(call))
+
+
+def _said(call: Call | None) -> tuple[tuple[str, str], ...]:
+    """What a call is given, so that two that say the same are equal."""
+    entries = () if call is None else call.arguments.entries.items()
+    values = ((name, repr(plain_value(e.value, "yaml12")), id(e)) for name, e in entries)
+    return tuple(sorted((n, f"{i}" if repr(UNKNOWN) in v else v) for n, v, i in values))
+
+
+def _wraps(call: Call) -> bool:
+    """Whether a call is PEFT's own ``get_peft_model``."""
+    package, _, name = call.callee.rpartition(".")
+    return name == "get_peft_model" and package in ("", "peft")
 
 
 def _the_only(calls: Sequence[Call]) -> Call | None:
@@ -253,6 +299,7 @@ def script_claim(
     if run.trainer is not None:
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
         blocks.append(_block(document, run.trainer, table))
+    blocks += machine_of_notebook(document)
     # Without a config call the arguments come from a command line: no run of its own.
     name = ""
     centre = run.trainer or run.config

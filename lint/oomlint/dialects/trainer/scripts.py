@@ -22,7 +22,9 @@ from oomlint.dialects.trainer.tables import (
     LOADING_TRAINER_CALL,
     PREPARES_KBIT,
     TRAINER_CALL,
+    WRAPS,
 )
+from oomlint.documents.base import UNKNOWN, Entry, Scalar
 from oomlint.plan.fields import f
 
 calls = Meaning(options)
@@ -73,12 +75,27 @@ def adapts_nothing(run: Cells) -> Any:
 
 @scripts.said(f.trainable.method)
 def unclear_adapter(run: Cells, field: Any, said: Said) -> Said:
-    """Where only running tells whether the trainer is given an adapter, nobody knows."""
+    """Where only running tells whether the trainer is given an adapter, or what the model is
+    wrapped in, nobody knows."""
     if said is not None or not is_script(run) or run.mentions(hf.use_peft):
         return said
+    wrapped = run.given.once(_wrapped_in_something)
+    if wrapped is not None and reaches(run, WRAPS):
+        return wrapped
     given = run.said(script.adapter)
     is_adapted = reaches(run, ADAPTER) or not isinstance(given, Origin)
     return said if is_adapted else given
+
+
+def _wrapped_in_something(blocks: list[Block]) -> Origin | None:
+    """The call that adds an adapter which cannot be told."""
+    for block in blocks:
+        if block.table is WRAPS:
+            what = Entry(
+                "get_peft_model", block.anchor, Scalar(block.anchor, UNKNOWN), block.anchor
+            )
+            return Origin("explicit", block, None, what)
+    return None
 
 
 @scripts.derive(f.quant.prepares_kbit)

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping as MappingABC
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.meaning import Left, Meaning, Said
@@ -23,7 +25,6 @@ from oomlint.dialects.trainer.tables import (
 )
 from oomlint.documents.base import UNKNOWN, Node, Scalar
 from oomlint.documents.text import Span
-from oomlint.frozen import replace
 
 idle_flags = Meaning()
 """Flags of a command line that never reach the arguments which a script writes out itself."""

@@ -123,6 +123,14 @@ ADAPTER = Table(
     section="adapter",
 )
 
+# peft 0.21.2 mapping_func.py get_peft_model, where only running the script tells what it is given.
+WRAPS = Table(
+    name="get_peft_model",
+    rows=(),
+    known_prefixes=("",),
+    section="adapter",
+)
+
 # peft 0.21.2 utils/other.py prepare_model_for_kbit_training.
 PREPARES_KBIT = Table(
     name="prepare_model_for_kbit_training",

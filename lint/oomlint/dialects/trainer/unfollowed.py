@@ -1,6 +1,6 @@
 """Options of a project's own script that nothing here follows: what they speak of is not known.
 
-A script over transformers' Trainer may freeze a part of the model, checkpoint or batch by options of
+A script over transformers' Trainer or one of TRL's may freeze a part of the model, checkpoint or batch by options of
 its own (``--freeze_llm True``, ``--grad_checkpoint True``). Unless a profile says what they do, the
 fields that they are about are unread, by their words.
 """
@@ -15,6 +15,7 @@ from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.table import Block, Origin, plain_value
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.statements import is_command
+from oomlint.dialects.trl.fields import trl
 from oomlint.documents.base import Entry
 from oomlint.plan.fields import f
 
@@ -44,7 +45,7 @@ def _speaks_of_packing(words: frozenset[str]) -> bool:
 _ABOUT = {
     f.trainable.method: (_speaks_of_training, (hf.use_peft, hf.lora_targets)),
     f.checkpointing.mode: (_speaks_of_checkpointing, (hf.checkpointing,)),
-    f.seq.packing: (_speaks_of_packing, ()),
+    f.seq.packing: (_speaks_of_packing, (trl.packing,)),
 }
 
 
@@ -75,6 +76,8 @@ def _unknown(blocks: list[Block]) -> Iterator[tuple[Block, Entry]]:
         if block.table.section != "training" or not is_command(block):
             continue
         for stray in block.read().stray:
+            if block.table.refuses(stray.path):
+                continue  # a mistake that ends the run, not an option of the script's own
             value = plain_value(stray.entry.value, block.table.loader)
             if value not in (False, "False", "false", 0, "0", None, "", "none", "None"):
                 yield block, stray.entry

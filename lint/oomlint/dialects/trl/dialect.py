@@ -14,7 +14,7 @@ from typing import Any
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
-from oomlint.dialects.machine.launch import Launch
+from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONMENT
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
@@ -28,14 +28,16 @@ from oomlint.dialects.trl.meaning import meaning
 from oomlint.dialects.trl.objectives import (
     CALLS,
     FOREIGN_KEYS,
+    RECIPE_OPTIONS,
     TRAINING_KEYS,
     is_yaml,
     objective_of_class,
     objective_of_launch,
     options_of,
+    recipe_of,
 )
 from oomlint.documents.base import Document, Mapping, Scalar
-from oomlint.documents.text import Source
+from oomlint.documents.text import Location, Source
 
 _OF_TRL = frozenset(
     {
@@ -72,7 +74,10 @@ class Trl(Dialect):
     def _launches(self, document: Document) -> Iterator[Claim]:
         for launch in launches(document):
             objective = objective_of_launch(launch)
-            if objective is None or self.profiles.describe(launch):
+            if self.profiles.describe(launch):
+                continue
+            if objective is None:
+                yield from self._started_with_recipe(launch)
                 continue
             table = options_of(launch, objective)
             options = parsed_options(launch.flags, table)
@@ -93,6 +98,18 @@ class Trl(Dialect):
                 own = OverrideBlock(document, options, table, launch.anchor)
             blocks = (*blocks, own)
             yield Claim(self, "launch", document, blocks, tuple(references))
+
+    def _started_with_recipe(self, launch: Launch) -> Iterator[Claim]:
+        """A script of the project's own that a TRL recipe is given to, if the file is one."""
+        recipe = recipe_of(launch)
+        if not isinstance(recipe, Scalar):
+            return
+        where = Location(launch.document.source.path, place(recipe))
+        named = Reference(str(recipe.value), where, self.name, optional=True, decides=True)
+        references = (*launch.scene_references, *script_reference(launch), named)
+        options = parsed_options(launch.flags, RECIPE_OPTIONS)
+        own = OverrideBlock(launch.document, options, RECIPE_OPTIONS, launch.anchor)
+        yield Claim(self, "launch", launch.document, (*launch.blocks, own), references)
 
     def preset(self, reference: Reference) -> Claim | None:
         """An Accelerate config that TRL ships, by its name."""

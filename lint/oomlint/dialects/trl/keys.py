@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -29,7 +31,6 @@ from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, over
 from oomlint.dialects.trainer.tables import DTYPE as CALL_DTYPE, POSITIONAL
 from oomlint.dialects.trl.fields import trl
-from oomlint.frozen import replace
 from oomlint.plan.fields import f
 
 MODEL_SOURCE = "TRL f2cd5771 trainer/model_config.py"

@@ -18,12 +18,15 @@ from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import loading
 from oomlint.dialects.trainer.scripts import early_load, is_script, scripts
 from oomlint.dialects.trainer.statements import idle_flags
+from oomlint.dialects.trainer.unfollowed import unfollowed
 from oomlint.dialects.trl.changes import LOADS_FP32
 from oomlint.dialects.trl.keys import MODEL_SOURCE
 from oomlint.dialects.trl.training import trainers
 from oomlint.plan.fields import f
 
-meaning = Meaning(early_load, scripts, trainers, loading, launch_all_visible, idle_flags)
+meaning = Meaning(
+    early_load, scripts, trainers, loading, launch_all_visible, idle_flags, unfollowed
+)
 
 
 # Keys, and the first release without them; alignment-handbook's mixtures were written for earlier ones.

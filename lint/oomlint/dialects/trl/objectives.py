@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER
@@ -16,7 +18,6 @@ from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.dialects.trainer.keys import MODEL_ROWS, over
 from oomlint.dialects.trl.keys import KNOWN, RENAMED_LENGTH, TRL, call_table
 from oomlint.documents.base import Node, Scalar
-from oomlint.frozen import replace
 
 # The objective of a script, a sub-command, a config class or a trainer, by a word in its name.
 OBJECTIVES = {
@@ -50,6 +51,8 @@ OPEN_OPTIONS = {
     for objective, table in OPTIONS.items()
 }
 CALLS = {objective: call_table(f"TRL {objective} call") for objective in OPTIONS}
+# Of a script whose name tells nothing of its objective.
+RECIPE_OPTIONS = replace(OPEN_OPTIONS["sft"], name="TRL recipe options")
 _OBJECTIVE_OF_TABLE = {
     table.name: objective for tables in (OPTIONS, CALLS) for objective, table in tables.items()
 }
@@ -135,6 +138,18 @@ def objective_of_launch(launch: Launch) -> str | None:
     named = "config" in flags or any(is_yaml(a) for a in launch.arguments[:1])
     trains = "model_name_or_path" in flags and flags & (TRAINING_KEYS | {"dataset_name"})
     return OBJECTIVES[match.group(1)] if named or trains else None
+
+
+def recipe_of(launch: Launch) -> Node | None:
+    """The YAML that a project's own script is started with, as H4ArgumentParser and TrlParser take
+    it: the first word behind the script, or ``--config``. Only the file tells whether it is TRL's
+    (alignment-handbook 925acdfe src/alignment/configs.py parse)."""
+    is_script = launch.script is not None or launch.is_module
+    if not is_script or is_of_other_package(launch) or set(launch.flags.entries) & FOREIGN_KEYS:
+        return None
+    named = launch.flag("config")
+    node = named.value if named is not None else next(iter(launch.arguments), None)
+    return node if node is not None and is_yaml(node) else None
 
 
 _OF_TRL = re.compile(r"(^|[/.])trl[/.]scripts[/.]|(^|/)examples/scripts/")

@@ -29,6 +29,7 @@ from oomlint.dialects.trl.changes import (
     SFT_LEAVES_ENDS,
     SPREADS,
 )
+from oomlint.dialects.trl.collators import collators
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.keys import BASE_SOURCE
 from oomlint.dialects.trl.objectives import objective_of_run
@@ -36,7 +37,7 @@ from oomlint.dialects.trl.rollouts import rollouts, rolls_out
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
-trainers = Meaning(rollouts, model, one_process, training_arguments)
+trainers = Meaning(rollouts, collators, model, one_process, training_arguments)
 
 # -- the objective ---------------------------------------------------------------------------------
 

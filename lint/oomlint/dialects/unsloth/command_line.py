@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim
 from oomlint.dialects.kinds import BOOLEAN, COUNT, NUMBER, POSITIVE, TEXT, choice
 from oomlint.dialects.machine.launches import launches
@@ -22,7 +24,6 @@ from oomlint.dialects.unsloth.dialect import Unsloth
 from oomlint.dialects.unsloth.keys import SEVEN, unsloth
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import Document, Mapping
-from oomlint.frozen import replace
 from oomlint.plan.fields import f
 
 _FULL = choice({"lora": False, "full": True})

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
@@ -23,7 +25,6 @@ from oomlint.dialects.trl.objectives import objective_of_class
 from oomlint.dialects.unsloth.keys import CLI, FAST_MODEL, FAST_PEFT, PATCHED, PLAIN
 from oomlint.dialects.unsloth.meaning import meaning
 from oomlint.documents.base import Call, Document
-from oomlint.frozen import replace
 
 
 class Unsloth(Dialect):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.kinds import BOOLEAN, LIST, NUMBER, POSITIVE, TEXT, Kind, read_boolean
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.dialects.trainer.fields import hf
@@ -15,7 +17,6 @@ from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, over
 from oomlint.dialects.trainer.tables import DEVICE_MAP, DTYPE, MODEL_ID
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.objectives import CALLS
-from oomlint.frozen import replace
 from oomlint.plan.fields import Private, f
 
 _LOADER = "unsloth models/loader.py FastLanguageModel.from_pretrained"

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launchers import read_launch
@@ -28,7 +30,6 @@ from oomlint.dialects.verl.keys import (
 from oomlint.dialects.verl.meaning import meaning
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Location
-from oomlint.frozen import replace
 
 _MODULE = re.compile(r"-m\s+((?:verl|recipe)\.[\w.]+)")
 _PATH_KEYS = (
@@ -243,10 +244,17 @@ def _flag_text(launch: Launch, key: str) -> str:
 _SHIPPED = re.compile(r"_?(?:generated_)?(?:ppo|sft)_\w*trainer\w*|sft_trainer\w*")
 
 
+# VL/examples/split_placement/main_ppo_split.py:92 (0.1 to 0.5).
+_OF_EXAMPLES = {"main_ppo_split": "config/ppo_trainer_split.yaml"}
+
+
 def _own_config(launch: Launch) -> str | None:
-    """The YAML behind ``--config-path`` and ``--config-name`` where it is not verl's own."""
+    """The YAML behind ``--config-path`` and ``--config-name`` where it is not verl's own, or that
+    the ``@hydra.main`` of an example with a trainer of its own names."""
     name, folder = _flag_text(launch, "config_name"), _flag_text(launch, "config_path")
     name = name.removesuffix(".yaml")
+    if not name and launch.stem in _OF_EXAMPLES:
+        return f"{launch.name.rpartition('/')[0]}/{_OF_EXAMPLES[launch.stem]}".lstrip("/")
     if not name or (_SHIPPED.fullmatch(name) and folder in ("", "config", "./config")):
         return None
     return f"{folder}/{name}.yaml" if folder else f"{name}.yaml"

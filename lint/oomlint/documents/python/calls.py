@@ -6,11 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.documents.base import Call
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Evaluator, Guard, Places
-from oomlint.frozen import field, frozen, mutable, replace
+from oomlint.documents.python.values import Arm, Evaluator, Guard, Places
 
 _CONFIGS = (
     "SFT DPO GRPO KTO ORPO CPO Reward PRM PPO PPOv2 RLOO GKD XPO NashMD OnlineDPO BCO GOLD MiniLLM Model "
@@ -46,8 +48,7 @@ _NO_MODEL = re.compile(
 )
 
 
-@frozen(eq=False)
-class Step:
+class Step(Struct, frozen=True, eq=False):
     """A call of any kind as the program reaches it."""
 
     node: ast.Call
@@ -61,10 +62,10 @@ class Step:
     reached: bool
     """Whether module-level code leads here in a plain way."""
     guards: tuple[Guard, ...] = ()
+    arms: tuple[Arm, ...] = ()
 
 
-@mutable
-class _Walk:
+class _Walk(Struct):
     tree: Tree
     steps: list[Step] = field(default_factory=list)
     entered: set[int] = field(default_factory=set)
@@ -81,13 +82,18 @@ def run_order(tree: Tree) -> list[Step]:
 
 
 def _enter(
-    function: FunctionNode, walk: _Walk, *, reached: bool, guards: tuple[Guard, ...] = ()
+    function: FunctionNode,
+    walk: _Walk,
+    *,
+    reached: bool,
+    guards: tuple[Guard, ...] = (),
+    arms: tuple[Arm, ...] = (),
 ) -> None:
     if id(function) in walk.entered:
         return
     walk.entered.add(id(function))
     scope = walk.tree.scopes.of_node[id(function)]
-    _run(function.body, walk, scope, function, reached=reached, guards=guards)
+    _run(function.body, walk, scope, function, reached=reached, guards=guards, arms=arms)
 
 
 def _run(
@@ -98,25 +104,37 @@ def _run(
     *,
     reached: bool,
     guards: tuple[Guard, ...] = (),
+    arms: tuple[Arm, ...] = (),
 ) -> None:
     for statement in body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         if isinstance(statement, ast.ClassDef):
             inner = walk.tree.scopes.of_node[id(statement)]
-            _run(statement.body, walk, inner, function, reached=reached, guards=guards)
+            _run(statement.body, walk, inner, function, reached=reached, guards=guards, arms=arms)
             continue
         for call in _calls_in(statement, walk.tree):
             name = scope.resolved(dotted(call.func) or "")
-            step = Step(call, name, call_name(call), scope, function, reached, guards)
+            step = Step(call, name, call_name(call), scope, function, reached, guards, arms)
             walk.steps.append(step)
             callee = call.func.id if isinstance(call.func, ast.Name) else None
             target = walk.tree.scopes.functions.get(callee or "")
             if target is not None:
-                _enter(target, walk, reached=reached, guards=guards)
+                _enter(target, walk, reached=reached, guards=guards, arms=arms)
         for block in _blocks(statement):
             more = _guards_of(statement, block)
-            _run(block, walk, scope, function, reached=reached, guards=(*guards, *more))
+            inside = (*arms, *_arm_of(statement, block))
+            _run(
+                block, walk, scope, function,
+                reached=reached, guards=(*guards, *more), arms=inside,
+            )  # fmt: skip
+
+
+def _arm_of(statement: ast.stmt, block: list[ast.stmt]) -> tuple[Arm, ...]:
+    """Which side of an ``if`` a block is; an ``elif`` is an ``if`` in the other side."""
+    if not isinstance(statement, ast.If):
+        return ()
+    return ((statement.lineno, block is statement.body),)
 
 
 def _guards_of(statement: ast.stmt, block: list[ast.stmt]) -> tuple[Guard, ...]:
@@ -183,7 +201,9 @@ def read_calls(
             continue
         # An import under another name is reported by the name that it has at home.
         written = dotted(step.node.func) if last == step.last else None
-        arguments = replace(evaluator.arguments(step.node, step.scope), guards=step.guards)
+        arguments = replace(
+            evaluator.arguments(step.node, step.scope), guards=step.guards, arms=step.arms
+        )
         call = Call(written or last, arguments, places.span(step.node), len(calls))
         evaluator.calls[id(step.node)] = call
         origin[id(call)] = step

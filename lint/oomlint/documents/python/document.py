@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping as MappingABC
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from oomlint.documents import base
 from oomlint.documents.base import Call, Fact, Literal, Mapping, Name, Node
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
-from oomlint.frozen import frozen
 
 if TYPE_CHECKING:
     import ast
@@ -49,8 +50,7 @@ _MOST_CHARACTERS: Final = 1_000_000
 _STRING_START: Final = re.compile(r"([rRbBuUfF]*)('''|\"\"\"|'|\")")
 
 
-@frozen(eq=False, slots=False)
-class PythonDocument:
+class PythonDocument(Struct, frozen=True, eq=False):
     """A script as read; implements :class:`oomlint.documents.base.Document`."""
 
     source: Source

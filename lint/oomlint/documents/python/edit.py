@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.errors import CannotEdit
-from oomlint.frozen import mutable
 
 _Element: TypeAlias = cst.Arg | cst.BaseDictElement
 _Space: TypeAlias = cst.BaseParenthesizableWhitespace
@@ -60,8 +60,7 @@ def smallest_splice(old: str, new: str) -> tuple[int, int, str]:
     return start, len(old) - tail, new[start : len(new) - tail]
 
 
-@mutable
-class _Row:
+class _Row(Struct):
     """Elements between brackets and the space around them; calls and dicts keep it in
     different places."""
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from oomlint.documents.base import UNKNOWN, Call, Fact, Mapping, Scalar
 from oomlint.documents.python.calls import Step
 from oomlint.documents.python.loss_facts import loss_facts
@@ -15,7 +17,6 @@ from oomlint.documents.python.side_facts import side_facts
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, Places
 from oomlint.documents.text import Edit, Location, Source
-from oomlint.frozen import frozen
 
 _TRAINS = re.compile(r"train|fit|backward")
 _MULTI_GPU = re.compile(
@@ -64,8 +65,7 @@ def facts_of(
     return tuple(sorted(facts, key=lambda fact: (fact.location.span, fact.kind)))
 
 
-@frozen(eq=False)
-class _Look:
+class _Look(Struct, frozen=True, eq=False):
     source: Source
     tree: Tree
     places: Places

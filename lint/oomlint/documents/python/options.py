@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
+from msgspec import Struct, field
+
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.parsers import argparse_names, command_functions, parsed_classes
 from oomlint.documents.python.scopes import FunctionNode, dotted
 from oomlint.documents.python.tree import Tree, read_tree
 from oomlint.documents.python.values import Places
 from oomlint.documents.text import Source, Span
-from oomlint.frozen import field, frozen, mutable
 
 FindSource = Callable[[str], Source | None]
 """The text of another file of the project, by its path as an import names it."""
@@ -39,8 +40,7 @@ _MOST_FILES = 12
 _MOST_KEPT = 50_000
 
 
-@frozen(eq=False)
-class Options:
+class Options(Struct, frozen=True, eq=False):
     """What a script's command line may say."""
 
     names: frozenset[str] = frozenset()
@@ -81,8 +81,7 @@ def started(source: Source, tree: Tree, find: FindSource) -> Source | None:
     return None
 
 
-@mutable(eq=False, slots=False)
-class _File:
+class _File(Struct, eq=False):
     """A module, with what it defines and where its other names come from."""
 
     source: Source

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping as MappingABC
 from typing import Final
 
+from msgspec import Struct
+
 from oomlint.documents.python.scopes import Binding, FunctionNode, dotted
 from oomlint.documents.python.tree import Tree
-from oomlint.frozen import frozen
 
 _PARSES: Final = frozenset(
     {"parse_args_into_dataclasses", "parse_args_and_config", "parse_dict", "parse_yaml_file"}
@@ -38,8 +39,7 @@ def argparse_defaults(tree: Tree) -> dict[str, ast.expr]:
     return {name: value for name, value in found.items() if name not in twice}
 
 
-@frozen
-class ArgparseNames:
+class ArgparseNames(Struct, frozen=True):
     """Destinations of ``add_argument`` calls; ``are_all`` is false where one is computed."""
 
     known: frozenset[str]

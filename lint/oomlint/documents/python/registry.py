@@ -11,21 +11,22 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.documents.base import UNKNOWN, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.document import PythonDocument
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 from oomlint.documents.python.tree import Tree, read_tree
 from oomlint.documents.python.values import Evaluator, Places, PythonEntry, PythonMapping
 from oomlint.documents.text import Span
-from oomlint.frozen import frozen, replace
 
 _DEEPEST: Final = 12
 _ASSIGNED = "the function sets the config's fields one by one; add a line to it"
 _COMPUTED = "its value is only known when the program runs"
 
 
-@frozen(eq=False)
-class ConfigFunction:
+class ConfigFunction(Struct, frozen=True, eq=False):
     """A function without parameters, and what it returns.
 
     ``made`` are the arguments of the call that makes the config, ``None`` where ``base``,

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from oomlint.frozen import field, frozen, mutable
+from msgspec import Struct, field
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@frozen(eq=False)
-class Binding:
+class Binding(Struct, frozen=True, eq=False):
     """One statement that gives a name its value. ``value`` is the expression if it is plain."""
 
     kind: Literal["value", "import", "parameter", "definition", "other"]
@@ -25,8 +24,7 @@ class Binding:
 OTHER = Binding("other")
 
 
-@mutable(eq=False)
-class Scope:
+class Scope(Struct, eq=False):
     """A module, function, lambda, comprehension or class body."""
 
     node: ast.AST
@@ -62,8 +60,7 @@ class Scope:
         return self.imported(name) or name
 
 
-@mutable(eq=False)
-class Scopes:
+class Scopes(Struct, eq=False):
     """All scopes of a file, and how its names are used."""
 
     module: Scope

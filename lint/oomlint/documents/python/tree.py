@@ -9,6 +9,8 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
+from msgspec import Struct, field
+
 from oomlint.documents.python.scopes import (
     OTHER,
     Binding,
@@ -18,7 +20,6 @@ from oomlint.documents.python.scopes import (
     call_name,
     dotted,
 )
-from oomlint.frozen import field, frozen, mutable
 
 # Methods that change a list or dict in place: after one of these the literal tells nothing.
 _CHANGES_IN_PLACE = frozenset(
@@ -29,8 +30,7 @@ _CHANGES_IN_PLACE = frozenset(
 )  # fmt: skip
 
 
-@mutable(eq=False)
-class Tree:
+class Tree(Struct, eq=False):
     """A file as parsed. The lists are in the order of ``ast.walk``: what stands less deep first."""
 
     root: ast.Module
@@ -97,8 +97,7 @@ def _is_head(node: ast.Lambda, statement: ast.AST) -> bool:
 # -- kinds of nodes -------------------------------------------------------------------------
 
 
-@frozen(eq=False)
-class _Shape:
+class _Shape(Struct, frozen=True, eq=False):
     """What there is to do about nodes of one kind."""
 
     children: tuple[tuple[str, bool], ...]

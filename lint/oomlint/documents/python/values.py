@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from oomlint.documents.base import UNKNOWN, Call, Entry, Mapping, Name, Node, Scalar, Sequence
 from oomlint.documents.python.parsers import (
     Switch,
@@ -19,7 +21,6 @@ from oomlint.documents.python.parsers import (
 from oomlint.documents.python.scopes import Binding, Scope, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.text import Source, Span
-from oomlint.frozen import frozen, replace
 
 # Values are followed through this many names; more is a program, not a setting.
 _DEEPEST: Final = 24
@@ -38,8 +39,7 @@ _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
 _SHARED: Final = "{} is used in several places"
 
 
-@frozen(eq=False)
-class PythonScalar(Scalar):
+class PythonScalar(Scalar, frozen=True, eq=False):
     """A value that is the default of a command-line option, which a launch line may override; or
     one of two, between which the option decides."""
 
@@ -50,19 +50,21 @@ class PythonScalar(Scalar):
 
 Guard: TypeAlias = tuple[str, bool]
 """A switch of the command line, and whether it must be on."""
+Arm: TypeAlias = tuple[int, bool]
+"""The line of an ``if``, and whether its test must hold."""
 
 
-@frozen(eq=False)
-class PythonMapping(Mapping):
+class PythonMapping(Mapping, frozen=True, eq=False):
     """Arguments of a call, or the entries of a dict; ``span`` is the whole expression."""
 
     kind: str = "call"
     guards: tuple[Guard, ...] = ()
     """Of a call: the switches that decide whether it is reached."""
+    arms: tuple[Arm, ...] = ()
+    """Of a call: the branches that it stands in, the outermost first."""
 
 
-@frozen(eq=False)
-class PythonEntry(Entry):
+class PythonEntry(Entry, frozen=True, eq=False):
     """``owner`` is the call or dict in which the entry is written."""
 
     owner: Span | None = None

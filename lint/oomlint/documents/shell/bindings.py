@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from oomlint.documents.shell.machine import SCHEDULER_VARIABLES
 from oomlint.documents.shell.words import (
     Binding,
@@ -15,7 +17,6 @@ from oomlint.documents.shell.words import (
     from_character,
 )
 from oomlint.documents.text import Source, Span
-from oomlint.frozen import replace
 
 _ENV_WORD = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 

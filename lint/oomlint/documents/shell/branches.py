@@ -7,6 +7,7 @@ what it would fill in for them is what counts.
 from __future__ import annotations
 
 import fnmatch
+import glob
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -95,10 +96,21 @@ class Conditions:
             if decides in (first, second):
                 return decides
             return None if None in (first, second) else not decides
-        texts = self._text(left), self._text(right)
+        if len(node.children) > 3:  # a pattern of several parts: *"lora"*
+            texts = self._text(left), self._pattern(node)
+        else:
+            texts = self._text(left), self._text(right)
         if texts[0] is None or texts[1] is None:
             return None
         return compared(texts[0], sign, texts[1])
+
+    def _pattern(self, node: Syntax) -> str | None:
+        """What ``[[ … == *"lora"* ]]`` compares with, in the notation of ``fnmatch``: what is quoted
+        stands for itself (Bash manual, 3.2.4.3). ``None`` where it has variables or groups."""
+        parts = [self.script.text.of(child) for child in node.children[2:]]
+        if any(re.search(r"[$`\\(]", part) for part in parts):
+            return None
+        return "".join(glob.escape(part[1:-1]) if part[0] in "\"'" else part for part in parts)
 
     def _command(self, node: Syntax) -> bool | None:
         words = [self._text(child) for child in node.named_children]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.documents import base
 from oomlint.documents.base import UNKNOWN, Command, Entry, Mapping, Scalar
 from oomlint.documents.shell.names import (
@@ -25,7 +28,6 @@ from oomlint.documents.shell.words import (
     from_character,
 )
 from oomlint.documents.text import Span
-from oomlint.frozen import frozen, replace
 
 _FLAG = re.compile(r"(--?)([A-Za-z_][\w.\-/]*)(=)?", re.ASCII)
 _ASSIGNMENT = re.compile(r"(\+{0,2})([A-Za-z_][\w.\-/@\[\]]*)=", re.ASCII)
@@ -36,8 +38,7 @@ _WRAPPER_OPTIONS_WITH_VALUE = ("-n", "-u", "-C", "-g", "-a")
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*$")
 
 
-@frozen(eq=False)
-class ShellScalar(Scalar):
+class ShellScalar(Scalar, frozen=True, eq=False):
     """A value in a script, with what is needed to write another one in its place."""
 
     quote: str = ""
@@ -52,13 +53,11 @@ class ShellScalar(Scalar):
     """Of an unknown value: the question about the machine that it answers (``documents.shell.machine``)."""
 
 
-@frozen(eq=False)
-class ShellSequence(base.Sequence):
+class ShellSequence(base.Sequence, frozen=True, eq=False):
     container: Container | None = None
 
 
-@frozen(eq=False)
-class ShellEntry(Entry):
+class ShellEntry(Entry, frozen=True, eq=False):
     """``span`` covers the whole words that the entry is made of."""
 
     container: Container | None = None
@@ -68,8 +67,7 @@ class ShellEntry(Entry):
     """Rank of its first word among those of the command."""
 
 
-@frozen(eq=False)
-class ShellMapping(Mapping):
+class ShellMapping(Mapping, frozen=True, eq=False):
     """``style`` says how entries are written; the offsets say where new ones go."""
 
     style: str = "flag"
@@ -81,8 +79,7 @@ class ShellMapping(Mapping):
     prefix_gap: str = " "
 
 
-@frozen(eq=False)
-class Word:
+class Word(Struct, frozen=True, eq=False):
     """One word of a command: its characters and its text, ``None`` if unknown."""
 
     chunks: Field

@@ -12,6 +12,9 @@ import re
 from collections.abc import Callable, Mapping as MappingABC, Sequence as SequenceABC
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomlint.documents import base
 from oomlint.documents.base import Command, Entry, Fact, Literal, Mapping, Node, Scalar
 from oomlint.documents.shell.commands import (
@@ -25,7 +28,6 @@ from oomlint.documents.shell.syntax import CONTINUATION, MOST_CHARACTERS, Unpars
 from oomlint.documents.shell.words import Container
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
-from oomlint.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
     from oomlint.documents.shell.files import WrittenFile
@@ -40,8 +42,7 @@ _SAFE_WORD = re.compile(r"[\w@%+=:,./\-]+", re.ASCII)
 _NO_OPTION_NEXT = re.compile(r"""(?:[ \t]|\\\r?\n)+[\w./+'"$~]""")
 
 
-@frozen(eq=False, slots=False)
-class ShellDocument:
+class ShellDocument(Struct, frozen=True, eq=False, dict=True):
     """A script as read; implements :class:`oomlint.documents.base.Document`."""
 
     source: Source

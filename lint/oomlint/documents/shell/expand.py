@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.documents.shell.machine import asked_by_program, asked_by_variable
 from oomlint.documents.shell.syntax import PLACEHOLDER, Text
 from oomlint.documents.shell.values import arithmetic, operated, output_of
@@ -20,7 +23,6 @@ from oomlint.documents.shell.words import (
     held_text,
 )
 from oomlint.documents.text import Span
-from oomlint.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -361,8 +363,7 @@ class Expander:
         return texts
 
 
-@frozen
-class _Place:
+class _Place(Struct, frozen=True):
     """Where a word is being expanded: its text, the quotes around, whether blanks split."""
 
     container: Container

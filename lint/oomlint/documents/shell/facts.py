@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from oomlint.documents.base import Command, Fact
 from oomlint.documents.shell.names import (
     CUSTOMARY_NAMES,
@@ -16,7 +18,6 @@ from oomlint.documents.shell.names import (
 from oomlint.documents.shell.side_facts import side_facts
 from oomlint.documents.shell.syntax import Script, prefix_is_cut
 from oomlint.documents.text import Edit, Location, Source, Span
-from oomlint.frozen import replace
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax

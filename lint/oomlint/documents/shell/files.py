@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from oomlint.documents.base import Document
 from oomlint.documents.json import JsonDocument, parse_json
@@ -18,7 +21,6 @@ from oomlint.documents.shell.words import Container, Field, field_text
 from oomlint.documents.text import Edit, Source
 from oomlint.documents.yaml.document import YamlDocument, parse_yaml
 from oomlint.errors import CannotEdit
-from oomlint.frozen import frozen, parameters
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
@@ -94,8 +96,7 @@ def written_source(host: Source, content: Field, name: str) -> Source | None:
     return Source(host.path, "".join(parts))
 
 
-@frozen
-class WrittenFile:
+class WrittenFile(Struct, frozen=True):
     """A config in a script: ``source`` is the script with all else blank."""
 
     host: Source
@@ -111,10 +112,10 @@ class WrittenFile:
         lowered = name.lower()
         if lowered.endswith(YAML_ENDINGS):
             yaml = parse_yaml(self.source)
-            return _WrittenYaml(file=self, **_attributes(yaml))
+            return _WrittenYaml(file=self, **asdict(yaml))
         if lowered.endswith(".json"):
             json = parse_json(self.source)
-            return _WrittenJson(file=self, **_attributes(json))
+            return _WrittenJson(file=self, **asdict(json))
         return None
 
     def checked(self, edits: list[Edit]) -> list[Edit]:
@@ -132,24 +133,18 @@ class WrittenFile:
         return edits
 
 
-@frozen(eq=False)
-class _WrittenJson(JsonDocument):
+class _WrittenJson(JsonDocument, frozen=True, eq=False):
     file: WrittenFile
 
     def _edits(self, splices: list[tuple[int, int, str]]) -> list[Edit]:
         return self.file.checked(JsonDocument._edits(self, splices))
 
 
-@frozen(eq=False)
-class _WrittenYaml(YamlDocument):
+class _WrittenYaml(YamlDocument, frozen=True, eq=False):
     file: WrittenFile
 
     def _edits(self, splices: Iterable[tuple[int, int, str]]) -> list[Edit]:
         return self.file.checked(YamlDocument._edits(self, splices))
-
-
-def _attributes(document: JsonDocument | YamlDocument) -> dict[str, Any]:
-    return {p.name: getattr(document, p.name) for p in parameters(type(document))}
 
 
 def _pieces(content: Field) -> Iterator[tuple[int, int, str | None]]:

@@ -6,10 +6,10 @@ same as to every such question, and whoever knows the machine knows it: see :fun
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping as MappingABC
 
 from oomlint.documents.shell.values import arithmetic
-from oomlint.expressions import expression
 
 GPUS = "gpus"
 """GPUs of a node."""
@@ -53,8 +53,8 @@ _QUESTIONS = (
     ),
     (r"scontrol\s+show\s+host(?:name)?s?\s+\S+" + _LINES, NODES),
 )  # fmt: skip
-_PATTERNS = tuple((expression(pattern), answer) for pattern, answer in _QUESTIONS)
-_SYMBOL = expression(r"[a-z_]+")
+_PATTERNS = tuple((re.compile(pattern), answer) for pattern, answer in _QUESTIONS)
+_SYMBOL = re.compile(r"[a-z_]+")
 
 
 def asked_by_variable(name: str) -> str:

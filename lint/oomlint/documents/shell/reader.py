@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from oomlint.documents.base import Command
 from oomlint.documents.shell.bindings import (
     UNSET,
@@ -24,6 +26,7 @@ from oomlint.documents.shell.commands import (
     common_level,
 )
 from oomlint.documents.shell.files import WrittenFile, content_of, written_names, written_source
+from oomlint.documents.shell.folders import Folders
 from oomlint.documents.shell.names import SHELLS, WRAPPERS
 from oomlint.documents.shell.syntax import (
     HIDDEN_IN_HEREDOC,
@@ -81,6 +84,7 @@ class Reader:
         self.jobs: dict[str, tuple[Script, Syntax]] = {}
         self.files: dict[str, WrittenFile] = {}
         self.sourced: list[str] = []
+        self.folders = Folders()
         self.depth = 0
         self.rounds = 0
         self.parsed: dict[Span, Script] = {}
@@ -200,9 +204,10 @@ class Reader:
         """Read groups of statements of which nobody knows whether they run."""
         for group in groups:
             before = dict(self.variables.held)
-            for child in group:
-                if child.type in _STATEMENT_PARTS or child.type not in _WORD_TYPES:
-                    self._statement(script, child)
+            with self.folders.kept():
+                for child in group:
+                    if child.type in _STATEMENT_PARTS or child.type not in _WORD_TYPES:
+                        self._statement(script, child)
             self.variables.held = before
         self.variables.forget(assigned_names(script, node))
 
@@ -232,7 +237,8 @@ class Reader:
         names: set[str] = set()
         for node in nodes:
             names |= assigned_names(script, node)
-            self._statement(script, node)
+            with self.folders.kept():
+                self._statement(script, node)
         self.variables.held = before
         self.variables.forget(names)
 
@@ -273,7 +279,7 @@ class Reader:
 
     def _isolated(self, script: Script, node: Syntax) -> None:
         """A subshell, or a function that is called from elsewhere: its variables stay inside."""
-        with self.variables.kept():
+        with self.variables.kept(), self.folders.kept():
             self._statements(script, node)
 
     # -- commands ---------------------------------------------------------------------
@@ -333,7 +339,8 @@ class Reader:
         if len(self.commands) >= _MOST_COMMANDS:
             raise Unparsable("commands")
         reader = CommandReader(self.source.text, box, fields)
-        self.commands.append(reader.read(span, environment))
+        command = reader.read(span, environment)
+        self.commands.append(replace(command, folder=self.folders.current))
         self._consequences(script, node, fields, redirects)
 
     def _env_words(self, fields: list[Field]) -> list[Binding]:
@@ -359,6 +366,8 @@ class Reader:
         heredoc = next((r for r in redirects if r.type == "heredoc_redirect"), None)
         if program == "set" and (set(texts) & {"-a", "allexport"} or "-ea" in texts):
             self.variables.export_all = "+o" not in texts
+        elif program in Folders.PROGRAMS:
+            self.folders.change(program, texts[1:])
         elif program == "read":
             self.variables.read(script, node, texts, heredoc)
         elif program == "export":  # taken for a program after a line of assignments
@@ -468,7 +477,7 @@ class Reader:
 
     def _nested(self, span: Span, forbidden: str, hidden: re.Pattern[str] | None = None) -> None:
         inner = self._parse(span, forbidden, hidden)
-        with self.variables.kept():
+        with self.variables.kept(), self.folders.kept():
             self._statements(inner, inner.root)
 
 

@@ -14,8 +14,9 @@ from sys import maxsize
 from time import process_time
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from oomlint.documents.text import Span
-from oomlint.frozen import frozen
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax, Tree
@@ -49,8 +50,7 @@ _MOST_NODES = 60_000
 _PIECE = 65536
 
 
-@frozen
-class Text:
+class Text(Struct, frozen=True):
     """The text that a syntax tree was made from, and the way back to the file's offsets."""
 
     full: str
@@ -83,8 +83,7 @@ class Text:
         return text if self.hidden is None else self.hidden.sub(r"\1", text)
 
 
-@frozen(eq=False)
-class Script:
+class Script(Struct, frozen=True, eq=False):
     """One syntax tree: the file's own, or that of a script quoted in it."""
 
     text: Text

@@ -12,11 +12,9 @@ import os.path
 import re
 from collections.abc import Callable, Sequence
 
-from oomlint.expressions import expression
-
 # -- arithmetic ------------------------------------------------------------------------------
 
-_TOKEN = expression(
+_TOKEN = re.compile(
     r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)|(\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>()?:!~&|^]))"
 )
 _MOST_BITS = 64
@@ -134,9 +132,9 @@ class _Sum:
 
 # -- ${name operator} ------------------------------------------------------------------------
 
-_OPERATION = expression(r"(##|#|%%|%|//|/|,,|,|\^\^|\^|:)(.*)", re.DOTALL)
+_OPERATION = re.compile(r"(##|#|%%|%|//|/|,,|,|\^\^|\^|:)(.*)", re.DOTALL)
 _LONGEST_VALUE = 2000
-_SLICE = expression(r"\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?")
+_SLICE = re.compile(r"\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?")
 
 
 def operated(value: str, operation: str) -> str | None:

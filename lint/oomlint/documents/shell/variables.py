@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping as MappingABC, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from oomlint.documents.base import UNKNOWN, Entry
 from oomlint.documents.shell.bindings import GIVEN_NAMES, given_bindings, retold
 from oomlint.documents.shell.commands import ShellEntry, ShellMapping, ShellScalar, value_of
@@ -21,7 +23,6 @@ from oomlint.documents.shell.syntax import (
 )
 from oomlint.documents.shell.words import Binding, Chunk, Container, Field, Step
 from oomlint.documents.text import Source, Span
-from oomlint.frozen import replace
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomlint.documents.text import Span
-from oomlint.frozen import frozen, replace
 
 
-@frozen(eq=False)
-class Container:
+class Container(Struct, frozen=True, eq=False):
     """A stretch of text that holds shell words: a command, an array, a variable's value.
 
     ``forbidden`` are characters that cannot be written in it because of quotes around it.
@@ -30,8 +31,7 @@ class Container:
     quoted: bool = False
 
 
-@frozen(eq=False)
-class Step:
+class Step(Struct, frozen=True, eq=False):
     """``span`` is the characters' own place in ``container``, or that of the expansion that
     brings them; ``word`` is the word around it, ``quote`` the quotes around ``span``."""
 
@@ -41,8 +41,7 @@ class Step:
     quote: str = ""
 
 
-@frozen(eq=False)
-class Chunk:
+class Chunk(Struct, frozen=True, eq=False):
     """Characters with one origin. ``text`` is ``None`` where nobody can know it."""
 
     text: str | None
@@ -98,8 +97,7 @@ def from_character(field: Field, start: int) -> Field:
     return ()
 
 
-@frozen(eq=False)
-class Binding:
+class Binding(Struct, frozen=True, eq=False):
     """What a variable holds: ``chunks`` of a plain one, ``fields`` of an array, or neither."""
 
     name: str

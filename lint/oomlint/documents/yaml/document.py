@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from oomlint.documents.base import Literal, Mapping, Node, Scalar, Sequence
 from oomlint.documents.brackets import Brackets, Splice
 from oomlint.documents.scalars import double_quoted, emit, single_quoted
@@ -28,21 +30,19 @@ from oomlint.documents.yaml.nodes import (
     skip,
 )
 from oomlint.errors import CannotEdit, ParseError
-from oomlint.frozen import field, frozen
 
 # Guards against files built to exhaust a reader; no training config comes near them.
 _MAX_CHARACTERS: Final = 2**20
 
 
-@frozen(eq=False)
-class YamlDocument:
+class YamlDocument(Struct, frozen=True, eq=False):
     """``roots`` has one node per document of the file; none for an empty file."""
 
     source: Source
     roots: tuple[Node, ...]
-    _places: dict[Node, Place] = field(repr=False)
-    _anchors: tuple[Anchor, ...] = field(repr=False)
-    _block_scalars: dict[int, tuple[int, str]] = field(repr=False)
+    _places: dict[Node, Place]
+    _anchors: tuple[Anchor, ...]
+    _block_scalars: dict[int, tuple[int, str]]
     """End of a block scalar's last line of text → (start of the line after it, chomping)."""
 
     def set_value(self, node: Node, value: Literal) -> list[Edit]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 from oomlint.documents.text import Source
 from oomlint.errors import ParseError
-from oomlint.expressions import expression
 
 MAX_DEPTH: Final = 100
-_TEMPLATE_FILE: Final = expression(r"\{\{|\{%")
+_TEMPLATE_FILE: Final = re.compile(r"\{\{|\{%")
 
 
 def read_events(source: Source) -> list[Any]:

@@ -6,22 +6,24 @@ the indicators of a collection) is known when it is changed.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Literal as Choice, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.scalars import resolve
 from oomlint.documents.text import Source, Span
 from oomlint.documents.yaml.events import COLLECTION_ENDS, COLLECTION_STARTS, MAX_DEPTH, fail
-from oomlint.expressions import expression
-from oomlint.frozen import frozen, replace
 
 _MAX_EXPANDED_VALUES: Final = 1_000_000
 
-_TEMPLATED: Final = expression(r"\$\{|\{\{|\{%")
-_TRIVIA: Final = expression(r"(?:[ \t\r\n\x85\u2028\u2029]+|#[^\r\n]*)*")
+_TEMPLATED: Final = re.compile(r"\$\{|\{\{|\{%")
+_TRIVIA: Final = re.compile(r"(?:[ \t\r\n\x85\u2028\u2029]+|#[^\r\n]*)*")
 _TRIVIA_STARTS: Final = frozenset(" \t\r\n\x85\u2028\u2029#")
-_TAG: Final = expression(r"!<[^>]*>|[^\s,\[\]{}]+")
-BLOCK_HEADER: Final = expression(r"[|>][-+0-9]*(?P<comment>[ \t]+#[^\r\n]*)?")
+_TAG: Final = re.compile(r"!<[^>]*>|[^\s,\[\]{}]+")
+BLOCK_HEADER: Final = re.compile(r"[|>][-+0-9]*(?P<comment>[ \t]+#[^\r\n]*)?")
 CORE_TAG: Final = "tag:yaml.org,2002:"
 FILLED_IN: Final = "it is filled in by a template or an interpolation"
 
@@ -55,8 +57,7 @@ class Place(NamedTuple):
     lacks_colon: bool = False
 
 
-@frozen
-class Anchor:
+class Anchor(Struct, frozen=True):
     offset: int
     uses: tuple[int, ...]
 

@@ -1,0 +1,71 @@
+"""The GPU that a notebook's metadata names: a hint where nobody else names one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oomlint.engine import Options, Report, lint
+from oomlint.hardware import parse_hardware
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.rule import Severity
+from oomlint.workspace import Workspace
+
+_CODE = """\
+from trl import SFTConfig, SFTTrainer
+args = SFTConfig(output_dir="out", per_device_train_batch_size=8, max_length=4096, bf16=True)
+SFTTrainer(model="Qwen/Qwen2.5-7B", args=args, train_dataset=data).train()
+"""
+
+
+def _lint(gpu: str | None, code: str = _CODE, hardware: str | None = None) -> Report:
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": code}
+    metadata = {
+        "accelerator": "GPU",
+        "colab": {"provenance": []} | ({"gpuType": gpu} if gpu else {}),
+    }
+    text = json.dumps({"cells": [cell], "metadata": metadata, "nbformat": 4}, indent=1)
+    files = Workspace(Path("/project"), {"train.ipynb": text.encode()})
+    options = Options(hardware=parse_hardware(hardware) if hardware else None)
+    return lint(files, ["train.ipynb"], options)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "card"), [("T4", "T4-16GB"), ("L4", "L4-24GB"), ("A100", None), (None, None)]
+)
+def test_a_notebook_names_the_gpu_that_it_runs_on(gpu: str | None, card: str | None) -> None:
+    (run,) = _lint(gpu).runs
+    assert (run.hardware.gpu.name if run.hardware else None) == card
+    if run.hardware is not None:
+        assert (run.hardware.nodes, run.hardware.gpus_per_node) == (1, 1)
+        assert run.hardware.source.startswith("the notebook asks for")
+        assert run.level(f.device.type) is Level.ASSUMED
+
+
+def test_what_the_user_names_counts() -> None:
+    (run,) = _lint("T4", hardware="8xA100-80GB").runs
+    assert run.hardware is not None
+    assert run.hardware.name == "8xA100-80GB"
+
+
+def test_a_hint_makes_no_error() -> None:
+    surely = {d.rule.name: d.severity for d in _lint(None, hardware="1xT4").diagnoses}
+    by_hint = {d.rule.name: d.severity for d in _lint("T4").diagnoses}
+    assert max(surely.values()) is Severity.ERROR
+    assert max(by_hint.values()) is Severity.WARNING
+    assert surely["bf16-on-pre-ampere"] is Severity.WARNING
+    assert by_hint["bf16-on-pre-ampere"] is Severity.INFO
+
+
+def test_a_command_in_a_notebook_runs_there_too() -> None:
+    line = (
+        "!torchrun --nproc_per_node 1 train.py --model_name_or_path Qwen/Qwen2.5-7B "
+        "--output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5 --bf16 True "
+        "--num_train_epochs 1\n"
+    )
+    (run,) = _lint("T4", line).runs
+    assert run.hardware is not None
+    assert run.hardware.name == "T4-16GB"
