@@ -19,7 +19,8 @@ def rollout_points(f: Facts, idle: Point, limits: GpuLimits) -> list[Point]:
     steps."""
     rollout = f.plan.objective.rollout
     found = []
-    if rollout.rollout_micro_batch:
+    # Where tokens fill batches, they fill those that are scored as those that are trained on.
+    if rollout.rollout_micro_batch and not f.plan.batch.max_tokens_per_gpu:
         found.append(_scored(f, idle, rollout.rollout_micro_batch * f.length))
     pool = engine_pool(f, limits)
     if rollout.engine == "hf":
