@@ -432,3 +432,65 @@ def test_coati_shards_by_its_strategy() -> None:
     rm = _run(f"{line}\n")
     fields = ("parallel.zero.stage", "offload.params", "seq.max_len", "objective.kind")
     assert _facts(rm, *fields) == (3, "cpu", 1000, "rm")
+
+
+def test_longlora() -> None:
+    line = f"torchrun --nproc_per_node=8 fine-tune.py {_MODEL} --bf16 True"
+    run = _run(f"{line} --model_max_length 8192 --low_rank_training True\n")
+    fields = (
+        "trainable.method",
+        "trainable.r",
+        "trainable.targets",
+        "checkpointing.mode",
+        "seq.pad",
+    )
+    projections = ("q_proj", "k_proj", "v_proj", "o_proj")
+    assert _facts(run, *fields) == ("lora", 8, projections, "full", "max_len")
+    more = ("trainable.train_embeddings", "load.dtype", "model.attn_impl")
+    assert _facts(run, *more) == (True, "bf16", "flash2")
+    run = _run(f"{line} --low_rank_training False --use_full_attn True\n")
+    assert _facts(run, "trainable.method", "seq.max_len") == ("full", 32768)
+    run = _run(f"torchrun supervised-fine-tune-qlora.py {_MODEL} --bf16 True\n")
+    assert _facts(run, "quant.method", "trainable.method", "seq.pad") == (
+        "bnb4",
+        "qlora",
+        "longest",
+    )
+
+
+def test_a_list_that_fire_would_read_is_a_list_of_modules() -> None:
+    named = "'[gate_proj, down_proj, up_proj]'"
+    line = "python finetune.py --base_model huggyllama/llama-7b --lora_r 8"
+    run = _run(f"{line} --lora_target_modules {named}\n")
+    assert run.plan.get("trainable.targets") == ("gate_proj", "down_proj", "up_proj")
+    line = f"deepspeed fastchat/train/train_lora.py {_MODEL} --bf16 True"
+    run = _run(f"{line} --lora_target_modules {named}\n")
+    assert run.plan.get("trainable.targets") == ("gate_proj", "down_proj", "up_proj")
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype"), [("Qwen/Qwen-VL-Chat", "bf16"), ("Qwen/Qwen2-7B", "fp32")]
+)
+def test_a_model_that_casts_itself(model: str, dtype: str) -> None:
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        f"model = AutoModelForCausalLM.from_pretrained('{model}', trust_remote_code=True)\n"
+        "args = TrainingArguments(output_dir='out', bf16=True)\n"
+        "Trainer(model=model, args=args, train_dataset=data).train()\n"
+    )
+    run = run_of({"train.py": script, "requirements.txt": "transformers==4.32.0\n"})
+    assert run.plan.load.dtype == dtype
+
+
+def test_deepspeed_chat_writes_with_its_hybrid_engine() -> None:
+    line = (
+        "deepspeed main.py --actor_model_name_or_path facebook/opt-13b --actor_zero_stage 3"
+        " --critic_model_name_or_path facebook/opt-350m --per_device_train_batch_size 4"
+        " --per_device_mini_train_batch_size 4"
+    )
+    fields = [f"objective.rollout.{name}" for name in ("gathers", "tp", "rollout_micro_batch")]
+    assert _facts(_run(f"{line}\n"), *fields) == (False, 1, 4)
+    run = _run(f"{line} --enable_hybrid_engine --inference_tp_size 2\n")
+    assert _facts(run, *fields) == (True, 2, 4)
+    run = _run(f"{line} --enable_hybrid_engine --unpin_actor_parameters\n")
+    assert _facts(run, *fields) == (False, 1, 4)

@@ -121,7 +121,7 @@ def test_full_fine_tuning_on_several_devices() -> None:
     assert (plan.parallel.fsdp.strategy, plan.parallel.fsdp.state_dict) == ("full", "full")
     assert plan.checkpointing.mode == "full"
     assert plan.loss.logits_materialised == "full"
-    assert (plan.batch.grad_accum, plan.seq.unbounded) == (4, True)
+    assert (plan.batch.grad_accum, plan.seq.max_len) == (4, 1304)
     assert plan.save.full_gather is True
     assert _run(_LORA.replace("devices: 1", "devices: 2")).plan.parallel.backend == "fsdp2"
 
@@ -354,3 +354,20 @@ def test_a_script_of_lit_llama() -> None:
 def test_a_script_of_that_name_may_be_anybodys() -> None:
     text = "from mine import Trainer\nmicro_batch_size = 4\n"
     assert not link({"run.sh": "python finetune/lora.py\n", "finetune/lora.py": text}).runs
+
+
+@pytest.mark.parametrize(
+    ("options", "length", "unbounded"),
+    [
+        ("", 1304, None),
+        ("--data Alpaca", 1304, None),
+        ("--data JSON --data.json_path d.json", None, True),
+        ("--train.max_seq_length 256", 256, None),
+    ],
+)
+def test_the_data_that_nobody_names_has_a_longest_sample(
+    options: str, length: int | None, unbounded: bool | None
+) -> None:
+    line = f"litgpt finetune lora --checkpoint_dir checkpoints/EleutherAI/pythia-160m {options}"
+    seq = _launched(line).plan.seq
+    assert (seq.max_len, seq.unbounded) == (length, unbounded)

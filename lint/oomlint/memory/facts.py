@@ -24,6 +24,7 @@ from oomlint.memory.trained import (
     trained_tower,
 )
 from oomlint.memory.vision import TYPICAL_PIXELS, Tower, tower_of
+from oomlint.models.architectures import is_new_in_transformers_5
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
 from oomlint.plan.model import BYTES_PER_ELEMENT
@@ -152,13 +153,16 @@ class Facts:
         """Whether the weights of the experts are quantised too.
 
         bitsandbytes replaces ``nn.Linear`` alone: experts stacked in one parameter
-        (transformers 5) stay as they are unless asked for, lists of linear layers do not.
+        (transformers 5) stay as they are unless asked for, lists of linear layers never do.
         """
         quant = self.plan.quant
-        if quant.quantises_moe_experts is not None:
-            return quant.quantises_moe_experts
-        if self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since):
+        if quant.quantises_moe_experts:
             return True
+        is_older = self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since)
+        if is_older and not is_new_in_transformers_5(self.model.arch if self.model else None):
+            return True
+        if quant.quantises_moe_experts is False:
+            return False
         return quant.method not in ("bnb4", "bnb8", "hqq", "eetq", "nf4_torchao")
 
     @property

@@ -235,6 +235,18 @@ def prepared_length(run: Cells) -> Any:
     return run[own.device_longest]
 
 
+# The most tokens that any of four tokenizers makes of a sample of Alpaca: Llama 2's.
+_LONGEST_OF_ALPACA = 1304
+
+
+@meaning.default(f.seq.max_len, source="LG tutorials/resource-tables.md, and LG/finetune: Alpaca")
+def longest_sample(run: Cells) -> Any:
+    """Fine-tuning cuts nothing, and its data is Alpaca unless it is told."""
+    data = run[own.data]
+    knows = not run.is_unread(own.data) and (data is None or data.rsplit(".", 1)[-1] == "Alpaca")
+    return _LONGEST_OF_ALPACA if knows and not _pretrains(run) else None
+
+
 @meaning.derive(f.seq.unbounded, source="LG/finetune: the longest sample of the data decides")
 def unbounded(run: Cells) -> Any:
     return True if not _pretrains(run) and run[f.seq.max_len] is None else None

@@ -19,6 +19,7 @@ from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.errors import CannotEdit
+from oomlint.models.architectures import own_dtype
 from oomlint.plan.fields import f
 
 model = Meaning()
@@ -169,6 +170,9 @@ def default_attention(run: Cells) -> Any:
 @loading.derive(f.load.dtype)
 def load_dtype(run: Cells) -> Any:
     said = run[hf.load_dtype]
+    if said is None:
+        dims = run[f.model.dims]
+        return own_dtype(dims.arch) if dims is not None else None
     return run[f.model.ckpt_dtype] if said == "auto" else said
 
 
