@@ -58,7 +58,7 @@ FORBIDDEN = {
 
 # What rules are written with: canonical terms, never syntax, files or commands.
 RULES_MAY_IMPORT = {
-    "amounts", "rule", "judgement", "run", "plan", "errors", "documents", "dialects", "memory", "hardware",
+    "amounts", "changes", "rule", "judgement", "run", "plan", "errors", "documents", "dialects", "memory", "hardware",
     "models",
 }  # fmt: skip
 
