@@ -6,9 +6,9 @@ from oomlint.documents.text import Location, Span
 from oomlint.engine import Report
 from oomlint.report import render
 from oomlint.report.diff import render as render_diff
+from oomlint.report.excerpts import excerpt
 from oomlint.report.paint import Paint
 from oomlint.report.places import Places
-from oomlint.report.excerpts import excerpt
 from oomlint.workspace import Workspace
 
 GOLDEN = """\
