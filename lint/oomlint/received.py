@@ -1,8 +1,8 @@
 """What programs of others send (the answers of a forge, the options of an editor), as models that
 pydantic checks.
 
-Only a command that receives something imports this: pydantic costs a check of one file more than
-the check. The words for what is wrong are those of settings and plans, by the model's own schema.
+Only a command that receives something imports this: to load pydantic is time that every start would
+pay. The words for what is wrong are those of settings and plans, by the model's own schema.
 """
 
 from __future__ import annotations
