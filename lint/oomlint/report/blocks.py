@@ -32,6 +32,13 @@ class Trouble(Struct, frozen=True, eq=False):
     causes: tuple[Diagnosis, ...]
 
     @property
+    def headline(self) -> Diagnosis:
+        """That of the need most at risk, which is the one whose parts are known."""
+        resource = self._resource
+        of_it = (each for each in self.headlines if each.finding.resource == resource)
+        return next(of_it, self.headlines[0])
+
+    @property
     def way(self) -> Diagnosis | None:
         """The finding whose fix is the way out: that of the need most at risk, and it suffices."""
         return next((d for d in self._mending if _suffices(d)), None)
@@ -43,14 +50,17 @@ class Trouble(Struct, frozen=True, eq=False):
 
     @property
     def _mending(self) -> list[Diagnosis]:
-        resource = self.judgement.peaks[0].resource if self.judgement.peaks else None
         return [
             d
             for d in (*self.headlines, *self.causes)
-            if d.finding.resource == resource
+            if d.finding.resource == self._resource
             and d.fix is not None
             and d.fix.applicability > Applicability.DISPLAY
         ]
+
+    @property
+    def _resource(self) -> str | None:
+        return self.judgement.peaks[0].resource if self.judgement.peaks else None
 
 
 def _suffices(diagnosis: Diagnosis) -> bool:
@@ -83,7 +93,7 @@ def block(trouble: Trouble, places: Places, paint: Paint, width: int) -> Iterato
     where = f"   {hardware.name}" if hardware is not None else ""
     yield f"{paint(visible(judgement.name), 'bold')}{paint(where, 'dim')}"
     yield from _verdict(judgement, paint, width)
-    leader = trouble.causes[0] if trouble.causes else trouble.headlines[0]
+    leader = trouble.causes[0] if trouble.causes else trouble.headline
     yield ""
     yield from _leading(leader, trouble, places, paint, width)
     yield from _others(trouble, leader, places, paint, width)
@@ -143,7 +153,7 @@ def _largest_part(
     yield from wrapped(f"{rule} {', '.join(parts) or 'many small parts'}", width, "  ", "    ")
     yield from excerpt(headline.finding.location, label, places, paint, indent="    ")
     if judgement.causes and judgement.causes[0].remedy:
-        yield from wrapped(f"lowered by {judgement.causes[0].remedy}", width, "    ", "    ")
+        yield from wrapped(f"what lowers it: {judgement.causes[0].remedy}", width, "    ", "    ")
 
 
 def _others(
