@@ -200,5 +200,5 @@ def _counted(numbers: dict[str, int], hardware_is_open: bool) -> Iterable[str]:
         if numbers[word]:
             yield f"{numbers[word]} {one if numbers[word] == 1 else many}"
     if numbers["unknown"]:
-        why = "without known hardware" if hardware_is_open else "of which it is unknown"
+        why = "without known hardware" if hardware_is_open else "unknown"
         yield f"{numbers['unknown']} {why}"
