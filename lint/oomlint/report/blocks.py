@@ -130,7 +130,7 @@ def _as_written(judgement: Judgement) -> str:
 
 
 def _word(forecast: Forecast) -> str:
-    words = {"fits": "it fits", "tight": "close to the limit", "does_not_fit": "too much"}
+    words = {"fits": "it fits", "tight": "it may not fit", "does_not_fit": "too much"}
     return words.get(forecast.verdict, "unknown whether it fits")
 
 
@@ -179,7 +179,7 @@ def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
 
 
 def counts(judged: Sequence[Judgement]) -> str:
-    """``1 of 5 runs does not fit, 1 is close, 3 fit``"""
+    """``5 runs: 1 does not fit, 1 may not fit, 3 fit``"""
     numbers = {
         word: sum(j.verdict == word for j in judged)
         for word in ("does_not_fit", "tight", "fits", "unknown")
@@ -194,7 +194,7 @@ def counts(judged: Sequence[Judgement]) -> str:
 def _counted(numbers: dict[str, int], hardware_is_open: bool) -> Iterable[str]:
     for word, one, many in (
         ("does_not_fit", "does not fit", "do not fit"),
-        ("tight", "is close to the limit", "are close to the limit"),
+        ("tight", "may not fit", "may not fit"),
         ("fits", "fits", "fit"),
     ):
         if numbers[word]:
