@@ -79,7 +79,11 @@ class Settings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown
         FailLevel, Meta(description="the least severity that makes the exit status 1")
     ] = "warning"
     margin: Annotated[
-        float, Meta(description="from this share of a limit on, a run is called tight")
+        float,
+        Meta(
+            description="the share of a limit that what is proposed may fill: a length, a batch, RAM to "
+            "ask for; verdicts go by the risk"
+        ),
     ] = 0.85
     output_format: Annotated[
         OutputFormat | None,

@@ -52,7 +52,7 @@ def title(peak: Peak, each: str) -> str:
 
 
 def _note(cause: Cause) -> Note:
-    how = f"; lowered by {cause.remedy}" if cause.remedy else ""
+    how = f"; what lowers it: {cause.remedy}" if cause.remedy else ""
     return Note(cause.at, f"{gib(cause.size)} of it are {cause.words}{how}")
 
 

@@ -32,6 +32,13 @@ class Trouble(Struct, frozen=True, eq=False):
     causes: tuple[Diagnosis, ...]
 
     @property
+    def headline(self) -> Diagnosis:
+        """That of the need most at risk, which is the one whose parts are known."""
+        resource = self._resource
+        of_it = (each for each in self.headlines if each.finding.resource == resource)
+        return next(of_it, self.headlines[0])
+
+    @property
     def way(self) -> Diagnosis | None:
         """The finding whose fix is the way out: that of the need most at risk, and it suffices."""
         return next((d for d in self._mending if _suffices(d)), None)
@@ -43,14 +50,17 @@ class Trouble(Struct, frozen=True, eq=False):
 
     @property
     def _mending(self) -> list[Diagnosis]:
-        resource = self.judgement.peaks[0].resource if self.judgement.peaks else None
         return [
             d
             for d in (*self.headlines, *self.causes)
-            if d.finding.resource == resource
+            if d.finding.resource == self._resource
             and d.fix is not None
             and d.fix.applicability > Applicability.DISPLAY
         ]
+
+    @property
+    def _resource(self) -> str | None:
+        return self.judgement.peaks[0].resource if self.judgement.peaks else None
 
 
 def _suffices(diagnosis: Diagnosis) -> bool:
@@ -83,7 +93,7 @@ def block(trouble: Trouble, places: Places, paint: Paint, width: int) -> Iterato
     where = f"   {hardware.name}" if hardware is not None else ""
     yield f"{paint(visible(judgement.name), 'bold')}{paint(where, 'dim')}"
     yield from _verdict(judgement, paint, width)
-    leader = trouble.causes[0] if trouble.causes else trouble.headlines[0]
+    leader = trouble.causes[0] if trouble.causes else trouble.headline
     yield ""
     yield from _leading(leader, trouble, places, paint, width)
     yield from _others(trouble, leader, places, paint, width)
@@ -120,7 +130,7 @@ def _as_written(judgement: Judgement) -> str:
 
 
 def _word(forecast: Forecast) -> str:
-    words = {"fits": "it fits", "tight": "close to the limit", "does_not_fit": "too much"}
+    words = {"fits": "it fits", "tight": "it may not fit", "does_not_fit": "too much"}
     return words.get(forecast.verdict, "unknown whether it fits")
 
 
@@ -143,7 +153,7 @@ def _largest_part(
     yield from wrapped(f"{rule} {', '.join(parts) or 'many small parts'}", width, "  ", "    ")
     yield from excerpt(headline.finding.location, label, places, paint, indent="    ")
     if judgement.causes and judgement.causes[0].remedy:
-        yield from wrapped(f"lowered by {judgement.causes[0].remedy}", width, "    ", "    ")
+        yield from wrapped(f"what lowers it: {judgement.causes[0].remedy}", width, "    ", "    ")
 
 
 def _others(
@@ -169,7 +179,7 @@ def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
 
 
 def counts(judged: Sequence[Judgement]) -> str:
-    """``1 of 5 runs does not fit, 1 is close, 3 fit``"""
+    """``5 runs: 1 does not fit, 1 may not fit, 3 fit``"""
     numbers = {
         word: sum(j.verdict == word for j in judged)
         for word in ("does_not_fit", "tight", "fits", "unknown")
@@ -184,11 +194,11 @@ def counts(judged: Sequence[Judgement]) -> str:
 def _counted(numbers: dict[str, int], hardware_is_open: bool) -> Iterable[str]:
     for word, one, many in (
         ("does_not_fit", "does not fit", "do not fit"),
-        ("tight", "is close to the limit", "are close to the limit"),
+        ("tight", "may not fit", "may not fit"),
         ("fits", "fits", "fit"),
     ):
         if numbers[word]:
             yield f"{numbers[word]} {one if numbers[word] == 1 else many}"
     if numbers["unknown"]:
-        why = "without known hardware" if hardware_is_open else "of which it is unknown"
+        why = "without known hardware" if hardware_is_open else "unknown"
         yield f"{numbers['unknown']} {why}"

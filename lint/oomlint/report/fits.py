@@ -29,7 +29,7 @@ _AIMS = {
 }
 _VERDICTS = {
     "fits": "it fits",
-    "tight": "a tight fit",
+    "tight": "it may not fit",
     "does_not_fit": "it does not fit",
 }
 

@@ -21,7 +21,7 @@ from oomlint.rule import gib
 
 _VERDICTS = {
     "fits": "fits",
-    "tight": "tight fit",
+    "tight": "may not fit",
     "does_not_fit": "does not fit",
     "unknown": "unknown",
 }

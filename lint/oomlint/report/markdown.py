@@ -17,7 +17,7 @@ from oomlint.rule import gib
 
 VERDICTS = {
     "fits": "fits",
-    "tight": "⚠️ a tight fit",
+    "tight": "⚠️ may not fit",
     "does_not_fit": "❌ does not fit",
     "unknown": "not known",
 }

@@ -210,7 +210,7 @@ def _cards(peak: int) -> str:
 def _verdict_words(forecast: Forecast, hardware: Hardware) -> str:
     words: dict[str, str] = {
         "fits": "fits",
-        "tight": "a tight fit on",
+        "tight": "may not fit",
         "does_not_fit": "does not fit",
         "unknown": "unknown whether it fits",
     }

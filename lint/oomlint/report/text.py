@@ -11,31 +11,27 @@ from oomlint.report.excerpts import finding_lines, fix_lines
 from oomlint.report.json import fixable
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
-from oomlint.report.runs import sentence
+from oomlint.report.runs import left_open, sentence
 from oomlint.report.wrapping import terminal_width, wrapped
 from oomlint.rule import Applicability
 
 _PLAIN = Paint()
-_STYLES = {"fits": "good", "tight": "tight", "does_not_fit": "bad", "unknown": "dim"}
 _HOW_TO_NAME = (
     "The hardware is not known, so nothing is held against a limit: name it with "
     "--hardware 8xA100-80GB, or keep it in oomlint.toml (oomlint init)."
 )
 
 
-def render(
-    report: Report, paint: Paint = _PLAIN, *, quiet: bool = False, verbose: bool = False
-) -> str:
-    """Runs in trouble, then other findings; then, unless ``quiet``, the summary. ``verbose`` lists
-    the prediction of every run."""
+def render(report: Report, paint: Paint = _PLAIN, *, quiet: bool = False) -> str:
+    """Runs in trouble, then other findings; then, unless ``quiet``, the runs of which something that was
+    not read decides, and the summary."""
     width = terminal_width()
     parts = [
         "".join(line + "\n" for line in lines) + "\n" for lines in _blocks(report, paint, width)
     ]
     if quiet:
         return "".join(parts)
-    if verbose:
-        parts += [line + "\n" for line in _runs(report, paint, width)]
+    parts += [line + "\n" for line in _open_runs(report, paint, width)]
     if any(judgement_of(run).hardware is None for run in report.runs):
         parts += [line + "\n" for line in wrapped(_HOW_TO_NAME, width, "", "")]
     parts += [line + "\n" for line in wrapped(summary(report, paint), width, "", "")]
@@ -57,12 +53,12 @@ def _blocks(report: Report, paint: Paint, width: int) -> Iterator[Iterator[str]]
             )
 
 
-def _runs(report: Report, paint: Paint, width: int) -> Iterator[str]:
+def _open_runs(report: Report, paint: Paint, width: int) -> Iterator[str]:
     for run in report.runs:
         forecast = judgement_of(run).spoken
-        style = _STYLES[forecast.verdict]
-        for line in wrapped(visible(sentence(forecast)), width, "", "  "):
-            yield paint(line, style)
+        if forecast.hardware is not None and left_open(forecast):
+            for line in wrapped(visible(sentence(forecast)), width, "", "  "):
+                yield paint(line, "dim")
 
 
 def summary(report: Report, paint: Paint = _PLAIN) -> str:
