@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from oomlint.engine import Report
 from oomlint.judgement import judgement_of
+from oomlint.report.applied import applied_lines, files_changed
 from oomlint.report.blocks import block, counts, troubles
 from oomlint.report.excerpts import finding_lines, fix_lines
 from oomlint.report.json import fixable
@@ -24,18 +25,25 @@ _HOW_TO_NAME = (
 
 
 def render(
-    report: Report, paint: Paint = _PLAIN, *, quiet: bool = False, verbose: bool = False
+    report: Report,
+    paint: Paint = _PLAIN,
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
+    show_fixes: bool = False,
 ) -> str:
     """Runs in trouble, then other findings; then, unless ``quiet``, the summary. ``verbose`` lists
-    the prediction of every run."""
+    the prediction of every run, ``show_fixes`` what was fixed."""
     width = terminal_width()
     parts = [
         "".join(line + "\n" for line in lines) + "\n" for lines in _blocks(report, paint, width)
     ]
-    if quiet:
-        return "".join(parts)
     if verbose:
         parts += [line + "\n" for line in _runs(report, paint, width)]
+    if show_fixes:
+        parts += [line + "\n" for line in applied_lines(report.applied, paint, width)]
+    if quiet:
+        return "".join(parts)
     if any(judgement_of(run).hardware is None for run in report.runs):
         parts += [line + "\n" for line in wrapped(_HOW_TO_NAME, width, "", "")]
     parts += [line + "\n" for line in wrapped(summary(report, paint), width, "", "")]
@@ -86,7 +94,8 @@ def _more(report: Report) -> str:
     """What was mended, what can be, and which files could not be used."""
     parts = []
     if report.fixed:
-        parts.append(f"{report.fixed} fixed")
+        where = f" in {_count(files_changed(report.applied), 'file')}" if report.applied else ""
+        parts.append(f"{report.fixed} fixed{where}")
     safe, unsafe = fixable(report, Applicability.SAFE), fixable(report, Applicability.UNSAFE)
     if safe:
         parts.append(f"{safe} fixable with --fix")
