@@ -20,9 +20,7 @@ def render(
     if output_format == "text":
         from oomlint.report import text
 
-        return text.render(
-            report, paint, quiet=quiet, verbose=verbose, show_fixes=show_fixes
-        )
+        return text.render(report, paint, quiet=quiet, verbose=verbose, show_fixes=show_fixes)
     if output_format == "concise":
         from oomlint.report import concise
 
