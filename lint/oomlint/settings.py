@@ -335,10 +335,15 @@ _EXAMPLES: Mapping[str, str] = {
 }
 
 
-def template() -> str:
-    """A settings file in which every key is explained and none is in force."""
-    help_texts = kebab_keys()
+def template(stated: Mapping[str, str] | None = None) -> str:
+    """A settings file in which every key is explained, and none but the ``stated`` is in force."""
+    from json import dumps
+
+    help_texts, stated = kebab_keys(), stated or {}
     parts = [_HEAD]
     for key, example in _EXAMPLES.items():
-        parts += [f"# {help_texts[key]}", *(f"# {line}" for line in example.split("\n")), ""]
+        lines = [f"# {line}" for line in example.split("\n")]
+        if key in stated:
+            lines = [f"{key} = {dumps(stated[key])}"]
+        parts += [f"# {help_texts[key]}", *lines, ""]
     return "\n".join(parts)

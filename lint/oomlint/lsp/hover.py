@@ -14,6 +14,7 @@ from oomlint.engine import all_rules
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import judgement_of
 from oomlint.judgement.evidence import rests_on
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.lsp.alternatives import alternatives
 from oomlint.lsp.keys import Key, keys_at
 from oomlint.lsp.project import Analysis
@@ -150,7 +151,7 @@ def _cost(analysis: Analysis, key: Key) -> Iterator[str]:
     forecast = judgement_of(key.run).spoken
     gpu, host = forecast.estimate.gpu.peak_bytes, forecast.estimate.host.peak_bytes
     if gpu is None:
-        yield "No prediction: " + ", ".join(forecast.estimate.unknown)
+        yield f"No prediction: {why_unpredicted(forecast)}."
         return
     limit = usable_bytes(forecast.hardware.gpu) if forecast.hardware else None
     of = f" of {gib(limit)}" if limit is not None else ""

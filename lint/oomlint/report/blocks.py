@@ -185,7 +185,11 @@ def counts(judged: Sequence[Judgement]) -> str:
         for word in ("does_not_fit", "tight", "fits", "unknown")
     }
     total = f"{len(judged)} run{'' if len(judged) == 1 else 's'}"
+    unpredicted = sum(bool(j.spoken.estimate.unknown) for j in judged)
+    numbers["unknown"] -= unpredicted
     parts = list(_counted(numbers, any(j.hardware is None for j in judged)))
+    if unpredicted:
+        parts.append(f"{unpredicted} without a prediction")
     if len(judged) == 1:
         return f"{total}: {parts[0].split(' ', 1)[1]}" if parts else total
     return f"{total}: {', '.join(parts)}" if parts else total

@@ -9,6 +9,7 @@ from typing import Any
 from oomlint.compare import Change, Comparison, Difference, Resource, Step, Value
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.report.paint import VERDICT_STYLES, Paint
 from oomlint.report.runs import PHASE_WORDS, conclusion, run_object
 from oomlint.report.shapes import (
@@ -192,8 +193,10 @@ def _why(comparison: Comparison) -> Iterator[str]:
     for resource in _COLUMNS:
         total = comparison.total(resource)
         if total is None:
-            unknown = [f.name for f in (comparison.a, comparison.b) if f.estimate.unknown]
-            yield f"no comparison in GiB: {' and '.join(unknown)} cannot be predicted"
+            for side in (comparison.a, comparison.b):
+                if side.estimate.unknown:
+                    why = why_unpredicted(side)
+                    yield f"no comparison in GiB: {side.name} cannot be predicted: {why}"
             return
         reasons = _reasons(comparison.steps, resource)
         if abs(total) < _LEAST and not reasons:

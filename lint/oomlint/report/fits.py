@@ -9,6 +9,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from oomlint.judgement import Forecast, judgement_of, settled, sharding_is_open
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.ways_out import ways_out
 from oomlint.plan.fields import f as fields
 from oomlint.planner import Aim, HardwareOption, Way
@@ -64,12 +65,8 @@ def render(fittings: Sequence[Fitting], paint: Paint = _PLAIN) -> str:
 
 
 def _unpredicted(fitting: Fitting, paint: Paint) -> str:
-    unknown = fitting.run.estimate.unknown
-    missing = (
-        "names no model that is known" if fields.model.dims in unknown else "leaves much unknown"
-    )
     head = paint(f"{fitting.run.name} ({fitting.run.framework})", "bold")
-    return f"{head}: no prediction, it {missing}"
+    return f"{head}: no prediction: {why_unpredicted(judgement_of(fitting.run).spoken)}"
 
 
 def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:

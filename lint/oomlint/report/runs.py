@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from oomlint.hardware import Gpu, Hardware, common_cards, usable_bytes
 from oomlint.judgement import Cause, Forecast, Judgement, Risk
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.plan import plan_to_dict
 from oomlint.rule import gib
 
@@ -182,7 +183,7 @@ def conclusion(forecast: Forecast) -> str:
     """What the numbers mean for the hardware, or which cards would do."""
     gpu = forecast.estimate.gpu
     if gpu.peak_bytes is None:
-        return "unknown: " + ", ".join(forecast.estimate.unknown)
+        return why_unpredicted(forecast)
     hardware = forecast.hardware
     if hardware is None:
         return f"hardware unknown; {_cards(gpu.peak_bytes)}"
@@ -190,9 +191,11 @@ def conclusion(forecast: Forecast) -> str:
 
 
 def left_open(forecast: Forecast) -> str:
-    """``: $TP has no value``, what was not read where that leaves open whether the run fits."""
+    """``: $TP has no value``, what leaves open whether the run fits: it was not read, or not known."""
     from oomlint.judgement import evidence
 
+    if forecast.estimate.unknown:
+        return f": {why_unpredicted(forecast)}"
     if forecast.verdict != "unknown" or forecast.evidence is None:
         return ""
     words = evidence.left_open(forecast.evidence)
