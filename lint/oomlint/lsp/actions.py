@@ -88,8 +88,8 @@ def _wanted(kind: str, only: Sequence[Any] | None) -> bool:
 def _has_safe_fixes(analysis: Analysis) -> bool:
     return any(
         (d.fix is not None and d.fix.edits and d.fix.applicability is Applicability.SAFE)
-        # A run that does not fit is mended by a plan of its own, whatever its rules propose.
-        or (d.run is not None and judgement_of(d.run).is_lost)
+        # A run in trouble is mended by a plan of its own, whatever its rules propose.
+        or (d.run is not None and judgement_of(d.run).is_in_trouble)
         for d in analysis.diagnoses
     )
 
