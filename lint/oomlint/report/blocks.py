@@ -116,6 +116,14 @@ def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
         yield from wrapped(f"rests on: {basis.key} {verb}{swing}", width, "    ", "      ")
 
 
+def in_trouble(judgement: Judgement) -> str:
+    """The verdict on a run in trouble, in one line: what it needs, and by which reading."""
+    needs = " and ".join(_need(peak).removeprefix("needs ") for peak in judgement.peaks)
+    where = "" if judgement.hardware is None else f" {judgement.hardware.name}"
+    text = f"{_HEADS[judgement.verdict]}{where}: needs {needs}"
+    return text if judgement.meant is None else f"{text}; {_as_written(judgement)}"
+
+
 def _need(peak: Peak) -> str:
     assert peak.limit is not None
     assert peak.risk is not None
