@@ -252,7 +252,7 @@ def _linted(
 
 def _with_plans(report: Report, job: Job, mode: Mode) -> Report:
     """The report with the fixes that ``--fix`` would begin with."""
-    if not report.diagnoses or not any(judgement_of(run).is_lost for run in report.runs):
+    if not report.diagnoses or not any(judgement_of(run).is_in_trouble for run in report.runs):
         return report
     from oomlint.fix.planned import with_plans
 

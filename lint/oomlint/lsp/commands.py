@@ -41,14 +41,15 @@ def run_named(analysis: Analysis, name: str | None) -> Run:
 
 
 def estimate(analysis: Analysis, run: Run) -> Answer:
-    forecast = judgement_of(run).spoken
-    text = estimates.render([forecast])
-    return Answer(f"Memory of {run.name}", _fenced(run.name, text), html.render([forecast]))
+    judgement = judgement_of(run)
+    text = estimates.render([judgement])
+    return Answer(f"Memory of {run.name}", _fenced(run.name, text), html.render([judgement]))
 
 
 def fit(analysis: Analysis, run: Run) -> Answer:
     ways = _ways(analysis, run)
-    helpless = not ways and judgement_of(run).verdict in ("does_not_fit", "unknown")
+    judgement = judgement_of(run)
+    helpless = not ways and (judgement.is_lost or judgement.verdict == "unknown")
     fitting = fits.Fitting(run, None, ways, hardware_options(run) if helpless else [])
     return Answer(f"Ways to fit {run.name}", _fenced(run.name, fits.render([fitting])))
 

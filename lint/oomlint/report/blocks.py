@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from oomlint.amounts import gib, of_gib, percent
 from oomlint.engine import Diagnosis, Report
+from oomlint.fix.edits import Fix
 from oomlint.judgement import Forecast, Judgement, Peak, judgement_of
 from oomlint.judgement.peak import when
 from oomlint.precedence import worst_first
 from oomlint.report.excerpts import excerpt, finding_lines, fix_lines
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
+from oomlint.report.runs import meaning
 from oomlint.report.wrapping import wrapped
 from oomlint.rule import Applicability, Finding, Severity
 
@@ -81,6 +83,15 @@ def troubles(report: Report) -> list[Trouble]:
     return found
 
 
+def ways_in(report: Report) -> Mapping[str, Fix]:
+    """Run → the one way out of its trouble, which its headline carries."""
+    return {
+        d.run.name: d.fix
+        for d in report.diagnoses
+        if d.rule.is_headline and d.run is not None and d.fix is not None and d.fix.edits
+    }
+
+
 def is_cause(finding: Finding) -> bool:
     """Whether a finding says what a need at risk comes of."""
     return finding.resource in ("gpu", "host") and finding.severity >= Severity.WARNING
@@ -115,6 +126,14 @@ def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
         yield from wrapped(f"rests on: {basis.key} {verb}{swing}", width, "    ", "      ")
 
 
+def in_trouble(judgement: Judgement) -> str:
+    """The verdict on a run in trouble, in one line: what it needs, and by which reading."""
+    needs = " and ".join(_need(peak).removeprefix("needs ") for peak in judgement.peaks)
+    where = "" if judgement.hardware is None else f" {judgement.hardware.name}"
+    text = f"{_HEADS[judgement.verdict]}{where}: needs {needs}"
+    return text if judgement.meant is None else f"{text}; {_as_written(judgement)}"
+
+
 def _need(peak: Peak) -> str:
     assert peak.limit is not None
     assert peak.risk is not None
@@ -124,9 +143,8 @@ def _need(peak: Peak) -> str:
 
 def _as_written(judgement: Judgement) -> str:
     """What the files say as they stand, of a run whose misspelt keys are taken for what they mean."""
-    because = " and ".join(judgement.spoken.because)
     written = judgement.written
-    return f"with {because}; as written {gib(written.estimate.gpu.peak_bytes)}: {_word(written)}"
+    return f"{meaning(judgement.spoken)}; as written {gib(written.estimate.gpu.peak_bytes)}: {_word(written)}"
 
 
 def _word(forecast: Forecast) -> str:
