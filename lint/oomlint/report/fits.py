@@ -13,7 +13,7 @@ from oomlint.judgement import Forecast, Judgement, judgement_of, settled, shardi
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.ways_out import ways_out
 from oomlint.plan.fields import f as fields
-from oomlint.planner import Aim, HardwareOption, Way
+from oomlint.planner import Aim, HardwareOption, Move, Way
 from oomlint.report.paint import Paint
 from oomlint.report.runs import as_json, left_open, limits, meaning, run_object
 from oomlint.report.shapes import FitShape, FittingShape, MoveShape, WayShape
@@ -205,6 +205,15 @@ def _renaming(misspelt: Misspelt) -> MoveShape:
     }
 
 
+def _move(move: Move) -> MoveShape:
+    return {
+        "title": move.title,
+        "rule": move.rule,
+        "gives_up": move.gives_up or None,
+        "fields": dict(move.changes),
+    }
+
+
 def _way(way: Way) -> WayShape:
     from oomlint.fix.planned import fix_of
     from oomlint.report.json import fix_object
@@ -212,16 +221,8 @@ def _way(way: Way) -> WayShape:
     fix = fix_of(way)
     return {
         "changes": [
-            *(_renaming(each) for each in way.renamed),
-            *(
-                {
-                    "title": move.title,
-                    "rule": move.rule,
-                    "gives_up": move.gives_up or None,
-                    "fields": dict(move.changes),
-                }
-                for move in way.moves
-            ),
+            *map(_renaming, way.renamed),
+            *map(_move, way.moves),
         ],
         "gpu_peak_bytes": way.estimate.gpu.peak_bytes,
         "host_peak_bytes": way.estimate.host.peak_bytes,
