@@ -37,7 +37,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.amounts import of_gib
-from oomlint.changes import release_of
 from oomlint.judgement import judge_gpu, severity_of_need
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity, gib
@@ -152,11 +151,14 @@ class Bnb8bitSaveOom(Rule):
 
 
 def _is_old(version: str | None) -> bool:
-    release = release_of(version)
-    return release is not None and len(release) > 1 and release < _FIRST_SOUND
+    return () < _release(version) < _FIRST_SOUND
 
 
 def _copies(version: str | None) -> bool:
     """Whether the copies are part of what is predicted for a save (``memory.checkpoint``)."""
-    release = release_of(version)
-    return release is not None and _FIRST_COPYING <= release < _FIRST_SOUND
+    return _FIRST_COPYING <= _release(version) < _FIRST_SOUND
+
+
+def _release(version: str | None) -> tuple[int, ...]:
+    numbers = tuple(int(part) for part in (version or "").split(".")[:2] if part.isdigit())
+    return numbers if len(numbers) == 2 else ()
