@@ -12,7 +12,7 @@ from oomlint.fix.edits import Fix
 from oomlint.judgement import Forecast, Judgement, judgement_of, settled, sharding_is_open
 from oomlint.judgement.ways_out import ways_out
 from oomlint.plan.fields import f as fields
-from oomlint.planner import Aim, HardwareOption, Way
+from oomlint.planner import Aim, HardwareOption, Move, Way
 from oomlint.report.paint import Paint
 from oomlint.report.runs import as_json, left_open, limits, meaning, run_object
 from oomlint.report.shapes import FitShape, FittingShape, MoveShape, WayShape
@@ -208,6 +208,15 @@ def _renaming(misspelt: Misspelt) -> MoveShape:
     }
 
 
+def _move(move: Move) -> MoveShape:
+    return {
+        "title": move.title,
+        "rule": move.rule,
+        "gives_up": move.gives_up or None,
+        "fields": dict(move.changes),
+    }
+
+
 def _way(way: Way) -> WayShape:
     from oomlint.fix.planned import fix_of
     from oomlint.report.json import fix_object
@@ -216,15 +225,7 @@ def _way(way: Way) -> WayShape:
     return {
         "changes": [
             *(_renaming(each) for each in way.renamed),
-            *(
-                {
-                    "title": move.title,
-                    "rule": move.rule,
-                    "gives_up": move.gives_up or None,
-                    "fields": dict(move.changes),
-                }
-                for move in way.moves
-            ),
+            *(_move(each) for each in way.moves),
         ],
         "gpu_peak_bytes": way.estimate.gpu.peak_bytes,
         "host_peak_bytes": way.estimate.host.peak_bytes,
