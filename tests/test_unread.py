@@ -11,8 +11,8 @@ from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
 from oomlint.judgement.forecast import forecast_of
 from oomlint.lsp.hints import breakdown
-from oomlint.report import estimates, fits, html, markdown, text
-from oomlint.report.runs import left_open
+from oomlint.report import estimates, fits, html, markdown
+from oomlint.report.runs import left_open, sentence
 from oomlint.workspace import Workspace
 
 _LAUNCH = (
@@ -64,14 +64,14 @@ def test_the_verdict_names_what_leaves_it_open(script: str, words: str) -> None:
 def test_every_surface_says_it() -> None:
     report = _report(_script(micro="$MICRO"))
     (run,) = report.runs
-    forecast = forecast_of(run)
+    judgement = judgement_of(run)
     fitting = fits.render([fits.Fitting(run, None, (), ())])
     for surface in (
-        text.run_line(forecast),
-        estimates.render([forecast]),
-        html.render([forecast]),
-        "\n".join(markdown.table([forecast])),
-        breakdown(forecast),
+        sentence(judgement.spoken),
+        estimates.render([judgement]),
+        html.render([judgement]),
+        "\n".join(markdown.table([judgement])),
+        breakdown(judgement),
         fitting,
     ):
         assert "$MICRO has no value" in surface

@@ -54,7 +54,9 @@ async def test_a_finding_has_its_place_code_page_and_severity(editor):
     page = Path(to_fs_path(batch.code_description.href)).read_text("utf-8")
     assert page.startswith("# micro-batch-too-large (OOM102)"), "the page that is installed"
     assert batch.data["name"] == "micro-batch-too-large"
-    assert "185 GiB" in batch.message
+    assert "GiB" in " ".join(batch.data["details"]), "more than the title is in the data"
+    whole = next(d for d in found if d.code == "OOM100")
+    assert whole.message.startswith("needs 185 of 79.1 GiB per GPU")
 
 
 async def test_what_is_not_a_training_config_is_left_alone(editor):
@@ -156,12 +158,12 @@ async def test_a_script_that_comes_to_start_a_config_counts(editors, tmp_path):
     editor = await editors(tmp_path)
     editor.open("train.yaml")
     editor.open("run.sh")
-    await editor.told("train.yaml", lambda f: any("micro batch" in d.message for d in f))
+    await editor.told("train.yaml", lambda f: "OOM100" in codes(f))
     editor.change(
         "run.sh",
         "accelerate launch --num_processes 8 -m axolotl.cli.train train.yaml --micro-batch-size 1\n",
     )
-    await editor.told("train.yaml", lambda f: not any("micro batch" in d.message for d in f))
+    await editor.told("train.yaml", lambda f: "OOM100" not in codes(f))
 
 
 async def test_related_places_are_in_other_files(editors, tmp_path):
@@ -198,18 +200,23 @@ async def test_a_client_that_pulls_is_not_pushed_to(editors, tmp_path):
 async def test_settings_of_the_client_and_of_the_folder(editors, tmp_path):
     (tmp_path / "train.yaml").write_text(AXOLOTL)
     (tmp_path / "oomlint.toml").write_text('hardware = "8xH200-141GB"\n')
-    editor = await editors(tmp_path, options={"select": "OOM102"})
+    editor = await editors(tmp_path, options={"select": "OOM100"})
     editor.open("train.yaml")
     found = await editor.told("train.yaml")
-    assert codes(found) == {"OOM102"}
-    assert "H200" in found[0].message
+    assert codes(found) == {"OOM100"}
+    of_h200 = found[0].message
     change = {"oomlint": {"hardware": "8xB200-180GB", "ignore": ["OOM101"]}}
     editor.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(change))
-    await editor.told("train.yaml", lambda f: f and all("H200" not in d.message for d in f))
+    await editor.told("train.yaml", lambda f: f and all(d.message != of_h200 for d in f))
     change = {"oomlint": {"hardware": "8xNothing"}}
     editor.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(change))
-    await editor.told("train.yaml", lambda f: any("hardware" in d.message for d in f) or f == [])
+    await editor.told("train.yaml", lambda f: "OOM100" not in codes(f))
     assert any("Nothing" in m.message for m in editor.client.messages)
+
+
+def whole(found):
+    """What the headline says of the whole need."""
+    return "".join(d.message for d in found if d.code == "OOM100")
 
 
 async def test_options_that_nobody_knows_are_told_in_the_editor(editors, tmp_path):
@@ -217,7 +224,7 @@ async def test_options_that_nobody_knows_are_told_in_the_editor(editors, tmp_pat
     editor = await editors(tmp_path, options={"hardwar": "T4", "hardware": "8xH200-141GB"})
     editor.open("train.yaml")
     found = await editor.told("train.yaml")
-    assert any("H200" in d.message for d in found)
+    assert any("of 140 GiB" in d.message for d in found)
     [message] = [m.message for m in editor.client.messages]
     assert message.endswith("oomlint.hardwar is wrong: unknown key; did you mean hardware?")
 
@@ -232,8 +239,8 @@ async def test_folders_keep_their_own_settings(editors, tmp_path):
     )
     editor.open("one/train.yaml")
     editor.open("two/train.yaml")
-    await editor.told("one/train.yaml", lambda f: any("A100" in d.message for d in f))
-    await editor.told("two/train.yaml", lambda f: any("H200" in d.message for d in f))
+    await editor.told("one/train.yaml", lambda f: "79.1 GiB" in whole(f))
+    await editor.told("two/train.yaml", lambda f: whole(f) and "79.1 GiB" not in whole(f))
 
 
 async def test_what_is_closed_unsaved_counts_as_it_is_on_disk(editors, tmp_path):

@@ -231,7 +231,7 @@ def test_comments_beyond_the_limit_stand_in_the_summary(pull_request, tmp_path):
 
 @pytest.mark.parametrize(
     ("most", "has_diffs", "has_findings"),
-    [(20000, True, True), (5000, False, True), (2500, False, False)],
+    [(20000, True, True), (5000, False, True), (1600, False, False)],
 )
 def test_a_summary_that_would_be_too_long_loses_its_diffs_first(
     pull_request, monkeypatch, most, has_diffs, has_findings
