@@ -90,7 +90,8 @@ def project(tmp_path):
 def test_check_hook_reports_and_changes_nothing(pre_commit, project):
     done = pre_commit("oomlint", project)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "axolotl.yaml:5:1: warning OOM801" in done.stdout
+    assert "warning OOM801" in done.stdout
+    assert "--> axolotl.yaml:5:1" in done.stdout
     assert (project / "axolotl.yaml").read_text() == CONFIG
 
 

@@ -216,8 +216,9 @@ def test_lengths_that_only_running_tells_are_no_more_than_a_note(
     text = text.replace("skip_prepare_dataset", kwargs)
     files = Workspace(Path("/project"), {"train.py": text.encode()})
     options = Options(hardware=parse_hardware("8xA100-80GB"))
-    (found,) = lint(files, ["train.py"], options).diagnoses
-    assert (found.rule.name, found.severity) == ("micro-batch-too-large", severity)
+    found = lint(files, ["train.py"], options).diagnoses
+    assert found
+    assert max(each.severity for each in found) is severity
 
 
 def test_a_dtype_that_nobody_names_is_assumed() -> None:

@@ -88,7 +88,7 @@ ZERO = (
 
 
 @pytest.mark.parametrize(
-    ("ram", "speaks"), [(160.0, False), (190.0, True), (260.0, True), (2048.0, False)]
+    ("ram", "speaks"), [(160.0, False), (215.0, True), (260.0, True), (2048.0, False)]
 )
 def test_pinned_memory_is_a_remark_on_runs_that_fit(ram, speaks):
     files = {"a.yaml": PINNED, "ds.json": ZERO}

@@ -74,9 +74,12 @@ def _found(run: Run) -> Iterator[Doubt]:
     others = run.alternatives
     for _, other in others:
         yield Doubt(_OTHER_RELEASE / len(others), other.estimate)
+    seen = {run.estimate.gpu.peak_bytes, *(other.estimate.gpu.peak_bytes for _, other in others)}
     for estimates in assumed_otherwise(run):
         for estimate in estimates:
-            yield Doubt(_OTHER_VALUE / len(estimates), estimate)
+            # What a value is assumed to be may be what another release takes: one doubt, not two.
+            if estimate.gpu.peak_bytes not in seen:
+                yield Doubt(_OTHER_VALUE / len(estimates), estimate)
 
 
 def _scaled(found: Iterable[Doubt]) -> Iterator[Doubt]:
