@@ -394,9 +394,12 @@ def _check_allowed(text: str, forbidden: str) -> None:
 
 
 def parse_shell(
-    source: Source, find: Callable[[str], Source | None] = lambda _name: None
+    source: Source,
+    find: Callable[[str], Source | None] = lambda _name: None,
+    arguments: SequenceABC[str | None] = (),
 ) -> ShellDocument:
-    """Read a script; ``find`` gives the files that it sources.
+    """Read a script; ``find`` gives the files that it sources, ``arguments`` are the words that
+    another one starts it with, ``None`` where nobody knows one.
 
     Raises:
         ParseError: it is too long, nested too deeply or too broken to be read.
@@ -407,7 +410,7 @@ def parse_shell(
     if len(source.text) > MOST_CHARACTERS:
         raise ParseError(source.path, "too large for a script (over a million characters)")
     try:
-        reader = Reader(source, find)
+        reader = Reader(source, find, arguments)
         reader.run()
         directives = _directives(source, reader.batches)
         return replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -71,12 +71,18 @@ FindSource = Callable[[str], Source | None]
 class Reader:
     """Walks a script in the order in which it runs."""
 
-    def __init__(self, source: Source, find: FindSource = lambda _name: None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        find: FindSource = lambda _name: None,
+        arguments: Sequence[str | None] = (),
+    ) -> None:
         self.source = source
         self.find = find
         self.commands: list[Command] = []
         self.scripts: list[Script] = []
         self.variables = Variables(source)
+        self.variables.start_with(arguments)
         self.functions: dict[str, tuple[Script, Syntax]] = {}
         self.calls: dict[str, int] = {}
         self.batches: list[Span] = []
@@ -192,9 +198,10 @@ class Reader:
             script, node.child_by_field_name("condition")
         ):
             # Arguments that have no default must be given: nobody knows them.
-            names = assigned_names(script, node)
+            names, held = assigned_names(script, node), self.variables.held
+            is_started = "@" in held  # whoever starts it may choose any of them
             self.variables.forget(
-                {n for n in names if held_text(self.variables.held.get(n, UNSET)) == ""}
+                {n for n in names if is_started or held_text(held.get(n, UNSET)) == ""}
             )
         else:
             self.variables.forget(assigned_names(script, node))
