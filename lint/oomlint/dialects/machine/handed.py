@@ -54,7 +54,8 @@ def _arguments(launch: Launch, script: Scalar) -> Iterator[str | None]:
     mappings = (launch.flags, launch.command.assignments)
     entries = [e for m in mappings for e in (*m.duplicates, *m.entries.values())]
     words = [word for word in launch.arguments if _order(word) > _order(script)]
-    for each in sorted((*entries, *words), key=_order):
+    parts: list[Entry | Scalar] = [*entries, *words]
+    for each in sorted(parts, key=_order):
         if _order(each) <= _order(script):
             continue
         if isinstance(each, Entry):
