@@ -34,6 +34,7 @@ LAYERS = (
     ("workspace",),
     ("copies", "siblings", "kin"),
     ("run",),
+    ("carried",),
     ("linking",),
     ("judgement",),
     ("rule",),
