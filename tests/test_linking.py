@@ -450,3 +450,18 @@ def test_options_that_a_script_takes_apart_itself_are_not_its_defaults():
 def test_line_that_starts_a_script_trains_nothing_itself(job):
     line = f"sbatch job.slurm {_HANDED.format('Qwen/Qwen3-4B')} --learning_rate 1e-5\n"
     assert not link({"all.sh": line, **job}).runs
+
+
+@pytest.mark.parametrize(
+    ("line", "is_elsewhere"),
+    [
+        ("sed s/GB/4/ ds_TEMPLATE.json | sed s/MB/2/ > ds.json", True),
+        ("python make_config.py > ds.json", True),
+        ("python make_config.py > other.json", False),
+    ],
+)
+def test_file_that_the_script_writes_itself_is_not_missing(line, is_elsewhere):
+    start = f"deepspeed train.py {_BATCH} --deepspeed ds.json"
+    [run] = link({"run.sh": f"{line}\n{start}\n", "train.py": "import torch\n"}).runs
+    [missing] = run.missing
+    assert missing.is_elsewhere is is_elsewhere

@@ -506,7 +506,8 @@ class Linker:
         return without_declared(self.workspace, run, claims)
 
     def _placed(self, missing: MissingFile, claim: Claim, launch: Launch | None) -> MissingFile:
-        """A missing file, marked where the program that it is meant for is not here either."""
+        """A missing file, marked where the program that it is meant for is not here either, or
+        where the script that names it writes it."""
         programs = [reference.path for reference in claim.references if reference.optional]
         folder = ""
         if launch is not None:
@@ -517,7 +518,8 @@ class Linker:
         )
         is_absolute = missing.reference.startswith(("/", "~"))
         is_shown = any(block.locked in (_IN_README, _OF_ANOTHER) for block in claim.blocks)
-        return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown)
+        is_made = missing.reference in getattr(claim.document, "made", ())
+        return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
 
     def _versions(self, claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:
         """What the project around the files of a run pins, and what its scripts install."""

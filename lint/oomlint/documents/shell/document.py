@@ -55,6 +55,8 @@ class ShellDocument(Struct, frozen=True, eq=False, dict=True):
     facts: tuple[Fact, ...] = ()
     files: MappingABC[str, WrittenFile] = field(default_factory=dict)
     """Configs that the script writes itself, by the name that it gives them."""
+    made: frozenset[str] = frozenset()
+    """Names of all files that its commands write, whatever stands in them."""
     sourced: tuple[str, ...] = ()
     """Paths of other files whose variables it takes in."""
     dotted_keys: ClassVar[bool] = True
@@ -420,6 +422,7 @@ def parse_shell(
             components=directives if len(directives) > 1 else (),
             facts=facts_of(source, reader.scripts, reader.commands),
             files=reader.files,
+            made=frozenset(reader.made),
             sourced=tuple(reader.sourced),
         )
     except RecursionError:

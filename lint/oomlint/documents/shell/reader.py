@@ -89,6 +89,7 @@ class Reader:
         """Here-documents that are handed to Slurm."""
         self.jobs: dict[str, tuple[Script, Syntax]] = {}
         self.files: dict[str, WrittenFile] = {}
+        self.made: set[str] = set()
         self.sourced: list[str] = []
         self.folders = Folders()
         self.depth = 0
@@ -296,6 +297,7 @@ class Reader:
         redirects = tuple(node.children_by_field_name("redirect"))
         if body is None:
             return
+        self.made.update(written_names(script, self.variables.expander(script), (), redirects))
         if body.type == "command":
             self._command(script, body, redirects)
         else:
@@ -444,6 +446,7 @@ class Reader:
         heredoc = next((r for r in redirects if r.type == "heredoc_redirect"), None)
         expander = self.variables.expander(script)
         for name in written_names(script, expander, fields, redirects):
+            self.made.add(name)
             if heredoc is not None:
                 self.jobs[name] = self.jobs["./" + name] = (script, heredoc)
             if not script.text.forbidden:
