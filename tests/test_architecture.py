@@ -1,4 +1,4 @@
-"""Imports flow one way: documents, dialects, plan and run, memory, rules, engine, reports.from msgspec import Struct
+"""Imports flow one way: documents, dialects, plan and run, memory, rules, engine, reports.
 
 
 Every import statement counts, also those inside functions; only those for type checkers
@@ -24,6 +24,7 @@ LAYERS = (
         "errors",
         "footprint",
         "plain_toml",
+        "received",
         "records",
         "regular",
         "schema",
@@ -59,7 +60,7 @@ FORBIDDEN = {
 
 # What rules are written with: canonical terms, never syntax, files or commands.
 RULES_MAY_IMPORT = {
-    "amounts", "rule", "judgement", "run", "plan", "errors", "documents", "dialects", "memory", "hardware",
+    "amounts", "changes", "rule", "judgement", "run", "plan", "errors", "documents", "dialects", "memory", "hardware",
     "models",
 }  # fmt: skip
 

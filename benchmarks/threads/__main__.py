@@ -24,9 +24,10 @@ from benchmarks.threads import Case, Half, cases
 from benchmarks.threads.releases import on
 
 from oomlint.documents import SUFFIXES
-from oomlint.engine import Options, lint
+from oomlint.engine import Options, Report, lint
 from oomlint.hardware import parse_bytes, parse_hardware
 from oomlint.judgement import EVEN, Judgement, judgement_of
+from oomlint.run import Run
 from oomlint.workspace import Workspace, walk
 
 _BINS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
@@ -69,19 +70,29 @@ class Answer:
 
 
 def answer(case: Case) -> Answer:
-    """Lint a case as its user would have."""
+    """What oomlint says of a case."""
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        for name, text in case.files.items():
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
-        workspace = Workspace(root)
-        names = [workspace.name(path) for path in walk(root, SUFFIXES)]
-        report = lint(workspace, names, _options(case))
-        judged = [judgement_of(run) for run in report.runs if not run.is_fragment]
-        worst = max(judged, key=_order, default=None)
-        return Answer(case, worst, frozenset(d.rule.name for d in report.diagnoses))
+        report = linted(case, Path(folder))
+        run = worst_run(report)
+        judgement = None if run is None else judgement_of(run)
+        return Answer(case, judgement, frozenset(d.rule.name for d in report.diagnoses))
+
+
+def linted(case: Case, root: Path) -> Report:
+    """Lint a case as its user would have, its files in a folder of their own."""
+    for name, text in case.files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    workspace = Workspace(root)
+    names = [workspace.name(path) for path in walk(root, SUFFIXES)]
+    return lint(workspace, names, _options(case))
+
+
+def worst_run(report: Report) -> Run | None:
+    """The run most at risk; ``None`` where none was found."""
+    runs = [run for run in report.runs if not run.is_fragment]
+    return max(runs, key=lambda run: _order(judgement_of(run)), default=None)
 
 
 def _order(judgement: Judgement) -> float:
@@ -98,7 +109,7 @@ def _options(case: Case) -> Options:
     return Options(hardware=parse_hardware(case.hardware), values=values)
 
 
-def report(name: str, answers: Sequence[Answer]) -> None:
+def _report(name: str, answers: Sequence[Answer]) -> None:
     died = [a for a in answers if a.case.died]
     ran = [a for a in answers if not a.case.died]
     told = [a for a in died if a.case.causes]
@@ -143,7 +154,7 @@ def main() -> None:
                     a.line for a in sorted(answers, key=lambda a: (a.case.outcome, a.risk or 0))
                 )
             )
-        report(half, answers)
+        _report(half, answers)
 
 
 if __name__ == "__main__":

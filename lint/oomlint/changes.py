@@ -71,3 +71,9 @@ NARROW_LOGITS = Change(
     "models return their logits in fp32",
     "transformers 4.45 and 4.46 models/llama/modeling_llama.py",
 )
+PACKED_BY_ONE_RANK = Change(
+    "transformers",
+    (4, 45),
+    "every rank keeps the packed weights in RAM that rank 0 alone is to load",
+    "transformers 4.44.2 and 4.45.2 modeling_utils.py _load_state_dict_into_meta_model",
+)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from oomlint.judgement.forecast import Forecast, forecast_of, with_gpus
+from oomlint.judgement import Forecast, Judgement, judgement_of
+from oomlint.judgement.forecast import with_gpus
 from oomlint.plan import Plan, leaf_paths, plan_to_dict
 
 if TYPE_CHECKING:
@@ -126,15 +127,24 @@ class Step(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """Runs ``a`` and ``b`` and the way from one to the other.
+    """Two runs, ``a`` and ``b``, and the way from one to the other.
 
     ``without_effect`` are settings that differ and leave every predicted number as it is.
     """
 
-    a: Forecast
-    b: Forecast
+    first: Judgement
+    second: Judgement
     steps: tuple[Step, ...]
     without_effect: tuple[Difference, ...]
+
+    @property
+    def a(self) -> Forecast:
+        """Both as they are written: their settings as they take effect are what is compared."""
+        return self.first.written
+
+    @property
+    def b(self) -> Forecast:
+        return self.second.written
 
     def total(self, resource: Resource) -> int | None:
         """By how many bytes B's peak is above A's."""
@@ -190,7 +200,7 @@ def compare(a: Run, b: Run) -> Comparison:
             if leaf not in shown and None not in (first.plan.get(leaf), second.plan.get(leaf)):
                 without += _differences(leaf, first, second)
         here = there
-    return Comparison(forecast_of(a), forecast_of(b), tuple(steps), tuple(without))
+    return Comparison(judgement_of(a), judgement_of(b), tuple(steps), tuple(without))
 
 
 def _leaves_of_groups() -> Iterator[tuple[Group, list[str]]]:

@@ -44,10 +44,13 @@ _LANGUAGES: Mapping[str, str] = {
 _INTRODUCTION = """\
 # Rules
 
-Severity follows risk: **error** is a run that will die, or crash late, or a setting that does not
-do what it says; **warning** is a run near its limit, or one whose hardware is unknown; **info** is
-memory or time left on the table. A rule speaks at the severity that the run in front of it
-deserves; the tables name those that its examples reach.
+Severity follows the [risk](../memory-model.md#risk-and-verdicts) that the run dies, and what that
+[rests on](../evidence.md#what-follows-from-it). **error** is a risk of at least 80 % that no assumed
+value decides, or a setting that does not do what it says; **warning** is a risk of at least 20 %, or, where
+nobody names the hardware, a run that no 80 GB card would hold; **info** is what a value that was not read
+decides, and memory or time left on the table. A rule speaks at the severity that the run in front of it
+deserves; the tables name those that its examples reach. gpu-memory-at-risk (OOM100) and
+host-memory-at-risk (OOM400) say of a run that it is in trouble, the others what that comes of.
 
 A **safe** fix leaves the training result the same up to floating-point order and is applied by
 `--fix`; an **unsafe** one changes numerics, learning or what is stored and needs `--unsafe-fixes`

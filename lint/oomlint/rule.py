@@ -143,7 +143,8 @@ class Finding(Struct, frozen=True, eq=False):
     @property
     def text(self) -> str:
         """The title and what more there is to say, as sentences one after the other."""
-        return ". ".join((self.message, *self.details))
+        *earlier, last = (self.message, *self.details)
+        return "".join(f"{said} " if said.endswith("?") else f"{said}. " for said in earlier) + last
 
 
 class Example(Struct, frozen=True):

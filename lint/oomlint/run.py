@@ -51,6 +51,21 @@ class Limits(Struct, frozen=True):
     host_bytes: int | None = None
 
 
+class Misspelt(Struct, frozen=True, eq=False):
+    """A key that its framework does not know, and what its author means: ``new_key`` would set ``field``
+    to ``value``."""
+
+    key: StrayKey
+    new_key: str
+    field: Any
+    value: Any
+
+    @property
+    def reading(self) -> str:
+        """``sequence_length read as sequence_len``"""
+        return f"{self.key.path} read as {self.new_key}"
+
+
 # How many GPUs a node is taken to have that nobody describes.
 USUAL_NODE = 8
 
@@ -337,7 +352,13 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         A framework that ignores ``sequence_length`` trains at its default length; what the
         author has in mind, and gets once the key is renamed, is the length that stands there.
         """
-        meant: dict[str, Any] = {}
+        meant = {each.field: each.value for each in self.misspelt}
+        return self.assuming(meant) if meant else self
+
+    @cached_property
+    def misspelt(self) -> tuple[Misspelt, ...]:
+        """The keys that are taken for others, at most one for each field."""
+        found: dict[Any, Misspelt] = {}
         for stray in self.stray:
             row = stray.block.table.names.get(stray.nearest[0]) if stray.nearest else None
             if row is None or self._is_given(row.field):
@@ -348,8 +369,8 @@ class Run(Struct, frozen=True, eq=False, dict=True):
             except BadValue:
                 continue
             if value is not None and value is not AUTO:
-                meant[row.field] = value
-        return self.assuming(meant) if meant else self
+                found[row.field] = Misspelt(stray, stray.nearest[0], row.field, value)
+        return tuple(found.values())
 
     def _is_given(self, field: Any) -> bool:
         """Whether a file or an option to oomlint itself says it."""

@@ -79,7 +79,11 @@ class Settings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown
         FailLevel, Meta(description="the least severity that makes the exit status 1")
     ] = "warning"
     margin: Annotated[
-        float, Meta(description="from this share of a limit on, a run is called tight")
+        float,
+        Meta(
+            description="the share of a limit that what is proposed may fill: a length, a batch, RAM to "
+            "ask for; verdicts go by the risk"
+        ),
     ] = 0.85
     output_format: Annotated[
         OutputFormat | None,
@@ -331,10 +335,15 @@ _EXAMPLES: Mapping[str, str] = {
 }
 
 
-def template() -> str:
-    """A settings file in which every key is explained and none is in force."""
-    help_texts = kebab_keys()
+def template(stated: Mapping[str, str] | None = None) -> str:
+    """A settings file in which every key is explained, and none but the ``stated`` is in force."""
+    from json import dumps
+
+    help_texts, stated = kebab_keys(), stated or {}
     parts = [_HEAD]
     for key, example in _EXAMPLES.items():
-        parts += [f"# {help_texts[key]}", *(f"# {line}" for line in example.split("\n")), ""]
+        lines = [f"# {line}" for line in example.split("\n")]
+        if key in stated:
+            lines = [f"{key} = {dumps(stated[key])}"]
+        parts += [f"# {help_texts[key]}", *lines, ""]
     return "\n".join(parts)

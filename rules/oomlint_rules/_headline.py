@@ -31,7 +31,7 @@ def headline(
     yield rule.finding(
         run,
         peak.severity,
-        title(peak, each),
+        title(peak, each, as_meant=judgement.meant is not None),
         at=causes[0].at if causes else fields,
         details=peak.context,
         judged=peak,
@@ -39,12 +39,15 @@ def headline(
     )
 
 
-def title(peak: Peak, each: str) -> str:
+def title(peak: Peak, each: str, *, as_meant: bool = False) -> str:
     """``needs 294 of 79.1 GiB per GPU in the backward pass (risk > 99 %)``; where something that was not
-    read decides, ``unknown whether it fits: would need ...``"""
+    read decides, ``unknown whether it fits: would need ...``; of a run whose misspelt keys are taken for
+    what they mean, it says so."""
     assert peak.limit is not None
     assert peak.risk is not None
     need = f"{of_gib(peak.predicted, peak.limit)} {each} {when(peak.phase)}"
+    if as_meant:  # when it is needed gives way to how the files were read
+        need = f"{of_gib(peak.predicted, peak.limit)} {each} as meant"
     if peak.severity is Severity.INFO:
         return f"unknown whether it fits: would need {need}"
     start = "needs" if peak.overflows else "close to the limit:"
@@ -52,7 +55,7 @@ def title(peak: Peak, each: str) -> str:
 
 
 def _note(cause: Cause) -> Note:
-    how = f"; lowered by {cause.remedy}" if cause.remedy else ""
+    how = f"; what lowers it: {cause.remedy}" if cause.remedy else ""
     return Note(cause.at, f"{gib(cause.size)} of it are {cause.words}{how}")
 
 

@@ -41,6 +41,14 @@ The schema for your editor is `schemas/oomlint_schemas/oomlint.schema.json` ([Sc
 """
 
 _TAIL = """
+## The margin
+
+Whether a run fits is a matter of its [risk](memory-model.md#risk-and-verdicts), which `margin` does not move. It is
+how much of a limit oomlint will fill when it proposes something: the lengths and micro batches that findings
+name take no more than this share of the card, the RAM that they ask Slurm or a container for leaves the rest free, a
+merge of checkpoints that takes more of the host's RAM is warned of, and a way of `oomlint fit` that stays below it
+is not dropped for one that only leaves more room.
+
 ## In a file
 
 ```yaml

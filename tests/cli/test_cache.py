@@ -51,6 +51,16 @@ def test_the_same_check_is_answered_from_the_cache(check):
     assert b"zero.json" in first[1].out
 
 
+def test_verbose_is_another_check(check):
+    *_, brief, _ = check(".", "--hardware", "H100")
+    *_, told, was_made = check(".", "--hardware", "H100", "--verbose")
+    *_, again, was_made_again = check(".", "--hardware", "H100", "--verbose")
+    assert b"predicted peak" not in brief.out
+    assert b"predicted peak" in told.out
+    assert told == again
+    assert (was_made, was_made_again) == (True, False)
+
+
 @pytest.mark.parametrize(
     "change",
     [

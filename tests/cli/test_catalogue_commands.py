@@ -143,3 +143,32 @@ def test_help_lists_every_command(oomlint):
         "init",
     ):
         assert f"\n  {command}" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("a100-80", "A100-80GB"),
+        ("8x24GB", "8xcustom-24GB"),
+        ("colab", "Colab T4"),
+        ("auto", "auto"),
+    ],
+)
+def test_init_keeps_the_hardware_by_its_name(oomlint, project, given, written):
+    assert oomlint("init", "--hardware", given).exit_code == 0
+    lines = (project / "oomlint.toml").read_text().splitlines()
+    assert f'hardware = "{written}"' in lines
+    assert not [line for line in lines if line and line[0] != "#" and "hardware" not in line]
+    assert f'"{written}"' in oomlint("config").stdout
+
+
+def test_what_init_kept_is_in_force(oomlint, project, axolotl):
+    oomlint("init", "--hardware", "2x24GB")
+    assert "does not fit 2xcustom-24GB" in " ".join(oomlint("-v").stdout.split())
+
+
+def test_init_writes_no_hardware_that_there_is_not(oomlint, project):
+    result = oomlint("init", "--hardware", "A100")
+    assert result.exit_code == 2
+    assert "A100-40GB or A100-80GB" in result.stderr
+    assert not (project / "oomlint.toml").exists()

@@ -150,6 +150,45 @@ def test_fix_rewrites_in_place_and_reports_what_is_left(oomlint, axolotl):
     assert "fixed" not in again.stdout
 
 
+def test_verbose_lists_the_prediction_of_every_run(oomlint, axolotl):
+    small = axolotl.with_name("small.yaml")
+    small.write_text(axolotl.read_text() + "adapter: qlora\nload_in_4bit: true\n"
+                     "gradient_checkpointing: true\nlora_r: 8\nlora_target_linear: true\n")  # fmt: skip
+    usual, told = oomlint(".", *H100), oomlint(".", *H100, "--verbose")
+    assert "predicted peak" not in usual.stdout
+    lines = [line for line in told.stdout.splitlines() if "predicted peak" in line]
+    assert [line.partition(":")[0] for line in lines] == ["axolotl.yaml", "small.yaml"]
+    for verdict in ("does not fit H100-80GB", ": fits H100-80GB"):
+        assert verdict in " ".join(told.stdout.split())
+    assert told.exit_code == usual.exit_code
+    # What is for programs stays what it is.
+    as_json = ("--output-format", "json")
+    assert oomlint(".", *H100, *as_json).stdout == oomlint(".", *H100, *as_json, "-v").stdout
+
+
+def test_show_fixes_lists_what_was_applied(oomlint, axolotl):
+    fixing = ("axolotl.yaml", "--fix", "--select", "OOM101", *H100, "--show-fixes")
+    result = oomlint(*fixing)
+    [line] = [line for line in result.stdout.splitlines() if line.startswith("fixed ")]
+    assert line.startswith("fixed axolotl.yaml: OOM101 no-gradient-checkpointing: ")
+    assert len(line.split(": ")[-1]) > 10
+    assert result.stdout.splitlines()[-1].endswith("1 fixed in 1 file")
+    assert "fixed" not in oomlint(*fixing).stdout
+
+
+def test_show_fixes_is_heard_though_all_else_is_quiet(oomlint, axolotl):
+    result = oomlint("axolotl.yaml", "--fix", "--select", "OOM101", *H100, "--show-fixes", "-q")
+    assert result.stdout.startswith("fixed axolotl.yaml: OOM101 ")
+
+
+def test_show_fixes_of_a_diff_says_what_would_be_done_and_leaves_the_diff_alone(oomlint, axolotl):
+    asked = ("axolotl.yaml", "--diff", "--select", "OOM101", *H100)
+    plain, shown = oomlint(*asked), oomlint(*asked, "--show-fixes")
+    assert plain.stdout == shown.stdout
+    assert "would fix axolotl.yaml: OOM101 no-gradient-checkpointing: " in shown.stderr
+    assert "would fix" not in plain.stderr
+
+
 def test_exit_non_zero_on_fix(oomlint, axolotl):
     arguments = ("axolotl.yaml", "--fix", "--select", "OOM101", "--exit-non-zero-on-fix", *H100)
     assert oomlint(*arguments).exit_code == 1
@@ -346,7 +385,7 @@ def test_the_installed_command(axolotl):
 def test_start_up_imports_no_heavy_module():
     code = (
         "import sys; from oomlint.cli import main; main(['--version']); "
-        "heavy = {'libcst', 'jsonschema', 'rich', 'tree_sitter', 'ruamel'}; "
+        "heavy = {'libcst', 'jsonschema', 'pydantic', 'rich', 'tree_sitter', 'ruamel'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -50,10 +50,46 @@ def test_the_config_says_which_rule_it_is_and_what_was_predicted(oomlint, log, a
     # The card comes from the log: without one the finding would have no limit.
     assert explanations[0]["finding"]["limit_bytes"] is not None
     (comparison,) = shape["comparisons"]
-    assert comparison["measured_bytes"] == 79 * 2**30
+    # What was in use, less what the allocator could still give back, and what was asked for.
+    assert comparison["measured_bytes"] == (78 - 0.25 + 3) * 2**30
     assert comparison["is_floor"]
     assert comparison["low_bytes"] < comparison["predicted_bytes"] < comparison["high_bytes"]
     assert comparison["run"] is not None
+
+
+LOGITS = OOM.replace(
+    '[rank0]:   File "/e/accelerate/accelerator.py", line 2117, in backward\n',
+    '[rank0]:   File "/e/transformers/loss/loss_utils.py", line 55, in ForCausalLMLoss\n'
+    "[rank0]:     logits = logits.float()\n",
+)
+
+
+def test_the_frame_names_the_rule_without_a_config_and_with_one(oomlint, project, axolotl):
+    (project / "train.log").write_text(LOGITS)
+    (project / "unheard.yaml").write_text("base_model: a/b\ndatasets:\n  - path: a\n")
+    explained = {}
+    for config in (None, "axolotl.yaml", "unheard.yaml"):
+        given = () if config is None else ("--config", config)
+        result = oomlint("diagnose", "train.log", *given, "--output-format", "json")
+        explained[config] = json.loads(result.stdout)["explanations"][0]
+    assert {each["code"] for each in explained.values()} == {"OOM103"}
+    assert explained["axolotl.yaml"]["finding"] is not None
+    assert explained["unheard.yaml"]["finding"] is None
+    told = oomlint("diagnose", "train.log", "--config", "unheard.yaml").stdout
+    assert "OOM103 logits-materialized-large-vocab (by the traceback)" in told
+
+
+def test_the_prediction_is_that_of_which_the_findings_speak(oomlint, project, axolotl):
+    """Of a run whose key is misspelt, the reading that its author means."""
+    (project / "train.log").write_text(LOGITS)
+    axolotl.write_text(axolotl.read_text().replace("sequence_len:", "sequence_length:"))
+    text = oomlint("diagnose", "train.log", "--config", "axolotl.yaml").stdout
+    asked = ("estimate", "axolotl.yaml", "--hardware", "79.1GiB", "--output-format", "json")
+    meant = json.loads(oomlint(*asked).stdout)["runs"][0]["as_meant"]
+    assert meant is not None
+    peak = f"{meant['gpu']['peak_bytes'] / 2**30:.0f} GiB per GPU"
+    assert f"axolotl.yaml: predicted peak {peak}" in text
+    assert "read as sequence_len" in text
 
 
 def test_rules_that_are_about_something_else_are_left_out(oomlint, project, axolotl):

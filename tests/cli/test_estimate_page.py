@@ -110,7 +110,7 @@ def test_a_run_without_numbers_says_so(page_of, project, axolotl):
     text = axolotl.read_text().replace("meta-llama/Llama-3.2-3B", "acme/unheard-of")
     axolotl.write_text(text)
     page, _ = page_of("axolotl.yaml")
-    assert "No prediction: unknown: model.dims" in page.text
+    assert "No prediction: the model acme/unheard-of is not known: " in page.text
     assert page.count("table") == 0
 
 

@@ -99,6 +99,13 @@ def test_what_fix_writes_is_no_change(watching, axolotl):
     assert result.exit_code == 0
 
 
+def test_every_check_tells_what_it_was_asked_to_tell(watching, axolotl):
+    asked = ("--hardware=H100-80GB", "--verbose", "--show-fixes")
+    result, _ = watching([lambda: None], "--fix", "axolotl.yaml", *asked)
+    assert result.stdout.count("predicted peak") == 2
+    assert "fixed axolotl.yaml: OOM" in result.stdout
+
+
 def test_a_file_that_changes_during_the_check_is_checked_again(watching, axolotl, monkeypatch):
     from oomlint.cli import checking
 

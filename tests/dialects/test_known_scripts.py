@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.linked import run_of
+from tests.linked import link, run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -180,6 +180,14 @@ def test_deepspeed_chat() -> None:
     assert _facts(run, *fields) == (16, 512, "max_len", "full", "full")
 
 
+def test_deepspeed_chat_is_told_by_the_folder_that_it_runs_in() -> None:
+    step = _run(f"cd training/step1_supervised_finetuning\n{_CHAT} --zero_stage 2\n")
+    assert _facts(step, "batch.micro", "parallel.zero.stage") == (16, 2)
+    line = f'cd "$(dirname "$0")/../sft/"\n{_CHAT} --max_seq_len 4096 --training_debug_steps 5'
+    fork = _run(f"{line} --zero_stage 2 --offload\n", "scripts/run_sft.sh")
+    assert _facts(fork, "seq.max_len", "offload.optimizer") == (4096, "cpu")
+
+
 def test_deepspeed_chats_lora_freezes_the_blocks() -> None:
     line = f"{_CHAT} --zero_stage 0 --data_split 2,4,4 --lora_dim 128 --dtype bf16"
     fields = ("trainable.method", "trainable.r", "trainable.modules_to_save", "precision.compute")
@@ -314,6 +322,15 @@ def test_minicpm() -> None:
     assert _facts(lora, "trainable.method", "trainable.r") == ("lora", 64)
 
 
+def test_minicpm_trains_more_than_adapters() -> None:
+    options = "--llm_type llama3 --use_lora True --tune_llm False --max_slice_nums 9"
+    model = "torchrun finetune.py --model_name_or_path openbmb/MiniCPM-Llama3-V-2_5 " + _MORE
+    open_tower = _run(f"{model} {options}\n")
+    assert _facts(open_tower, "trainable.modules_to_save") == (("embed_tokens", "vpm"),)
+    kept = _run(f"{model} {options} --tune_vision False\n")
+    assert _facts(kept, "trainable.modules_to_save") == (("embed_tokens",),)
+
+
 # -- ChatGLM -------------------------------------------------------------------------------------
 
 _CHATGLM = (
@@ -353,3 +370,127 @@ def test_chatglm_trains_everything_without_a_prefix() -> None:
 )  # fmt: skip
 def test_what_costs_nothing_leaves_nothing_open(line: str, method: str) -> None:
     assert _run(f"{line}\n").plan.trainable.method == method
+
+
+# -- GLM-4 -----------------------------------------------------------------------------------------
+
+_DEMO = """\
+data_config:
+  train_file: train.jsonl
+max_input_length: 512
+max_output_length: 256
+training_args:
+  output_dir: ./output
+  max_steps: 3000
+  per_device_train_batch_size: 2
+  per_device_eval_batch_size: 4
+  save_strategy: steps
+  save_steps: 500
+peft_config:
+  peft_type: LORA
+  r: 4
+  target_modules: ["query_key_value"]
+"""
+
+
+def _demo(line: str, config: str = _DEMO) -> Run:
+    return run_of({"run.sh": f"{line}\n", "configs/lora.yaml": config})
+
+
+def test_glm_takes_a_model_and_a_file_among_its_words() -> None:
+    run = _demo("python finetune.py data/own/ THUDM/glm-4-9b-chat configs/lora.yaml")
+    fields = ("model.id", "batch.micro", "seq.max_len", "load.dtype", "checkpointing.mode")
+    assert _facts(run, *fields) == ("THUDM/glm-4-9b-chat", 2, 769, "bf16", "full")
+    assert _facts(run, "trainable.method", "trainable.r") == ("lora", 4)
+    assert not run.stray
+    whole = _DEMO.partition("peft_config")[0]
+    full = _demo("torchrun --nproc_per_node=8 finetune.py d m/glm configs/lora.yaml yes", whole)
+    assert _facts(full, "trainable.method", "parallel.world") == ("full", 8)
+
+
+def test_chatglm3_checkpoints_nothing() -> None:
+    run = _demo("python finetune_hf.py data THUDM/chatglm3-6b configs/lora.yaml")
+    fields = ("load.dtype", "checkpointing.mode", "seq.max_len")
+    assert _facts(run, *fields) == ("fp16", "none", 769)
+
+
+def test_a_script_of_that_name_with_other_words_is_not_glms() -> None:
+    assert not link({"run.sh": "python finetune.py config.yaml\n", "config.yaml": "a: 1\n"}).runs
+
+
+# -- Coati -----------------------------------------------------------------------------------------
+
+_COATI = "torchrun --standalone --nproc_per_node=4 examples/{}.py --pretrain huggyllama/llama-7b"
+
+
+def test_coati_shards_by_its_strategy() -> None:
+    sft = f"{_COATI.format('train_sft')} --model llama --strategy colossalai_zero2"
+    run = _run(f"{sft} --batch_size 1 --accimulation_steps 4 --lora_rank 4\n")
+    fields = ("model.id", "parallel.zero.stage", "batch.micro", "batch.grad_accum", "trainable.r")
+    assert _facts(run, *fields) == ("huggyllama/llama-7b", 2, 1, 4, 4)
+    line = f"{_COATI.format('train_reward_model')} --strategy colossalai_gemini_cpu --max_len 1000"
+    rm = _run(f"{line}\n")
+    fields = ("parallel.zero.stage", "offload.params", "seq.max_len", "objective.kind")
+    assert _facts(rm, *fields) == (3, "cpu", 1000, "rm")
+
+
+def test_longlora() -> None:
+    line = f"torchrun --nproc_per_node=8 fine-tune.py {_MODEL} --bf16 True"
+    run = _run(f"{line} --model_max_length 8192 --low_rank_training True\n")
+    fields = (
+        "trainable.method",
+        "trainable.r",
+        "trainable.targets",
+        "checkpointing.mode",
+        "seq.pad",
+    )
+    projections = ("q_proj", "k_proj", "v_proj", "o_proj")
+    assert _facts(run, *fields) == ("lora", 8, projections, "full", "max_len")
+    more = ("trainable.train_embeddings", "load.dtype", "model.attn_impl")
+    assert _facts(run, *more) == (True, "bf16", "flash2")
+    run = _run(f"{line} --low_rank_training False --use_full_attn True\n")
+    assert _facts(run, "trainable.method", "seq.max_len") == ("full", 32768)
+    run = _run(f"torchrun supervised-fine-tune-qlora.py {_MODEL} --bf16 True\n")
+    assert _facts(run, "quant.method", "trainable.method", "seq.pad") == (
+        "bnb4",
+        "qlora",
+        "longest",
+    )
+
+
+def test_a_list_that_fire_would_read_is_a_list_of_modules() -> None:
+    named = "'[gate_proj, down_proj, up_proj]'"
+    line = "python finetune.py --base_model huggyllama/llama-7b --lora_r 8"
+    run = _run(f"{line} --lora_target_modules {named}\n")
+    assert run.plan.get("trainable.targets") == ("gate_proj", "down_proj", "up_proj")
+    line = f"deepspeed fastchat/train/train_lora.py {_MODEL} --bf16 True"
+    run = _run(f"{line} --lora_target_modules {named}\n")
+    assert run.plan.get("trainable.targets") == ("gate_proj", "down_proj", "up_proj")
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype"), [("Qwen/Qwen-VL-Chat", "bf16"), ("Qwen/Qwen2-7B", "fp32")]
+)
+def test_a_model_that_casts_itself(model: str, dtype: str) -> None:
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        f"model = AutoModelForCausalLM.from_pretrained('{model}', trust_remote_code=True)\n"
+        "args = TrainingArguments(output_dir='out', bf16=True)\n"
+        "Trainer(model=model, args=args, train_dataset=data).train()\n"
+    )
+    run = run_of({"train.py": script, "requirements.txt": "transformers==4.32.0\n"})
+    assert run.plan.load.dtype == dtype
+
+
+def test_deepspeed_chat_writes_with_its_hybrid_engine() -> None:
+    line = (
+        "deepspeed main.py --actor_model_name_or_path facebook/opt-13b --actor_zero_stage 3"
+        " --critic_model_name_or_path facebook/opt-350m --per_device_train_batch_size 4"
+        " --per_device_mini_train_batch_size 4"
+    )
+    fields = [f"objective.rollout.{name}" for name in ("gathers", "tp", "rollout_micro_batch")]
+    assert _facts(_run(f"{line}\n"), *fields) == (False, 1, 4)
+    run = _run(f"{line} --enable_hybrid_engine --inference_tp_size 2\n")
+    assert _facts(run, *fields) == (True, 2, 4)
+    run = _run(f"{line} --enable_hybrid_engine --unpin_actor_parameters\n")
+    assert _facts(run, *fields) == (False, 1, 4)

@@ -121,7 +121,7 @@ def test_full_fine_tuning_on_several_devices() -> None:
     assert (plan.parallel.fsdp.strategy, plan.parallel.fsdp.state_dict) == ("full", "full")
     assert plan.checkpointing.mode == "full"
     assert plan.loss.logits_materialised == "full"
-    assert (plan.batch.grad_accum, plan.seq.unbounded) == (4, True)
+    assert (plan.batch.grad_accum, plan.seq.max_len) == (4, 1304)
     assert plan.save.full_gather is True
     assert _run(_LORA.replace("devices: 1", "devices: 2")).plan.parallel.backend == "fsdp2"
 
@@ -292,3 +292,82 @@ def test_corpus_is_recognised() -> None:
         assert not run.stray, run.name
         assert not run.wrong, run.name
         assert not run.unreadable, run.name
+
+
+_SCRIPT = """\
+import lightning as L
+from lit_gpt.lora import GPT, Block, Config
+
+devices = 1
+batch_size = 128
+micro_batch_size = 4
+gradient_accumulation_iters = batch_size // micro_batch_size
+override_max_seq_length = None
+lora_r = 16
+lora_mlp = True
+"""
+_LIT_LLAMA = """\
+import lightning as L
+from lightning.fabric.strategies import FSDPStrategy
+from lit_llama.model import Block, LLaMA, LLaMAConfig
+
+devices = 4
+batch_size = 128 / devices
+micro_batch_size = 2
+block_size = 512
+
+
+def main():
+    strategy = FSDPStrategy(activation_checkpointing=Block, cpu_offload=True)
+    fabric = L.Fabric(devices=devices, precision="bf16-mixed", strategy=strategy)
+    model = LLaMA(LLaMAConfig.from_name("13B")).bfloat16()
+"""
+
+
+def _started(line: str, script: str, text: str) -> Run:
+    (run,) = link({"run.sh": line + "\n", script: text}).runs
+    assert run.framework == "litgpt"
+    return run
+
+
+def test_a_script_from_before_the_package() -> None:
+    line = "python finetune/lora.py --checkpoint_dir checkpoints/tiiuae/falcon-7b/ --data_dir d"
+    run = _started(line, "finetune/lora.py", _SCRIPT)
+    plan = run.plan
+    assert plan.model.id == "tiiuae/falcon-7b"
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.trainable.r) == (4, 32, 16)
+    assert (plan.load.dtype, plan.quant.method, plan.seq.unbounded) == ("fp32", "none", True)
+    assert not run.stray
+    true = _started(f"{line} --precision bf16-true --quantize bnb.nf4", "finetune/lora.py", _SCRIPT)
+    assert (true.plan.load.dtype, true.plan.quant.method) == ("bf16", "bnb4")
+
+
+def test_a_script_of_lit_llama() -> None:
+    plan = _started("cd finetune\npython full.py", "finetune/full.py", _LIT_LLAMA).plan
+    assert plan.model.id == "huggyllama/llama-13b"
+    assert (plan.parallel.world, plan.parallel.backend) == (4, "fsdp1")
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.seq.max_len) == (2, 16, 512)
+    assert (plan.precision.param, plan.offload.params) == ("bf16", "cpu")
+    assert (plan.trainable.method, plan.checkpointing.mode) == ("full", "full")
+
+
+def test_a_script_of_that_name_may_be_anybodys() -> None:
+    text = "from mine import Trainer\nmicro_batch_size = 4\n"
+    assert not link({"run.sh": "python finetune/lora.py\n", "finetune/lora.py": text}).runs
+
+
+@pytest.mark.parametrize(
+    ("options", "length", "unbounded"),
+    [
+        ("", 1304, None),
+        ("--data Alpaca", 1304, None),
+        ("--data JSON --data.json_path d.json", None, True),
+        ("--train.max_seq_length 256", 256, None),
+    ],
+)
+def test_the_data_that_nobody_names_has_a_longest_sample(
+    options: str, length: int | None, unbounded: bool | None
+) -> None:
+    line = f"litgpt finetune lora --checkpoint_dir checkpoints/EleutherAI/pythia-160m {options}"
+    seq = _launched(line).plan.seq
+    assert (seq.max_len, seq.unbounded) == (length, unbounded)

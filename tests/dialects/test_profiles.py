@@ -294,6 +294,7 @@ _NO_PROJECTS_ALONE = {
     "Qwen-VL",
     "MiniCPM-V",
     "ChatGLM",
+    "GLM-4",
 }
 
 

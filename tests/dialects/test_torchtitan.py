@@ -259,8 +259,10 @@ def test_replicas_without_shards_are_ddp_and_with_them_hybrid() -> None:
 def test_a_compiled_loss_stores_no_fp32_logits() -> None:
     text = _TOML + '[compile]\nenable = true\ncomponents = ["model", "loss"]\n'
     assert _run(text).plan.loss.upcast_fp32 is False
+    assert _run(text).plan.loss.algorithm == "kernel"
     plan = _run(text.replace(', "loss"', "")).plan
     assert plan.loss.upcast_fp32 is True
+    assert plan.loss.algorithm is None
     assert plan.compile.enabled is True
 
 

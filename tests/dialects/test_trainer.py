@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.linked import link
+from tests.linked import link, run_of
 
 from oomlint.dialects import registry
 from oomlint.documents.text import apply_edits
@@ -169,3 +169,23 @@ def test_loops_of_others_with_names_like_the_trainers_are_left_alone(module: str
     text = f"deepspeed --master_port 1 --module {module} {options} {more}\n"
     workspace = Workspace(Path("/x"), {"run.sh": text.encode()})
     assert not Linker(workspace, registry(), LinkOptions()).link(["run.sh"]).runs
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "attention"),
+    [
+        ("huggyllama/llama-7b", "4.28.1", "eager"),
+        ("huggyllama/llama-7b", "4.36.0", "sdpa"),
+        ("huggyllama/llama-7b", None, "sdpa"),
+        ("tiiuae/falcon-7b", "4.33.0", "sdpa"),
+    ],
+)
+def test_attention_is_step_by_step_before_transformers_4_36(
+    model: str, version: str | None, attention: str
+) -> None:
+    line = f"python train.py --model_name_or_path {model} --output_dir out --do_train"
+    line += " --per_device_train_batch_size 1 --num_train_epochs 1 --bf16 True"
+    files = {"run.sh": f"{line}\n"}
+    if version is not None:
+        files["requirements.txt"] = f"transformers=={version}\n"
+    assert run_of(files, "run.sh").plan.model.attn_impl == attention

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link
+from tests.linked import link, run_of
 
 from oomlint.dialects import registry
 from oomlint.engine import Options, lint
@@ -686,3 +686,32 @@ def test_quantization_of_a_config_that_only_a_sibling_is_started_like() -> None:
     workspace = Workspace(Path("/project"), {n: t.encode() for n, t in files.items()})
     found = lint(workspace, ["recipes/sft.yaml"], Options()).diagnoses
     assert "OOM816" not in {each.finding.rule.code for each in found}
+
+
+_BY_RANKS = """\
+import os
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+world_size = int(os.environ.get("WORLD_SIZE", 1))
+{choice}
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf", device_map=device_map)
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=1)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        (
+            'device_map = "auto"\nddp = world_size != 1\nif ddp:\n'
+            '    device_map = {"": int(os.environ.get("LOCAL_RANK") or 0)}'
+        ),
+        'device_map = {"": int(os.environ.get("LOCAL_RANK") or 0)} if world_size > 1 else "auto"',
+    ],
+)
+def test_the_number_of_processes_places_the_model(choice: str) -> None:
+    script = _BY_RANKS.format(choice=choice)
+    for line, placed in (("python a.py", "auto"), ("torchrun --nproc_per_node 4 a.py", "single")):
+        run = run_of({"run.sh": f"{line}\n", "a.py": script})
+        assert run.plan.load.device_map == placed

@@ -373,3 +373,27 @@ def test_the_trainer_that_a_script_makes_says_what_it_optimises(
     run = next(r for r in _runs({"run.sh": line, "pairwise_model.py": script}) if "run" in r.name)
     assert run.framework == "trl"
     assert (run.plan.objective.kind, run.plan.objective.pairs_per_sample) == (kind, pairs)
+
+
+def test_generate_gathers_the_model_unless_it_is_told_not_to() -> None:
+    config = f"{_SFT}num_generations: 4\nmax_completion_length: 256\n"
+    launch = "accelerate launch --config_file a.yaml -m trl.scripts.grpo --config c.yaml\n"
+    files = {"a.yaml": _ACCELERATE, "run.sh": launch}
+    field = "objective.rollout.gathers"
+    assert _run(files | {"c.yaml": config}).plan.get(field) is True
+    told = f"{config}ds3_gather_for_generation: false\n"
+    assert _run(files | {"c.yaml": told}).plan.get(field) is False
+    with_engine = f"{config}use_vllm: true\n"
+    assert _run(files | {"c.yaml": with_engine}).plan.get(field) is None
+
+
+@pytest.mark.parametrize(
+    ("pinned", "together", "unit"), [("0.14.0", 4, None), ("0.15.2", None, "completions")]
+)
+def test_a_micro_batch_counted_prompts_before_trl_0_15(
+    pinned: str, together: int | None, unit: str | None
+) -> None:
+    config = f"{_SFT}num_generations: 4\nmax_completion_length: 256\n"
+    plan = _run({"c.yaml": config, "requirements.txt": f"trl=={pinned}\n"}).plan
+    assert plan.objective.kind == "grpo"
+    assert (plan.objective.pairs_per_sample, plan.batch.micro_unit) == (together, unit)

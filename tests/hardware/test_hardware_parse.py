@@ -139,8 +139,15 @@ def test_a_virtual_gpu_has_a_share() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("A100", "A100-40GB and A100-80GB"),
-        ("gpu:a100:4", "A100-40GB and A100-80GB"),
+        ("A100", "write A100-40GB or A100-80GB"),
+        ("gpu:a100:4", "write 4xA100-40GB or 4xA100-80GB"),
+        ("2x8xA100", "write 2x8xA100-40GB or 2x8xA100-80GB"),
+        ("80", "80GB"),
+        ("p5", "p5.48xlarge"),
+        ("kagle", "kaggle"),
+        ("colab pro", "Colab L4"),
+        ("0GB", "no GPU has 0 GB"),
+        ("99999GB", "no GPU has 99999 GB"),
         ("A100-60GB", "A100-80GB"),
         ("H1000", "H100-80GB"),
         ("p4d.24xlarg", "p4d.24xlarge"),
@@ -160,6 +167,82 @@ def test_errors_help(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_hardware(text)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["A100", "RTX", "a", "8", "H", "p", "gpu", "A10O", "dgx", "M", "B"]
+)
+def test_errors_name_three_at_most(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_hardware(text)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.count(", ") + said.count(" or ") <= 4
+    assert len(said) < 250
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("A100-80", "A100-80GB"),
+        ("a100 40", "A100-40GB"),
+        ("8xA10080", "8xA100-80GB"),
+        ("h100x8", "8xH100-80GB"),
+        ("L40S x 4", "4xL40S-48GB"),
+        ("A100-80GBx8", "8xA100-80GB"),
+        ("8 A100-80GB", "8xA100-80GB"),
+        ("colab", "Colab T4"),
+        ("Google Colab", "Colab T4"),
+        ("kaggle", "Kaggle T4 x2"),
+    ],
+)
+def test_slips_with_one_meaning(text: str, name: str) -> None:
+    assert parse_hardware(text).name == name
+
+
+@pytest.mark.parametrize("text", ["RTX4090", "RTX 3090", "RTX8000", "GH200 480GB", "RTX 4090 D"])
+def test_no_count_is_read_out_of_a_name(text: str) -> None:
+    assert parse_hardware(text).gpus_per_node == 1
+
+
+def test_what_notebooks_give_away_has_its_source() -> None:
+    colab, kaggle = parse_hardware("colab"), parse_hardware("kaggle")
+    assert (colab.gpus_per_node, colab.gpu.name) == (1, "T4-16GB")
+    assert (kaggle.gpus_per_node, kaggle.gpu.name) == (2, "T4-16GB")
+    for found in (colab, kaggle):
+        assert found.host_bytes_per_node is not None
+        assert "http" in found.source or ".co" in found.source
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "gpus"),
+    [
+        ("24GB", "custom-24GB", 1),
+        ("24 gib", "custom-24GB", 1),
+        ("24g", "custom-24GB", 1),
+        ("8x80GB", "8xcustom-80GB", 8),
+        ("80GBx8", "8xcustom-80GB", 8),
+        ("2x8x80GB", "2x8xcustom-80GB", 8),
+    ],
+)
+def test_any_card_of_a_size(text: str, name: str, gpus: int) -> None:
+    found = parse_hardware(text)
+    assert (found.name, found.gpus_per_node) == (name, gpus)
+    assert parse_hardware(found.name).gpu == found.gpu, "its own name means itself"
+
+
+@pytest.mark.parametrize("gigabytes", [16, 24, 48, 80])
+def test_a_card_of_a_size_is_like_those_that_are_sold(gigabytes: int) -> None:
+    card = parse_hardware(f"{gigabytes}GB").gpu
+    sold = [g for g in list_gpus() if g.vendor == "NVIDIA" and g.nameplate_gb == gigabytes]
+    assert min(g.total_bytes for g in sold) <= card.total_bytes <= max(g.total_bytes for g in sold)
+    assert card.total_low <= card.total_bytes <= card.total_high < gigabytes * GIB
+
+
+def test_a_size_that_nobody_sells_loses_what_drivers_take() -> None:
+    card = parse_hardware("7GB").gpu
+    assert 0.96 * 7 * GIB < card.total_bytes < 7 * GIB
+    assert parse_hardware("23.6GiB").gpu.total_bytes == round(23.6 * GIB), "torch's own word"
 
 
 @given(st.text(max_size=60))

@@ -142,12 +142,12 @@ def test_a_model_is_not_tried_with_a_vocabulary_larger_than_itself() -> None:
 
 def test_a_run_that_is_tight_only_by_a_guess_is_no_more_than_a_note() -> None:
     """It fits whatever the vocabulary is, so nobody asks whether it does."""
-    run = _run(_SFT.format(model="/models/ours-7b-secret", micro=8))
+    run = _run(_SFT.format(model="/models/ours-7b-secret", micro=6))
     (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
     assert judgement_of(run).peaks
     assert basis.decides == frozenset()
     assert basis.eases == {"gpu"}
-    found = _lint(_SFT.format(model="/models/ours-7b-secret", micro=8)).diagnoses
+    found = _lint(_SFT.format(model="/models/ours-7b-secret", micro=6)).diagnoses
     assert {d.severity for d in found if d.finding.resource == "gpu"} == {Severity.INFO}
 
 

@@ -212,6 +212,16 @@ async def test_settings_of_the_client_and_of_the_folder(editors, tmp_path):
     assert any("Nothing" in m.message for m in editor.client.messages)
 
 
+async def test_options_that_nobody_knows_are_told_in_the_editor(editors, tmp_path):
+    (tmp_path / "train.yaml").write_text(AXOLOTL)
+    editor = await editors(tmp_path, options={"hardwar": "T4", "hardware": "8xH200-141GB"})
+    editor.open("train.yaml")
+    found = await editor.told("train.yaml")
+    assert any("H200" in d.message for d in found)
+    [message] = [m.message for m in editor.client.messages]
+    assert message.endswith("oomlint.hardwar is wrong: unknown key; did you mean hardware?")
+
+
 async def test_folders_keep_their_own_settings(editors, tmp_path):
     for name, card in (("one", "8xA100-80GB"), ("two", "8xH200-141GB")):
         (tmp_path / name).mkdir()

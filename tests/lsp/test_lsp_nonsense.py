@@ -9,7 +9,8 @@ import time
 import pytest
 
 from oomlint.cli import main
-from oomlint.lsp.configuration import given, section
+from oomlint.errors import UsageError
+from oomlint.lsp.options import Options, asked, options, section
 
 from .conftest import AXOLOTL, SERVER
 
@@ -154,9 +155,51 @@ def test_settings_are_found_where_clients_put_them(sent, read):
 
 def test_settings_of_the_wrong_kind_are_named(tmp_path):
     settings = {"hardware": ["x"], "select": 3, "ignore": "OOM1, OOM2", "configuration": "a.toml"}
-    options, problems = given(settings, tmp_path)
-    assert options.hardware is None
-    assert options.select is None
-    assert options.ignore == ("OOM1", "OOM2")
-    assert options.config == tmp_path / "a.toml"
-    assert [p.split()[2] for p in problems] == ["oomlint.hardware", "oomlint.select"]
+    found, problems = options(settings)
+    given = found.given(tmp_path)
+    assert given.hardware is None
+    assert given.select is None
+    assert given.ignore == ("OOM1", "OOM2")
+    assert given.config == tmp_path / "a.toml"
+    assert problems == [
+        'the setting oomlint.hardware is wrong: should be a text or null, not ["x"]',
+        "the setting oomlint.select is wrong: should be a list or a text or null, not 3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"hardwar": "auto"}, "oomlint.hardwar is wrong: unknown key; did you mean hardware?"),
+        ({"select": ["OOM1", 2]}, "oomlint.select.1 is wrong: should be a text, not 2"),
+        ({"gpus": True}, "oomlint.gpus is wrong: should be a whole number or a text or null, not true"),
+        ({"status": "yes"}, 'oomlint.status is wrong: should be true or false, not "yes"'),
+        ({"hardware": "\ud800"}, "oomlint.hardware is wrong: "),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_and_the_rest_counts(settings, problem, tmp_path):
+    found, problems = options({**settings, "framework": " trl ", "gpus": 8, **settings})
+    assert len(problems) == 1
+    assert problems[0].startswith(f"the setting {problem}")
+    given = found.given(tmp_path)
+    assert (given.framework, given.hardware, given.select) == ("trl", None, None)
+    assert given.gpus == (None if "gpus" in settings else "8")
+
+
+def test_what_only_the_client_needs_is_no_problem():
+    own = {"command": ["oomlint", "lsp"], "trace": {"server": "off"}, "status": True}
+    assert options({**own, "hardware": None, "select": []})[1] == []
+
+
+def test_settings_that_come_later_count_and_leave_the_others():
+    first = Options.model_validate({"hardware": "T4", "hostMemory": "1TiB"})
+    both = Options.model_validate({"hardware": "L4"}).over(first)
+    assert (both.hardware, both.host_memory) == ("L4", "1TiB")
+
+
+def test_the_argument_of_a_command():
+    assert asked([]) == asked([None]) == asked([{"other": 1}])
+    with pytest.raises(UsageError, match="number: should be a whole number or null, not true"):
+        asked([{"uri": "file:///a", "number": True}])
+    with pytest.raises(UsageError, match="should be an object, not 3"):
+        asked([3])

@@ -125,9 +125,11 @@ def test_packed_experts_are_unpacked_whole() -> None:
     changes = {"model.dims.moe": moe, "trainable.method": "qlora", "quant.method": "bnb4"}
     asked = Plan().with_values(LORA | changes | {"quant.quantises_moe_experts": True})
     listed = Plan().with_values(LORA | changes | {"versions": {"transformers": "4.44"}})
+    # What a framework can ask for is about stacked experts: linear layers are packed all the same.
+    unasked = listed.with_values({"quant.quantises_moe_experts": False})
     plain = Plan().with_values(LORA | changes)
     stack = 32 * 3 * 2048 * 1024
-    for plan in (asked, listed):
+    for plan in (asked, listed, unasked):
         packed, loose = estimate(plan).gpu, estimate(plain).gpu
         assert packed.components["parameters"] is not None
         assert loose.components["parameters"] is not None

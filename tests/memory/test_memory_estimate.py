@@ -169,6 +169,44 @@ def test_a_colocated_engine_takes_its_share_of_the_card() -> None:
     assert beside.peak_bytes == lone.peak_bytes + (20 << 30)
 
 
+def test_an_engine_that_sleeps_wakes_up_beside_the_states() -> None:
+    limits = GpuLimits(usable=80 << 30)
+    engine = {
+        "objective.rollout.engine": "vllm_colocate",
+        "objective.rollout.gpu_mem_util": 0.75,
+        "objective.rollout.sleep": True,
+    }
+    awake = estimate(plan().with_values(engine), limits).gpu
+    resident = estimate(plan(), limits).gpu.phases["save"]
+    assert resident is not None
+    assert awake.phases["forward"] == pytest.approx(resident + (60 << 30), rel=0.01)
+    assert awake.phases["backward"] == estimate(plan(), limits).gpu.phases["backward"]
+    moved = plan().with_values(engine | {"offload.idle": "cpu"})
+    assert estimate(moved, limits).gpu.phases["forward"] != awake.phases["forward"]
+
+
+def test_a_sharded_model_that_writes_its_answers_is_gathered_whole() -> None:
+    written = {
+        "parallel.zero.stage": 3,
+        "objective.kind": "grpo",
+        "objective.rollout.engine": "hf",
+        "objective.rollout.max_prompt_tokens": 64,
+        "objective.rollout.max_completion_tokens": 64,
+        # Training itself needs little.
+        "seq.max_len": 128,
+        "parallel.zero.max_live_params": 0,
+        "parallel.zero.prefetch_elems": 0,
+    }
+
+    def forward(**rollout: Any) -> int:
+        values = written | {f"objective.rollout.{name}": value for name, value in rollout.items()}
+        return estimate(plan().with_values(values)).gpu.phases["forward"] or 0
+
+    whole, part, none = forward(gathers=True), forward(gathers=True, tp=2), forward(gathers=False)
+    assert whole > 2 * 8_030_261_248
+    assert none <= part < whole - 4e9
+
+
 def test_ddp_buckets_hold_one_more_copy_of_the_gradients() -> None:
     """Without gradient_as_bucket_view; fp32 weights, so 4 bytes a parameter."""
     wide = {
@@ -180,6 +218,24 @@ def test_ddp_buckets_hold_one_more_copy_of_the_gradients() -> None:
     one = estimate(alone).gpu
     assert ddp.components["communication"] == 4 * 8_030_261_248
     assert one.components["communication"] == 0
+
+
+def test_zero_fills_whole_buckets_and_buffers_of_what_it_steps() -> None:
+    """However little is trained; but a buffer of the largest parameter is one of the adapters."""
+    lora = {
+        "trainable.method": "lora", "trainable.r": 8, "trainable.targets": ("q_proj", "v_proj"),
+        "parallel.zero.reduce_bucket_elems": 500_000_000, "parallel.zero.overlap_comm": True,
+    }  # fmt: skip
+    whole = estimate(plan().with_values(lora)).gpu.by_phase["backward"]["communication"]
+    assert whole == pytest.approx(2 * 2 * 500_000_000, rel=0.01)
+    loose = lora | {"parallel.zero.contiguous_grads": False}
+    few = estimate(plan().with_values(loose)).gpu.by_phase["backward"]["communication"]
+    assert few is not None
+    assert few < 100e6
+    offloaded = loose | {"offload.optimizer": "cpu"}
+    beside = estimate(plan().with_values(offloaded)).gpu.by_phase["backward"]["communication"]
+    assert beside is not None
+    assert beside < 100e6
 
 
 def test_unknown_model_has_no_numbers_and_says_why() -> None:
@@ -226,3 +282,15 @@ def test_models_that_differ_in_one_dimension_are_not_taken_for_one_another() -> 
     built = [skeleton(replace(LLAMA_8B, **changes)) for changes in given]
     assert len({id(found) for found in built}) == len(given)
     assert skeleton(replace(LLAMA_8B, linear_attn=dict(keys))) is built[3], "equal ones are shared"
+
+
+def test_log_probabilities_of_answers_have_a_batch_of_their_own() -> None:
+    rollout = {
+        "parallel.zero.stage": 2, "objective.kind": "ppo", "seq.max_len": 2048,
+        "checkpointing.mode": "full", "objective.rollout.engine": "vllm_server",
+    }  # fmt: skip
+    base = estimate(plan().with_values(rollout)).gpu.phases["forward"] or 0
+    many = rollout | {"objective.rollout.rollout_micro_batch": 32}
+    scored = estimate(plan().with_values(many)).gpu.by_phase["forward"]
+    assert scored["logits"] >= 2 * 32 * 2048 * 128256
+    assert (estimate(plan().with_values(many)).gpu.phases["forward"] or 0) > base

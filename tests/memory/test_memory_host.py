@@ -148,3 +148,16 @@ def test_pinned_blocks_were_exact_before_torch_1_11() -> None:
     assert old["pinned_rounding"] == 0
     assert new["pinned_rounding"]
     assert old["offloaded_states"] == new["offloaded_states"]
+
+
+def test_every_rank_kept_what_rank_0_packed_before_transformers_4_45() -> None:
+    def loading(version: str, quantised: str = "bnb4") -> float:
+        plan = zero3(
+            parallel__backend="fsdp1", parallel__world=2, trainable__method="qlora",
+            quant__method=quantised, load__cpu_ram_efficient=True, load__dtype="bf16",
+            versions={"transformers": version},
+        )  # fmt: skip
+        return host_load_bytes(plan) or 0.0
+
+    assert loading("4.44.2") == 2 * loading("4.45.0")
+    assert loading("4.44.2", "none") == loading("4.45.0", "none")

@@ -69,3 +69,19 @@ def test_weights_on_their_way_to_4_bits_piled_up_before_transformers_5_4() -> No
     assert reserved("4.57.1") == reserved("5.4.0")
     packed = reserved("5.3.0", **{"model.native_quant": "bnb4"})
     assert packed == reserved("5.4.0", **{"model.native_quant": "bnb4"})
+
+
+def test_saving_8_bit_weights_copied_them_twice_in_bitsandbytes_0_38() -> None:
+    def saving(version: str) -> int:
+        values = {
+            "trainable.method": "lora", "quant.method": "bnb8", "precision.param": "int8",
+            "save.strategy": "steps", "versions": {"bitsandbytes": version},
+        }  # fmt: skip
+        found = estimate(Plan().with_values(BASE | values)).gpu.phases["save"]
+        assert found is not None
+        return found
+
+    # q, k, v and o of two heads' sizes, and three projections to and from 8192.
+    linear = 16 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192)
+    assert saving("0.38.1") - saving("0.37.2") == pytest.approx(2 * linear, rel=0.01)
+    assert saving("0.39.0") == saving("0.37.2")

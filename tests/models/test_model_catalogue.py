@@ -160,3 +160,18 @@ def test_ids_of_measured_runs_resolve() -> None:
     assert names
     unknown = {name for name in names if lookup(name) is None and guess(name) is None}
     assert unknown <= {"see example (not named in the blog)"}
+
+
+def test_minicpm_v_is_its_parts() -> None:
+    """Language model, SigLIP tower and resampler, whose sum the publisher's 2.6 has too."""
+    older, newer = lookup("openbmb/MiniCPM-Llama3-V-2_5"), lookup("OpenBMB/MiniCPM-V-2")
+    text, small = lookup("meta-llama/Meta-Llama-3-8B"), lookup("openbmb/MiniCPM-2B-sft-bf16")
+    assert older is not None
+    assert newer is not None
+    assert text is not None
+    assert small is not None
+    for whole, part in ((older, text), (newer, small)):
+        assert whole.dims.vision is not None
+        assert whole.dims.vision.params is not None
+        assert whole.dims.params_total == part.dims.params_total + whole.dims.vision.params
+        assert whole.dims.vision.hidden == 1152

@@ -1,11 +1,13 @@
 """The formats for people: text, concise, diff."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from oomlint.documents.text import Location, Span
-from oomlint.engine import Report
+from oomlint.engine import Options, Report, lint
+from oomlint.hardware import parse_hardware
 from oomlint.report import render
 from oomlint.report.diff import render as render_diff
 from oomlint.report.excerpts import excerpt
@@ -107,3 +109,27 @@ def test_diff_keeps_line_endings_and_the_missing_last_one(tmp_path):
         ["patch", "--binary", "-s", "-p1"], input=text.encode(), check=True, cwd=tmp_path
     )
     assert {name: (tmp_path / name).read_bytes() for name in after} == after
+
+
+def test_what_was_not_read_and_decides_is_named_below():
+    """No finding may speak of such a run: with the default of what is not known it fits."""
+    script = (
+        "torchrun --nproc_per_node 8 train.py --model_name_or_path meta-llama/Llama-2-7b-hf"
+        " --bf16 True --per_device_train_batch_size $MICRO --model_max_length 4096"
+        " --output_dir out --deepspeed ds.json\n"
+    )
+    trainer = (
+        "from transformers import HfArgumentParser, TrainingArguments\n"
+        "parser = HfArgumentParser((TrainingArguments,))\n"
+    )
+    files = {
+        "train.sh": script.encode(),
+        "train.py": trainer.encode(),
+        "ds.json": b'{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}',
+    }
+    options = Options(hardware=parse_hardware("8xA100-80GB"))
+    report = lint(Workspace(Path("/project"), files), [*files], options)
+    told = " ".join(render(report, "text", Paint()).split())
+    assert "unknown whether it fits 8xA100-80GB" in told
+    assert "$MICRO has no value" in told
+    assert "1 run: unknown; " in told

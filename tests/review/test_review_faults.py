@@ -239,10 +239,19 @@ def test_nobody_at_the_address(pull_request, monkeypatch):
     ("path", "answer", "words"),
     [
         ("/repos/o/r/pulls/7", b"<html>", "not JSON"),
-        ("/repos/o/r/pulls/7", {"hello": "world"}, "another shape"),
+        (
+            "/repos/o/r/pulls/7",
+            {"hello": "world"},
+            "answered GET /repos/o/r/pulls/7 in another shape than its API has: lacks base, head",
+        ),
         ("/repos/o/r/pulls/7", [1, 2], "another shape"),
-        ("/repos/o/r/pulls/7/files", [{"file": 1}], "another shape"),
-        ("/graphql", {"data": None}, "another shape"),
+        (
+            "/repos/o/r/pulls/7/files",
+            [{"file": 1}],
+            "another shape than its API has: 0: lacks filename",
+        ),
+        ("/graphql", {"data": None}, "another shape than its API has: data: should be an object"),
+        ("/graphql", {"errors": "no"}, "another shape than its API has: errors: should be a list"),
         ("/graphql", {"errors": [{"message": "no such field"}]}, "no such field"),
     ],
 )
@@ -337,6 +346,7 @@ def event(tmp_path, monkeypatch, data):
         {"pull_request": {"number": 7}},
         {"issue": {"number": 7, "pull_request": {}}, "comment": {}},
         {"workflow_run": {"pull_requests": [{"number": 7}]}},
+        {"workflow_run": {"pull_requests": [None, {"number": 7}], "head_repository": None}},
     ],
 )
 def test_the_event_names_the_request(pull_request, tmp_path, monkeypatch, data):
@@ -370,6 +380,30 @@ def test_an_event_about_no_request(pull_request, tmp_path, monkeypatch, data):
     result = review()
     assert result.exit_code == 2
     assert "GITHUB_EVENT_PATH" in result.stderr or "no pull request is named" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ([], "should be an object, not []"),
+        ({"pull_request": 3}, "pull_request: should be an object or null, not 3"),
+        ({"issue": {"number": "7"}}, 'issue.number: should be a whole number, not "7"'),
+        (
+            {"workflow_run": {"pull_requests": [{"number": True}]}},
+            "workflow_run.pull_requests.0.number: should be a whole number, not true",
+        ),
+    ],
+)
+def test_an_event_of_another_shape_is_told_with_its_place(
+    pull_request, tmp_path, monkeypatch, data, words
+):
+    fake = pull_request(RUN, AFTER)
+    event(tmp_path, monkeypatch, data)
+    result = review()
+    assert result.exit_code == 2
+    assert f"event.json is no event of GitHub's: {words}" in result.stderr
+    assert review("--pull-request", "7").exit_code == 1, "then nobody needs the event"
+    assert len(fake.reviews) == 1
 
 
 @pytest.mark.parametrize("name", ["", "o", "o/r/s", "o/r?x=1", "../r"])

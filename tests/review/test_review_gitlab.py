@@ -144,6 +144,28 @@ def test_an_answer_of_another_kind(merge_request, answer):
     assert "another shape" in result.stderr or "has not prepared the diff" in result.stderr
 
 
+def test_a_note_of_another_kind_is_told_with_its_place(merge_request):
+    notes = [{"id": "x", "notes": [{"id": 1, "body": None}]}]
+    merge_request.faults = lambda _m, p: (200, {}, notes) if "/discussions" in p else None
+    result = oomlint("review")
+    assert result.exit_code == 3
+    assert "/merge_requests/7/discussions in another shape than its API has" in result.stderr
+    assert "0.notes.0.body: should be a text, not null" in result.stderr
+    assert merge_request.drafts == {}
+
+
+def test_notes_of_others_may_lack_what_ours_have(merge_request):
+    position = {"position_type": "image", "width": 8}
+    others = [
+        {"id": "a", "notes": []},
+        {"id": "b", "individual_note": True, "notes": [{"id": 1, "body": "x", "author": None}]},
+        {"id": "c", "notes": [{"id": 2, "body": "y", "author": {"id": 1}, "position": position}]},
+    ]
+    merge_request.discussions[:] = others
+    merge_request.faults = lambda _m, p: (200, {}, others) if "/discussions" in p else None
+    assert oomlint("review").exit_code == 1
+
+
 def test_a_json_that_runs_share(merge_request):
     merge_request.head = merge_request.repository.commit(
         {"train.yaml": GOOD.encode(), "ds.json": (DEEPSPEED % 0).encode()}

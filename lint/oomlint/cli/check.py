@@ -53,6 +53,8 @@ def _processes(ctx: click.Context, param: click.Parameter, value: Any) -> int | 
 @baseline_option
 @click.option("--stdin-filename", metavar="NAME", help="Name of what `-` reads from stdin.")
 @click.option("--show-files", is_flag=True, help="List the files recognised, with framework.")
+@click.option("--show-fixes", is_flag=True, help="List what --fix did, or --diff would do.")
+@click.option("-v", "--verbose", is_flag=True, help="List the prediction of every run.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("--profile", is_flag=True, help="Say on stderr how long each rule took.")
 @click.option(

@@ -44,6 +44,8 @@ class Mode(Struct, frozen=True, kw_only=True):
     profile: bool = False
     color: ColorChoice = "auto"
     quiet: bool = False
+    verbose: bool = False
+    show_fixes: bool = False
     baseline: BaselineAction | None = None
     processes: int | None = None
     """At most so many lint many files; ``None``: as many as there are processors."""
@@ -75,6 +77,8 @@ def answer(
     processes: int | None = None,
     color: ColorChoice = "auto",
     quiet: bool = False,
+    verbose: bool = False,
+    show_fixes: bool = False,
     baseline: str | None = None,
     **given_options: Any,
 ) -> int:
@@ -105,6 +109,8 @@ def answer(
         profile=profile,
         color=color,
         quiet=quiet,
+        verbose=verbose,
+        show_fixes=show_fixes,
         baseline=action,
         processes=processes,
     )
@@ -173,7 +179,7 @@ def _run(jobs: Sequence[Job], mode: Mode, given: Given) -> int:
             report = merge(_report(job, mode, fixed, None) for job in jobs)
             report = replace(report, errors=(*report.errors, failure))
     if mode.diff:
-        _print_diff(mode, fixed)
+        _print_diff(report, mode, fixed)
     else:
         _print_report(report, mode)
     if mode.output_format != "json" or mode.diff:
@@ -213,8 +219,10 @@ def _report(
     for path, text in result.texts.items():
         fixed.originals.setdefault(path, result.originals[path])
         fixed.texts[path] = text
+    if not mode.diff or before is None:
+        return result.report
     # A diff has the findings, and so the status, of the files as they are.
-    return before if mode.diff and before is not None else result.report
+    return replace(before, applied=result.report.applied)
 
 
 def _linted(
@@ -244,7 +252,7 @@ def _linted(
 
 def _with_plans(report: Report, job: Job, mode: Mode) -> Report:
     """The report with the fixes that ``--fix`` would begin with."""
-    if not report.diagnoses or not any(judgement_of(run).is_lost for run in report.runs):
+    if not report.diagnoses or not any(judgement_of(run).is_in_trouble for run in report.runs):
         return report
     from oomlint.fix.planned import with_plans
 
@@ -274,11 +282,17 @@ def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed) -> FileError | None:
     return None
 
 
-def _print_diff(mode: Mode, fixed: Fixed) -> None:
+def _print_diff(report: Report, mode: Mode, fixed: Fixed) -> None:
     from oomlint.report import diff
+    from oomlint.report.applied import applied_lines
+    from oomlint.report.wrapping import terminal_width
 
     text = diff.render(fixed.texts, fixed.originals, painter(mode.color, mode.output_file))
     emit(text, mode.output_file)
+    if mode.show_fixes:
+        paint = painter(mode.color, err=True)
+        for line in applied_lines(report.applied, paint, terminal_width(), head="would fix"):
+            emit(line + "\n", err=True)
     if not mode.quiet:
         count = len(fixed.texts)
         what = f"{count} file{'' if count == 1 else 's'}" if count else "nothing"
@@ -294,7 +308,14 @@ def _print_report(report: Report, mode: Mode) -> None:
 
         text = statistics(report, mode.output_format, paint)
     else:
-        text = render(report, mode.output_format, paint, quiet=mode.quiet)
+        text = render(
+            report,
+            mode.output_format,
+            paint,
+            quiet=mode.quiet,
+            verbose=mode.verbose,
+            show_fixes=mode.show_fixes,
+        )
         write_summary(report)
     emit(text, mode.output_file, err=err)
 

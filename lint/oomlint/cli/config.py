@@ -62,7 +62,13 @@ def _shown(value: Any) -> str:
 
 @click.command()
 @click.argument("folder", default=".", type=click.Path(path_type=Path), metavar="[FOLDER]")
-def init(folder: Path) -> None:
+@click.option(
+    "--hardware",
+    metavar="SPEC",
+    shell_complete=completion.hardware,
+    help="The machine that runs are held against: 8xA100-80GB, 24GB, colab, or auto.",
+)
+def init(folder: Path, hardware: str | None) -> None:
     """Write a commented oomlint.toml into FOLDER (default: here)."""
     from oomlint.settings import template
 
@@ -71,5 +77,17 @@ def init(folder: Path) -> None:
         raise UsageError(f"{folder} is no folder")
     if file.exists():
         raise UsageError(f"{file} exists already")
-    write_atomically(file, template().encode(), expected=None)
+    stated = {} if hardware is None else {"hardware": _named(hardware)}
+    write_atomically(file, template(stated).encode(), expected=None)
     emit(f"wrote {file}\n")
+
+
+def _named(hardware: str) -> str:
+    """A machine by the name that reports use.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    from oomlint.hardware import parse_hardware
+
+    return "auto" if hardware == "auto" else parse_hardware(hardware).name

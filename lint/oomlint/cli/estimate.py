@@ -22,6 +22,9 @@ from oomlint.errors import FileError, ParseError, ReadError, UsageError
 from oomlint.report.paint import ColorChoice, Paint
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oomlint.fix.edits import Fix
     from oomlint.hardware import Hardware
     from oomlint.judgement import Judgement
 
@@ -89,31 +92,39 @@ def _runs(given: Given, paths: tuple[str, ...], output: _Output) -> int:
     from oomlint.judgement import judgement_of
 
     with progress.shown("predicting") as tick:
-        report = merge(
-            lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=())
+        reports = [
+            (job, lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=()))
             for job in make_jobs(given, paths)
-        )
+        ]
+        report = merge(each for _, each in reports)
         judged = [judgement_of(run) for run in progress.counted(report.runs, tick)]
-    _print(judged, output)
+        ways: dict[str, Fix] = {}
+        if output.format == "json" and any(each.is_in_trouble for each in judged):
+            from oomlint.fix.planned import ways_for
+
+            for job, each in reports:
+                ways |= ways_for(each.runs, job.options)
+    _print(judged, output, ways)
     complain(report.errors)
     if not report.runs and not report.errors:
         raise UsageError(f"no training run found in {', '.join(paths)}")
     return 3 if report.errors else 0
 
 
-def _print(judged: list[Judgement], output: _Output) -> None:
+def _print(judged: list[Judgement], output: _Output, ways: Mapping[str, Fix]) -> None:
     if output.html is not None and judged:
         from oomlint.report import html
 
-        emit(html.render([each.spoken for each in judged]), output.html)
+        emit(html.render(judged), output.html)
     if output.format == "json":
         from oomlint.report.runs import as_json, run_object
 
-        text = as_json({"version": 1, "runs": [run_object(each) for each in judged]})
+        runs = [run_object(each, ways.get(each.name)) for each in judged]
+        text = as_json({"version": 1, "runs": runs})
     else:
         from oomlint.report.estimates import render
 
-        text = render([each.spoken for each in judged], painter(output.color, output.file))
+        text = render(judged, painter(output.color, output.file))
     emit(text, output.file)
 
 
@@ -137,7 +148,7 @@ def _plans(given: Given, plan_file: str, jsonl: bool, output: _Output) -> int:
         except UsageError as error:
             complain(_wrong(plan_file, text, str(error)))
             return 3
-        _print([found], output)
+        _print([found], output, {})
         return 0
     from oomlint.report.runs import as_json, run_object
 

@@ -34,7 +34,8 @@ _RUN = (
         "--hardware",
         metavar="SPEC",
         shell_complete=completion.hardware,
-        help="8xA100-80GB, 2x8xH100-80GB, a cloud instance, a profile of the settings, or auto.",
+        help="8xA100-80GB, 2x8xH100-80GB, 24GB for any card of that size, a cloud instance, colab, kaggle, "
+        "a profile of the settings, or auto.",
     ),
     click.option("--host-memory", metavar="SIZE", help="RAM of one node, such as 512GiB."),
     click.option("--gpus", metavar="[NODESx]N", help="GPUs per node, whatever the files say."),

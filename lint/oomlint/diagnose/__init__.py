@@ -1,7 +1,7 @@
 """What killed a finished run: logs in, a verdict out.
 
 ``reading`` gives a log in blocks, ``scan`` finds the signs in them (``signatures``, with ``origin``,
-``figures``, ``phases``, ``progress`` and ``standing`` for what surrounds a sign, ``measured`` for
+``figures``, ``phases``, ``frames``, ``progress`` and ``standing`` for what surrounds a sign, ``measured`` for
 peaks), ``verdict`` says which sign is the cause, ``remedies`` which rules explain it, ``comparison``
 holds measured peaks against the prediction, ``render`` and ``shapes`` print it.
 """
@@ -67,7 +67,7 @@ def examine(
 
     verdict = judge(logs)
     forecasts = [judgement_of(run).spoken for run in report.runs] if report is not None else []
-    explanations = found(verdict, report.diagnoses) if report is not None else ()
+    explanations = found(verdict, report.diagnoses, all_rules()) if report is not None else ()
     if not explanations and not (report is not None and report.runs):
         explanations = usual(verdict, all_rules())
     return Examination(

@@ -69,13 +69,14 @@ def _of_failure(verdict: Verdict) -> Iterator[Comparison]:
     cause = verdict.cause
     if cause is None or cause.memory is None or cause.memory.needed is None:
         return
+    held = cause.memory.held
     yield Comparison(
-        what="allocated, and asked for, as it died",
+        what="in use, and asked for, as it died",
         source="the message",
         log=cause.log,
         line=cause.line,
-        kind="allocated",
-        measured=cause.memory.needed,
+        kind="allocated" if held is None else "device",
+        measured=held or cause.memory.needed,
         is_floor=True,
     )
 
@@ -138,7 +139,7 @@ def _bounds(figure: Comparison, forecast: Forecast) -> tuple[int, int, int] | No
     reserved = gpu.reserved_bytes or gpu.peak_bytes - context
     if figure.kind == "reserved":
         return reserved, gpu.low_bytes - context, max(gpu.high_bytes - context, reserved)
-    return reserved + context, gpu.low_bytes, max(gpu.high_bytes, reserved + context)
+    return gpu.peak_bytes, gpu.low_bytes, max(gpu.high_bytes, reserved + context)
 
 
 def card_of(logs: Iterable[Log], verdict: Verdict) -> Gpu | None:

@@ -73,6 +73,14 @@ class OutOfMemory(Struct, frozen=True):
         return self.allocated + self.tried
 
     @property
+    def held(self) -> int | None:
+        """What the process would have held of the GPU at least, with all that is not torch's: before it
+        gives up, the allocator hands back what it keeps unused."""
+        if self.in_use is None or self.tried is None:
+            return None
+        return self.in_use - (self.unallocated or 0) + self.tried
+
+    @property
     def foreign(self) -> int:
         """What others hold of the GPU: processes that the message names, or cannot see."""
         named = sum(size for _, size in self.others)

@@ -57,7 +57,8 @@ _BY_PHASE: Mapping[Phase, str] = {
     "optimizer_step": "optimizer_step _take_model_step _optimizer_step "
                       "_init_group _multi_tensor_adamw _multi_tensor_adam _fused_adamw "
                       "_single_tensor_adamw clip_grad_norm_ initialize_optimizer_states "
-                      "update_step _maybe_opt_step _update_actor_optimizer",
+                      "update_step _maybe_opt_step unscale_ _unscale_grads_ unscale_gradients "
+                      "unscale_and_clip_grads _update_actor_optimizer",
     "evaluation": "evaluate evaluation_loop prediction_loop prediction_step predict "
                   "_evaluate validate validation_step _run_validation nested_concat "
                   "eval_step run_evaluation",
@@ -91,11 +92,10 @@ def phase_of_frames(lines: Iterable[str]) -> tuple[Phase, str] | None:
     """The phase that a traceback's frames (outermost first) end in, and the frame that says so."""
     found: tuple[Phase, str] | None = None
     for line in lines:
-        match = _frame(line)
-        if match is None:
+        read = read_frame(line)
+        if read is None:
             continue
-        groups = [group for group in match.groups() if group is not None]
-        file, name = groups[0].replace("\\", "/"), groups[1].rpartition(".")[2]
+        file, name = read
         phase = _phase_of(file, name)
         if phase is None or (found is not None and not _replaces(found[0], phase)):
             continue
@@ -122,12 +122,17 @@ def _replaces(now: Phase, then: Phase) -> bool:
 
 
 def is_frame(line: str) -> bool:
-    return _frame(line) is not None
+    return read_frame(line) is not None
 
 
-def _frame(line: str) -> re.Match[str] | None:
+def read_frame(line: str) -> tuple[str, str] | None:
+    """File and function of a line of a traceback."""
     # What is longer is no frame, and would take a pattern long to tell.
-    return _FRAME.search(line[:_LONGEST_FRAME])
+    match = _FRAME.search(line[:_LONGEST_FRAME])
+    if match is None:
+        return None
+    groups = [group for group in match.groups() if group is not None]
+    return groups[0].replace("\\", "/"), groups[1].rpartition(".")[2]
 
 
 # Lines that tell what begins; the needle is looked for backwards from an event.

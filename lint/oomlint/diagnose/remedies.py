@@ -76,7 +76,21 @@ class Explanation(Struct, frozen=True, eq=False):
 def known(verdict: Verdict) -> tuple[str, ...]:
     """Names of the rules that explain such a death, the most likely first."""
     found = (name for key in _keys(verdict) for name in _KNOWN.get(key, "").split())
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys((*_of_frame(verdict), *found)))
+
+
+def _of_frame(verdict: Verdict) -> tuple[str, ...]:
+    """What the frame of the death speaks for."""
+    cause = verdict.cause
+    return cause.frame.row.rules if cause is not None and cause.frame is not None else ()
+
+
+def decided(verdict: Verdict, rules: Iterable[type[Rule]]) -> type[Rule] | None:
+    """The rule that the frame of the death is about, whatever the config says."""
+    cause = verdict.cause
+    if cause is None or cause.frame is None or not cause.frame.row.is_the_rule:
+        return None
+    return next((rule for rule in rules if rule.name == cause.frame.row.rules[0]), None)
 
 
 def _keys(verdict: Verdict) -> Iterable[tuple[str, str]]:
@@ -114,13 +128,20 @@ def usual(verdict: Verdict, rules: Iterable[type[Rule]]) -> tuple[Explanation, .
     return tuple(Explanation(by_name[name]) for name in known(verdict) if name in by_name)
 
 
-def found(verdict: Verdict, diagnoses: Sequence[Diagnosis]) -> tuple[Explanation, ...]:
-    """The findings in the config that agree with the death, the best agreement first."""
+def found(
+    verdict: Verdict, diagnoses: Sequence[Diagnosis], rules: Iterable[type[Rule]]
+) -> tuple[Explanation, ...]:
+    """The findings in the config that agree with the death, the best agreement first; before them
+    the rule that the frame of the death is about, if the config has no finding of it."""
     names = known(verdict)
     scored = [(_score(verdict, names, d), d) for d in diagnoses]
     scored = [pair for pair in scored if pair[0] > 0]
     scored.sort(key=lambda pair: -pair[0])
-    return tuple(Explanation(d.rule, d) for _, d in scored)
+    first = decided(verdict, rules)
+    told = tuple(Explanation(d.rule, d) for _, d in scored)
+    if first is None or any(explanation.rule.name == first.name for explanation in told):
+        return told
+    return (Explanation(first), *told)
 
 
 def _score(verdict: Verdict, names: Sequence[str], diagnosis: Diagnosis) -> float:
@@ -131,5 +152,11 @@ def _score(verdict: Verdict, names: Sequence[str], diagnosis: Diagnosis) -> floa
     differs = finding.resource not in (None, verdict.resource)
     if not is_known and (differs or not agrees or finding.severity < Severity.WARNING):
         return 0
+    by_frame = _of_frame(verdict)
+    decides = (
+        len(by_frame) - by_frame.index(finding.rule.name)
+        if is_known and finding.rule.name in by_frame
+        else 0
+    )
     rank = 1 - names.index(finding.rule.name) / len(names) if is_known else 0
-    return 4 * is_known + 2 * agrees - 2 * differs + finding.severity + rank
+    return 8 * decides + 4 * is_known + 2 * agrees - 2 * differs + finding.severity + rank

@@ -6,21 +6,25 @@ from collections.abc import Iterator, Sequence
 
 from oomlint.diagnose import Examination
 from oomlint.diagnose.comparison import Comparison
+from oomlint.diagnose.frames import Frame
 from oomlint.diagnose.remedies import Explanation
 from oomlint.diagnose.scan import Sign
 from oomlint.diagnose.shapes import (
     ComparisonShape,
     DiagnoseShape,
     ExplanationShape,
+    FrameShape,
     LogShape,
     SignShape,
     VerdictShape,
 )
 from oomlint.diagnose.words import advice, figures, headline
-from oomlint.engine import Report
+from oomlint.engine import Diagnosis, Report
+from oomlint.judgement import judgement_of
 from oomlint.report.json import error_object, finding_object
 from oomlint.report.paint import Paint
 from oomlint.report.places import Fingerprints, Places, url
+from oomlint.report.runs import sentence
 from oomlint.report.shapes import FindingShape
 from oomlint.rule import Severity, gib
 
@@ -28,6 +32,7 @@ _PLAIN = Paint()
 # Of the timeline and of explanations, people read so many.
 _MOST_SIGNS = 12
 _MOST_RULES = 8
+_MOST_RUNS = 3
 _RESULTS = {
     "agrees": "agrees",
     "above": "above the prediction: something else than this config says was in force",
@@ -47,9 +52,16 @@ def _lines(examination: Examination, paint: Paint) -> Iterator[str]:
     yield paint(headline(verdict), style)
     cause = verdict.cause
     if cause is not None:
-        yield f"  {_place(cause, paint)}: {cause.text}"
-        if text := figures(cause):
+        text = figures(cause)
+        # What the allocator says of its figures comes in one sentence.
+        said = cause.text.partition(" Tried to allocate")[0] if text else cause.text
+        yield f"  {_place(cause, paint)}: {said}"
+        if text:
             yield f"  {text}"
+        if against := _predicted(examination):
+            yield f"  {against}"
+        if cause.frame is not None:
+            yield f"  {_decided(cause.frame)}"
         if cause.because:
             yield f"  the phase is known from: {cause.because}"
         for sign in verdict.confirmed_by:
@@ -82,6 +94,19 @@ def _lines(examination: Examination, paint: Paint) -> Iterator[str]:
         yield from (f"  {text}" for text in todo)
 
 
+def _predicted(examination: Examination) -> str:
+    """What the findings say of the config's runs, beside what the message says."""
+    cause, report = examination.verdict.cause, examination.report
+    if report is None or cause is None or cause.signature.resource != "gpu":
+        return ""
+    return "; ".join(sentence(judgement_of(run).spoken) for run in report.runs[:_MOST_RUNS])
+
+
+def _decided(frame: Frame) -> str:
+    code = f": {frame.code}" if frame.code else ""
+    return f"the frame decides: {frame.row.words} ({frame.place}{code})"
+
+
 def _place(sign: Sign, paint: Paint) -> str:
     return paint(f"{sign.log}:{sign.line}", "path")
 
@@ -98,26 +123,35 @@ def _order(signs: Sequence[Sign], cause: Sign | None, paint: Paint) -> Iterator[
 
 def _explanations(examination: Examination, paint: Paint) -> Iterator[str]:
     report = examination.report
-    if report is None or examination.explanations[0].diagnosis is None:
+    if report is None:
         yield paint("What usually explains it", "bold")
         for explanation in examination.explanations[:_MOST_RULES]:
-            rule = explanation.rule
-            yield f"  {paint(rule.code, 'bold')} {rule.name}: {rule.summary}"
+            yield _bare(explanation, examination, paint)
         yield "  give the run's config with --config to see which of these it is"
         return
-    yield paint("What explains it in the config", "bold")
+    in_config = any(explanation.diagnosis for explanation in examination.explanations)
+    yield paint(f"What explains it{' in the config' if in_config else ''}", "bold")
     places = Places(report)
     for explanation in examination.explanations[:_MOST_RULES]:
-        yield from _finding(explanation, places, paint)
+        if explanation.diagnosis is None:
+            yield _bare(explanation, examination, paint)
+        else:
+            yield from _finding(explanation.diagnosis, places, paint)
     rest = len(examination.explanations) - _MOST_RULES
     if rest > 0:
         yield f"  … and {rest} more; `oomlint check` lists them all"
 
 
-def _finding(explanation: Explanation, places: Places, paint: Paint) -> Iterator[str]:
-    diagnosis = explanation.diagnosis
-    if diagnosis is None:
-        return
+def _bare(explanation: Explanation, examination: Examination, paint: Paint) -> str:
+    """A rule without a finding; if the frame is what it is about, that it is so."""
+    rule, cause = explanation.rule, examination.verdict.cause
+    frame = cause.frame if cause is not None else None
+    is_it = frame is not None and frame.row.is_the_rule and rule.name == frame.row.rules[0]
+    mark = " (by the traceback)" if is_it else ""
+    return f"  {paint(rule.code, 'bold')} {rule.name}{mark}: {rule.summary}"
+
+
+def _finding(diagnosis: Diagnosis, places: Places, paint: Paint) -> Iterator[str]:
     finding, label = diagnosis.finding, diagnosis.severity.label
     where = paint(places.head(finding.location), "path")
     name = f"{paint(label, label)} {paint(finding.rule.code, 'bold')} {finding.rule.name}"
@@ -174,6 +208,7 @@ def _verdict_object(examination: Examination) -> VerdictShape:
         "scope": verdict.scope,
         "phase": verdict.phase,
         "because": (cause.because or None) if cause is not None else None,
+        "frame": _frame_object(cause.frame) if cause is not None else None,
         "step": step.done if step is not None else None,
         "total_steps": step.total if step is not None else None,
         "is_late": verdict.is_late,
@@ -181,6 +216,18 @@ def _verdict_object(examination: Examination) -> VerdictShape:
         "confirmed_by": [_sign_object(sign) for sign in verdict.confirmed_by],
         "notes": list(verdict.notes),
         "advice": list(advice(verdict)),
+    }
+
+
+def _frame_object(frame: Frame | None) -> FrameShape | None:
+    if frame is None:
+        return None
+    return {
+        "name": frame.row.name,
+        "what": frame.row.words,
+        "file": frame.file,
+        "function": frame.function,
+        "code": frame.code or None,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from oomlint.diagnose import measured, standing
 from oomlint.diagnose.figures import OutOfMemory, amount, out_of_memory
+from oomlint.diagnose.frames import Frame, deciding_frame
 from oomlint.diagnose.measured import LineOf, Peak, Peaks
 from oomlint.diagnose.needles import Sieve
 from oomlint.diagnose.origin import Origin, origin_of, time_of
@@ -44,6 +45,8 @@ class Sign(Struct, frozen=True, kw_only=True):
     phase: Phase | None = None
     because: str = ""
     """The frame or the line that the phase is known from."""
+    frame: Frame | None = None
+    """What its traceback was about to do, where that decides."""
     amid: Phase | None = None
     """What the log had told of last, if a traceback tells of something else."""
     step: Step | None = None
@@ -204,13 +207,17 @@ class _Scanner:
     def _placed(self, sign: Sign, block: Block, start: int) -> Sign:
         """With the phase and the step that the run was in."""
         place = self._standing.at(start)
-        found = _traceback(block, start, sign.origin) if sign.signature.role == "cause" else None
+        lines = _traceback(block, start, sign.origin) if sign.signature.role == "cause" else []
+        found = phase_of_frames(lines)
         if _is_pinned(sign, block, start):
             sign = replace(sign, signature=PINNED)
         phase, because = found or (place.phase, place.because)
         if sign.signature.phase is not None:
             phase, because = sign.signature.phase, "the message"
-        return replace(sign, phase=phase, because=because, step=place.step, amid=place.phase)
+        frame = deciding_frame(lines, phase) if sign.signature.resource == "gpu" else None
+        return replace(
+            sign, phase=phase, because=because, frame=frame, step=place.step, amid=place.phase
+        )
 
     def _cgroups(self, block: Block) -> None:
         if found := _last(_CGROUP, block, _OOM_KILL):
@@ -379,21 +386,22 @@ _HEAD = "Traceback (most recent call last)"
 _NEAREST = 80
 
 
-def _traceback(block: Block, start: int, origin: Origin) -> tuple[Phase, str] | None:
-    """The phase in the traceback that leads to a line, of the same rank if ranks have prefixes."""
+def _traceback(block: Block, start: int, origin: Origin) -> list[str]:
+    """The traceback that leads to a line, of the same rank if ranks have prefixes."""
     lines = re.split(r"[\r\n]+", _BROKEN.sub(r" in \1", block.before(start)))
     if origin.rank is not None:
         mark = re.compile(rf"\[(?:rank|default){origin.rank}\]")
         own = [line for line in lines if mark.search(line)]
         lines = own or lines
-    return phase_of_frames(_last_traceback(lines))
+    return _last_traceback(lines)
 
 
-def _last_traceback(lines: list[str]) -> Iterator[str]:
-    """The frames nearest to the end, from the start of their traceback where that is in reach."""
+def _last_traceback(lines: list[str]) -> list[str]:
+    """The frames nearest to the end with what stands between them, from the start of their traceback
+    where that is in reach."""
     tail = lines[-_NEAREST * 6 :]
     heads = [i for i, line in enumerate(tail) if _HEAD in line]
     frames = [i for i, line in enumerate(tail) if is_frame(line)]
     if heads and sum(i > heads[-1] for i in frames) >= 2:
         frames = [i for i in frames if i > heads[-1]]
-    return (tail[i] for i in frames[-_NEAREST:])
+    return tail[frames[-_NEAREST:][0] :] if frames else []

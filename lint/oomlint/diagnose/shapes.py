@@ -35,6 +35,17 @@ class SignShape(TypedDict):
     bytes: dict[str, int]
 
 
+class FrameShape(TypedDict):
+    """The frame of the traceback that decides the cause: ``what`` happens there, and the ``code`` that
+    the traceback quotes."""
+
+    name: str
+    what: str
+    file: str
+    function: str
+    code: str | None
+
+
 class VerdictShape(TypedDict):
     """What killed the run. ``because`` is the frame or line that ``phase`` is known from;
     ``step`` the last one that was done, ``is_late`` whether whole steps had gone well."""
@@ -49,6 +60,7 @@ class VerdictShape(TypedDict):
         "rollout",
     ] | None  # fmt: skip
     because: str | None
+    frame: FrameShape | None
     step: int | None
     total_steps: int | None
     is_late: bool

@@ -73,7 +73,8 @@ _KILLS = frozenset(
 def _moment(verdict: Verdict, cause: Sign) -> str:
     parts = []
     if verdict.phase is not None:
-        parts.append(PHASE_WORDS[verdict.phase])
+        where = f", where {cause.frame.row.words}" if cause.frame is not None else ""
+        parts.append(PHASE_WORDS[verdict.phase] + where)
     if cause.step is not None and verdict.phase not in ("data", "load"):
         parts.append(cause.step.words)
     return f" {', '.join(parts)}" if parts else ""
@@ -84,22 +85,19 @@ def _who(cause: Sign) -> str:
 
 
 def figures(cause: Sign) -> str:
-    """The message's amounts in a sentence; empty where it has none."""
+    """The message's amounts in one sentence (``2.0 GiB more were asked for while 78.1 GiB of the
+    card's 79.1 GiB were in use``); empty where it has none."""
     memory = cause.memory
     if memory is None:
         return _other_figures(cause)
     if memory.absurd or memory.tried is None:
         return ""
-    parts = [f"{gib(memory.tried)} more were asked for"]
-    if memory.allocated is not None:
-        parts.append(f"{gib(memory.allocated)} were allocated")
-    if memory.unallocated is not None:
-        parts.append(f"{gib(memory.unallocated)} reserved beside that")
-    if memory.free is not None:
-        parts.append(f"{gib(memory.free)} free")
-    if memory.in_use is not None:
-        parts.append(f"{gib(memory.in_use)} held by the process in all")
-    return ", ".join(parts)
+    asked = f"{gib(memory.tried)} more were asked for"
+    used = memory.in_use if memory.in_use is not None else memory.allocated
+    if used is None:
+        return asked
+    whole = f" of the card's {gib(memory.total)}" if memory.total is not None else ""
+    return f"{asked} while {gib(used)}{whole} were in use"
 
 
 def _other_figures(cause: Sign) -> str:

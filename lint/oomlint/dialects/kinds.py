@@ -130,11 +130,18 @@ def read_text(raw: Any) -> str:
     return str(raw)
 
 
+_QUOTES = str.maketrans("", "", "'\"")
+
+
 def read_list(raw: Any) -> tuple[str, ...]:
-    """A list of strings from a YAML list or a comma- or blank-separated string."""
+    """A list of strings from a YAML list, or from a comma- or blank-separated string, in brackets
+    or not: ``[q_proj, v_proj]`` and ``['q_proj','v_proj']`` are lists to python-fire too."""
     if isinstance(raw, (list, tuple)):
         return tuple(str(item) for item in raw)
-    return tuple(part for part in str(raw).replace(",", " ").split() if part)
+    text = str(raw).strip()
+    if text[:1] + text[-1:] == "[]":
+        text = text[1:-1].translate(_QUOTES)
+    return tuple(part for part in text.replace(",", " ").split() if part)
 
 
 def _bounded(minimum: int) -> Callable[[Any], int]:
@@ -161,15 +168,13 @@ ANYTHING = Kind(_same, schema={})
 def _read_targets(raw: Any) -> Any:
     if raw == "all-linear":
         return "all_linear"
-    return read_list(raw.translate(_LIST_MARKS) if isinstance(raw, str) else raw)
+    return read_list(raw.translate(_QUOTES) if isinstance(raw, str) else raw)
 
 
 def _write_targets(value: Any) -> Any:
     return "all-linear" if value == "all_linear" else list(value)
 
 
-# A list as a command line has it: [q_proj,v_proj], ['q_proj', 'v_proj'].
-_LIST_MARKS = str.maketrans("", "", "[]'\"")
 # What peft's LoraConfig takes for target_modules (tuners/lora/config.py: names or "all-linear").
 TARGETS = Kind(
     _read_targets,

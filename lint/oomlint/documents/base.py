@@ -29,6 +29,10 @@ class _Unknown:
 UNKNOWN: Final = _Unknown()
 
 
+RANKS: Final = "$WORLD_SIZE"
+"""In place of an option that decides: whether the program is started as several processes."""
+
+
 class Name(Struct, frozen=True):
     """A dotted name standing for itself in Python code, such as ``torch.bfloat16``."""
 

@@ -128,12 +128,12 @@ def fix_all(
 
 def _is_to_do(report: Report, paths: frozenset[str], level: Applicability) -> bool:
     concerned = [d for d in report.diagnoses if d.finding.location.path in paths]
-    # For a run that does not fit there may be a plan where no rule has a fix.
+    # For a run in trouble there may be a plan where no rule has a fix.
     return any(_fails(d) for d in concerned) or any(choose(concerned, level, {}))
 
 
 def _fails(diagnosis: Diagnosis) -> bool:
-    return diagnosis.run is not None and judgement_of(diagnosis.run).is_lost
+    return diagnosis.run is not None and judgement_of(diagnosis.run).is_in_trouble
 
 
 def _groups(report: Report) -> list[frozenset[str]]:

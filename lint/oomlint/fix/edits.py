@@ -40,6 +40,9 @@ class Fix(Struct, frozen=True, eq=False):
     Of files that other runs use too: ``leaves`` are those that the run no longer names, having a
     copy of its own, ``joins`` those that it names in their place and that were there before, and
     ``also`` are the names of the other runs for which the same change was found.
+
+    ``changes`` are the fields of the plan that it sets, by name, and ``gpu_bytes_after`` and
+    ``host_bytes_after`` the peaks that are predicted then.
     """
 
     title: str
@@ -53,6 +56,9 @@ class Fix(Struct, frozen=True, eq=False):
     leaves: frozenset[str] = frozenset()
     joins: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
+    changes: MappingABC[str, Any] = field(default_factory=dict)
+    gpu_bytes_after: int | None = None
+    host_bytes_after: int | None = None
     made: Made | None = None
 
 
@@ -104,10 +110,25 @@ def make_fix(
         expected,
         _freed(run, proposal),
         rise=rise,
+        changes=_changes(run, proposal),
+        gpu_bytes_after=None if after is None else after.gpu.peak_bytes,
+        host_bytes_after=None if after is None else after.host.peak_bytes,
         leaves=frozenset(apart.left),
         joins=apart.joined,
         made=made,
     )
+
+
+def _changes(run: Run, proposal: Proposal) -> dict[str, Any]:
+    """What a proposal sets, a key under its right name included."""
+    values: dict[str, Any] = {}
+    for wish in proposal.wishes:
+        if isinstance(wish, SetFields):
+            values |= {str(field): value for field, value in wish.values.items()}
+        elif isinstance(wish, RenameKey):
+            meant = (each for each in run.misspelt if each.key is wish.key)
+            values |= {str(each.field): each.value for each in meant}
+    return values
 
 
 def _title(proposal: Proposal, apart: Apart, rise: int) -> str:

@@ -1,4 +1,4 @@
-"""One plan for a run that does not fit, in place of what each rule would do about it."""
+"""One plan for a run in trouble, in place of what each rule would do about it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from msgspec.structs import replace
 
 from oomlint.engine import Diagnosis, Options, Report, refusals
 from oomlint.fix.agreement import with_agreement
-from oomlint.fix.edits import Fix, make_fix
+from oomlint.fix.edits import Fix, Planned, make_fix
 from oomlint.judgement import judgement_of, needs_all_samples_long, settled
 from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plugins import rules_in_force
-from oomlint.rule import Applicability, Proposal, Severity
+from oomlint.rule import (
+    Applicability,
+    Proposal,
+    RemoveKey,
+    RenameKey,
+    SetFields,
+    Severity,
+    Wish,
+)
 from oomlint.run import Run
 
 
@@ -25,21 +33,25 @@ class _Plan(Struct, frozen=True, eq=False):
 
 
 def with_plans(report: Report, options: Options, level: Applicability) -> list[Diagnosis]:
-    """The report's findings, where of each run that does not fit one carries the cheapest plan
-    as its fix, and what others that speak of its memory would do is only shown.
+    """The report's findings, where of each run in trouble one carries the cheapest plan as its fix,
+    and what others that speak of its memory would do is only shown.
 
     Runs for which there is no plan keep what their rules propose, and for those that need one only
     with some data there is none.
     """
-    plans: dict[str, _Plan] = {}
-    for run in report.runs:
-        if judgement_of(run).is_lost and not _depends_on_data(run):
-            plan = _plan(run, options, level)
-            if plan is not None:
-                plans[run.name] = plan
+    found = ((run.name, _plan(run, options, level)) for run in report.runs)
+    plans = {name: plan for name, plan in found if plan is not None}
     carriers = {_carrier(report, name, plan) for name, plan in plans.items()}
     planned = [_planned(diagnosis, plans, carriers, level) for diagnosis in report.diagnoses]
     return with_agreement(planned) if plans else planned
+
+
+def ways_for(runs: Sequence[Run], options: Options) -> Mapping[str, Fix]:
+    """Run → the one way out of its trouble, which a check would have its headline carry."""
+    plans = ((run, _plan(run, options, Applicability.SAFE)) for run in runs)
+    found = [Planned(run, plan.fix) for run, plan in plans if plan is not None]
+    agreed = with_agreement(found)
+    return {p.run.name: p.fix for p in agreed if p.run is not None and p.fix is not None}
 
 
 def _depends_on_data(run: Run) -> bool:
@@ -50,16 +62,22 @@ def _depends_on_data(run: Run) -> bool:
 
 
 def _carrier(report: Report, name: str, plan: _Plan) -> Diagnosis | None:
-    """The finding that leads: the run's headline, else of the worst one that explains the plan, or the
-    first."""
+    """The finding that leads: the run's headline (of the need most at risk), else of the worst ones that
+    which explains the plan, or the first."""
     speaking = [d for d in report.diagnoses if _is_about(d, name)]
-    headline = next((d for d in speaking if d.rule.is_headline), None)
-    if headline is not None:
-        return headline
+    headlines = [d for d in speaking if d.rule.is_headline]
+    if headlines:
+        return max(headlines, key=_risk)
     worst = max((d.severity for d in speaking), default=None)
     leading = [d for d in speaking if d.severity == worst]
     explaining = (d for d in leading if d.rule.name in plan.rules)
     return next(explaining, next(iter(leading), None))
+
+
+def _risk(headline: Diagnosis) -> float:
+    run, resource = headline.run, headline.finding.resource
+    peaks = judgement_of(run).peaks if run is not None else ()
+    return next((peak.risk or 0.0 for peak in peaks if peak.resource == resource), 0.0)
 
 
 def _planned(
@@ -73,7 +91,9 @@ def _planned(
     if plan is None:
         return diagnosis
     if diagnosis in carriers:
-        return replace(diagnosis, fix=plan.fix)
+        is_host = diagnosis.finding.resource == "host"
+        after = plan.fix.host_bytes_after if is_host else plan.fix.gpu_bytes_after
+        return replace(diagnosis, fix=replace(plan.fix, predicted_bytes_after=after))
     if fix is None or fix.applicability < level:
         return diagnosis
     reason = "--fix takes the cheapest way instead"
@@ -92,6 +112,9 @@ def _speaks_of_memory(diagnosis: Diagnosis) -> bool:
 
 
 def _plan(run: Run, options: Options, level: Applicability) -> _Plan | None:
+    """The cheapest way out for a run in trouble; none where only some data need one."""
+    if not judgement_of(run).is_in_trouble or _depends_on_data(run):
+        return None
     rules = {rule.name: rule for rule in rules_in_force(options.plugins).items}
     selection = options.selection
 
@@ -121,6 +144,9 @@ def no_more_refused(run: Run, plugins: Sequence[str]) -> Accepts:
 
 def fix_of(way: Way) -> Fix | None:
     """The edits that take a way."""
-    title = "; ".join(move.title for move in way.moves)
     applicability = Applicability.SAFE if way.is_safe else Applicability.UNSAFE
-    return make_fix(way.base, Proposal.set(title, way.changes, applicability), "gpu")
+    wishes: list[Wish] = [RenameKey(each.key, each.new_key) for each in way.renamed]
+    wishes += [RemoveKey(each.key.block, each.key.entry) for each in way.dropped]
+    if way.changes:
+        wishes.append(SetFields(way.changes))
+    return make_fix(way.base, Proposal("; ".join(way.titles), tuple(wishes), applicability), "gpu")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache, lru_cache
+from statistics import median_low
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
@@ -98,6 +100,8 @@ def find_gpus(text: str) -> tuple[Gpu, ...]:
     (``A100``), none if it is unknown."""
     folded = fold_gpu(text)
     found = [_gpu(entry) for entry in tables.find("gpus", folded.key)]
+    if not found and folded.gigabytes is None:
+        found, folded = _with_bare_size(folded)
     if folded.gigabytes is not None:
         found = _of_size(found, folded.gigabytes)
     if folded.mig is not None:
@@ -105,18 +109,31 @@ def find_gpus(text: str) -> tuple[Gpu, ...]:
     return tuple(found)
 
 
+def _with_bare_size(folded: Folded) -> tuple[list[Gpu], Folded]:
+    """``A100-80`` and ``a10080``: a size without its unit, which only counts where a GPU has it."""
+    written = re.fullmatch(r"(.*[a-z]\d+[a-z]*?)(\d{2,3})", folded.key)
+    if written is None:
+        return [], folded
+    found = [_gpu(entry) for entry in tables.find("gpus", written[1])]
+    size = int(written[2])
+    if not any(gpu.nameplate_gb == size for gpu in found):
+        return [], folded
+    return found, Folded(written[1], size, folded.mig)
+
+
 @lru_cache(maxsize=64)
-def find_gpu(text: str) -> Gpu:
+def find_gpu(text: str, counts: str = "") -> Gpu:
     """The GPU of a spelling; :class:`~oomlint.errors.UsageError` with the nearest names if it
-    is unknown, ambiguous or not predicted."""
+    is unknown, ambiguous or not predicted. ``counts`` (``2x8x``) stood before it."""
     found = find_gpus(text)
     # H20-3e, 910B4 and the like are named in full by those who have them.
     usual = [gpu for gpu in found if not gpu.rare]
     if len(found) == 1 or len(usual) == 1:
         return (usual or found)[0]
     if found:
-        names = " and ".join(gpu.name for gpu in found)
-        raise UsageError(f"{text!r} may be {names}: name the one you mean")
+        names = [f"{counts}{gpu.name}" for gpu in (usual or found)[:_MOST_NAMES]]
+        choice = " or ".join([", ".join(names[:-1]), names[-1]])
+        raise UsageError(f"{text!r} comes in {len(usual or found)} sizes: write {choice}")
     folded = fold_gpu(text)
     for entry in tables.find("unsupported", folded.key):
         raise UsageError(
@@ -130,15 +147,32 @@ def _unknown(text: str, folded: Folded) -> str:
     from difflib import get_close_matches
 
     # The same GPU in a size that does not exist, instances with a typo, GPUs that look alike.
+    if re.fullmatch(r"\d{1,3}", text.strip()):
+        return f"unknown GPU or cloud instance {text!r}: any card of that size is {text.strip()}GB"
     nearest = [gpu["name"] for gpu in tables.find("gpus", folded.key)]
     instances = sorted(set(tables.keys("instances")))
+    nearest += _that_begin_so(text)
     nearest += get_close_matches(text.lower(), instances, n=2, cutoff=0.8)
     keys = sorted(set(tables.keys("gpus")))
     for key in get_close_matches(folded.key, keys, n=3, cutoff=0.6):
         nearest += [gpu["name"] for gpu in tables.find("gpus", key)]
-    names = list(dict.fromkeys(nearest))[:4]
+    names = list(dict.fromkeys(nearest))[:_MOST_NAMES]
     hint = f"; nearest: {', '.join(names)}" if names else ""
     return f"unknown GPU or cloud instance {text[:80]!r}{hint} (`oomlint hardware` lists them)"
+
+
+# What one can choose from at a glance.
+_MOST_NAMES: Final = 3
+
+
+def _that_begin_so(text: str) -> list[str]:
+    """The machine types of a family: ``p4d``, ``colab pro``."""
+    family = (text.lower().split() or [""])[0]
+    if len(family) < 2:
+        return []
+    heads = tuple(f"{family}{mark}" for mark in (" ", ".", "-", "_"))
+    found = (e["name"] for e in tables.entries("instances") if e["name"].lower().startswith(heads))
+    return list(found)[:_MOST_NAMES]
 
 
 # The size in a name is a nameplate, and those are loose: B200 is sold as 180 and 192 GB,
@@ -270,6 +304,37 @@ def custom_gpu(mem_bytes: int) -> Gpu:
         source="given as an amount of memory",
         context_source="between the measured RTX 3090 and H100",
     )
+
+
+def card_of_size(gigabytes: int) -> Gpu:
+    """Any card that is sold as having so much memory: as the NVIDIA cards of that size have it at the
+    median, between the least and the most of them.
+
+    Raises :class:`~oomlint.errors.UsageError` if no GPU could have so much.
+    """
+    if not 1 <= gigabytes <= _MOST_GIGABYTES:
+        raise UsageError(f"no GPU has {gigabytes} GB; a card of any size is written like 24GB")
+    named = {"name": f"custom-{gigabytes}GB"}
+    alike = [gpu for gpu in list_gpus() if gpu.nameplate_gb == gigabytes and _is_plain(gpu)]
+    if not alike:
+        driver = derived_total(custom_gpu(gigabytes * GIB), gigabytes * 1024)
+        return replace(driver, **named, nameplate_gb=gigabytes, driver_total_mib=None)
+    return replace(
+        custom_gpu(median_low(gpu.total_bytes for gpu in alike)),
+        **named,
+        nameplate_gb=gigabytes,
+        total_low=min(gpu.total_low for gpu in alike),
+        total_high=max(gpu.total_high for gpu in alike),
+        source=f"any card of {gigabytes} GB: between {', '.join(g.name for g in alike)}",
+    )
+
+
+# Four times what the largest GPU of the catalogue has.
+_MOST_GIGABYTES: Final = 1152
+
+
+def _is_plain(gpu: Gpu) -> bool:
+    return gpu.vendor == "NVIDIA" and not gpu.unified_memory and not gpu.rare
 
 
 def derived_total(gpu: Gpu, driver_mib: int) -> Gpu:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.errors import UsageError
 from oomlint.hardware import tables
-from oomlint.hardware.gpus import GIB, Gpu, find_gpu
+from oomlint.hardware.gpus import GIB, Gpu, card_of_size, custom_gpu, find_gpu, find_gpus
 from oomlint.hardware.spelling import fold_gpu
 
 # More than any cluster has; a typo like 88888xH100 is worth an error.
@@ -117,6 +117,7 @@ def _vgpu(gpu: Gpu, share: float) -> Gpu:
 def parse_hardware(text: str) -> Hardware:
     """The hardware of ``[[NODESx]COUNTx]GPU`` or ``[NODESx]INSTANCE``.
 
+    ``24GB`` for any card of that size, ``colab`` and ``kaggle`` for what these give away.
     ``A100-80GB``, ``8xA100-80GB``, ``2x8xH100-80GB``, ``p4d.24xlarge``, ``2xp5.48xlarge``;
     of GPU names every common spelling (nvidia-smi, Kubernetes labels, ``gpu:a100_80g``,
     SkyPilot's ``A100-80GB:8``), of a GPU with one size also without it. Raises
@@ -133,12 +134,14 @@ def parse_hardware(text: str) -> Hardware:
         instance = find_instance(name)
         if instance is not None:
             return _of_instance(instance, counts[0] if counts else 1)
-    name, trailing = _split_trailing_count(name)
-    if trailing is not None:
-        counts.append(trailing)
+    if _amount_of(name) is None:
+        more, name = _split_other_counts(name)
+        counts += more
     if len(counts) > 2:
         raise UsageError(f"{text!r} has too many counts; write nodes x GPUs per node x type")
-    gpu = find_gpu(name)
+    gigabytes = _amount_of(name)
+    before = "".join(f"{count}x" for count in counts)
+    gpu = find_gpu(name, before) if gigabytes is None else _card(gigabytes)
     gpus_per_node = counts[-1] if counts else 1
     nodes = counts[0] if len(counts) == 2 else 1
     _check(text, nodes, gpus_per_node)
@@ -182,11 +185,40 @@ def _split_counts(text: str) -> tuple[list[int], str]:
     return counts, text
 
 
-def _split_trailing_count(name: str) -> tuple[str, int | None]:
-    """SLURM's ``gpu:a100:4`` and SkyPilot's ``A100:8``."""
+def _split_other_counts(name: str) -> tuple[list[int], str]:
+    """SLURM's ``gpu:a100:4`` and SkyPilot's ``A100:8``; and, where that is no name of a GPU,
+    ``A100x8`` and ``8 A100``."""
     name = re.sub(r"^gpu:", "", name, flags=re.IGNORECASE)
     found = re.fullmatch(r"(.+?):(\d{1,9})", name)
-    return (found[1], int(found[2])) if found else (name, None)
+    if found:
+        return [int(found[2])], found[1]
+    if find_gpus(name):
+        return [], name
+    for pattern in _ODD_COUNTS:
+        found = re.fullmatch(pattern, name, re.IGNORECASE)
+        if found and (find_gpus(found["gpu"]) or _amount_of(found["gpu"]) is not None):
+            return [int(found["count"])], found["gpu"]
+    return [], name
+
+
+_ODD_COUNTS: Final = (
+    r"(?P<gpu>.+?)\s*[x×*]\s*(?P<count>\d{1,3})",
+    r"(?P<count>\d{1,3})\s+(?P<gpu>[a-z].*)",
+)
+_AMOUNT: Final = r"(?:custom-)?(\d{1,6}(?:\.\d{1,4})?)\s*(?:gb?|gib)"
+
+
+def _amount_of(name: str) -> str | None:
+    """``24`` of ``24GB``, ``24 GiB`` and ``custom-24GB``."""
+    found = re.fullmatch(_AMOUNT, name.strip(), re.IGNORECASE)
+    return found[1] if found else None
+
+
+def _card(gigabytes: str) -> Gpu:
+    """What is sold has whole gigabytes; what has not is what torch can use."""
+    if "." not in gigabytes:
+        return card_of_size(int(gigabytes))
+    return custom_gpu(round(float(gigabytes) * GIB))
 
 
 def _check(text: str, nodes: int, gpus: int) -> None:

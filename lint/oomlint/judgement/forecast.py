@@ -34,11 +34,9 @@ class Risk(Struct, frozen=True):
 
     @property
     def any(self) -> float | None:
-        """Of either: what kills on the GPU and on the host is taken to be independent. Without the
-        GPU's share there is none, whatever the host has."""
-        if self.gpu is None:
-            return None
-        return 1.0 - (1.0 - self.gpu) * (1.0 - (self.host or 0.0))
+        """Of either, the larger: both are unsure of the same run, so that they do not add up.
+        Without the GPU's there is none, whatever the host has."""
+        return None if self.gpu is None else max(self.gpu, self.host or 0.0)
 
     @property
     def verdict(self) -> Verdict:

@@ -245,13 +245,7 @@ def conditions_of(run: Run) -> tuple[str, ...]:
 
 def read_as(run: Run) -> tuple[str, ...]:
     """``sequence_length read as sequence_len``, of each key that is taken for another."""
-    meant = run.intended.parts.options.keys() - run.parts.options.keys()
-    words = []
-    for stray in run.stray:
-        row = stray.block.table.names.get(stray.nearest[0]) if stray.nearest else None
-        if row is not None and row.field in meant:
-            words.append(f"{stray.path} read as {stray.nearest[0]}")
-    return tuple(words)
+    return tuple(each.reading for each in run.misspelt)
 
 
 def _a(name: str) -> str:

@@ -6,16 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lsprotocol import types
+from msgspec.structs import replace
 
 from oomlint.documents.difference import difference
 from oomlint.documents.text import Edit, Source
 from oomlint.engine import Diagnosis
 from oomlint.errors import CannotEdit
+from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of
 from oomlint.lsp.diagnostics import diagnostic, overlapping
 from oomlint.lsp.ignoring import ignoring
 from oomlint.lsp.project import Analysis, Project
 from oomlint.lsp.view import View
+from oomlint.report.blocks import is_cause
 from oomlint.rule import Applicability
 
 FIX_ALL = "source.fixAll.oomlint"
@@ -88,17 +91,17 @@ def _wanted(kind: str, only: Sequence[Any] | None) -> bool:
 def _has_safe_fixes(analysis: Analysis) -> bool:
     return any(
         (d.fix is not None and d.fix.edits and d.fix.applicability is Applicability.SAFE)
-        # A run that does not fit is mended by a plan of its own, whatever its rules propose.
-        or (d.run is not None and judgement_of(d.run).is_lost)
+        # A run in trouble is mended by a plan of its own, whatever its rules propose.
+        or (d.run is not None and judgement_of(d.run).is_in_trouble)
         for d in analysis.diagnoses
     )
 
 
 def _of_finding(project: Project, view: View, diagnosis: Diagnosis) -> Iterator[types.CodeAction]:
     shown = [diagnostic(diagnosis, view, None)]
-    yield from _of_fix(project, view, diagnosis, shown)
+    yield from _of_fix(project, view, _with_plan(view.analysis, diagnosis), shown)
     run = diagnosis.run
-    if run is not None and judgement_of(run).is_lost and diagnosis.finding.resource == "gpu":
+    if run is not None and judgement_of(run).is_in_trouble and is_cause(diagnosis.finding):
         title = "Show the ways to make this run fit"
         arguments = [{"uri": view.uri(view.analysis.name), "run": run.name}]
         yield types.CodeAction(
@@ -123,6 +126,22 @@ def _of_finding(project: Project, view: View, diagnosis: Diagnosis) -> Iterator[
         diagnostics=shown,
         command=types.Command(title, EXPLAIN, arguments=[{"rule": name}]),
     )
+
+
+def _with_plan(analysis: Analysis, diagnosis: Diagnosis) -> Diagnosis:
+    """A headline with the way out of its run's trouble, which takes a moment to find: only when somebody
+    looks."""
+    if not diagnosis.rule.is_headline or diagnosis.fix is not None:
+        return diagnosis
+    if "plans" not in analysis.cache:
+        report = replace(analysis.report, runs=analysis.runs, diagnoses=analysis.diagnoses)
+        planned = with_plans(report, analysis.job.options, Applicability.SAFE)
+        analysis.cache["plans"] = {id(d.finding): d for d in planned}
+    plans = analysis.cache["plans"]
+    assert isinstance(plans, dict)
+    found = plans[id(diagnosis.finding)]
+    assert isinstance(found, Diagnosis)
+    return found
 
 
 def _of_fix(

@@ -28,7 +28,7 @@ class Answer(Struct, frozen=True):
     html: str | None = None
 
 
-def run_named(analysis: Analysis, name: object) -> Run:
+def run_named(analysis: Analysis, name: str | None) -> Run:
     """The run that a client means; the only one, or the first, where it names none.
 
     Raises:
@@ -41,19 +41,20 @@ def run_named(analysis: Analysis, name: object) -> Run:
 
 
 def estimate(analysis: Analysis, run: Run) -> Answer:
-    forecast = judgement_of(run).spoken
-    text = estimates.render([forecast])
-    return Answer(f"Memory of {run.name}", _fenced(run.name, text), html.render([forecast]))
+    judgement = judgement_of(run)
+    text = estimates.render([judgement])
+    return Answer(f"Memory of {run.name}", _fenced(run.name, text), html.render([judgement]))
 
 
 def fit(analysis: Analysis, run: Run) -> Answer:
     ways = _ways(analysis, run)
-    helpless = not ways and judgement_of(run).verdict in ("does_not_fit", "unknown")
+    judgement = judgement_of(run)
+    helpless = not ways and (judgement.is_lost or judgement.verdict == "unknown")
     fitting = fits.Fitting(run, None, ways, hardware_options(run) if helpless else [])
     return Answer(f"Ways to fit {run.name}", _fenced(run.name, fits.render([fitting])))
 
 
-def taking(analysis: Analysis, run: Run, number: object) -> tuple[Edit, ...]:
+def taking(analysis: Analysis, run: Run, number: int | None) -> tuple[Edit, ...]:
     """The edits that take way ``number`` (1 is the first) of a run, proven.
 
     Raises:
@@ -61,7 +62,7 @@ def taking(analysis: Analysis, run: Run, number: object) -> tuple[Edit, ...]:
         CannotEdit: the files cannot take it.
     """
     ways = _ways(analysis, run)
-    if not isinstance(number, int) or not 1 <= number <= len(ways):
+    if number is None or not 1 <= number <= len(ways):
         raise UsageError(f"{run.name} has {len(ways)} ways to fit")
     fix = fix_of(ways[number - 1])
     if fix is None or not fix.edits:
@@ -71,7 +72,7 @@ def taking(analysis: Analysis, run: Run, number: object) -> tuple[Edit, ...]:
     return fix.edits
 
 
-def explain(name: object) -> Answer:
+def explain(name: str | None) -> Answer:
     """A rule's page.
 
     Raises:
@@ -80,7 +81,7 @@ def explain(name: object) -> Answer:
     for rule in all_rules():
         if name in (rule.name, rule.code):
             return Answer(rule.name, rule.page())
-    raise UsageError(f"no rule is called {name!r}")
+    raise UsageError("no rule is named" if name is None else f"no rule is called {name!r}")
 
 
 def hardware() -> list[Mapping[str, Any]]:

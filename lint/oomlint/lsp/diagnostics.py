@@ -67,7 +67,11 @@ def diagnostic(diagnosis: Diagnosis, view: View, leader: Diagnosis | None) -> ty
             for location, message in related
         ]
         or None,
-        data={"name": name, "fixable": _is_fixable(diagnosis)},
+        data={
+            "name": name,
+            "fixable": _is_fixable(diagnosis),
+            "details": list(finding.details),
+        },
     )
 
 

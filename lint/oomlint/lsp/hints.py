@@ -9,11 +9,11 @@ from lsprotocol import types
 
 from oomlint.documents.text import Location
 from oomlint.hardware import usable_bytes
-from oomlint.judgement import Forecast, judgement_of
+from oomlint.judgement import Forecast, Judgement, judgement_of
 from oomlint.lsp.keys import knobs
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
-from oomlint.report.runs import PHASE_WORDS, conclusion, peaks, sentence
+from oomlint.report.runs import PHASE_WORDS, conclusion, other_reading, peaks, sentence
 from oomlint.rule import gib
 from oomlint.run import Run
 
@@ -26,23 +26,23 @@ def inlay_hints(view: View, range: types.Range) -> list[types.InlayHint]:
     """The predicted peak against the card beside micro batch, sequence length and ZeRO stage."""
     positions = view.positions(view.analysis.name)
     span = positions.span(range)
-    worst: dict[int, Forecast] = {}
+    worst: dict[int, Judgement] = {}
     for run, entry in knobs(view.analysis):
-        forecast = judgement_of(run).spoken
-        end, peak = entry.value.span.end, forecast.estimate.gpu.peak_bytes
+        judged = judgement_of(run)
+        end, peak = entry.value.span.end, judged.spoken.estimate.gpu.peak_bytes
         if peak is None or not span.start <= end <= span.end:
             continue
         known = worst.get(end)
-        if known is None or peak > (known.estimate.gpu.peak_bytes or 0):
-            worst[end] = forecast
+        if known is None or peak > (known.spoken.estimate.gpu.peak_bytes or 0):
+            worst[end] = judged
     return [
         types.InlayHint(
             positions.at(end),
-            _marked(forecast),
+            _marked(judged.spoken),
             padding_left=True,
-            tooltip=types.MarkupContent(types.MarkupKind.Markdown, breakdown(forecast)),
+            tooltip=types.MarkupContent(types.MarkupKind.Markdown, breakdown(judged)),
         )
-        for end, forecast in worst.items()
+        for end, judged in worst.items()
     ]
 
 
@@ -65,7 +65,8 @@ def code_lenses(view: View) -> list[types.CodeLens]:
 
 
 def verdict_line(run: Run) -> str:
-    """``oomlint ✗ a.yaml: predicted peak 88.7 GiB per GPU (backward), …: does not fit …``"""
+    """``oomlint ✗ a.yaml: predicted peak 88.7 GiB per GPU (backward), …: does not fit …``, by the reading
+    that findings speak of."""
     forecast = judgement_of(run).spoken
     return f"oomlint {_MARKS[forecast.verdict]} {sentence(forecast)}"
 
@@ -75,12 +76,12 @@ def status(analysis: Analysis) -> dict[str, object]:
     return {
         "runs": [
             {
-                "name": run.name,
-                "verdict": judgement_of(run).spoken.verdict,
-                "short": _short(judgement_of(run).spoken),
-                "text": sentence(judgement_of(run).spoken),
+                "name": judged.name,
+                "verdict": judged.verdict,
+                "short": _short(judged.spoken),
+                "text": "; ".join(filter(None, (sentence(judged.spoken), other_reading(judged)))),
             }
-            for run in analysis.runs
+            for judged in map(judgement_of, analysis.runs)
         ]
     }
 
@@ -89,9 +90,10 @@ def _short(forecast: Forecast) -> str:
     peak = forecast.estimate.gpu.peak_bytes
     if peak is None:
         return "no prediction"
+    reading = " as meant" if forecast.because else ""
     if forecast.hardware is None:
-        return f"≈ {gib(peak)}"
-    return f"≈ {gib(peak)} / {gib(usable_bytes(forecast.hardware.gpu))}"
+        return f"≈ {gib(peak)}{reading}"
+    return f"≈ {gib(peak)} / {gib(usable_bytes(forecast.hardware.gpu))}{reading}"
 
 
 def _marked(forecast: Forecast) -> str:
@@ -99,11 +101,13 @@ def _marked(forecast: Forecast) -> str:
     return f"{_short(forecast)} {_MARKS[forecast.verdict]}" if is_judged else _short(forecast)
 
 
-def breakdown(forecast: Forecast) -> str:
+def breakdown(judgement: Judgement) -> str:
     """The peak by component and the phases, as Markdown."""
+    forecast, other = judgement.spoken, other_reading(judgement)
     gpu = forecast.estimate.gpu
     lines = [
         f"**{forecast.name}**: {peaks(forecast)}: {conclusion(forecast)}",
+        *(("", other) if other else ()),
         "",
         "| at the peak | GiB |",
         "|---|---|",

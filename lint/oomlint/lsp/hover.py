@@ -10,17 +10,19 @@ from lsprotocol import types
 
 from oomlint.dialects.table import Origin
 from oomlint.documents.text import Span
-from oomlint.engine import all_rules
+from oomlint.engine import Diagnosis, all_rules
 from oomlint.hardware import usable_bytes
-from oomlint.judgement import judgement_of
-from oomlint.judgement.evidence import rests_on
+from oomlint.judgement import Judgement, judgement_of
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.lsp.alternatives import alternatives
+from oomlint.lsp.diagnostics import overlapping
 from oomlint.lsp.keys import Key, keys_at
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
 from oomlint.models import ModelFacts
 from oomlint.plan.fields import below, f
 from oomlint.report.markdown import escaped
+from oomlint.report.runs import meaning
 from oomlint.report.why import account, basis_sentence, shown
 from oomlint.rule import count, gib
 from oomlint.run import Run
@@ -41,8 +43,9 @@ def hover(view: View, position: types.Position) -> types.Hover | None:
     if page is not None:
         return _hover(page, None)
     keys = keys_at(analysis, offset)
+    found = [_finding(d) for d in overlapping(analysis, Span(offset, offset))]
     if not keys:
-        return None
+        return _hover("\n\n".join(found), None) if found else None
     by_run: dict[str, list[Key]] = {}
     for key in keys:
         by_run.setdefault(key.run.name, []).append(key)
@@ -51,6 +54,7 @@ def hover(view: View, position: types.Position) -> types.Hover | None:
         parts = [f"#### {name}\n\n{part}" for name, part in zip(by_run, parts, strict=False)]
     if len(by_run) > _MOST_RUNS:
         parts.append(f"and {len(by_run) - _MOST_RUNS} further runs")
+    parts += found
     entry = keys[0].entry
     return _hover("\n\n".join(parts), positions.range(Span(entry.span.start, entry.span.end)))
 
@@ -73,11 +77,23 @@ def _page(analysis: Analysis, offset: int) -> str | None:
     return None
 
 
+def _finding(diagnosis: Diagnosis) -> str:
+    """What a finding has to say besides its title, which is all that its diagnostic shows."""
+    finding = diagnosis.finding
+    lines = [f"**{finding.rule.code} {finding.rule.name}**: {escaped(finding.message)}", ""]
+    return "\n".join([*lines, *(f"- {escaped(detail)}" for detail in finding.details)]).rstrip()
+
+
 def _about(analysis: Analysis, keys: list[Key]) -> str:
     key = keys[0]
     head = f"**`{key.row.key}`** · {key.run.framework}"
     lines = [line for one in keys for line in _value(one)]
-    parts = [*dict.fromkeys(lines), *_cost(analysis, key), *_basis(key.run), *_notes(key)]
+    parts = [
+        *dict.fromkeys(lines),
+        *_cost(analysis, key),
+        *_basis(judgement_of(key.run)),
+        *_notes(key),
+    ]
     return "\n\n".join([head, *parts])
 
 
@@ -114,9 +130,10 @@ def _known(run: Run, field: Any) -> str:
     return "\n".join(lines)
 
 
-def _basis(run: Run) -> Iterator[str]:
+def _basis(judgement: Judgement) -> Iterator[str]:
     """What the prediction rests on, the widest swing first."""
-    bases = rests_on(run)
+    evidence = judgement.spoken.evidence
+    bases = () if evidence is None else evidence.rests_on
     if not bases:
         return
     lines = [f"- {escaped(basis_sentence(basis))}" for basis in bases[:_MOST_BASES]]
@@ -147,10 +164,11 @@ def _consequences(run: Run, field: Any) -> list[tuple[str, Any]]:
 
 
 def _cost(analysis: Analysis, key: Key) -> Iterator[str]:
-    forecast = judgement_of(key.run).spoken
+    judgement = judgement_of(key.run)
+    forecast = judgement.spoken
     gpu, host = forecast.estimate.gpu.peak_bytes, forecast.estimate.host.peak_bytes
     if gpu is None:
-        yield "No prediction: " + ", ".join(forecast.estimate.unknown)
+        yield f"No prediction: {why_unpredicted(forecast)}."
         return
     limit = usable_bytes(forecast.hardware.gpu) if forecast.hardware else None
     of = f" of {gib(limit)}" if limit is not None else ""
@@ -160,9 +178,16 @@ def _cost(analysis: Analysis, key: Key) -> Iterator[str]:
     ]
     if not any(known is not None and (known, ram) != (gpu, host) for known, ram in peaks):
         if tried:
-            yield f"Moves no predicted peak here ({gib(gpu)} per GPU)."
+            reading = f", {meaning(forecast)}" if forecast.because else ""
+            yield f"Moves no predicted peak here ({gib(gpu)} per GPU{reading})."
         return
-    rows = [f"| as it is | {gib(gpu)}{of} | {gib(host)} |"]
+    reading = f"as meant, {escaped(meaning(forecast))}" if forecast.because else "as it is"
+    rows = [f"| {reading} | {gib(gpu)}{of} | {gib(host)} |"]
+    if judgement.meant is not None:
+        written = judgement.written.estimate
+        rows.append(
+            f"| as written | {gib(written.gpu.peak_bytes)}{of} | {gib(written.host.peak_bytes)} |"
+        )
     for alternative, (other, ram) in zip(tried, peaks, strict=True):
         rows.append(f"| {alternative.value} | {_against(other, gpu)} | {_against(ram, host)} |")
     yield "\n".join(["| value | peak per GPU | per host |", "|---|---|---|", *rows])

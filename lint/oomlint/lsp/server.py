@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
@@ -20,13 +20,14 @@ from oomlint.lsp import commands
 from oomlint.lsp.actions import EXPLAIN, FIT, KINDS, actions, fix_all
 from oomlint.lsp.commands import Answer
 from oomlint.lsp.completion import complete
-from oomlint.lsp.configuration import SECTION, plain, section
 from oomlint.lsp.diagnostics import SOURCE, diagnostics
 from oomlint.lsp.hints import ESTIMATE, code_lenses, inlay_hints, status
 from oomlint.lsp.hover import hover
+from oomlint.lsp.options import SECTION, Asked, asked, options, plain, section
 from oomlint.lsp.project import Project
 from oomlint.lsp.session import Session
 from oomlint.lsp.view import Client, View
+from oomlint.run import Run
 
 STATUS = "oomlint/status"
 """Notification to clients that ask for it (``"status": true``): the verdicts on a document."""
@@ -34,6 +35,8 @@ STATUS = "oomlint/status"
 _APPLY = "oomlint.applyWay"
 _HARDWARE = "oomlint.hardware"
 _STATUS_OF = "oomlint.status"
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +64,8 @@ class Server(LanguageServer):
         self.session = Session(_Outlet(self))
         self.shows_documents = False
         self.wants_status = False
+        self.problems: list[str] = []
+        """What is wrong with the options that came first; a client hears of it once it listens."""
         _register(self)
 
     def report_server_error(self, error: Exception, source: Any) -> None:
@@ -124,22 +129,25 @@ def _register_life(server: Server) -> None:
         roots = [folder.uri for folder in params.workspace_folders or ()]
         roots = roots or [uri for uri in (params.root_uri,) if uri]
         session.folders = _paths(roots)
-        options = plain(params.initialization_options)
-        session.settings = section(options) or {}
-        if isinstance(options, Mapping):
-            server.wants_status = options.get("status") is True
+        sent = plain(params.initialization_options)
+        if isinstance(sent, Mapping):
+            session.options, problems = options(section(sent) or sent)
+            server.problems.extend(problems)
+            server.wants_status = session.options.status
         server.shows_documents = server.can("window", "show_document", "support")
 
     @server.feature(types.INITIALIZED)
     async def initialized(_params: types.InitializedParams) -> None:
+        for problem in server.problems:
+            session.complain(problem)
         if server.can("workspace", "did_change_watched_files", "dynamic_registration"):
             endings = ",".join(suffix[1:] for suffix in SUFFIXES)
             watcher = types.FileSystemWatcher(f"**/*.{{{endings}}}")
-            options = types.DidChangeWatchedFilesRegistrationOptions([watcher])
+            wanted = types.DidChangeWatchedFilesRegistrationOptions([watcher])
             method = types.WORKSPACE_DID_CHANGE_WATCHED_FILES
             await _quietly(
                 server.client_register_capability_async(
-                    types.RegistrationParams([types.Registration("oomlint-files", method, options)])
+                    types.RegistrationParams([types.Registration("oomlint-files", method, wanted)])
                 )
             )
         await _pull_settings()
@@ -153,13 +161,14 @@ def _register_life(server: Server) -> None:
         )
         settings = plain(found[0]) if isinstance(found, (list, tuple)) and found else None
         if isinstance(settings, Mapping) and any(v is not None for v in settings.values()):
-            session.configure({**session.settings, **settings})
+            pulled, problems = options(settings)
+            session.configure(pulled.over(session.options), problems)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     async def configured(params: types.DidChangeConfigurationParams) -> None:
         settings = section(params.settings)
         if settings is not None:
-            session.configure(settings)
+            session.configure(*options(settings))
         else:
             await _pull_settings()
 
@@ -240,13 +249,12 @@ def _register_questions(server: Server) -> None:
 
     @server.feature(types.CODE_ACTION_RESOLVE)
     async def resolved(action: types.CodeAction) -> types.CodeAction:
-        data = plain(action.data)
-        if action.edit is None and isinstance(data, Mapping):
-            uri = str(data.get("uri"))
+        if action.edit is None and action.data is not None:
             action.edit = types.WorkspaceEdit(changes={})
             try:
+                uri = asked([action.data]).uri
                 action.edit = await session.ask(uri, fix_all) or action.edit
-            except CannotEdit as error:
+            except (UsageError, CannotEdit) as error:
                 session.outlet.complain(f"nothing was fixed: {error}")
         return action
 
@@ -281,46 +289,45 @@ def _register_questions(server: Server) -> None:
 def _register_commands(server: Server) -> None:
     session = server.session
 
-    def _argument(arguments: tuple[object, ...]) -> Mapping[str, Any]:
-        first = plain(arguments[0]) if arguments else None
-        return first if isinstance(first, Mapping) else {}
-
-    async def _about_run(arguments: tuple[object, ...], answer: Any) -> Any:
-        """The answer about the run that a command's argument names, or ``None`` and a message."""
-        wanted = _argument(arguments)
-
-        def found(_project: Project, view: View) -> Any:
-            run = commands.run_named(view.analysis, wanted.get("run"))
-            return answer(view, run)
-
+    async def _complaining(answer: Awaitable[T]) -> T | None:
+        """An answer, or ``None`` and a message that says why there is none."""
         try:
-            return await session.ask(str(wanted.get("uri")), found)
+            return await answer
         except (UsageError, CannotEdit) as error:
             session.outlet.complain(str(error))
             return None
 
+    async def _about_run(
+        arguments: tuple[object, ...], answer: Callable[[View, Run, Asked], T]
+    ) -> T | None:
+        """The answer about the run that a command's argument names."""
+        wanted = asked(arguments)
+
+        def found(_project: Project, view: View) -> T:
+            return answer(view, commands.run_named(view.analysis, wanted.run), wanted)
+
+        return await session.ask(wanted.uri, found)
+
     @server.command(ESTIMATE)
     async def estimate(ls: Server, *arguments: object) -> dict[str, Any] | None:
-        def answer(view: View, run: Any) -> Answer:
+        def answer(view: View, run: Run, _wanted: Asked) -> Answer:
             return commands.estimate(view.analysis, run)
 
-        return await _show(server, await _about_run(arguments, answer))
+        return await _show(server, await _complaining(_about_run(arguments, answer)))
 
     @server.command(FIT)
     async def fit(ls: Server, *arguments: object) -> dict[str, Any] | None:
-        def answer(view: View, run: Any) -> Answer:
+        def answer(view: View, run: Run, _wanted: Asked) -> Answer:
             return commands.fit(view.analysis, run)
 
-        return await _show(server, await _about_run(arguments, answer))
+        return await _show(server, await _complaining(_about_run(arguments, answer)))
 
     @server.command(_APPLY)
     async def apply_way(ls: Server, *arguments: object) -> bool:
-        number = _argument(arguments).get("number")
+        def answer(view: View, run: Run, wanted: Asked) -> types.WorkspaceEdit:
+            return view.workspace_edit(commands.taking(view.analysis, run, wanted.number))
 
-        def answer(view: View, run: Any) -> types.WorkspaceEdit:
-            return view.workspace_edit(commands.taking(view.analysis, run, number))
-
-        edit = await _about_run(arguments, answer)
+        edit = await _complaining(_about_run(arguments, answer))
         if edit is None:
             return False
         params = types.ApplyWorkspaceEditParams(edit, "Make the run fit")
@@ -329,13 +336,10 @@ def _register_commands(server: Server) -> None:
 
     @server.command(EXPLAIN)
     async def explain(ls: Server, *arguments: object) -> dict[str, Any] | None:
-        name = _argument(arguments).get("rule")
-        try:
-            answer = await session.work(lambda: commands.explain(name))
-        except UsageError as error:
-            session.outlet.complain(str(error))
-            return None
-        return await _show(server, answer)
+        def answer() -> Answer:
+            return commands.explain(asked(arguments).rule)
+
+        return await _show(server, await _complaining(session.work(answer)))
 
     @server.command(_HARDWARE)
     async def hardware(ls: Server, *_arguments: object) -> list[Mapping[str, Any]]:
@@ -343,8 +347,11 @@ def _register_commands(server: Server) -> None:
 
     @server.command(_STATUS_OF)
     async def status_of(ls: Server, *arguments: object) -> dict[str, object] | None:
-        uri = str(_argument(arguments).get("uri"))
-        return await session.ask(uri, lambda _project, view: status(view.analysis))
+        async def found() -> dict[str, object] | None:
+            uri = asked(arguments).uri
+            return await session.ask(uri, lambda _project, view: status(view.analysis))
+
+        return await _complaining(found())
 
 
 async def _show(server: Server, answer: Answer | None) -> dict[str, Any] | None:

@@ -19,9 +19,9 @@ from msgspec import Struct, field
 from pygls.uris import to_fs_path
 
 from oomlint.documents import kind_of
-from oomlint.lsp.configuration import given
 from oomlint.lsp.diagnostics import diagnostics
 from oomlint.lsp.hints import status
+from oomlint.lsp.options import Options
 from oomlint.lsp.pages import Pages
 from oomlint.lsp.project import Analysis, Outdated, Project
 from oomlint.lsp.view import Client, Open, View
@@ -61,7 +61,7 @@ class Session(Struct):
     client: Client = field(default_factory=Client)
     pages: Pages = field(default_factory=Pages)
     folders: list[Path] = field(default_factory=list)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
     pulls: bool = False
     """Whether the client asks for diagnostics itself; then none are pushed."""
     documents: dict[str, Document] = field(default_factory=dict)
@@ -156,20 +156,19 @@ class Session(Struct):
 
     # -- settings --------------------------------------------------------------------
 
-    def configure(self, settings: Mapping[str, Any]) -> None:
-        """The client's settings, in full."""
-        self.settings = settings
+    def configure(self, options: Options, problems: Iterable[str]) -> None:
+        """The client's settings, in full, and what is wrong with others of them."""
+        self.options = options
         self._complaints.clear()
+        for problem in problems:
+            self.complain(problem)
         for root in self._projects:
             self._configure(root)
         self.lint_again(self.documents)
         self.outlet.refresh(diagnostics=self.pulls)
 
     def _configure(self, root: Path) -> None:
-        options, problems = given(self.settings, root)
-        for problem in problems:
-            self.complain(problem)
-        self._worker.submit(self._projects[root].configure, options)
+        self._worker.submit(self._projects[root].configure, self.options.given(root))
 
     def set_folders(self, folders: Iterable[Path]) -> None:
         """The client's folders have changed: documents may belong to other ones now."""

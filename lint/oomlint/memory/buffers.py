@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oomlint.memory.facts import Facts, batchless
-from oomlint.memory.states import local_trained
+from oomlint.memory.states import largest_trained, local_trained
 
 # deepspeed/runtime/zero/config.py: reduce_bucket_size, allgather_bucket_size,
 # stage3_prefetch_bucket_size, stage3_max_live_parameters, stage3_param_persistence_threshold.
@@ -76,7 +76,10 @@ def zero_buffers(f: Facts) -> Comm:
     n = f.shard
     e = 2.0 if f.stream == 2 else 4.0
     bucket = float(z.reduce_bucket_elems if z.reduce_bucket_elems is not None else _REDUCE_BUCKET)
-    bucket = min(bucket, trained) if stage < 3 else bucket
+    if stage < 3 and z.contiguous_grads is False:
+        # Gradients are put together as they come. Else the whole bucket is there from the start of
+        # backward, however little is trained (stage_1_and_2.py setup_buckets).
+        bucket = min(bucket, trained)
     offloaded = f.plan.offload.optimizer in ("cpu", "nvme")
     if stage == 0:
         return Comm()
@@ -84,13 +87,15 @@ def zero_buffers(f: Facts) -> Comm:
         double = 2.0 if z.overlap_comm else 1.0
         ipg = e * bucket * double
         owned = 0.0 if offloaded else e * trained / n
-        cat = min(e * bucket, e * float(m.largest_tensor))
+        largest = largest_trained(f)
+        cat = min(e * bucket, e * largest)
         if stage == 1:
             # BF16_Optimizer accumulates in fp32, unsharded (deepspeed/runtime/bf16_optimizer.py).
             wide = 4.0 * trained if f.plan.precision.grad_accum == "fp32" and e == 2 else 0.0
             return Comm(resident=wide, backward=ipg + owned, resident_at_step=wide)
         if offloaded:
-            largest = float(m.largest_tensor)
+            # Buffers of the largest parameter in a group of the optimizer (stage_1_and_2.py
+            # largest_param_numel).
             return Comm(
                 resident=2 * e * largest,
                 backward=ipg + 8 * largest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oomlint.memory.facts import Facts, batchless
-from oomlint.memory.states import optimizer_bytes, trained_storage
+from oomlint.memory.states import optimizer_bytes, quantised_bytes, trained_storage
 from oomlint.plan import Plan
 
 
@@ -59,7 +59,23 @@ def save_peaks_of(f: Facts) -> SavePeaks:
         host = trained_storage(f) if f.lora else m.numel * max(2.0, f.weight)
         if with_optimizer:
             host += optimizer
-    return SavePeaks(gpu, host, disk)
+    return SavePeaks(gpu + reordered_bytes(f), host, disk)
+
+
+def reordered_bytes(f: Facts) -> float:
+    """What asking an 8-bit model for its state dict leaves on the GPU.
+
+    bitsandbytes 0.38 brings every weight back into plain order, and the module gets a clone of the
+    order that it computes with, whose first copy its state still holds: two more copies of all
+    packed weights once the dict is whole (bitsandbytes 0.38.0 nn/modules.py:229-258). peft asks for
+    all of it to pick the adapter out (peft 0.3 utils/save_and_load.py). Neither 0.37 nor 0.39 copies.
+    """
+    m, quant = f.model, f.plan.quant
+    copies = f.older("bitsandbytes", (0, 39)) and not f.older("bitsandbytes", (0, 38))
+    if m is None or quant.method != "bnb8" or not copies:
+        return 0.0
+    packed = m.linear_numel + (m.expert_numel if f.experts_packed else 0)
+    return 2.0 * (quantised_bytes(quant) or 0.0) * packed / f.tp / f.pp
 
 
 def largest_module(f: Facts) -> float:

@@ -18,6 +18,7 @@ from oomlint.memory.result import (
     unknown_estimate,
     whole_bytes,
 )
+from oomlint.memory.rollout import engine_pool, rollout_points
 from oomlint.memory.sharding import fsdp1_points, fsdp2_points
 from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, trained_storage
 from oomlint.memory.step import Point, highest, replicated_points
@@ -51,7 +52,8 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     idle = highest(points["idle"])
     moments = {
         "load": load_point(f),
-        "forward": highest(points["forward"]),
+        # Under reinforcement learning a step begins with the forward passes that write its answers.
+        "forward": highest([*points["forward"], *rollout_points(f, idle, limits)]),
         "backward": highest(points["backward"]),
         "optimizer_step": highest(points["optimizer_step"]),
         "evaluation": evaluation_point(f, idle),
@@ -188,11 +190,5 @@ def _size_beside(f: Facts, role: str, name: str, params: int | None) -> float:
 
 
 def colocated_pool(f: Facts, limits: GpuLimits) -> float:
-    """The pool that a colocated vLLM takes at start: utilisation x the whole card."""
-    r = f.plan.objective.rollout
-    if r.engine not in ("vllm_colocate", "sglang") or r.sleep:
-        return 0.0
-    card = limits.usable or f.plan.device.mem_bytes
-    if card is None:
-        return 0.0
-    return (0.3 if r.gpu_mem_util is None else r.gpu_mem_util) * card
+    """The pool that a colocated engine takes at start and keeps, unless it sleeps meanwhile."""
+    return 0.0 if f.plan.objective.rollout.sleep else engine_pool(f, limits)

@@ -49,9 +49,9 @@ def evaluation_point(f: Facts, idle: Point) -> Point:
     # generate asks for the logits of the last token of each sample alone
     # (transformers 5.23 generation/utils.py:2954, logits_to_keep = 1).
     last = (f.compute + 4.0) * model.vocab / f.tp * f.eval_rows
-    by_writing = Point(
-        idle.gradients, layer + key_value_cache(f), last, idle.communication + window, 0.0
-    )
+    written = f.eval_rows * (f.length + (f.plan.eval.max_new_tokens or 0))
+    cache = key_value_cache(f, written)
+    by_writing = Point(idle.gradients, layer + cache, last, idle.communication + window, 0.0)
     return highest([by_loss, by_writing])
 
 
@@ -60,8 +60,8 @@ def generates(f: Facts) -> bool:
     return bool(f.plan.eval.generate) and f.plan.objective.rollout.engine in (None, "none", "hf")
 
 
-def key_value_cache(f: Facts) -> float:
-    """Bytes of the keys and values of one evaluation batch, prompt and answer.
+def key_value_cache(f: Facts, tokens: float) -> float:
+    """Bytes of the keys and values of ``tokens`` tokens, those of prompts and answers.
 
     Two tensors of key heads x head size an element and layer (arXiv 2211.05102, section 3.1);
     latent attention caches its compressed vector and the rotated key part alone
@@ -74,5 +74,4 @@ def key_value_cache(f: Facts) -> float:
         width = float(rank + rope)
     else:
         width = model.kv_heads * (model.head_dim + model.value_dim) / f.tp
-    tokens = f.eval_rows * (f.length + (f.plan.eval.max_new_tokens or 0)) / f.cp
-    return f.compute * width * tokens * model.layers / f.pp
+    return f.compute * width * tokens / f.cp * model.layers / f.pp

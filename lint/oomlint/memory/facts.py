@@ -21,8 +21,10 @@ from oomlint.memory.trained import (
     splits_ranks,
     targeted,
     trained_ends,
+    trained_tower,
 )
 from oomlint.memory.vision import TYPICAL_PIXELS, Tower, tower_of
+from oomlint.models.architectures import is_new_in_transformers_5
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
 from oomlint.plan.model import BYTES_PER_ELEMENT
@@ -151,13 +153,16 @@ class Facts:
         """Whether the weights of the experts are quantised too.
 
         bitsandbytes replaces ``nn.Linear`` alone: experts stacked in one parameter
-        (transformers 5) stay as they are unless asked for, lists of linear layers do not.
+        (transformers 5) stay as they are unless asked for, lists of linear layers never do.
         """
         quant = self.plan.quant
-        if quant.quantises_moe_experts is not None:
-            return quant.quantises_moe_experts
-        if self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since):
+        if quant.quantises_moe_experts:
             return True
+        is_older = self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since)
+        if is_older and not is_new_in_transformers_5(self.model.arch if self.model else None):
+            return True
+        if quant.quantises_moe_experts is False:
+            return False
         return quant.method not in ("bnb4", "bnb8", "hqq", "eetq", "nf4_torchao")
 
     @property
@@ -254,6 +259,7 @@ class Facts:
         self.embed_trained = self.head_trained = not self.lora
         self.stray_bytes: float = 0.0
         self.saved_modules: float = 0.0
+        self.tower_saved = False
         self.adapter_numel: float = 0.0
         self.expert_adapter_numel: float = 0.0
         self.trained_numel: float = 0.0
@@ -274,6 +280,9 @@ class Facts:
                 self.saved_modules += model.embed_numel
             if self.head_trained:
                 self.saved_modules += model.head_numel or model.embed_numel
+            self.tower_saved = trained_tower(t)
+            if self.tower_saved:
+                self.saved_modules += model.vision_numel
             rank = t.r
             if rank is None:
                 rank = self.assume(
@@ -390,7 +399,8 @@ class Facts:
         if self.tower is None or regime is None:
             return
         roles = self.tower_roles() if regime.targets else frozenset()
-        trains = regime.train_base and self.method != "freeze" and not self.tower_frozen
+        whole = regime.train_base and self.method != "freeze" and not self.tower_frozen
+        trains = whole or self.tower_saved
         asked = self.lora and (self.plan.checkpointing.mode or "none") != "none"
         self.tower_graph = trains or bool(roles) or asked
         fused: Kernel = "flash" if regime.compute == 2 else "efficient"

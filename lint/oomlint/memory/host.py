@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from oomlint.changes import PACKED_BY_ONE_RANK
 from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.states import (
     data_ranks,
     frozen_weight_bytes,
+    largest_trained,
     local_trained,
     optimizer_bytes,
     trained_storage,
@@ -62,8 +64,9 @@ def load_bytes_of(f: Facts) -> float:
             # zero.Init partitions as it builds; every rank still reads the shard files one by one.
             return min(copy, _SHARD_FILE * ranks)
         if load.cpu_ram_efficient:
-            copies = 1
-            return copy
+            packed = f.plan.quant.method in ("bnb4", "bnb8") and f.backend in ("fsdp1", "fsdp2")
+            change = PACKED_BY_ONE_RANK
+            return copy * (ranks if packed and f.older(change.package, change.since) else 1)
         sharded = f.backend in ("fsdp1", "fsdp2") or (
             f.backend == "zero" and (f.plan.parallel.zero.stage or 0) >= 1
         )
@@ -105,7 +108,7 @@ def offloaded_of(f: Facts) -> tuple[float, float]:
         adam = optimizer_bytes(f, trained) if f.plan.optimizer.kind else 8 * trained
         per_rank = ratio * ((4 + 4 + 2) * trained + max(adam, 0.0)) / f.shard
         if (plan.parallel.zero.stage or 0) < 3:
-            per_rank += 2 * float(m.largest_tensor)
+            per_rank += 2 * largest_trained(f)
         states += per_rank * ranks
         if pin:
             sub = plan.parallel.zero.sub_group_elems or 1_000_000_000

@@ -46,7 +46,7 @@ def images_of(f: Facts) -> Images:
     # Qwen's processors cut fp32 pixels of two frames a patch, others hand on the images.
     pixels = 3.0 * tower.patch**2 * patches * (8 if not tower.tile else regime.stream)
     features = model.hidden * regime.stream * patches / tower.merge
-    share = checkpointed_share(f)
+    share = checkpointed_share(f) if tower.checkpoints else 0.0
     inner = widest(profile.inference, patches, scores)
     if not f.tower_graph:
         return Images(pixels + features, pixels + row + max(inner, features))

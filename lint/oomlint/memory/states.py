@@ -125,6 +125,21 @@ def frozen_weight_bytes(f: Facts) -> float:
     )
 
 
+def largest_trained(f: Facts) -> float:
+    """Elements of the largest tensor that an optimizer steps: of an adapter, its rank times the wider
+    end of a layer."""
+    m = f.model
+    assert m is not None
+    if not f.lora:
+        return float(m.largest_tensor)
+    widest = max(
+        (max(x.inputs, x.outputs) for b in m.blocks for x in b.linears if x.role in f.roles),
+        default=m.hidden,
+    )
+    ends = (m.embed_numel * f.embed_trained, (m.head_numel or m.embed_numel) * f.head_trained)
+    return float(max(min((f.plan.trainable.r or 8) * widest, m.largest_tensor), *ends))
+
+
 def _widened(f: Facts, stored: float) -> float:
     """What parts of the model kept in fp32 take beyond the dtype of the rest."""
     m, p = f.model, f.plan.precision

@@ -13,12 +13,19 @@ ADAPTED = frozenset({"lora", "qlora", "dora", "oft", "adapter", "logits"})
 _PEFT_DEFAULT = frozenset({"q", "v", "qkv", "cross_q", "cross_v"})
 _EMBEDDINGS = frozenset({"embed_tokens", "wte", "word_embeddings", "embedding", "tok_embeddings"})
 _HEADS = frozenset({"lm_head", "output", "embed_out"})
+# As transformers calls the towers of its classes, Qwen's and MiniCPM-V's own code theirs.
+_TOWERS = frozenset({"vision_tower", "vision_model", "visual", "vpm"})
 
 
 def trained_ends(t: Trainable) -> tuple[bool, bool]:
     """Whether embedding and output projection are trained whole beside the adapters."""
     names = frozenset(t.modules_to_save or ())
     return bool(t.train_embeddings) or bool(names & _EMBEDDINGS), bool(names & _HEADS)
+
+
+def trained_tower(t: Trainable) -> bool:
+    """Whether the vision tower is trained whole beside the adapters."""
+    return not _TOWERS.isdisjoint(t.modules_to_save or ())
 
 
 # What one function of Axolotl's and Unsloth's computes, by the part of a block that it replaces.

@@ -17,7 +17,8 @@ class Tower(Struct, frozen=True, eq=False):
     ``merge`` patches become one token of the text model. ``tile`` patches make a tile, of which
     an image has up to ``tiles``; where ``tile`` is 0 an image has as many patches as its pixels
     ask for. ``extra`` patches a tile never reach the text model; ``inner`` is the width of the
-    projector's hidden layer a patch.
+    projector's hidden layer a patch. ``checkpoints`` is false of a tower whose blocks keep all that
+    they compute whatever is asked of the model.
     """
 
     skeleton: Skeleton
@@ -27,6 +28,7 @@ class Tower(Struct, frozen=True, eq=False):
     tiles: int = 1
     extra: int = 0
     inner: float = 0.0
+    checkpoints: bool = True
 
     def patches(self, tokens: float, max_pixels: int | None) -> float:
         """Patches of one image that may fill ``tokens`` tokens of a sample."""
@@ -56,7 +58,9 @@ _PIXTRAL = Traits(activation="silu")
 # Traits, whether the feed-forward part is gated, patches merged, patches of a tile, tiles at most
 # and patches that are no tokens. LLaVA-1.5 sees 336 x 336 pixels, LLaVA-NeXT up to five such
 # tiles, Gemma 3 896 x 896 pooled to 256 tokens, InternVL up to 12 tiles and a thumbnail of 448 x
-# 448 (the models' processor configurations), Llama 3.2 Vision up to four tiles of 560 x 560.
+# 448 (the models' processor configurations), Llama 3.2 Vision up to four tiles of 560 x 560,
+# MiniCPM-V up to nine slices and the whole image of 448 x 448, which its resampler makes 64 tokens
+# each, 96 in 2.5 (slice_image of the dataset of its own repository).
 _TOWERS: dict[str, tuple[Traits, bool, int, int, int, int]] = {
     "qwen2_vl": (_QWEN2, False, 4, 0, 1, 0),
     "qwen2_5_vl": (_QWEN2_5, True, 4, 0, 1, 0),
@@ -75,8 +79,14 @@ _TOWERS: dict[str, tuple[Traits, bool, int, int, int, int]] = {
     "smolvlm": (_SIGLIP, False, 16, 1024, 17, 0),
     "internvl": (_INTERN, False, 4, 1025, 13, 1),
     "mistral3": (_PIXTRAL, True, 4, 0, 1, 0),
+    "minicpmv": (_SIGLIP, False, 16, 1024, 10, 0),
+    "minicpmv2": (_SIGLIP, False, 16, 1024, 10, 0),
     "mllama": (_SIGLIP, False, 1, 1601, 4, 0),
 }
+
+# MiniCPM-V 2.0 has timm's ViT, which transformers' switch does not reach (timm 0.9.10
+# models/vision_transformer.py: it has a set_grad_checkpointing of its own).
+_WITHOUT_CHECKPOINTS = frozenset({"minicpmv2"})
 
 
 @lru_cache(maxsize=512)
@@ -110,7 +120,10 @@ def _tower(
     )  # fmt: skip
     # Qwen's mergers are as wide inside as the patches that they merge, others as the text model.
     inner = hidden if not tile else text / merge
-    return Tower(skeleton, patch, merge, tile, tiles, extra, 0.0 if arch == "gemma3" else inner)
+    return Tower(
+        skeleton, patch, merge, tile, tiles, extra, 0.0 if arch == "gemma3" else inner,
+        arch not in _WITHOUT_CHECKPOINTS,
+    )  # fmt: skip
 
 
 def tower_of(dims: ModelDims) -> Tower | None:

@@ -1,4 +1,5 @@
-"""The classes of the repeated blocks, by architecture: what FSDP wraps and pipelines cut."""
+"""What the code of an architecture decides: the classes of the repeated blocks, which FSDP wraps and
+pipelines cut, and the dtype of one that casts itself."""
 
 from __future__ import annotations
 
@@ -106,3 +107,24 @@ _BLOCKS: Final[Mapping[str, str]] = {
 def block_classes(arch: str) -> tuple[str, ...]:
     """Names of the decoder block classes of ``arch``; empty where it is not known."""
     return tuple(_BLOCKS.get(arch, "").split())
+
+
+# Models whose own code makes them bf16 wherever the GPU can, though nobody asks for it (Qwen-7B and
+# Qwen-VL, modeling_qwen.py of 58362a19 and later, QWenLMHeadModel.__init__: ``autoset_precision``).
+_CAST_THEMSELVES: Final = frozenset({"qwen", "qwen_vl"})
+
+
+def own_dtype(arch: str | None) -> str | None:
+    """The dtype that a model takes by itself where none is named."""
+    return "bf16" if arch in _CAST_THEMSELVES else None
+
+
+# Mixtures of experts that no transformers below 5.0 has: before, they ran from its main branch or on code
+# that came with the weights, which says otherwise how it holds experts (the dates in the
+# models' pages of transformers' documentation, all after 4.57 of 2025-10-03).
+_SINCE_TRANSFORMERS_5: Final = frozenset({"afmoe", "kimi_linear", "lfm2_moe"})
+
+
+def is_new_in_transformers_5(arch: str | None) -> bool:
+    """Whether a pinned transformers 4 cannot be what holds the model."""
+    return arch in _SINCE_TRANSFORMERS_5

@@ -12,7 +12,8 @@ class Rollout(Section, frozen=True, kw_only=True):
     """The generation engine of an RL run.
 
     ``max_model_len`` is the longest sequence that the engine makes room for, in tokens;
-    ``generation_batch`` counts the completions of one round over all ranks.
+    ``generation_batch`` counts the completions of one round over all ranks. ``gathers``: a sharded
+    model that writes its answers itself lies whole on every GPU meanwhile, or a share of it for each of ``tp``.
     """
 
     engine: Literal["none", "hf", "vllm_colocate", "vllm_server", "sglang"] | None = None
@@ -25,6 +26,7 @@ class Rollout(Section, frozen=True, kw_only=True):
     rollout_micro_batch: int | None = None
     max_model_len: int | None = None
     generation_batch: int | None = None
+    gathers: bool | None = None
 
 
 class Objective(Section, frozen=True, kw_only=True):

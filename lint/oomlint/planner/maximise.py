@@ -26,7 +26,8 @@ def largest(run: Run, aim: Aim, *, accepts: Accepts | None = None) -> Way | None
         return None
     if aim == "throughput":
         return _fastest(search)
-    candidates = _micro_batches(run) if aim == "micro_batch" else _lengths(run)
+    meant = run.intended
+    candidates = _micro_batches(meant) if aim == "micro_batch" else _lengths(meant)
     return _last_that_fits(search, list(candidates))
 
 

@@ -51,17 +51,17 @@ def unsafe_moves(run: Run) -> tuple[tuple[Move, ...], ...]:
 
 
 def _sayable(run: Run, groups: Iterable[Any]) -> tuple[tuple[Move, ...], ...]:
-    found = (tuple(_distinct(run, group(run.plan))) for group in groups)
+    found = (tuple(_distinct(run, group(run.intended.plan))) for group in groups)
     return tuple(group for group in found if group)
 
 
 def _distinct(run: Run, moves: Iterable[Move]) -> Iterator[Move]:
     """Moves that the run's framework has words for and that change something, each effect once:
     torchtune's only word for a fused loss is a chunked one."""
-    seen = [run.plan]
+    seen = [run.intended.plan]
     for move in moves:
         try:
-            plan = run.what_if(move.changes).plan
+            plan = run.what_if(move.changes).intended.plan
         except CannotEdit:
             continue
         if plan not in seen:

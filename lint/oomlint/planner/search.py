@@ -22,7 +22,7 @@ from oomlint.memory import Estimate, estimate
 from oomlint.plan import Plan, leaf_paths
 from oomlint.planner.moves import Move, safe_moves, unsafe_moves
 from oomlint.planner.throughput import Rates, Sizes, rates, seconds_per_token
-from oomlint.run import Run
+from oomlint.run import Misspelt, Run
 
 Groups: TypeAlias = Sequence[Sequence[Move]]
 Accepts: TypeAlias = Callable[[Run], bool]
@@ -42,7 +42,10 @@ _ROOMY = 0.6
 
 class Way(Struct, frozen=True):
     """A set of changes to ``base`` and the run that comes of it. ``slowdown`` is the time of a token of training
-    data over that of the run as it is; below 1 it trains faster."""
+    data over that of the run as it is; below 1 it trains faster.
+
+    It starts from the run as its author means it, and takes the renaming of misspelt keys along.
+    """
 
     moves: tuple[Move, ...]
     base: Run
@@ -57,6 +60,22 @@ class Way(Struct, frozen=True):
         for move in self.moves:
             merged.update(move.changes)
         return merged
+
+    @property
+    def renamed(self) -> tuple[Misspelt, ...]:
+        """The keys that get their right names."""
+        return tuple(each for each in self.base.misspelt if each.field not in self.run.wished)
+
+    @property
+    def dropped(self) -> tuple[Misspelt, ...]:
+        """The misspelt keys that go, since the changes say otherwise what they mean."""
+        return tuple(each for each in self.base.misspelt if each.field in self.run.wished)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """All that is done, in the imperative."""
+        names = (f"rename {each.key.path} to {each.new_key}" for each in self.renamed)
+        return (*names, *(move.title for move in self.moves))
 
     @property
     def gives_up(self) -> tuple[str, ...]:
@@ -100,7 +119,8 @@ def ways_to_fit(
     takes: Callable[[Move], bool] | None = None,
     accepts: Accepts | None = None,
 ) -> list[Way]:
-    """The ways to make a run fit, the cheapest first; empty where it fits or nothing helps.
+    """The ways to make a run fit, the cheapest first; empty where it fits or nothing helps. One that
+    fits once its keys have their right names, and not as it is written, needs no more than these.
 
     Args:
         run: with known hardware and dimensions; of others nothing is known to fit.
@@ -109,8 +129,10 @@ def ways_to_fit(
         accepts: a last word on a changed run, such as what its framework refuses.
     """
     search = Search.of(run, accepts)
-    if search is None or search.fits(search.base):
+    if search is None:
         return []
+    if search.fits(search.base):
+        return list(search.renaming())
     safe = _taken(safe_moves(run), takes)
     found = list(islice(search.front((), safe), _MOST_WAYS))
     if not unsafe or len(found) >= _MOST_WAYS:
@@ -186,6 +208,14 @@ class Search(Struct, frozen=True):
 
     def fits(self, plan: Plan) -> bool:
         return _holds(self.run, self.estimate(plan))
+
+    def renaming(self) -> Iterator[Way]:
+        """Right names for misspelt keys alone, where a run that fits as it is meant does not as it is
+        written."""
+        if self.run.misspelt and not _holds(self.run, self.run.placed.estimate):
+            way = self.way(())
+            if way is not None:
+                yield way
 
     def mildest(
         self, choices: Iterable[tuple[Move, ...]], safe: Groups, slower_than: float

@@ -6,12 +6,21 @@ from oomlint.engine import Report
 from oomlint.report.paint import Paint
 
 
-def render(report: Report, output_format: str, paint: Paint, *, quiet: bool = False) -> str:
-    """``report`` in one of the formats of ``--output-format``."""
+def render(
+    report: Report,
+    output_format: str,
+    paint: Paint,
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
+    show_fixes: bool = False,
+) -> str:
+    """``report`` in one of the formats of ``--output-format``. The switches are for ``text``; what
+    they add or leave out the formats for programs have always or never."""
     if output_format == "text":
         from oomlint.report import text
 
-        return text.render(report, paint, quiet=quiet)
+        return text.render(report, paint, quiet=quiet, verbose=verbose, show_fixes=show_fixes)
     if output_format == "concise":
         from oomlint.report import concise
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from oomlint.amounts import gib, of_gib, percent
 from oomlint.engine import Diagnosis, Report
+from oomlint.fix.edits import Fix
 from oomlint.judgement import Forecast, Judgement, Peak, judgement_of
 from oomlint.judgement.peak import when
 from oomlint.precedence import worst_first
 from oomlint.report.excerpts import excerpt, finding_lines, fix_lines
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
+from oomlint.report.runs import meaning
 from oomlint.report.wrapping import wrapped
 from oomlint.rule import Applicability, Finding, Severity
 
@@ -32,6 +34,13 @@ class Trouble(Struct, frozen=True, eq=False):
     causes: tuple[Diagnosis, ...]
 
     @property
+    def headline(self) -> Diagnosis:
+        """That of the need most at risk, which is the one whose parts are known."""
+        resource = self._resource
+        of_it = (each for each in self.headlines if each.finding.resource == resource)
+        return next(of_it, self.headlines[0])
+
+    @property
     def way(self) -> Diagnosis | None:
         """The finding whose fix is the way out: that of the need most at risk, and it suffices."""
         return next((d for d in self._mending if _suffices(d)), None)
@@ -43,14 +52,17 @@ class Trouble(Struct, frozen=True, eq=False):
 
     @property
     def _mending(self) -> list[Diagnosis]:
-        resource = self.judgement.peaks[0].resource if self.judgement.peaks else None
         return [
             d
             for d in (*self.headlines, *self.causes)
-            if d.finding.resource == resource
+            if d.finding.resource == self._resource
             and d.fix is not None
             and d.fix.applicability > Applicability.DISPLAY
         ]
+
+    @property
+    def _resource(self) -> str | None:
+        return self.judgement.peaks[0].resource if self.judgement.peaks else None
 
 
 def _suffices(diagnosis: Diagnosis) -> bool:
@@ -71,6 +83,15 @@ def troubles(report: Report) -> list[Trouble]:
     return found
 
 
+def ways_in(report: Report) -> Mapping[str, Fix]:
+    """Run → the one way out of its trouble, which its headline carries."""
+    return {
+        d.run.name: d.fix
+        for d in report.diagnoses
+        if d.rule.is_headline and d.run is not None and d.fix is not None and d.fix.edits
+    }
+
+
 def is_cause(finding: Finding) -> bool:
     """Whether a finding says what a need at risk comes of."""
     return finding.resource in ("gpu", "host") and finding.severity >= Severity.WARNING
@@ -83,7 +104,7 @@ def block(trouble: Trouble, places: Places, paint: Paint, width: int) -> Iterato
     where = f"   {hardware.name}" if hardware is not None else ""
     yield f"{paint(visible(judgement.name), 'bold')}{paint(where, 'dim')}"
     yield from _verdict(judgement, paint, width)
-    leader = trouble.causes[0] if trouble.causes else trouble.headlines[0]
+    leader = trouble.causes[0] if trouble.causes else trouble.headline
     yield ""
     yield from _leading(leader, trouble, places, paint, width)
     yield from _others(trouble, leader, places, paint, width)
@@ -105,6 +126,14 @@ def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
         yield from wrapped(f"rests on: {basis.key} {verb}{swing}", width, "    ", "      ")
 
 
+def in_trouble(judgement: Judgement) -> str:
+    """The verdict on a run in trouble, in one line: what it needs, and by which reading."""
+    needs = " and ".join(_need(peak).removeprefix("needs ") for peak in judgement.peaks)
+    where = "" if judgement.hardware is None else f" {judgement.hardware.name}"
+    text = f"{_HEADS[judgement.verdict]}{where}: needs {needs}"
+    return text if judgement.meant is None else f"{text}; {_as_written(judgement)}"
+
+
 def _need(peak: Peak) -> str:
     assert peak.limit is not None
     assert peak.risk is not None
@@ -114,13 +143,12 @@ def _need(peak: Peak) -> str:
 
 def _as_written(judgement: Judgement) -> str:
     """What the files say as they stand, of a run whose misspelt keys are taken for what they mean."""
-    because = " and ".join(judgement.spoken.because)
     written = judgement.written
-    return f"with {because}; as written {gib(written.estimate.gpu.peak_bytes)}: {_word(written)}"
+    return f"{meaning(judgement.spoken)}; as written {gib(written.estimate.gpu.peak_bytes)}: {_word(written)}"
 
 
 def _word(forecast: Forecast) -> str:
-    words = {"fits": "it fits", "tight": "close to the limit", "does_not_fit": "too much"}
+    words = {"fits": "it fits", "tight": "it may not fit", "does_not_fit": "too much"}
     return words.get(forecast.verdict, "unknown whether it fits")
 
 
@@ -143,7 +171,7 @@ def _largest_part(
     yield from wrapped(f"{rule} {', '.join(parts) or 'many small parts'}", width, "  ", "    ")
     yield from excerpt(headline.finding.location, label, places, paint, indent="    ")
     if judgement.causes and judgement.causes[0].remedy:
-        yield from wrapped(f"lowered by {judgement.causes[0].remedy}", width, "    ", "    ")
+        yield from wrapped(f"what lowers it: {judgement.causes[0].remedy}", width, "    ", "    ")
 
 
 def _others(
@@ -169,13 +197,17 @@ def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
 
 
 def counts(judged: Sequence[Judgement]) -> str:
-    """``1 of 5 runs does not fit, 1 is close, 3 fit``"""
+    """``5 runs: 1 does not fit, 1 may not fit, 3 fit``"""
     numbers = {
         word: sum(j.verdict == word for j in judged)
         for word in ("does_not_fit", "tight", "fits", "unknown")
     }
     total = f"{len(judged)} run{'' if len(judged) == 1 else 's'}"
+    unpredicted = sum(bool(j.spoken.estimate.unknown) for j in judged)
+    numbers["unknown"] -= unpredicted
     parts = list(_counted(numbers, any(j.hardware is None for j in judged)))
+    if unpredicted:
+        parts.append(f"{unpredicted} without a prediction")
     if len(judged) == 1:
         return f"{total}: {parts[0].split(' ', 1)[1]}" if parts else total
     return f"{total}: {', '.join(parts)}" if parts else total
@@ -184,11 +216,11 @@ def counts(judged: Sequence[Judgement]) -> str:
 def _counted(numbers: dict[str, int], hardware_is_open: bool) -> Iterable[str]:
     for word, one, many in (
         ("does_not_fit", "does not fit", "do not fit"),
-        ("tight", "is close to the limit", "are close to the limit"),
+        ("tight", "may not fit", "may not fit"),
         ("fits", "fits", "fit"),
     ):
         if numbers[word]:
             yield f"{numbers[word]} {one if numbers[word] == 1 else many}"
     if numbers["unknown"]:
-        why = "without known hardware" if hardware_is_open else "of which it is unknown"
+        why = "without known hardware" if hardware_is_open else "unknown"
         yield f"{numbers['unknown']} {why}"

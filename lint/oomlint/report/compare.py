@@ -8,9 +8,10 @@ from typing import Any
 
 from oomlint.compare import Change, Comparison, Difference, Resource, Step, Value
 from oomlint.hardware import usable_bytes
-from oomlint.judgement import Forecast, Judgement
+from oomlint.judgement import Forecast
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.report.paint import VERDICT_STYLES, Paint
-from oomlint.report.runs import PHASE_WORDS, conclusion, run_object
+from oomlint.report.runs import PHASE_WORDS, conclusion, peaks, run_object
 from oomlint.report.shapes import (
     ChangeShape,
     CompareShape,
@@ -39,7 +40,8 @@ def render(comparison: Comparison, paint: Paint = _PLAIN) -> str:
 
 def _lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
     a, b = comparison.a, comparison.b
-    for letter, forecast in (("A", a), ("B", b)):
+    for letter, judged in (("A", comparison.first), ("B", comparison.second)):
+        forecast = judged.written
         framework = f" ({forecast.framework})" if forecast.framework else ""
         yield f"{paint(f'{letter}: {forecast.name}', 'bold')}{framework}"
         others = [path for path in forecast.files if path != forecast.name]
@@ -47,6 +49,10 @@ def _lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
             yield f"   with {', '.join(others)}"
         style = VERDICT_STYLES.get(forecast.verdict)
         text = conclusion(forecast)
+        if judged.meant is not None:
+            meant = judged.meant
+            text = f"as written, and compared here: {text}"
+            yield f"   as meant: {peaks(meant)}: {conclusion(meant)}"
         yield f"   {paint(text, style) if style else text}"
     yield ""
     yield from _peaks(a, b, paint)
@@ -192,8 +198,10 @@ def _why(comparison: Comparison) -> Iterator[str]:
     for resource in _COLUMNS:
         total = comparison.total(resource)
         if total is None:
-            unknown = [f.name for f in (comparison.a, comparison.b) if f.estimate.unknown]
-            yield f"no comparison in GiB: {' and '.join(unknown)} cannot be predicted"
+            for side in (comparison.a, comparison.b):
+                if side.estimate.unknown:
+                    why = why_unpredicted(side)
+                    yield f"no comparison in GiB: {side.name} cannot be predicted: {why}"
             return
         reasons = _reasons(comparison.steps, resource)
         if abs(total) < _LEAST and not reasons:
@@ -261,8 +269,8 @@ def _against(peak: int | None, limit: int) -> str:
 def comparison_object(comparison: Comparison) -> CompareShape:
     return {
         "version": 1,
-        "a": run_object(Judgement(comparison.a)),
-        "b": run_object(Judgement(comparison.b)),
+        "a": run_object(comparison.first),
+        "b": run_object(comparison.second),
         "gpu": {
             "change_bytes": comparison.total("gpu"),
             "interaction_bytes": comparison.interaction("gpu"),

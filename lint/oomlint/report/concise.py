@@ -1,8 +1,10 @@
-"""The ``concise`` format: one line a finding, for greps and editors."""
+"""The ``concise`` format: one line a finding, for greps and editors, then one a run in trouble."""
 
 from __future__ import annotations
 
 from oomlint.engine import Diagnosis, Report
+from oomlint.judgement import Judgement
+from oomlint.report.blocks import in_trouble, troubles
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
 
@@ -11,7 +13,15 @@ _PLAIN = Paint()
 
 def render(report: Report, paint: Paint = _PLAIN) -> str:
     places = Places(report)
-    return "".join(head(d, places, paint) + "\n" for d in report.diagnoses)
+    lines = [head(d, places, paint) for d in report.diagnoses]
+    lines += [_run(trouble.judgement, paint) for trouble in troubles(report)]
+    return "".join(line + "\n" for line in lines)
+
+
+def _run(judgement: Judgement, paint: Paint) -> str:
+    """``a.yaml: will not fit 8xA100-80GB: needs 88.7 of 79.1 GiB per GPU …``, always one line."""
+    name = paint(visible(" ".join(judgement.name.split())), "path")
+    return f"{name}: {visible(in_trouble(judgement))}"
 
 
 def head(diagnosis: Diagnosis, places: Places, paint: Paint = _PLAIN) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from oomlint.hardware import common_cards, usable_bytes
-from oomlint.judgement.forecast import Forecast
+from oomlint.judgement import Judgement
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.report.paint import VERDICT_STYLES, Paint
-from oomlint.report.runs import PHASE_WORDS, conclusion, limits
+from oomlint.report.runs import PHASE_WORDS, conclusion, limits, meaning, other_reading
 from oomlint.rule import gib
 
 _PLAIN = Paint()
@@ -20,11 +20,12 @@ _LABEL = 18
 NEVER = "never"
 
 
-def render(forecasts: list[Forecast], paint: Paint = _PLAIN) -> str:
-    return "\n".join("".join(line + "\n" for line in _run(f, paint)) for f in forecasts)
+def render(judged: Sequence[Judgement], paint: Paint = _PLAIN) -> str:
+    return "\n".join("".join(line + "\n" for line in _run(each, paint)) for each in judged)
 
 
-def _run(forecast: Forecast, paint: Paint) -> Iterator[str]:
+def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
+    forecast = judgement.spoken
     framework = f" ({forecast.framework})" if forecast.framework else ""
     yield paint(f"{forecast.name}{framework}", "bold")
     others = [path for path in forecast.files if path != forecast.name]
@@ -33,6 +34,9 @@ def _run(forecast: Forecast, paint: Paint) -> Iterator[str]:
     hardware = forecast.hardware
     if hardware is not None:
         yield f"  on {hardware.name} {limits(forecast, hardware)}"
+    if forecast.because:
+        yield f"  {meaning(forecast)}, as all numbers here"
+        yield f"  {other_reading(judgement)}"
     gpu, host = forecast.estimate.gpu, forecast.estimate.host
     if gpu.peak_bytes is None:
         yield f"  no prediction: {conclusion(forecast)}"

@@ -8,15 +8,17 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from oomlint.judgement import Forecast, judgement_of, settled, sharding_is_open
+from oomlint.fix.edits import Fix
+from oomlint.judgement import Forecast, Judgement, judgement_of, settled, sharding_is_open
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.ways_out import ways_out
 from oomlint.plan.fields import f as fields
-from oomlint.planner import Aim, HardwareOption, Way
+from oomlint.planner import Aim, HardwareOption, Move, Way
 from oomlint.report.paint import Paint
-from oomlint.report.runs import as_json, left_open, limits, run_object
-from oomlint.report.shapes import FitShape, FittingShape, WayShape
+from oomlint.report.runs import as_json, left_open, limits, meaning, run_object
+from oomlint.report.shapes import FitShape, FittingShape, MoveShape, WayShape
 from oomlint.rule import gib
-from oomlint.run import Run
+from oomlint.run import Misspelt, Run
 
 _PLAIN = Paint()
 _WIDTH = 100
@@ -29,7 +31,7 @@ _AIMS = {
 }
 _VERDICTS = {
     "fits": "it fits",
-    "tight": "a tight fit",
+    "tight": "it may not fit",
     "does_not_fit": "it does not fit",
 }
 
@@ -64,12 +66,8 @@ def render(fittings: Sequence[Fitting], paint: Paint = _PLAIN) -> str:
 
 
 def _unpredicted(fitting: Fitting, paint: Paint) -> str:
-    unknown = fitting.run.estimate.unknown
-    missing = (
-        "names no model that is known" if fields.model.dims in unknown else "leaves much unknown"
-    )
     head = paint(f"{fitting.run.name} ({fitting.run.framework})", "bold")
-    return f"{head}: no prediction, it {missing}"
+    return f"{head}: no prediction: {why_unpredicted(judgement_of(fitting.run).spoken)}"
 
 
 def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
@@ -79,11 +77,7 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
     if forecast.hardware is not None:
         where = f" on {forecast.hardware.name} {limits(forecast, forecast.hardware)}"
     yield paint(f"{run.name} ({run.framework})", "bold") + where
-    gpu, host = forecast.estimate.gpu, forecast.estimate.host
-    yield (
-        f"  as it is: {gib(gpu.peak_bytes)} per GPU, {gib(host.peak_bytes)} per host: "
-        f"{_verdict(forecast)}"
-    )
+    yield from _readings(judgement_of(run))
     yield ""
     if fitting.ways:
         yield from _table(fitting, paint)
@@ -99,6 +93,19 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
         yield from _hardware(fitting.hardware[:most])
         if len(fitting.hardware) > most:
             yield "    and on larger ones (`oomlint fit --hardware-options` lists them)"
+
+
+def _readings(judgement: Judgement) -> Iterator[str]:
+    """What the run needs as it is; of one with misspelt keys, as it is meant and as it is written."""
+    spoken = judgement.spoken
+    yield f"  {f'as meant, {meaning(spoken)}' if spoken.because else 'as it is'}: {_needs(spoken)}"
+    if judgement.meant is not None:
+        yield f"  as written: {_needs(judgement.written)}"
+
+
+def _needs(forecast: Forecast) -> str:
+    gpu, host = forecast.estimate.gpu, forecast.estimate.host
+    return f"{gib(gpu.peak_bytes)} per GPU, {gib(host.peak_bytes)} per host: {_verdict(forecast)}"
 
 
 def _beyond(run: Run) -> Iterator[str]:
@@ -131,7 +138,7 @@ def _table(fitting: Fitting, paint: Paint) -> Iterator[str]:
             f"  {number:>3}  {gib(estimate.gpu.peak_bytes):>9}  "
             f"{gib(estimate.host.peak_bytes):>9}  {gib(saving):>9}  {way.slowdown:>4.2f}x  "
         )
-        yield from _wrapped("; ".join(move.title for move in way.moves), cells, left)
+        yield from _wrapped("; ".join(way.titles), cells, left)
         for text in way.gives_up:
             yield from _wrapped(f"but {text}", left, left)
         if way.verdict == "tight":
@@ -167,7 +174,7 @@ def render_json(fittings: Sequence[Fitting]) -> str:
 
 def _object(fitting: Fitting) -> FittingShape:
     return {
-        **run_object(judgement_of(fitting.run)),
+        **run_object(judgement_of(fitting.run), _way_out(fitting)),
         "aim": fitting.aim,
         "ways": [_way(way) for way in fitting.ways],
         "fits_as_it_is_on": [
@@ -181,6 +188,32 @@ def _object(fitting: Fitting) -> FittingShape:
     }
 
 
+def _way_out(fitting: Fitting) -> Fix | None:
+    """The first way, where it is one out of trouble."""
+    from oomlint.fix.planned import fix_of
+
+    is_one = fitting.aim is None and judgement_of(fitting.run).is_in_trouble
+    return fix_of(fitting.ways[0]) if is_one and fitting.ways else None
+
+
+def _renaming(misspelt: Misspelt) -> MoveShape:
+    return {
+        "title": f"rename {misspelt.key.path} to {misspelt.new_key}",
+        "rule": "unknown-key-ignored",
+        "gives_up": None,
+        "fields": {misspelt.field: misspelt.value},
+    }
+
+
+def _move(move: Move) -> MoveShape:
+    return {
+        "title": move.title,
+        "rule": move.rule,
+        "gives_up": move.gives_up or None,
+        "fields": dict(move.changes),
+    }
+
+
 def _way(way: Way) -> WayShape:
     from oomlint.fix.planned import fix_of
     from oomlint.report.json import fix_object
@@ -188,13 +221,8 @@ def _way(way: Way) -> WayShape:
     fix = fix_of(way)
     return {
         "changes": [
-            {
-                "title": move.title,
-                "rule": move.rule,
-                "gives_up": move.gives_up or None,
-                "fields": dict(move.changes),
-            }
-            for move in way.moves
+            *map(_renaming, way.renamed),
+            *map(_move, way.moves),
         ],
         "gpu_peak_bytes": way.estimate.gpu.peak_bytes,
         "host_peak_bytes": way.estimate.host.peak_bytes,

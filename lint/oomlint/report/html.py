@@ -6,22 +6,22 @@ The page loads nothing: its own policy forbids it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from msgspec import Struct
 
 from oomlint import __version__
 from oomlint.hardware import usable_bytes
-from oomlint.judgement.forecast import Forecast
+from oomlint.judgement import Forecast, Judgement
 from oomlint.memory import Assumption, DeviceEstimate, HostEstimate
 from oomlint.report.estimates import NEVER, fits_on, in_gib
-from oomlint.report.runs import PHASE_WORDS, conclusion
+from oomlint.report.runs import PHASE_WORDS, conclusion, meaning, other_reading
 from oomlint.rule import gib
 
 _VERDICTS = {
     "fits": "fits",
-    "tight": "tight fit",
+    "tight": "may not fit",
     "does_not_fit": "does not fit",
     "unknown": "unknown",
 }
@@ -31,23 +31,23 @@ _FAR = 2.5
 _HEADROOM = 1.04
 
 
-def render(forecasts: list[Forecast]) -> str:
+def render(judged: Sequence[Judgement]) -> str:
     """A whole HTML document for these runs."""
-    title = forecasts[0].name if len(forecasts) == 1 else f"{len(forecasts)} training runs"
-    body = "\n".join(_run(forecast, number) for number, forecast in enumerate(forecasts, 1))
+    title = judged[0].name if len(judged) == 1 else f"{len(judged)} training runs"
+    body = "\n".join(_run(judgement, number) for number, judgement in enumerate(judged, 1))
     return _PAGE.format(
         title=escape(f"Memory of {title}"),
         style=_STYLE,
-        contents=_contents(forecasts) if len(forecasts) > 1 else "",
+        contents=_contents(judged) if len(judged) > 1 else "",
         body=body,
         version=escape(__version__),
     )
 
 
-def _contents(forecasts: list[Forecast]) -> str:
+def _contents(judged: Sequence[Judgement]) -> str:
     items = "".join(
-        f'<li><a href="#run-{number}">{escape(f.name)}</a> {_badge(f)}</li>'
-        for number, f in enumerate(forecasts, 1)
+        f'<li><a href="#run-{number}">{escape(each.name)}</a> {_badge(each.spoken)}</li>'
+        for number, each in enumerate(judged, 1)
     )
     return f"<nav aria-label=Runs><ul>{items}</ul></nav>"
 
@@ -56,16 +56,20 @@ def _badge(forecast: Forecast) -> str:
     return f'<span class="badge {forecast.verdict}">{_VERDICTS[forecast.verdict]}</span>'
 
 
-def _run(forecast: Forecast, number: int) -> str:
-    return f'<article id="run-{number}">\n' + "\n".join(_parts(forecast)) + "\n</article>"
+def _run(judgement: Judgement, number: int) -> str:
+    return f'<article id="run-{number}">\n' + "\n".join(_parts(judgement)) + "\n</article>"
 
 
-def _parts(forecast: Forecast) -> Iterator[str]:
+def _parts(judgement: Judgement) -> Iterator[str]:
+    forecast = judgement.spoken
     framework = f" <small>{escape(forecast.framework)}</small>" if forecast.framework else ""
     yield f"<h1>{escape(forecast.name)}{framework} {_badge(forecast)}</h1>"
     others = [path for path in forecast.files if path != forecast.name]
     if others:
         yield f"<p>with {', '.join(f'<code>{escape(path)}</code>' for path in others)}</p>"
+    if forecast.because:
+        yield f"<p>{escape(meaning(forecast))}, as all numbers below.</p>"
+        yield f"<p>{escape(other_reading(judgement))}</p>"
     gpu, host = forecast.estimate.gpu, forecast.estimate.host
     if gpu.peak_bytes is None:
         yield f"<p><strong>No prediction: {escape(conclusion(forecast))}</strong></p>"

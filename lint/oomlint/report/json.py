@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from oomlint.documents.text import Edit
 from oomlint.engine import Diagnosis, Report
 from oomlint.errors import FileError
 from oomlint.fix.edits import Fix
 from oomlint.judgement import judgement_of
 from oomlint.precedence import leaders
+from oomlint.report.blocks import is_cause, ways_in
 from oomlint.report.places import Fingerprints, Places, url
-from oomlint.report.runs import as_json, run_object
+from oomlint.report.runs import as_json, edit_object, run_object
 from oomlint.rule import Applicability
 
 if TYPE_CHECKING:
     from oomlint.report.shapes import (
         CheckShape,
-        EditShape,
         ErrorShape,
         FindingShape,
         FixShape,
@@ -38,11 +37,12 @@ def render_lines(report: Report) -> str:
 def check_object(report: Report) -> CheckShape:
     from oomlint import __version__
 
+    ways, judged = ways_in(report), map(judgement_of, report.runs)
     return {
         "version": 1,
         "tool": {"name": "oomlint", "version": __version__},
         "findings": _finding_objects(report),
-        "runs": [run_object(judgement_of(run)) for run in report.runs],
+        "runs": [run_object(each, ways.get(each.name)) for each in judged],
         "errors": [error_object(error) for error in report.errors],
         "summary": summary_object(report),
     }
@@ -78,6 +78,8 @@ def finding_object(
             }
             for note in finding.notes
         ],
+        "run": None if diagnosis.run is None else diagnosis.run.name,
+        "cause_bytes": _cause_bytes(diagnosis),
         "evidence": None if finding.evidence is None else cast("Any", finding.evidence.word),
         "url": url(finding.rule),
         "fingerprint": prints.of(diagnosis),
@@ -85,16 +87,13 @@ def finding_object(
     }
 
 
-def edit_object(edit: Edit) -> EditShape:
-    shape: EditShape = {
-        "path": edit.path,
-        "start": edit.start,
-        "end": edit.end,
-        "replacement": edit.replacement,
-    }
-    if edit.creates:
-        shape["creates"] = True
-    return shape
+def _cause_bytes(diagnosis: Diagnosis) -> int | None:
+    """The share of the need at risk that a finding speaks of, of its run's causes the one that its rule
+    explains."""
+    if diagnosis.run is None or not is_cause(diagnosis.finding):
+        return None
+    causes = judgement_of(diagnosis.run).causes
+    return next((c.size for c in causes if c.code == diagnosis.rule.code), None)
 
 
 def fix_object(fix: Fix) -> FixShape:

@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomlint.engine import Diagnosis, Report
-from oomlint.judgement import Forecast, judgement_of
+from oomlint.judgement import Forecast, Judgement, judgement_of
 from oomlint.precedence import leaders
 from oomlint.report.places import Places, url
-from oomlint.report.runs import left_open
+from oomlint.report.runs import left_open, meaning
 from oomlint.report.text import summary
 from oomlint.rule import gib
 
 VERDICTS = {
     "fits": "fits",
-    "tight": "⚠️ a tight fit",
+    "tight": "⚠️ may not fit",
     "does_not_fit": "❌ does not fit",
     "unknown": "not known",
 }
 SIGNS = {"error": "❌", "warning": "⚠️", "info": "\N{INFORMATION SOURCE}\N{VARIATION SELECTOR-16}"}  # fmt: skip
+
+# Of a run with misspelt keys: the other reading is what its author means.
+AS_WRITTEN = "as written"
 
 # GitHub drops a job summary of more than 1 MiB, and readers leave long before.
 _MOST = 100
@@ -35,7 +38,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield "### Memory of the training runs"
     yield ""
     if report.runs:
-        yield from table([judgement_of(run).spoken for run in report.runs[:_MOST]])
+        yield from table([judgement_of(run) for run in report.runs[:_MOST]])
         if len(report.runs) > _MOST:
             yield ""
             yield f"and {len(report.runs) - _MOST} more runs"
@@ -52,20 +55,27 @@ def _lines(report: Report) -> Iterator[str]:
     yield summary(report)
 
 
-def table(forecasts: list[Forecast]) -> Iterator[str]:
-    """A row per run: predicted peaks beside what the hardware has."""
+def table(judged: list[Judgement]) -> Iterator[str]:
+    """A row per run: predicted peaks beside what the hardware has. Of a run with misspelt keys one as
+    it is meant, and one as it is written."""
     yield "| run | hardware | per GPU | per host | verdict |"
     yield "| --- | --- | ---: | ---: | --- |"
-    for forecast in forecasts:
-        gpu, host = forecast.estimate.gpu, forecast.estimate.host
-        hardware = forecast.hardware.name if forecast.hardware else "unknown"
-        limit = f" of {gib(forecast.host_limit)}" if forecast.host_limit else ""
-        peak = "not known"
-        if gpu.peak_bytes is not None:
-            peak = f"{gib(gpu.peak_bytes)} ({gib(gpu.low_bytes)} to {gib(gpu.high_bytes)})"
-        ram = "not known" if host.peak_bytes is None else gib(host.peak_bytes) + limit
-        name = escaped(forecast.name)
-        yield f"| {name} | {hardware} | {peak} | {ram} | {verdict(forecast)} |"
+    for each in judged:
+        yield _row(each.spoken, meaning(each.spoken))
+        if each.meant is not None:
+            yield _row(each.written, AS_WRITTEN)
+
+
+def _row(forecast: Forecast, reading: str) -> str:
+    gpu, host = forecast.estimate.gpu, forecast.estimate.host
+    hardware = forecast.hardware.name if forecast.hardware else "unknown"
+    limit = f" of {gib(forecast.host_limit)}" if forecast.host_limit else ""
+    peak = "not known"
+    if gpu.peak_bytes is not None:
+        peak = f"{gib(gpu.peak_bytes)} ({gib(gpu.low_bytes)} to {gib(gpu.high_bytes)})"
+    ram = "not known" if host.peak_bytes is None else gib(host.peak_bytes) + limit
+    name = escaped(forecast.name) + (f" ({escaped(reading)})" if reading else "")
+    return f"| {name} | {hardware} | {peak} | {ram} | {verdict(forecast)} |"
 
 
 def verdict(forecast: Forecast) -> str:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from oomlint.hardware import Gpu, Hardware, common_cards, usable_bytes
 from oomlint.judgement import Cause, Forecast, Judgement, Risk
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.plan import plan_to_dict
 from oomlint.rule import gib
 
 if TYPE_CHECKING:
+    from oomlint.documents.text import Edit
+    from oomlint.fix.edits import Fix
     from oomlint.judgement.evidence import Evidence
     from oomlint.report.shapes import (
         CauseShape,
+        EditShape,
         EvidenceShape,
         GpuShape,
         HardwareShape,
         HostShape,
         RiskShape,
         RunShape,
+        WayOutShape,
     )
 
 # A card is said to hold a run if a twentieth of it stays free, as the rules judge it.
@@ -36,9 +42,9 @@ PHASE_WORDS: Mapping[str, str] = {
 }
 
 
-def run_object(judgement: Judgement) -> RunShape:
+def run_object(judgement: Judgement, way: Fix | None = None) -> RunShape:
     """The run as the JSON of reports has it: as it is written and, where a key is misspelt, as it is
-    meant."""
+    meant; ``way`` is the one way out of its trouble."""
     forecast, meant = judgement.written, judgement.meant
     return {
         "name": forecast.name,
@@ -65,6 +71,7 @@ def run_object(judgement: Judgement) -> RunShape:
             "verdict": meant.verdict,
         },
         "causes": [cause_object(cause) for cause in judgement.causes],
+        "way": None if way is None else way_object(judgement, way),
     }
 
 
@@ -118,6 +125,40 @@ def cause_object(cause: Cause) -> CauseShape:
         "line": cause.line,
         "remedy": cause.remedy,
     }
+
+
+def way_object(judgement: Judgement, way: Fix) -> WayOutShape:
+    return {
+        "title": way.title,
+        "applicability": cast("Any", way.applicability.label),
+        "changes": dict(way.changes),
+        "gpu_bytes": way.gpu_bytes_after,
+        "host_bytes": way.host_bytes_after,
+        "edits": [edit_object(edit) for edit in way.edits],
+        "command": fit_command(judgement),
+    }
+
+
+def fit_command(judgement: Judgement) -> str:
+    """What to type to have the way out: it is the first of ``oomlint fit`` on the same machine."""
+    words = ["oomlint", "fit", judgement.files[0] if judgement.files else judgement.name]
+    if judgement.hardware is not None:
+        words += ["--hardware", judgement.hardware.name]
+    if judgement.written.host_limit is not None:
+        words += ["--host-memory", f"{judgement.written.host_limit / 2**30:g}GiB"]
+    return shlex.join([*words, "--apply", "1"])
+
+
+def edit_object(edit: Edit) -> EditShape:
+    shape: EditShape = {
+        "path": edit.path,
+        "start": edit.start,
+        "end": edit.end,
+        "replacement": edit.replacement,
+    }
+    if edit.creates:
+        shape["creates"] = True
+    return shape
 
 
 def evidence_object(evidence: Evidence) -> EvidenceShape:
@@ -175,14 +216,26 @@ def peaks(forecast: Forecast) -> str:
     text = (
         f"predicted peak {gib(gpu.peak_bytes)} per GPU ({phase}), {gib(host.peak_bytes)} per host"
     )
-    return f"{text} (with {', '.join(forecast.because)})" if forecast.because else text
+    return f"{text} ({meaning(forecast)})" if forecast.because else text
+
+
+def meaning(forecast: Forecast) -> str:
+    """``with sequence_length read as sequence_len``; empty of a run as it is written."""
+    return f"with {' and '.join(forecast.because)}" if forecast.because else ""
+
+
+def other_reading(judgement: Judgement) -> str:
+    """``as written: predicted peak 18.8 GiB per GPU …: fits …``; empty where there is one reading."""
+    if judgement.meant is None:
+        return ""
+    return f"as written: {peaks(judgement.written)}: {conclusion(judgement.written)}"
 
 
 def conclusion(forecast: Forecast) -> str:
     """What the numbers mean for the hardware, or which cards would do."""
     gpu = forecast.estimate.gpu
     if gpu.peak_bytes is None:
-        return "unknown: " + ", ".join(forecast.estimate.unknown)
+        return why_unpredicted(forecast)
     hardware = forecast.hardware
     if hardware is None:
         return f"hardware unknown; {_cards(gpu.peak_bytes)}"
@@ -190,9 +243,11 @@ def conclusion(forecast: Forecast) -> str:
 
 
 def left_open(forecast: Forecast) -> str:
-    """``: $TP has no value``, what was not read where that leaves open whether the run fits."""
+    """``: $TP has no value``, what leaves open whether the run fits: it was not read, or not known."""
     from oomlint.judgement import evidence
 
+    if forecast.estimate.unknown:
+        return f": {why_unpredicted(forecast)}"
     if forecast.verdict != "unknown" or forecast.evidence is None:
         return ""
     words = evidence.left_open(forecast.evidence)
@@ -210,7 +265,7 @@ def _cards(peak: int) -> str:
 def _verdict_words(forecast: Forecast, hardware: Hardware) -> str:
     words: dict[str, str] = {
         "fits": "fits",
-        "tight": "a tight fit on",
+        "tight": "may not fit",
         "does_not_fit": "does not fit",
         "unknown": "unknown whether it fits",
     }

@@ -67,6 +67,9 @@ class FindingShape(TypedDict):
     limit_bytes: int | None
     fix: FixShape | None
     related: list[RelatedShape]
+    run: str | None
+    cause_bytes: int | None
+    """What the finding speaks of, as a part of the need of its run that is at risk."""
     evidence: EvidenceLevel | None
     url: str
     fingerprint: str
@@ -180,6 +183,19 @@ class CauseShape(TypedDict):
     remedy: str | None
 
 
+class WayOutShape(TypedDict):
+    """The cheapest change that makes a run fit. ``changes`` are fields of the plan and their new values,
+    misspelt keys under their right names included; the bytes are the peaks that are predicted then."""
+
+    title: str
+    applicability: Literal["safe", "unsafe"]
+    changes: dict[str, Any]
+    gpu_bytes: int | None
+    host_bytes: int | None
+    edits: list[EditShape]
+    command: str
+
+
 class RunShape(TypedDict):
     name: str
     framework: str | None
@@ -195,6 +211,8 @@ class RunShape(TypedDict):
     evidence: EvidenceShape | None
     as_meant: AsMeantShape | None
     causes: list[CauseShape]
+    way: WayOutShape | None
+    """``null`` where the run is not in trouble, or no change of its files is known to help."""
 
 
 class ErrorShape(TypedDict):

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from oomlint.engine import Report
 from oomlint.judgement import judgement_of
+from oomlint.report.applied import applied_lines, files_changed
 from oomlint.report.blocks import block, counts, troubles
 from oomlint.report.excerpts import finding_lines, fix_lines
 from oomlint.report.json import fixable
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
-from oomlint.report.runs import sentence
+from oomlint.report.runs import left_open, sentence
 from oomlint.report.wrapping import terminal_width, wrapped
 from oomlint.rule import Applicability
 
@@ -24,18 +25,26 @@ _HOW_TO_NAME = (
 
 
 def render(
-    report: Report, paint: Paint = _PLAIN, *, quiet: bool = False, verbose: bool = False
+    report: Report,
+    paint: Paint = _PLAIN,
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
+    show_fixes: bool = False,
 ) -> str:
     """Runs in trouble, then other findings; then, unless ``quiet``, the summary. ``verbose`` lists
-    the prediction of every run."""
+    the prediction of every run (else only of those of which something that was not read decides),
+    ``show_fixes`` what was fixed."""
     width = terminal_width()
     parts = [
         "".join(line + "\n" for line in lines) + "\n" for lines in _blocks(report, paint, width)
     ]
+    if verbose or not quiet:
+        parts += [line + "\n" for line in _runs(report, paint, width, only_open=not verbose)]
+    if show_fixes:
+        parts += [line + "\n" for line in applied_lines(report.applied, paint, width)]
     if quiet:
         return "".join(parts)
-    if verbose:
-        parts += [line + "\n" for line in _runs(report, paint, width)]
     if any(judgement_of(run).hardware is None for run in report.runs):
         parts += [line + "\n" for line in wrapped(_HOW_TO_NAME, width, "", "")]
     parts += [line + "\n" for line in wrapped(summary(report, paint), width, "", "")]
@@ -57,12 +66,14 @@ def _blocks(report: Report, paint: Paint, width: int) -> Iterator[Iterator[str]]
             )
 
 
-def _runs(report: Report, paint: Paint, width: int) -> Iterator[str]:
+def _runs(report: Report, paint: Paint, width: int, *, only_open: bool) -> Iterator[str]:
+    """The prediction of every run; or only of those of which something that was not read decides."""
     for run in report.runs:
         forecast = judgement_of(run).spoken
-        style = _STYLES[forecast.verdict]
+        if only_open and (forecast.hardware is None or not left_open(forecast)):
+            continue
         for line in wrapped(visible(sentence(forecast)), width, "", "  "):
-            yield paint(line, style)
+            yield paint(line, _STYLES[forecast.verdict])
 
 
 def summary(report: Report, paint: Paint = _PLAIN) -> str:
@@ -86,7 +97,8 @@ def _more(report: Report) -> str:
     """What was mended, what can be, and which files could not be used."""
     parts = []
     if report.fixed:
-        parts.append(f"{report.fixed} fixed")
+        where = f" in {_count(files_changed(report.applied), 'file')}" if report.applied else ""
+        parts.append(f"{report.fixed} fixed{where}")
     safe, unsafe = fixable(report, Applicability.SAFE), fixable(report, Applicability.UNSAFE)
     if safe:
         parts.append(f"{safe} fixable with --fix")

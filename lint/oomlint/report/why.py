@@ -10,7 +10,9 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.dialects.common.fields import library
+from oomlint.judgement import judgement_of
 from oomlint.judgement.evidence import Basis, level_of, moves, rests_on
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.unread import in_words
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import path_of
@@ -82,6 +84,15 @@ def render(run: Run, field: Any | None, paint: Paint = _PLAIN) -> str:
 
 def _overview(run: Run, paint: Paint) -> Iterator[str]:
     yield paint(visible(run.name), "bold")
+    forecast = judgement_of(run).spoken
+    if forecast.estimate.unknown:
+        yield from wrap(
+            f"There is no prediction: {why_unpredicted(forecast)}.",
+            _WIDTH,
+            initial_indent="  ",
+            subsequent_indent="  ",
+        )
+        return
     bases = rests_on(run)
     if not bases:
         level = _HOW[level_of(run)]

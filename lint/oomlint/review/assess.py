@@ -16,7 +16,7 @@ from oomlint.cli.jobs import Job, make_jobs, merge
 from oomlint.engine import Diagnosis, Report, lint
 from oomlint.errors import UsageError
 from oomlint.fix.apply import FixResult, fix_all
-from oomlint.judgement import Forecast, judgement_of
+from oomlint.judgement import Judgement, judgement_of
 from oomlint.review.trees import Tree
 from oomlint.rule import Severity
 from oomlint.run import Run
@@ -29,8 +29,8 @@ class RunChange(Struct, frozen=True):
     """One run before and after; ``None`` where it was not there yet, or is no more."""
 
     name: str
-    before: Forecast | None
-    after: Forecast | None
+    before: Judgement | None
+    after: Judgement | None
     is_fragment: bool = False
     """A part, such as a DeepSpeed JSON, that no run was found for."""
 
@@ -40,7 +40,10 @@ class RunChange(Struct, frozen=True):
         before, after = self.before, self.after
         if before is None or after is None:
             return True
-        return before.verdict != after.verdict or before.estimate != after.estimate
+        return any(
+            (one.verdict, one.estimate) != (other.verdict, other.estimate)
+            for one, other in ((before.spoken, after.spoken), (before.written, after.written))
+        )
 
 
 class Assessment(Struct, frozen=True, eq=False):
@@ -178,8 +181,8 @@ def _change(after: Run | None, before: Run | None) -> RunChange:
     assert some is not None
     return RunChange(
         some.name,
-        None if before is None else judgement_of(before).spoken,
-        None if after is None else judgement_of(after).spoken,
+        None if before is None else judgement_of(before),
+        None if after is None else judgement_of(after),
         some.is_fragment,
     )
 

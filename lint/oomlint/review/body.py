@@ -12,7 +12,7 @@ from oomlint import __version__
 from oomlint.documents.text import Source
 from oomlint.judgement import Forecast
 from oomlint.report import diff
-from oomlint.report.markdown import escaped, line, verdict
+from oomlint.report.markdown import AS_WRITTEN, escaped, line, verdict
 from oomlint.report.places import Places
 from oomlint.review.assess import Assessment, RunChange
 from oomlint.review.comment import Topic, digest, quiet
@@ -80,27 +80,36 @@ def _table(runs: Sequence[RunChange]) -> Iterator[str]:
     yield "| --- | --- | ---: | ---: | ---: | --- |"
     # What changes is what people look for.
     for run in sorted(shown, key=lambda run: not run.has_changed)[:MOST_RUNS]:
-        yield _row(run)
+        yield from _rows(run)
     if len(shown) > MOST_RUNS:
         yield ""
         yield f"and {len(shown) - MOST_RUNS} more runs"
 
 
-def _row(run: RunChange) -> str:
-    some = run.after or run.before
-    assert some is not None
-    name = _code(run.name)
+def _rows(run: RunChange) -> Iterator[str]:
+    """The run as findings speak of it; one with misspelt keys, before or after, as it is written too."""
+    before, after = run.before, run.after
+    spoken = [each.spoken if each is not None else None for each in (before, after)]
+    because = dict.fromkeys(text for each in spoken if each is not None for text in each.because)
+    yield _row(run, spoken, f" (with {escaped(' and '.join(because))})" if because else "")
+    if because:
+        written = [each.written if each is not None else None for each in (before, after)]
+        yield _row(run, written, f" ({AS_WRITTEN})")
+
+
+def _row(run: RunChange, sides: Sequence[Forecast | None], reading: str) -> str:
+    name = _code(run.name) + reading
     if run.before is None:
         name += " (new)"
     if run.after is None:
         name += " (no more)"
     cells = [
         name,
-        _arrow(run, lambda f: f.hardware.name if f.hardware else "unknown"),
-        _arrow(run, lambda f: _peak(f.estimate.gpu.peak_bytes)),
-        _arrow(run, lambda f: _peak(f.estimate.host.peak_bytes)),
-        _arrow(run, lambda f: _peak(f.estimate.gpu.phases.get("save"), "never")),
-        _arrow(run, verdict),
+        _arrow(sides, lambda f: f.hardware.name if f.hardware else "unknown"),
+        _arrow(sides, lambda f: _peak(f.estimate.gpu.peak_bytes)),
+        _arrow(sides, lambda f: _peak(f.estimate.host.peak_bytes)),
+        _arrow(sides, lambda f: _peak(f.estimate.gpu.phases.get("save"), "never")),
+        _arrow(sides, verdict),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -116,10 +125,9 @@ def _peak(size: int | None, without: str = "not known") -> str:
     return without if size is None else gib(size)
 
 
-def _arrow(run: RunChange, cell: Callable[[Forecast], str]) -> str:
+def _arrow(sides: Sequence[Forecast | None], cell: Callable[[Forecast], str]) -> str:
     """``61.2 GiB → **74.3 GiB**``, or the one value where nothing changes."""
-    before = cell(run.before) if run.before is not None else None
-    after = cell(run.after) if run.after is not None else None
+    before, after = (None if side is None else cell(side) for side in sides)
     if before is not None and after is not None and before != after:
         return f"{before} → **{after}**"
     return after or before or ""

@@ -6,15 +6,17 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from oomlint.errors import UsageError
+from oomlint.received import Unexpected, read
 from oomlint.review.forge import Forge
 from oomlint.review.github import GitHub
 from oomlint.review.gitlab import GitLab
 from oomlint.review.http import Token, Transport
+from oomlint.review.payloads import Event, ListedPullRequest, WorkflowRun
 
 Platform = Literal["github", "gitlab"]
 
@@ -47,8 +49,12 @@ def _github(asked: Asked, environ: Mapping[str, str], log: Callable[[str], None]
         problem = f"{repository!r} is no repository" if repository else "no repository is named"
         raise UsageError(f"{problem}: --repository OWNER/NAME, or GITHUB_REPOSITORY")
     api = environ.get("GITHUB_API_URL") or "https://api.github.com"
-    event = _event(environ.get("GITHUB_EVENT_PATH"))
-    number = asked.number or _number(event, environ) or _of_run(event, repository, api, token, log)
+    number = asked.number
+    if number is None:
+        event = _event(environ.get("GITHUB_EVENT_PATH"))
+        number = _number(event, environ)
+        if number is None and event.workflow_run is not None:
+            number = _of_run(event.workflow_run, repository, api, token, log)
     if number is None:
         raise UsageError(
             "no pull request is named: --pull-request NUMBER, or a workflow that runs on"
@@ -84,50 +90,44 @@ def _token(environ: Mapping[str, str], *names: str) -> Token:
     raise UsageError(f"{' or '.join(names)} should hold a token")
 
 
-def _event(path: str | None) -> Mapping[str, Any]:
+def _event(path: str | None) -> Event:
     """What set the workflow off."""
     if not path:
-        return {}
+        return Event()
     try:
-        event = json.loads(Path(path).read_bytes())
+        found = json.loads(Path(path).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"GITHUB_EVENT_PATH: {path} cannot be read: {error}") from None
-    return event if isinstance(event, dict) else {}
+    try:
+        return read(Event, found)
+    except Unexpected as error:
+        raise UsageError(f"GITHUB_EVENT_PATH: {path} is no event of GitHub's: {error}") from None
 
 
-def _number(event: Mapping[str, Any], environ: Mapping[str, str]) -> int | None:
+def _number(event: Event, environ: Mapping[str, str]) -> int | None:
     """The pull request that an event is about."""
-    issue = _inner(event, "issue")
-    for holder in (_inner(event, "pull_request"), issue if "pull_request" in issue else {}):
-        if isinstance(holder.get("number"), int):
-            return int(holder["number"])
+    if event.pull_request is not None:
+        return event.pull_request.number
+    if event.issue is not None and event.issue.pull_request is not None:
+        return event.issue.number
     found = _PULL_REF.match(environ.get("GITHUB_REF") or "")
     return int(found[1]) if found is not None else None
 
 
 def _of_run(
-    event: Mapping[str, Any], repository: str, api: str, token: Token, log: Callable[[str], None]
+    run: WorkflowRun, repository: str, api: str, token: Token, log: Callable[[str], None]
 ) -> int | None:
     """The pull request whose workflow a ``workflow_run`` event follows. Of a fork's the event
     does not say it; its branch does."""
-    run = _inner(event, "workflow_run")
-    for pull in run.get("pull_requests") or ():
-        if isinstance(pull, dict) and isinstance(pull.get("number"), int):
-            return int(pull["number"])
-    owner = _inner(_inner(run, "head_repository"), "owner").get("login")
-    branch, commit = run.get("head_branch"), run.get("head_sha")
-    if not owner or not branch:
+    for pull in run.pull_requests or ():
+        if pull is not None:
+            return pull.number
+    owner = run.head_repository.owner if run.head_repository is not None else None
+    if owner is None or not run.head_branch:
         return None
     from urllib.parse import urlencode
 
-    query = urlencode({"state": "open", "head": f"{owner}:{branch}"})
-    pulls = Transport(api, token, log=log).get(f"/repos/{repository}/pulls?{query}")
-    for pull in pulls if isinstance(pulls, list) else ():
-        if _inner(pull, "head").get("sha") == commit and isinstance(pull.get("number"), int):
-            return int(pull["number"])
-    return None
-
-
-def _inner(value: Any, name: str) -> Mapping[str, Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+    query = urlencode({"state": "open", "head": f"{owner.login}:{run.head_branch}"})
+    forge = Transport(api, token, log=log)
+    pulls = forge.get(f"/repos/{repository}/pulls?{query}", list[ListedPullRequest])
+    return next((pull.number for pull in pulls if pull.head.sha == run.head_sha), None)

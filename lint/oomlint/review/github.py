@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from oomlint.review.body import is_summary
@@ -28,8 +28,23 @@ from oomlint.review.forge import (
     Thread,
     Update,
 )
-from oomlint.review.http import Answer, Refused, Token, Transport, Unanswered, said
+from oomlint.review.http import Refused, Token, Transport, Unanswered, said
+from oomlint.review.payloads import (
+    Comparison,
+    Connection,
+    Failures,
+    PullRequest,
+    PullRequestFile,
+    PullRequestReview,
+    Queried,
+    ReviewThread,
+    WithReviews,
+    WithThreads,
+)
 from oomlint.review.trees import unpacked
+
+N = TypeVar("N")
+P = TypeVar("P")
 
 # The length of a comment's or review's body (docs.github.com names none; the API says "is too
 # long (maximum is 65536 characters)"), less room for emoji, which it counts twice.
@@ -111,47 +126,39 @@ class GitHub:
 
     def change(self) -> Change:
         try:
-            pull = self._http.get(self._pull)
-            before, head = pull["base"]["sha"], pull["head"]["sha"]
-            found = self._http.get(f"{self._repo}/compare/{before}...{head}?per_page=1")
-            files = [
-                _file(item)
-                for page in self._http.pages(f"{self._pull}/files?per_page=100")
-                for item in page
-            ]
-            head_repo = pull["head"].get("repo") or {}
-            self._url = str(pull.get("html_url") or "")
-            return Change(
-                before=found["merge_base_commit"]["sha"],
-                head=head,
-                is_fork=head_repo.get("full_name") != pull["base"]["repo"]["full_name"],
-                files=tuple(files),
-                is_complete=len(files) >= int(pull.get("changed_files") or 0),
-            )
+            pull = self._http.get(self._pull, PullRequest)
+            before, head = pull.base.sha, pull.head.sha
+            compared = f"{self._repo}/compare/{before}...{head}?per_page=1"
+            found = self._http.get(compared, Comparison)
+            listed = self._http.listed(f"{self._pull}/files?per_page=100", PullRequestFile)
+            files = tuple(map(_file, listed))
         except Refused as error:
             raise _explained(error, self._http.host) from None
-        except (KeyError, TypeError, AttributeError, ValueError):
-            raise self._nonsense() from None
+        self._url = pull.html_url
+        return Change(
+            before=found.merge_base_commit.sha,
+            head=head,
+            is_fork=pull.head.repo != pull.base.repo,
+            files=files,
+            is_complete=len(files) >= pull.changed_files,
+        )
 
     def archive(self, commit: str) -> Iterator[tuple[str, bytes]]:
         with self._http.download(f"{self._repo}/tarball/{commit}") as stream:
             yield from unpacked(stream, self._http.host)
 
     def earlier(self) -> Earlier:
-        try:
-            threads = [t for page in self._query(_THREADS, "reviewThreads") for t in _threads(page)]
-            reviews = [
-                Summary(str(node["databaseId"]), node["body"], node["url"])
-                for _, nodes in self._query(_REVIEWS, "reviews")
-                for node in nodes
-                if node["viewerDidAuthor"] and is_summary(node["body"])
-            ]
-        except (KeyError, TypeError, AttributeError):
-            raise self._nonsense() from None
-        return Earlier(reviews[0] if reviews else None, tuple(threads))
+        threads = self._query(_THREADS, Queried[WithThreads], lambda pull: pull.review_threads)
+        reviews = self._query(_REVIEWS, Queried[WithReviews], lambda pull: pull.reviews)
+        ours = (node for _, node in reviews if node.viewer_did_author and is_summary(node.body))
+        summary = next((Summary(str(node.database_id), node.body, node.url) for node in ours), None)
+        known = (_thread(node, viewer) for viewer, node in threads)
+        return Earlier(summary, tuple(thread for thread in known if thread is not None))
 
-    def _query(self, query: str, field: str) -> Iterator[tuple[str, list[Any]]]:
-        """Who is asking, and the nodes of each page of a connection of the pull request."""
+    def _query(
+        self, query: str, kind: type[Queried[P]], connection: Callable[[P], Connection[N]]
+    ) -> Iterator[tuple[str, N]]:
+        """Who is asking, and each node of a connection of the pull request, page by page."""
         after = None
         while True:
             variables = {
@@ -161,20 +168,17 @@ class GitHub:
                 "after": after,
             }
             request = Request("POST", self._graphql, {"query": query, "variables": variables})
-            data = self._http.send(request, is_repeatable=True).data
-            if data.get("errors"):
-                words = said(data["errors"])
-                raise ForgeError(self._http.host, f"does not list earlier reviews: {words}")
-            connection = data["data"]["repository"]["pullRequest"][field]
-            viewer = (data["data"].get("viewer") or {}).get("login") or ""
-            yield viewer, connection["nodes"]
-            if not connection["pageInfo"]["hasNextPage"]:
+            answer = self._http.send(request, is_repeatable=True)
+            errors = self._http.read(answer, Failures).errors
+            if errors:
+                raise ForgeError(self._http.host, f"does not list earlier reviews: {said(errors)}")
+            data = self._http.read(answer, kind).data
+            viewer = data.viewer.login if data.viewer is not None else ""
+            page = connection(data.repository.pull_request)
+            yield from ((viewer, node) for node in page.nodes)
+            if not page.page_info.has_next_page:
                 return
-            after = connection["pageInfo"]["endCursor"]
-
-    def _nonsense(self) -> ForgeError:
-        problem = "gave an answer of another shape than GitHub's API has"
-        return ForgeError(self._http.host, problem)
+            after = page.page_info.end_cursor
 
     # -- writing -------------------------------------------------------------------------
 
@@ -223,9 +227,8 @@ class GitHub:
         url = update.earlier.url if update.earlier is not None else self._url
         review = self._review(update)
         try:
-            if review is not None:
-                answer = self._post(review)
-                url = str((answer.data or {}).get("html_url") or url) if answer else url
+            posted = self._post(review) if review is not None else None
+            url = (posted and posted.html_url) or url
             for request in self._afterwards(update):
                 time.sleep(_PAUSE)
                 self._http.send(request)
@@ -239,11 +242,11 @@ class GitHub:
             self._finish(thread, update.head)
         return url
 
-    def _post(self, review: Request) -> Answer | None:
+    def _post(self, review: Request) -> PullRequestReview | None:
         """Post a review once, also where the answer got lost on its way; then ``None``."""
         for attempt in range(_TRIES):
             try:
-                return self._http.send(review)
+                return self._http.read(self._http.send(review), PullRequestReview)
             except Unanswered:
                 if attempt == _TRIES - 1:
                     raise
@@ -254,14 +257,14 @@ class GitHub:
 
     def _is_posted(self, text: str) -> bool:
         mark = text.rstrip().rpartition("\n")[2]
-        pages = self._http.pages(f"{self._pull}/reviews?per_page=100")
-        return any(mark in (review.get("body") or "") for page in pages for review in page)
+        reviews = self._http.listed(f"{self._pull}/reviews?per_page=100", PullRequestReview)
+        return any(mark in (review.body or "") for review in reviews)
 
     def _finish(self, thread: Thread, head: str) -> None:
         """Resolve a thread, or where the token may not do so, say in it that it is done."""
         time.sleep(_PAUSE)
         answer = self._http.send(self._resolve(thread), is_repeatable=True)
-        if isinstance(answer.data, dict) and answer.data.get("errors"):
+        if self._http.read(answer, Failures).errors:
             text = f"✅ No longer so as of {head[:10]}."
             self._http.send(self._edit(thread, text))
 
@@ -274,33 +277,30 @@ def _graphql_of(api: str) -> str:
     return address + "/graphql"
 
 
-def _file(item: Any) -> ChangedFile:
-    path = item["filename"]
-    status = _STATUSES.get(item["status"], "modified")
-    return ChangedFile(path, item.get("previous_filename") or path, status, item.get("patch"))
+def _file(item: PullRequestFile) -> ChangedFile:
+    status = _STATUSES.get(item.status, "modified")
+    return ChangedFile(item.filename, item.previous_filename or item.filename, status, item.patch)
 
 
-def _threads(page: tuple[str, list[Any]]) -> Iterator[Thread]:
-    viewer, nodes = page
-    for node in nodes:
-        comment = next(iter(node["comments"]["nodes"]), None)
-        mark = read_mark(comment["body"]) if comment and comment["viewerDidAuthor"] else None
-        if comment is None or mark is None:
-            continue
-        resolver = (node.get("resolvedBy") or {}).get("login") or ""
-        is_ours = resolver.removesuffix("[bot]") == viewer.removesuffix("[bot]")
-        last = node["line"]
-        yield Thread(
-            id=node["id"],
-            comment_id=str(comment["databaseId"]),
-            keys=mark[0],
-            digest=mark[1],
-            path=node["path"],
-            first=node["startLine"] or last,
-            last=last,
-            state=("resolved" if is_ours else "dismissed") if node["isResolved"] else "open",
-            is_outdated=node["isOutdated"],
-        )
+def _thread(node: ReviewThread, viewer: str) -> Thread | None:
+    """A thread of ours; ``None`` of any other."""
+    comment = next(iter(node.comments.nodes), None)
+    mark = read_mark(comment.body) if comment is not None and comment.viewer_did_author else None
+    if comment is None or mark is None:
+        return None
+    resolver = node.resolved_by.login if node.resolved_by is not None else ""
+    is_ours = resolver.removesuffix("[bot]") == viewer.removesuffix("[bot]")
+    return Thread(
+        id=node.id,
+        comment_id=str(comment.database_id),
+        keys=mark[0],
+        digest=mark[1],
+        path=node.path,
+        first=node.start_line or node.line,
+        last=node.line,
+        state=("resolved" if is_ours else "dismissed") if node.is_resolved else "open",
+        is_outdated=node.is_outdated,
+    )
 
 
 def _comment(comment: Comment) -> dict[str, Any]:

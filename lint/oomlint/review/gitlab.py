@@ -31,6 +31,13 @@ from oomlint.review.forge import (
     Update,
 )
 from oomlint.review.http import Refused, Token, Transport
+from oomlint.review.payloads import (
+    Discussion,
+    Identified,
+    MergeRequest,
+    MergeRequestFile,
+    Note,
+)
 from oomlint.review.trees import unpacked
 
 # A suggestion reaches at most 100 lines above its comment's (docs.gitlab.com, "Suggest changes");
@@ -72,29 +79,26 @@ class GitLab:
 
     def change(self) -> Change:
         try:
-            merge = self._http.get(self._merge)
-            refs = merge.get("diff_refs")
-            if not refs or not refs.get("head_sha"):
-                raise ForgeError(
-                    self._http.host, "has not prepared the diff of this merge request yet"
-                )
-            self._refs = {name: str(refs[name]) for name in ("base_sha", "start_sha", "head_sha")}
-            self._source = merge.get("source_project_id")
-            self._url = str(merge.get("web_url") or "")
-            pages = self._http.pages(f"{self._merge}/diffs?per_page=100")
-            files = tuple(_file(item) for page in pages for item in page)
-            count = str(merge.get("changes_count") or "0")
-            return Change(
-                before=self._refs["base_sha"],
-                head=self._refs["head_sha"],
-                is_fork=self._source != merge["target_project_id"],
-                files=files,
-                is_complete=count.isdigit() and len(files) >= int(count),
-            )
+            merge = self._http.get(self._merge, MergeRequest)
+            refs = merge.diff_refs.model_dump() if merge.diff_refs is not None else {}
+            if not refs or None in refs.values():
+                problem = "has not prepared the diff of this merge request yet"
+                raise ForgeError(self._http.host, problem)
+            listed = self._http.listed(f"{self._merge}/diffs?per_page=100", MergeRequestFile)
+            files = tuple(map(_file, listed))
         except Refused as error:
             raise _explained(error, self._http.host) from None
-        except (KeyError, TypeError, AttributeError, ValueError):
-            raise self._nonsense() from None
+        self._refs = refs
+        self._source = merge.source_project_id
+        self._url = merge.web_url
+        count = merge.changes_count or "0"
+        return Change(
+            before=refs["base_sha"],
+            head=refs["head_sha"],
+            is_fork=merge.source_project_id != merge.target_project_id,
+            files=files,
+            is_complete=count.isdigit() and len(files) >= int(count),
+        )
 
     def archive(self, commit: str) -> Iterator[tuple[str, bytes]]:
         path = f"/repository/archive.tar.gz?sha={commit}"
@@ -111,45 +115,39 @@ class GitLab:
         threads: list[Thread] = []
         summary = None
         try:
-            me = self._http.get("/user")["id"]
-            for page in self._http.pages(f"{self._merge}/discussions?per_page=100"):
-                for discussion in page:
-                    note = next(iter(discussion["notes"]), None)
-                    if note is None or note["author"]["id"] != me:
-                        continue
-                    if summary is None and is_summary(note["body"]):
-                        url = f"{self._url}#note_{note['id']}"
-                        summary = Summary(str(note["id"]), note["body"], url)
-                    thread = self._thread(discussion["id"], note, me)
-                    threads += [] if thread is None else [thread]
+            me = self._http.get("/user", Identified)
+            path = f"{self._merge}/discussions?per_page=100"
+            for discussion in self._http.listed(path, Discussion):
+                note = next(iter(discussion.notes), None)
+                if note is None or note.author != me:
+                    continue
+                if summary is None and is_summary(note.body):
+                    summary = Summary(str(note.id), note.body, f"{self._url}#note_{note.id}")
+                thread = self._thread(discussion.id, note, me)
+                threads += [] if thread is None else [thread]
         except Refused as error:
             raise _explained(error, self._http.host) from None
-        except (KeyError, TypeError, AttributeError):
-            raise self._nonsense() from None
         return Earlier(summary, tuple(threads))
 
-    def _thread(self, identity: str, note: Any, me: int) -> Thread | None:
-        mark, position = read_mark(note["body"]), note.get("position")
-        if mark is None or not position:
+    def _thread(self, identity: str, note: Note, me: Identified) -> Thread | None:
+        mark, position = read_mark(note.body), note.position
+        if mark is None or position is None or position.new_path is None:
             return None
-        last, above = position.get("new_line"), _ABOVE.search(note["body"])
+        last, above = position.new_line, _ABOVE.search(note.body)
         first = last - int(above[1]) if last is not None and above is not None else last
-        is_ours = (note.get("resolved_by") or {}).get("id") == me
+        is_ours = note.resolved_by == me
         return Thread(
             id=identity,
-            comment_id=str(note["id"]),
+            comment_id=str(note.id),
             keys=mark[0],
             digest=mark[1],
-            path=position["new_path"],
+            path=position.new_path,
             first=first,
             last=last,
-            state=("resolved" if is_ours else "dismissed") if note.get("resolved") else "open",
+            state=("resolved" if is_ours else "dismissed") if note.resolved else "open",
             # A position that GitLab could carry over to the newest version names its commit.
-            is_outdated=position.get("head_sha") != self._refs.get("head_sha"),
+            is_outdated=position.head_sha != self._refs.get("head_sha"),
         )
-
-    def _nonsense(self) -> ForgeError:
-        return ForgeError(self._http.host, "gave an answer of another shape than GitLab's API has")
 
     # -- writing -------------------------------------------------------------------------
 
@@ -207,14 +205,12 @@ class GitLab:
         made: list[str] = []
         try:
             for draft in self._drafts(update):
-                identity = self._http.send(draft).data["id"]
-                made.append(f"{draft.path}/{identity}")
+                draft_note = self._http.read(self._http.send(draft), Identified)
+                made.append(f"{draft.path}/{draft_note.id}")
         except BaseException as error:
             for path in made:
                 with contextlib.suppress(ForgeError):
                     self._http.send(Request("DELETE", path))
-            if isinstance(error, (KeyError, TypeError)):
-                raise self._nonsense() from None
             if not isinstance(error, Refused):
                 raise
             if error.status in (400, 422) and update.comments:
@@ -225,15 +221,15 @@ class GitLab:
         return made
 
 
-def _file(item: Any) -> ChangedFile:
+def _file(item: MergeRequestFile) -> ChangedFile:
     status: FileStatus = "modified"
-    if item["new_file"]:
+    if item.new_file:
         status = "added"
-    elif item["deleted_file"]:
+    elif item.deleted_file:
         status = "removed"
-    elif item["renamed_file"]:
+    elif item.renamed_file:
         status = "renamed"
-    return ChangedFile(item["new_path"], item["old_path"], status, item.get("diff") or None)
+    return ChangedFile(item.new_path, item.old_path, status, item.diff or None)
 
 
 def _explained(error: Refused, host: str) -> ForgeError:

@@ -10,13 +10,16 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from oomlint import __version__
+from oomlint.received import Unexpected, read
 from oomlint.review.forge import ForgeError, Request
+
+T = TypeVar("T")
 
 # Seconds without a byte, and tries of a request that may be repeated: GitHub answers within 10
 # seconds or not at all (docs.github.com, REST API, "Timeouts").
@@ -54,6 +57,7 @@ class Token:
 class Answer(Struct, frozen=True):
     """What a server said: ``data`` is the JSON of its body, ``None`` where there is none."""
 
+    request: Request
     status: int
     headers: Mapping[str, str]
     data: Any
@@ -105,19 +109,33 @@ class Transport:
 
     # -- asking ------------------------------------------------------------------------
 
-    def get(self, path: str) -> Any:
-        return self.send(Request("GET", path)).data
+    def get(self, path: str, kind: type[T]) -> T:
+        """What is there, as a payload of that kind."""
+        return self.read(self.send(Request("GET", path)), kind)
 
-    def pages(self, path: str) -> Iterator[Any]:
-        """The pages of a list, for as long as the ``Link`` header announces one more.
+    def listed(self, path: str, kind: type[T]) -> Iterator[T]:
+        """The items of a list, page by page, for as long as the ``Link`` header announces one more.
 
         Its addresses are not followed: a server behind a proxy may name itself otherwise.
         """
         for number in range(1, _MOST_PAGES + 1):
             answer = self.send(Request("GET", f"{path}&page={number}"))
-            yield answer.data
+            yield from self.read(answer, list[kind])  # type: ignore[valid-type]
             if 'rel="next"' not in answer.headers.get("link", ""):
                 return
+
+    def read(self, answer: Answer, kind: type[T]) -> T:
+        """An answer as what the API promises.
+
+        Raises:
+            ForgeError: it is something else; says what, and to which request.
+        """
+        try:
+            return read(kind, answer.data)
+        except Unexpected as error:
+            asked = f"{answer.request.method} {urlsplit(answer.request.path).path}"
+            problem = f"answered {asked} in another shape than its API has: {error}"
+            raise ForgeError(self.host, self._token.scrub(problem)) from None
 
     def send(self, request: Request, *, is_repeatable: bool | None = None) -> Answer:
         """Send a request, again where that may help.
@@ -154,22 +172,23 @@ class Transport:
             elif answer.status < 400:
                 return answer
             elif answer.status < 500:
-                raise Refused(self.host, self._said(request, answer), answer)
+                raise Refused(self.host, self._said(answer), answer)
             elif not repeatable:
-                raise Unanswered(self.host, self._said(request, answer))
+                raise Unanswered(self.host, self._said(answer))
             elif attempt == _TRIES:
-                raise Refused(self.host, self._said(request, answer), answer)
+                raise Refused(self.host, self._said(answer), answer)
             else:
                 time.sleep(2.0 ** (attempt - 1))
         raise AssertionError("the last try returns or raises")
 
     def download(self, path: str) -> IO[bytes]:
         """The body of an answer, as a stream."""
+        request = Request("GET", path)
         try:
-            stream: IO[bytes] = self._open(self._prepared(Request("GET", path)), timeout=_TIMEOUT)
+            stream: IO[bytes] = self._open(self._prepared(request), timeout=_TIMEOUT)
         except urllib.error.HTTPError as error:
-            answer = Answer(error.code, _lower(error.headers), None)
-            raise Refused(self.host, self._said(Request("GET", path), answer), answer) from None
+            answer = Answer(request, error.code, _lower(error.headers), None)
+            raise Refused(self.host, self._said(answer), answer) from None
         except (OSError, http.client.HTTPException) as error:
             problem = self._token.scrub(_words(error))
             raise ForgeError(self.host, f"could not be reached: {problem}") from None
@@ -198,7 +217,7 @@ class Transport:
                 )
                 raise ForgeError(self.host, problem) from None
             data = None  # an error page of some proxy on the way
-        return Answer(status, headers, data)
+        return Answer(request, status, headers, data)
 
     def _prepared(self, request: Request) -> urllib.request.Request:
         is_whole = request.path.startswith(("https://", "http://"))
@@ -211,10 +230,10 @@ class Transport:
         prepared.add_unredirected_header(name, prefix + self._token.reveal())
         return prepared
 
-    def _said(self, request: Request, answer: Answer) -> str:
+    def _said(self, answer: Answer) -> str:
         words = self._token.scrub(said(answer.data))
-        path = urlsplit(request.path).path
-        return f"{request.method} {path} was answered with {answer.status}" + (
+        path = urlsplit(answer.request.path).path
+        return f"{answer.request.method} {path} was answered with {answer.status}" + (
             f": {words}" if words else ""
         )
 

@@ -43,6 +43,7 @@ from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, 
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
 
+_FIRST_COPYING = (0, 38)
 _FIRST_SOUND = (0, 39)
 
 _SCRIPT = (
@@ -119,9 +120,14 @@ class Bnb8bitSaveOom(Rule):
     def _finding(
         self, run: Run, title: str, advice: str, at: object, proposals: list[Proposal]
     ) -> Finding:
-        dims, training = run.plan.model.dims, judge_gpu(run)
+        dims = run.plan.model.dims
         total = dims.params_total if dims is not None else None
-        need = None if training is None or total is None else training.predicted + total
+        if _copies(run.plan.versions.get("bitsandbytes")):
+            saving = judge_gpu(run, phase="save")
+            need = None if saving is None else saving.predicted
+        else:
+            training = judge_gpu(run)
+            need = None if training is None or total is None else training.predicted + total
         limit = run.limits.gpu_bytes
         severity = None if need is None else severity_of_need(run, "gpu", need)
         size = "" if total is None else f", {gib(total)}"
@@ -145,6 +151,14 @@ class Bnb8bitSaveOom(Rule):
 
 
 def _is_old(version: str | None) -> bool:
-    parts = (version or "").split(".")
-    numbers = tuple(int(part) for part in parts[:2] if part.isdigit())
-    return len(numbers) == 2 and numbers < _FIRST_SOUND
+    return () < _release(version) < _FIRST_SOUND
+
+
+def _copies(version: str | None) -> bool:
+    """Whether the copies are part of what is predicted for a save (``memory.checkpoint``)."""
+    return _FIRST_COPYING <= _release(version) < _FIRST_SOUND
+
+
+def _release(version: str | None) -> tuple[int, ...]:
+    numbers = tuple(int(part) for part in (version or "").split(".")[:2] if part.isdigit())
+    return numbers if len(numbers) == 2 else ()

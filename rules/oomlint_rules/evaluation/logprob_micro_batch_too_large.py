@@ -126,7 +126,8 @@ class LogprobMicroBatchTooLarge(Rule):
         rows = plan.objective.rollout.rollout_micro_batch
         if rows is None or rows < 2:
             return
-        judged, scoring = judge_gpu(run), _scoring(run)
+        # All else that the run needs: of answers that are scored one at a time.
+        judged, scoring = judge_gpu(run.assuming({_ROWS: 1})), _scoring(run)
         if judged is None or scoring is None:
             return
         peak, limit = scoring.peak(rows), run.limits.gpu_bytes
@@ -211,7 +212,8 @@ def _scoring(run: Run) -> _Pass | None:
         return None
     if plan.loss.upcast_fp32:
         width += _FP32
-    alive = settled(run).estimate.gpu.components
+    # Of backward: at the peak an engine may be awake, which sleeps meanwhile.
+    alive = settled(run).estimate.gpu.by_phase["backward"]
     beside = sum(
         size or 0
         for name, size in alive.items()

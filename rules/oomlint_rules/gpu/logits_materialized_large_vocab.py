@@ -149,7 +149,7 @@ class LogitsMaterializedLargeVocab(Rule):
             run,
             severity,
             f"logits over a vocabulary of {run.plan.model.dims.vocab:,} take {gib(logits)} at once",
-            at=(f.loss.logits_materialised, f.seq.max_len, f.model.id),
+            at=(f.loss.logits_materialised, f.batch.micro, f.seq.max_len, f.model.id),
             details=(*before.context, *cure),
             judged=before,
             proposals=proposals,

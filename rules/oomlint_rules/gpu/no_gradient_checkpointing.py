@@ -98,7 +98,7 @@ class NoGradientCheckpointing(Rule):
             found.severity,
             f"no gradient checkpointing: {gib(before.components.get('activations'))} of activations "
             "are kept for backward",
-            at=f.checkpointing.mode,
+            at=(f.checkpointing.mode, f.batch.micro, f.seq.max_len),
             details=(
                 *before.context,
                 f"with it {found.sentence}",

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.judgement.unpredicted import what_tells_of
 from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, count, short
 from oomlint.run import Run
@@ -92,10 +93,7 @@ class UnknownModel(Rule):
                 details=(
                     f"{name} is not in the catalogue, and no config.json was found for it",
                     "GPU and host memory are not predicted, and no rule that needs them speaks",
-                    (
-                        "put its config.json there, or name the model it derives from with "
-                        "--set model.id=…"
-                    ),
+                    what_tells_of(name),
                 ),
             )
         elif run.model is not None and run.model.confidence == "guessed":

@@ -4,8 +4,8 @@
 
 A run whose predicted peak fits while the memory that torch is likely to *reserve*, which holes
 between blocks of changing sizes make larger, does not; and where expandable segments would bring
-it back below the card. It is an information where the run is within the margin and samples differ
-in length.
+it back below the card. It is an information where they would lower what is reserved, but not below the
+card, and samples differ in length.
 
 ## Why it runs out of memory
 

@@ -104,7 +104,7 @@ class AdamFp32StatesDominant(Rule):
             run,
             min(before.severity, Severity.WARNING),
             f"Adam keeps {gib(states)} of optimizer states",
-            at=f.optimizer.name,
+            at=(f.optimizer.name, f.trainable.method),
             details=(
                 *before.context,
                 *(f"{word} {found.sentence}" for _, word, found in options),

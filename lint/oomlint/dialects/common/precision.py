@@ -86,7 +86,7 @@ def quantizes_experts(run: Cells) -> bool:
     """Whether it depends on how transformers holds experts that bitsandbytes packs them."""
     dims = run[f.model.dims]
     packs = run[f.quant.method] in ("bnb4", "bnb8") and dims is not None
-    return packs and bool(dims and dims.moe) and run[f.quant.quantises_moe_experts] is None
+    return packs and bool(dims and dims.moe) and not run[f.quant.quantises_moe_experts]
 
 
 # -- DeepSpeed -------------------------------------------------------------------------------------

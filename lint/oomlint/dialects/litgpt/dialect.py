@@ -8,11 +8,13 @@ differ; it refuses what that function does not have. The YAML does not name its 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.kinds import TEXT
 from oomlint.dialects.litgpt.keys import LAUNCHED, LITGPT, own
 from oomlint.dialects.litgpt.meaning import meaning
+from oomlint.dialects.litgpt.script import script_claim, script_launch
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block, OverrideBlock, Row, Table
@@ -41,7 +43,9 @@ _SCRIPTS = {
 class LitGpt(Dialect):
     name = "litgpt"
     markers = (b"litgpt", b"micro_batch_size", b"global_batch_size")
-    suffixes = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job")
+    suffixes: ClassVar[tuple[str, ...]] = (
+        ".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job",
+    )  # fmt: skip
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
@@ -54,6 +58,8 @@ class LitGpt(Dialect):
             claim = self._launch(launch)
             if claim is not None:
                 yield claim
+            elif "litgpt" not in launch.name:
+                yield from script_launch(self, launch, LitGptScript.name)
 
     def _launch(self, launch: Launch) -> Claim | None:
         document = launch.document
@@ -88,6 +94,20 @@ class LitGpt(Dialect):
         reference = Reference(name, where, self.name, optional="://" in name)
         overrides = OverrideBlock(document, launch.flags, LITGPT, launch.anchor)
         return Claim(self, "launch", document, (*launch.blocks, launched, overrides), (reference,))
+
+
+class LitGptScript(LitGpt):
+    """A script of a command, where the command's own words are anybody's."""
+
+    name = "litgpt-script"
+    suffixes = ()
+    any_text: ClassVar[bool] = True
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        return ()
+
+    def adopt(self, document: Document) -> Claim | None:
+        return script_claim(self, document, LitGpt.name)
 
 
 def _is_config(root: Mapping) -> bool:

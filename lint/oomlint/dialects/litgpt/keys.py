@@ -45,6 +45,27 @@ def _read_model(raw: Any) -> str:
     return _OWN_NAMES.get(str(raw).lower(), str(raw))
 
 
+# Lit-LLaMA's names for LLaMA's sizes (lit_llama/model.py llama_configs).
+_LLAMAS = {
+    "7B": "huggyllama/llama-7b",
+    "13B": "huggyllama/llama-13b",
+    "30B": "huggyllama/llama-30b",
+    "65B": "huggyllama/llama-65b",
+}
+
+
+def _read_llama(raw: Any) -> str | None:
+    """Other scripts compute the name from ``--checkpoint_dir``."""
+    return _LLAMAS.get(str(raw))
+
+
+def _read_share(raw: Any) -> float:
+    """``128 / devices`` is a float."""
+    if isinstance(raw, bool) or not isinstance(raw, (int, float)) or raw <= 0:
+        raise BadValue("expected a number of samples above 0")
+    return raw
+
+
 def _read_devices(raw: Any) -> Any:
     """A number of GPUs, or ``auto`` and -1 for all there are (LG/utils.py parse_devices)."""
     if raw in (-1, "-1", "auto"):
@@ -62,6 +83,8 @@ def _read_optimizer(raw: Any) -> str | None:
 
 _MODEL = Kind(_read_model)
 _DEVICES = Kind(_read_devices)
+_LLAMA = Kind(_read_llama)
+_SHARE = Kind(_read_share)
 _OPTIMIZER = Kind(_read_optimizer)
 _PRECISION = choice(
     {
@@ -90,10 +113,17 @@ _QUANTIZE = choice(
 
 class own(Private, prefix="litgpt"):  # noqa: N801
     """``command``: ``lora``, ``full``, ``adapter`` or ``pretrain``; ``named_command``: what the name
-    of the file suggests."""
+    of the file suggests. Of scripts from before ``litgpt`` was a package: ``package`` is what they
+    import, ``device_batch`` the samples of a GPU in an optimizer step, ``cast`` the dtype that the
+    model is put in once it is made."""
 
     command: str
     named_command: str
+    package: str
+    device_batch: float
+    device_longest: int
+    offloads: bool
+    cast: str
     model_name: str
     initial_checkpoint: str
     precision: str
@@ -192,9 +222,52 @@ LITGPT = Table(
     section="training",
 )  # fmt: skip
 
+# What stands at the top of a script, or is given to its calls: see :mod:`.script`.
+SCRIPT = Table(
+    name="script of LitGPT or Lit-LLaMA",
+    rows=(
+        Row("from_name", f.model.id, _LLAMA),
+        Row("precision", own.precision, _PRECISION),
+        Row("cast", own.cast, TEXT),
+        Row("devices", f.parallel.gpus_per_node, _DEVICES),
+        Row("micro_batch_size", f.batch.micro, POSITIVE),
+        Row("batch_size", own.device_batch, _SHARE),
+        Row("override_max_seq_length", f.seq.max_len, POSITIVE),
+        Row("max_seq_length", f.seq.max_len, POSITIVE),
+        Row("block_size", own.device_longest, POSITIVE),
+        Row("cpu_offload", own.offloads, BOOLEAN),
+        Row("lora_r", f.trainable.r, POSITIVE),
+        Row("lora_alpha", f.trainable.alpha, NUMBER),
+        Row("lora_dropout", f.trainable.dropout, NUMBER),
+        *(Row(f"lora_{part}", field, BOOLEAN) for part, field in LORA_PARTS.items()),
+        Row("save_interval", f.save.every, POSITIVE),
+        Row("eval_interval", f.eval.every, POSITIVE),
+    ),
+    section="script",
+)  # fmt: skip
+
+# What the functions of these scripts take, which jsonargparse makes options of.
+SCRIPT_OPTIONS = Table(
+    name="options of a script of LitGPT",
+    rows=(
+        Row("checkpoint_dir", f.model.id, _MODEL),
+        Row("checkpoint_dir", f.model.local_path, TEXT),
+        Row("precision", own.precision, _PRECISION),
+        Row("quantize", own.quantize, _QUANTIZE),
+        Row("out_dir", f.save.dir, TEXT),
+    ),
+    known=frozenset({"data_dir", "tpu", "pretrained_path", "tokenizer_path"}),
+    ignores_unknown=False,
+    section="script's options",
+)
+
 # The words of a launch line that are no options.
 LAUNCHED = Table(
     name="litgpt",
-    rows=(Row("command", own.command, TEXT), Row("model", f.model.id, _MODEL)),
+    rows=(
+        Row("command", own.command, TEXT),
+        Row("package", own.package, TEXT),
+        Row("model", f.model.id, _MODEL),
+    ),
     section="launcher words",
 )

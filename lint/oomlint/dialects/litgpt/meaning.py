@@ -77,6 +77,8 @@ def arguments(run: Cells) -> Any:
 
 @meaning.default(f.data.workers, source="LG/data: num_workers")
 def workers(run: Cells) -> Any:
+    if run[own.package]:
+        return 0  # get_batch of the script takes samples from a list
     return 8 if _pretrains(run) else 4
 
 
@@ -130,6 +132,8 @@ def nodes(run: Cells) -> Any:
 def accumulation(run: Cells) -> Any:
     """LG/args.py TrainArgs.gradient_accumulation_iters; a remainder is dropped."""
     total, ranks, micro = run[own.global_batch], run[f.parallel.world], run[f.batch.micro]
+    if run[own.device_batch] is not None:
+        return max(1, int(run[own.device_batch] // micro)) if micro else None
     if total is None or ranks is None or micro is None:
         return None
     return max(1, total // ranks // micro)
@@ -138,6 +142,9 @@ def accumulation(run: Cells) -> Any:
 @accumulation.written
 def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
     """``global_batch_size`` = micro batch x accumulation x ranks."""
+    micro = wishes.get(f.batch.micro, run[f.batch.micro])
+    if run[own.package] and micro is not None:
+        return {own.device_batch: steps * micro}
     unknown = "train.global_batch_size depends on the number of devices"
     return express_global_batch(steps, run, wishes, own.global_batch, unknown)
 
@@ -198,6 +205,11 @@ def own_class(run: Cells) -> Any:
     return replace(dims, arch="litgpt_phi") if dims is not None and dims.arch == "phi" else None
 
 
+@meaning.default(f.model.id, source="lit-gpt d5d37141 finetune: checkpoint_dir")
+def default_checkpoint(run: Cells) -> Any:
+    return "stabilityai/stablelm-base-alpha-3b" if run[own.package] == "lit_gpt" else None
+
+
 meaning.always(f.model.attn_impl, "sdpa", "LG/model.py scaled_dot_product_attention")
 meaning.always(f.objective.ref_model, "none", "LG: no objective has a reference")
 
@@ -216,6 +228,23 @@ def from_scratch(run: Cells) -> Any:
 def block_size(run: Cells) -> Any:
     dims = run[f.model.dims]
     return dims.ctx or None if _pretrains(run) and dims is not None else None
+
+
+@meaning.derive(f.seq.max_len, source="lit-llama finetune/full.py: block_size")
+def prepared_length(run: Cells) -> Any:
+    return run[own.device_longest]
+
+
+# The most tokens that any of four tokenizers makes of a sample of Alpaca: Llama 2's.
+_LONGEST_OF_ALPACA = 1304
+
+
+@meaning.default(f.seq.max_len, source="LG tutorials/resource-tables.md, and LG/finetune: Alpaca")
+def longest_sample(run: Cells) -> Any:
+    """Fine-tuning cuts nothing, and its data is Alpaca unless it is told."""
+    data = run[own.data]
+    knows = not run.is_unread(own.data) and (data is None or data.rsplit(".", 1)[-1] == "Alpaca")
+    return _LONGEST_OF_ALPACA if knows and not _pretrains(run) else None
 
 
 @meaning.derive(f.seq.unbounded, source="LG/finetune: the longest sample of the data decides")
@@ -237,20 +266,27 @@ _F = f.parallel.fsdp
 
 @meaning.derive(f.offload.params, f.offload.optimizer, source="LG: cpu_offload=False")
 def offloading(run: Cells) -> Any:
-    if run[f.parallel.world] is None:
+    ranks = run[f.parallel.world]
+    if ranks is None:
         return None
-    return {f.offload.params: "none", f.offload.optimizer: "none"}
+    # A script may give its strategy, which is that of several devices, cpu_offload=True.
+    where = "cpu" if run[own.offloads] and ranks > 1 else "none"
+    return {f.offload.params: where, f.offload.optimizer: where}
 
 
 @meaning.derive(f.parallel.backend)
 def backend(run: Cells) -> Any:
     """ModelParallelStrategy with fully_shard on every block for LoRA (LG/finetune/lora.py
-    parallelize_fn), Lightning Fabric's FSDPStrategy for the others."""
+    parallelize_fn), Lightning Fabric's FSDPStrategy for the others and before."""
     ranks = run[f.parallel.world]
     if ranks is None or ranks == 1:
         return None if ranks is None else "none"
     name = run[own.command]
-    return Sourced("fsdp2" if name == "lora" else "fsdp1", f"{SOURCE} {name}.py: strategy")
+    return Sourced("fsdp2" if _is_second(run) else "fsdp1", f"{SOURCE} {name}.py: strategy")
+
+
+def _is_second(run: Cells) -> bool:
+    return run[own.command] == "lora" and run[own.package] is None
 
 
 @meaning.derive(
@@ -261,12 +297,12 @@ def sharding(run: Cells) -> Any:
     if (run[f.parallel.world] or 1) == 1:
         return None
     values = {
-        _F.version: 2 if run[own.command] == "lora" else 1,
+        _F.version: 2 if _is_second(run) else 1,
         _F.strategy: "hybrid" if _pretrains(run) else "full",
         _F.reshard_after_forward: True,
         _F.wrap: "transformer",
         _F.state_dict: "full",
-        _F.cpu_offload: False,
+        _F.cpu_offload: bool(run[own.offloads]),
         # fabric.no_backward_sync between optimizer steps.
         _F.sync_every_micro: False,
     }
@@ -282,7 +318,7 @@ def sharding(run: Cells) -> Any:
     source="Lightning Fabric's FSDPStrategy, and torch 2.9 FSDP below it",
 )
 def sharding_by_fabric(run: Cells) -> Any:
-    if (run[f.parallel.world] or 1) == 1 or run[own.command] == "lora":
+    if (run[f.parallel.world] or 1) == 1 or _is_second(run):
         return None
     return {
         _F.use_orig_params: True,

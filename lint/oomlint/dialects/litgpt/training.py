@@ -39,7 +39,7 @@ def dtypes(run: Cells) -> Any:
     name, _, kind = said.partition("-")
     half = {"bf16": "bf16", "16": "fp16"}.get(name)
     mixed = kind == "mixed"
-    stored = "fp32" if mixed or half is None else half
+    stored = run[own.cast] or ("fp32" if mixed or half is None else half)
     frozen = {"bnb4": "nf4", "bnb8": "int8"}.get(str(run[f.quant.method]), stored)
     shards = run[f.parallel.backend] in ("fsdp1", "fsdp2")
     return {

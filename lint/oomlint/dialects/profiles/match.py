@@ -91,12 +91,15 @@ def _fits(match: Match, launch: Launch, options: set[str]) -> bool:
         return False
     if match.stems and launch.stem not in match.stems:
         return False
+    words = [str(word.value) for word in launch.arguments]
+    if len(words) < len(match.words) or not all(map(fnmatch, words, match.words)):
+        return False
     if match.paths and not _ends(_path(launch), match.paths):
         return False
-    where = launch.document.source.path
-    if match.near and not _is_like(where, match.near):
+    where = (launch.document.source.path, launch.command.folder)
+    if match.near and not any(_is_like(place, match.near) for place in where):
         return False
-    return not _is_like(where, match.away)
+    return not any(_is_like(place, match.away) for place in where)
 
 
 def _has(match: Match, options: set[str]) -> bool:
@@ -109,6 +112,8 @@ def _path(launch: Launch) -> str:
     """The path of the script or the module, without suffix, from a ``/`` on."""
     name = launch.name
     path = name.replace(".", "/") if launch.is_module else name.replace("\\", "/")
+    if launch.command.folder:
+        path = f"{launch.command.folder.strip('/')}/{path.removeprefix('./')}"
     return "/" + path.removesuffix(".py").lower()
 
 

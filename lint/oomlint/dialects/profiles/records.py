@@ -21,8 +21,10 @@ class Match(Struct, frozen=True):
     ``stems``: the script's name without folder and suffix. ``paths``: how the path of the script or
     the dotted name of the module ends, with ``/`` between its parts. ``needs``: options that must
     all be there; ``some``: at least ``least`` of these; ``without``: none of these. ``near``:
-    patterns of which one fits the path of the file that holds the command; ``away``: none does.
-    ``arguments``: not of a command but of a JSON file that holds a script's arguments.
+    patterns of which one fits the path of the file that holds the command, or the folder that
+    it runs in; ``away``: none does.
+    ``words``: patterns that the words behind the script, which are no options, fit in their order.
+    ``arguments``: not of a command but of a file that holds a script's arguments.
     """
 
     stems: tuple[str, ...] = ()
@@ -33,12 +35,13 @@ class Match(Struct, frozen=True):
     without: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     arguments: bool = False
 
 
 class Option(Struct, frozen=True):
     """An option of the script's own. ``stands_for`` is a field, none where only the profile
-    reads the option."""
+    reads the option; ``word`` is its place, from 1 on, where it is a word behind the script."""
 
     name: str
     stands_for: str = ""
@@ -47,6 +50,7 @@ class Option(Struct, frozen=True):
     aliases: tuple[str, ...] = ()
     spellings: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
+    word: int = 0
 
 
 class Values(Struct, frozen=True):

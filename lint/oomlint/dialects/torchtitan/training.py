@@ -158,6 +158,14 @@ def upcasts(run: Cells) -> Any:
     return run.says(own.early) or not _compiles(run, "loss")
 
 
+@training.derive(f.loss.algorithm)
+def fused_loss(run: Cells) -> Any:
+    """Inductor keeps the logits and writes their gradient beside them, as a fused kernel does:
+    log-probabilities it can make again (``oomlint.memory.logits``)."""
+    is_fused = not run.says(own.early) and _compiles(run, "loss")
+    return "kernel" if is_fused else None
+
+
 # train.py: "need to free pred before bwd to avoid peaking memory".
 training.always(f.loss.outputs_kept, False, "torchtitan train.py: del pred")
 

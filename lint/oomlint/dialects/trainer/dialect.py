@@ -21,6 +21,7 @@ from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.profiles.build import meaning_of_script, script_table
+from oomlint.dialects.profiles.records import Script
 from oomlint.dialects.table import Block, StrayKey, Table
 from oomlint.dialects.trainer.keys import MODEL_ROWS, SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
@@ -112,6 +113,8 @@ class HfTrainer(Dialect):
             if not is_known and (_is_of_another(launch) or self.profiles.ignore(launch)):
                 continue
             script = (*script_reference(launch), *arguments_reference(launch))
+            if is_known:
+                script = (*script, *config_reference(launch))
             trains = is_known or is_trainer_command(launch)
             if not trains and not script:
                 continue
@@ -119,6 +122,7 @@ class HfTrainer(Dialect):
             if trains:
                 table = TRAINER if known is None else script_table(known)
                 options = parsed_options(launch.flags, table)
+                options = options if known is None else _with_words(options, launch, known)
                 blocks = (*blocks, launch.program_block(table, options))
             elif script:
                 blocks = (*blocks, launch.program_block(SCRIPT_OPTIONS))
@@ -172,6 +176,24 @@ def script_reference(launch: Launch) -> Iterator[Reference]:
     elif launch.is_module:
         where = Location(launch.document.source.path, place(launch.program))
         yield Reference(launch.name.replace(".", "/") + ".py", where, "", optional=True)
+
+
+def config_reference(launch: Launch) -> Iterator[Reference]:
+    """The YAML file among the command's words that has the arguments: see :mod:`.yaml_file`."""
+    for node in launch.arguments:
+        for reference in launch.reference(node, "hf-trainer-yaml", optional=True):
+            if reference.path.endswith((".yaml", ".yml")):
+                yield reference
+
+
+def _with_words(options: Mapping, launch: Launch, known: Script) -> Mapping:
+    """The options, and the words behind the script that stand for some."""
+    entries = dict(options.entries)
+    for option in known.options:
+        if 0 < option.word <= len(launch.arguments):
+            word = launch.arguments[option.word - 1]
+            entries[option.name] = Entry(option.name, place(word), word, place(word))
+    return replace(options, entries=entries)
 
 
 # Options of scripts that name a JSON file of arguments: Firefly, and what others call it.

@@ -19,6 +19,7 @@ from oomlint.dialects.kinds import (
     Kind,
     choice,
     read_integer,
+    read_list,
 )
 from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.dialects.trainer.arguments import (
@@ -58,14 +59,8 @@ def _read_length(raw: Any) -> int | None:
 LENGTH = Kind(_read_length, schema={"type": "integer"})
 
 
-def _read_target_modules(raw: Any) -> tuple[str, ...]:
-    """Module names, or the one word ``all-linear``."""
-    if isinstance(raw, (list, tuple)):
-        return tuple(str(item) for item in raw)
-    return tuple(part for part in str(raw).replace(",", " ").split() if part)
-
-
-TARGETS = Kind(_read_target_modules, list)
+# Module names, or the one word ``all-linear``.
+TARGETS = Kind(read_list, list)
 
 
 def _read_bits(raw: Any) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.changes import CHECKPOINT_DTYPE
 from oomlint.dialects.common.backend import ADAPTER_METHODS, is_adapter_run, uses_deepspeed
@@ -18,6 +19,7 @@ from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.errors import CannotEdit
+from oomlint.models.architectures import own_dtype
 from oomlint.plan.fields import f
 
 model = Meaning()
@@ -143,7 +145,24 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {f.model.attn_impl: wanted}
 
 
-model.constant(f.model.attn_impl, "sdpa", "transformers 5.23 takes sdpa where the model has it")
+_SDPA = Change(
+    "transformers", (4, 36), "attention is computed step by step, with all its scores in memory",
+    "transformers' release notes of 4.36: PyTorch's scaled_dot_product_attention by default",
+)  # fmt: skip
+# Classes of transformers itself in which 4.35 has no scaled_dot_product_attention; Falcon's has,
+# and so has the code that several models bring along.
+_STEP_BY_STEP = frozenset(
+    "bloom codegen gpt2 gpt_bigcode gpt_neo gpt_neox gptj llama mistral mixtral mt5 opt phi t5".split()
+)
+
+
+@model.default(f.model.attn_impl)
+def default_attention(run: Cells) -> Any:
+    dims = run[f.model.dims]
+    if run.made(_SDPA) is False and dims is not None and dims.arch in _STEP_BY_STEP:
+        return Sourced("eager", _SDPA.source)
+    return Sourced("sdpa", "transformers 5.23 takes sdpa where the model has it")
+
 
 # -- loading ---------------------------------------------------------------------------------------
 
@@ -151,6 +170,9 @@ model.constant(f.model.attn_impl, "sdpa", "transformers 5.23 takes sdpa where th
 @loading.derive(f.load.dtype)
 def load_dtype(run: Cells) -> Any:
     said = run[hf.load_dtype]
+    if said is None:
+        dims = run[f.model.dims]
+        return own_dtype(dims.arch) if dims is not None else None
     return run[f.model.ckpt_dtype] if said == "auto" else said
 
 

@@ -13,6 +13,9 @@ from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.kinds import BadValue
+from oomlint.dialects.machine.fields import launch
+from oomlint.dialects.machine.launcher_keys import PLAIN
+from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Left, Meaning, Said
 from oomlint.dialects.table import Block, Origin, Setting, Table, plain_value
 from oomlint.dialects.trainer.fields import hf
@@ -23,8 +26,9 @@ from oomlint.dialects.trainer.tables import (
     EARLY_FROM_PRETRAINED,
     FROM_PRETRAINED,
 )
-from oomlint.documents.base import UNKNOWN, Node, Scalar
+from oomlint.documents.base import RANKS, UNKNOWN, Node, Scalar
 from oomlint.documents.text import Span
+from oomlint.plan.fields import f
 
 idle_flags = Meaning()
 """Flags of a command line that never reach the arguments which a script writes out itself."""
@@ -127,9 +131,18 @@ def declared_options(blocks: list[Block]) -> frozenset[str]:
     return frozenset().union(*(each.names for each in declared if each is not None))
 
 
+def _has_several_ranks(run: Cells) -> bool | None:
+    """A plain command is one process; a launcher's number may be unknown."""
+    if launcher_of(run) is PLAIN and run[launch.total_processes] is None:
+        return False
+    ranks = run[f.parallel.world]
+    return None if ranks is None else ranks > 1
+
+
 @options.said()
 def chosen(run: Cells, field: Any, said: Said) -> Said:
-    """Values that an option decides on: ``dtype=torch.bfloat16 if args.bf16 else None``."""
+    """Values that an option decides on (``dtype=torch.bfloat16 if args.bf16 else None``), or the
+    number of processes: ``device_map={"": local_rank} if world_size != 1 else "auto"``."""
     if not isinstance(said, Origin) or said.entry is None or said.row is None:
         return said
     node: Any = said.entry.value
@@ -137,7 +150,13 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
         return said
     given = run.given.once(options_of)
     while node is not None and getattr(node, "either", None) is not None:
-        node = node.either[not is_on(node.option, given)]
+        if node.option == RANKS:
+            several = _has_several_ranks(run)
+            if several is None:
+                return said
+            node = node.either[not several]
+        else:
+            node = node.either[not is_on(node.option, given)]
     raw = UNKNOWN if node is None else plain_value(node, "yaml12")
     return said if raw is UNKNOWN else _read(run, field, said, raw, None)
 

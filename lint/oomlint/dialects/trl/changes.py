@@ -37,6 +37,10 @@ LONG_COMPLETIONS = Change(
     "trl", (1, 10), "completions have up to 256 tokens",
     "TRL 1.9.0 and f2cd5771 (1.10.0.dev0) trainer/grpo_config.py", was=256,
 )  # fmt: skip
+COUNTS_COMPLETIONS = Change(
+    "trl", (0, 15), "a micro batch counts prompts, of each of which all completions are trained at once",
+    "TRL 0.14.0 and 0.15.2 trainer/grpo_trainer.py",
+)  # fmt: skip
 COLOCATES = Change(
     "trl", (1, 0), "vLLM runs as a server elsewhere (vllm_mode)",
     "TRL 0.29.1 and 1.0.0 trainer/grpo_config.py", was="vllm_server",

@@ -84,6 +84,7 @@ _CONFIG_ROWS = (
     Row("vllm_gpu_memory_utilization", f.objective.rollout.gpu_mem_util, NUMBER),
     Row("vllm_tensor_parallel_size", f.objective.rollout.tp, POSITIVE),
     Row("vllm_enable_sleep_mode", f.objective.rollout.sleep, BOOLEAN),
+    Row("ds3_gather_for_generation", f.objective.rollout.gathers, BOOLEAN),
     Row("steps_per_generation", trl.steps_per_generation, POSITIVE),
     Row("generation_batch_size", f.objective.rollout.generation_batch, POSITIVE),
     Row("vllm_max_model_length", f.objective.rollout.max_model_len, POSITIVE, aliases=("vllm_max_model_len",)),

@@ -10,7 +10,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.generation import completions_of_round
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
-from oomlint.dialects.trl.changes import COLOCATES, LONG_COMPLETIONS
+from oomlint.dialects.trl.changes import COLOCATES, COUNTS_COMPLETIONS, LONG_COMPLETIONS
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.objectives import brings_own_trainer
 from oomlint.errors import CannotEdit
@@ -32,9 +32,24 @@ def _config(run: Cells) -> str:
 # -- completions -----------------------------------------------------------------------------------
 
 
+def _counts_prompts(run: Cells) -> bool:
+    """Only where the project pins such a TRL: the three weeks that it was the newest leave no doubt of
+    runs that pin none."""
+    release = run.version(COUNTS_COMPLETIONS.package)
+    older = release is not None and release < COUNTS_COMPLETIONS.since
+    return older and run[f.objective.kind] == "grpo" and not brings_own_trainer(run)
+
+
 @rollouts.derive(f.batch.micro_unit)
 def counts_completions(run: Cells) -> Any:
-    return Sourced("completions", _config(run)) if rolls_out(run) else None
+    if not rolls_out(run) or _counts_prompts(run):
+        return None
+    return Sourced("completions", _config(run))
+
+
+@rollouts.derive(f.objective.pairs_per_sample, source=COUNTS_COMPLETIONS.source)
+def completions_beside(run: Cells) -> Any:
+    return run[_R.n] if _counts_prompts(run) else None
 
 
 @rollouts.default(_R.n)
@@ -79,7 +94,7 @@ def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @rollouts.derive(_R.generation_batch)
 def completions_at_once(run: Cells) -> Any:
-    if not rolls_out(run) or brings_own_trainer(run):
+    if not rolls_out(run) or brings_own_trainer(run) or _counts_prompts(run):
         return None
     return completions_of_round(run, trl.steps_per_generation)
 
@@ -109,3 +124,10 @@ def engine_settings(run: Cells) -> Any:
         return None
     values = {_R.gpu_mem_util: 0.3, _R.tp: 1, _R.sleep: False}
     return {field: Sourced(value, _config(run)) for field, value in values.items()}
+
+
+@rollouts.default(_R.gathers)
+def gathers(run: Cells) -> Any:
+    if not rolls_out(run) or run[_R.engine] != "hf":
+        return None
+    return Sourced(True, f"{_config(run)} ds3_gather_for_generation")

@@ -29,7 +29,7 @@ _WORDS_THAT_MATTER: Final = (
     "BitsAndBytesConfig", "get_peft_model", "prepare_model_for_", "gradient_checkpointing",
     "FullyShardedDataParallel", "fully_shard", "StateDictConfig", "DistributedDataParallel",
     "HfDeepSpeedConfig", "bitsandbytes", "torch.optim", "Adafactor", "torch.load", "torch.save",
-    "async_save", "empty_cache", "CUDA_ALLOC_CONF", "OutOfMemoryError", ".backward(",
+    "lit_gpt", "lit_llama", "async_save", "empty_cache", "CUDA_ALLOC_CONF", "OutOfMemoryError", ".backward(",
 )  # fmt: skip
 # The same for what counts as a whole word only, which is not looked for where no part of it is.
 _PARTS: Final = ("rainer", "Config", "Accelerator", "FSDP", "DataLoader", "import train", ".errno")

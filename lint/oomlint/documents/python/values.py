@@ -9,7 +9,17 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from oomlint.documents.base import UNKNOWN, Call, Entry, Mapping, Name, Node, Scalar, Sequence
+from oomlint.documents.base import (
+    RANKS,
+    UNKNOWN,
+    Call,
+    Entry,
+    Mapping,
+    Name,
+    Node,
+    Scalar,
+    Sequence,
+)
 from oomlint.documents.python.parsers import (
     Switch,
     argparse_defaults,
@@ -41,7 +51,7 @@ _SHARED: Final = "{} is used in several places"
 
 class PythonScalar(Scalar, frozen=True, eq=False):
     """A value that is the default of a command-line option, which a launch line may override; or
-    one of two, between which the option decides."""
+    one of two, between which the option decides, or :data:`.base.RANKS`."""
 
     option: str = ""
     either: tuple[Node, Node] | None = None
@@ -139,6 +149,8 @@ class Evaluator:
     def _choice(self, expression: ast.IfExp, scope: Scope, depth: int) -> Node:
         """``torch.bfloat16 if args.bf16 else None``: what the command line says decides."""
         unknown = _unknown(self.places.span(expression))
+        if self._asks_for_ranks(expression.test, scope):
+            return self._by_ranks(expression, expression.body, expression.orelse, scope, depth)
         holder, _, option = (dotted(expression.test) or "").rpartition(".")
         found = scope.find(holder) if holder else None
         if found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0]):
@@ -146,6 +158,47 @@ class Evaluator:
         sides = [self.node(e, scope, depth + 1) for e in (expression.body, expression.orelse)]
         return PythonScalar(
             unknown.span, UNKNOWN, locked=unknown.locked, option=option, either=(sides[0], sides[1])
+        )
+
+    def _by_ranks(
+        self, place: ast.expr, several: ast.expr, one: ast.expr, scope: Scope, depth: int
+    ) -> Node:
+        span = self.places.span(place)
+        sides = [self.node(e, scope, depth + 1) for e in (several, one)]
+        return PythonScalar(
+            span, UNKNOWN, locked=_unknown(span).locked, option=RANKS, either=(sides[0], sides[1])
+        )
+
+    def _asks_for_ranks(self, test: ast.expr, scope: Scope, depth: int = 0) -> bool:
+        """``world_size != 1``, or the name of such a comparison, where WORLD_SIZE is what the
+        launcher sets."""
+        if isinstance(test, ast.Name) and depth < 2:
+            found = scope.find(test.id)
+            value = found[1][0].value if found is not None and len(found[1]) == 1 else None
+            return value is not None and self._asks_for_ranks(value, scope, depth + 1)
+        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.NotEq, ast.Gt)):
+            return False
+        left = test.left
+        if isinstance(left, ast.Name):
+            found = scope.find(left.id)
+            bound = found[1][0].value if found is not None and len(found[1]) == 1 else None
+            left = left if bound is None else bound
+        is_one = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value == 1
+        words = (n.value for n in ast.walk(left) if isinstance(n, ast.Constant))
+        return is_one and "WORLD_SIZE" in words
+
+    def _of_ranks(self, bindings: list[Binding], scope: Scope) -> bool:
+        """Whether the second value of a name is its value where several processes run."""
+        first, second = bindings
+        if first.value is None or second.value is None:
+            return False
+        return any(
+            isinstance(statement, ast.Assign) and statement.value is second.value
+            for branch in ast.walk(scope.node)
+            if isinstance(branch, ast.If)
+            and not branch.orelse
+            and self._asks_for_ranks(branch.test, scope)
+            for statement in branch.body
         )
 
     def arguments(self, call: ast.Call, scope: Scope) -> PythonMapping:
@@ -284,6 +337,11 @@ class Evaluator:
     def _name(self, expression: ast.Name, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)
         found = scope.find(expression.id)
+        if found is not None and len(found[1]) == 2 and self._of_ranks(found[1], found[0]):
+            one, several = (b.value for b in found[1])
+            assert one is not None
+            assert several is not None
+            return self._by_ranks(expression, several, one, found[0], depth)
         if found is None or len(found[1]) != 1:
             return _unknown(span)
         owner, (binding,) = found

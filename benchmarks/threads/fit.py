@@ -1,0 +1,133 @@
+"""What the law of risk is fitted to, and how well: the shown half of the reports, and published tables.
+
+::
+
+    python -m benchmarks.threads.fit [--truth FOLDER]
+
+Both sets count alike, and within the tables each publisher by the root of its rows. Printed are the numbers
+of :data:`oomlint.judgement.law.LAW` with their loss (negative log-likelihood), the best numbers that a search around
+them finds, and the reliability of both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.accuracy.__main__ import SHARED, rows
+from benchmarks.accuracy.published import limits_of, plan_of, usable_memory
+from benchmarks.threads import cases
+from benchmarks.threads.__main__ import linted, worst_run
+from msgspec.structs import replace
+
+from oomlint.judgement.doubts import doubts, settled
+from oomlint.judgement.law import LAW, Law, risk_in
+from oomlint.memory import Estimate, estimate
+
+_STEPS = {"level": 0.3, "slope": 0.5, "least_width": 0.05, "floor": 0.02, "ceiling": 0.02}
+_ROUNDS = 40
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A run as it may have been, each reading with its probability, and whether it died."""
+
+    readings: tuple[tuple[float, Estimate], ...]
+    limit: int
+    died: bool
+    weight: float
+    is_report: bool
+
+    def risk(self, law: Law) -> float:
+        found = ((weight, risk_in(e, "gpu", self.limit, law=law)) for weight, e in self.readings)
+        return sum(weight * (risk or 0.0) for weight, risk in found)
+
+
+def reports() -> Iterator[Fact]:
+    """The reports about GPUs of the shown half that have a prediction."""
+    for case in cases("shown"):
+        if case.resource != "gpu":
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            run = worst_run(linted(case, Path(folder)))
+            limit = None if run is None else run.limits.gpu_bytes
+            if run is None or limit is None:
+                continue
+            base = settled(run)
+            others = [(doubt.weight, doubt.estimate) for doubt in doubts(base)]
+            own = (1.0 - sum(weight for weight, _ in others), base.estimate)
+            yield Fact((own, *others), limit, case.died, 1.0, is_report=True)
+
+
+def tables(truth: Path) -> Iterator[Fact]:
+    """Rows of published tables of what fits on which card."""
+    found = []
+    for row in rows(truth, "fits"):
+        plan, usable = plan_of(row), usable_memory(row)
+        if row["quality"] not in "AB" or plan is None or usable is None:
+            continue
+        predicted = estimate(plan, limits_of(row, plan))
+        if predicted.gpu.peak_bytes is not None:
+            found.append((row["source"].partition(":")[0], predicted, usable, not row["fits"]))
+    publishers = Counter(publisher for publisher, *_ in found)
+    for publisher, predicted, usable, died in found:
+        weight = 1.0 / math.sqrt(publishers[publisher])
+        yield Fact(((1.0, predicted),), usable, died, weight, is_report=False)
+
+
+def loss(facts: Sequence[Fact], law: Law) -> float:
+    """Negative log-likelihood of a fact, both sets alike."""
+    total = 0.0
+    for kind in (True, False):
+        group = [fact for fact in facts if fact.is_report is kind]
+        weights = sum(fact.weight for fact in group)
+        for fact in group:
+            risk = min(1 - 1e-4, max(1e-4, fact.risk(law)))
+            total -= fact.weight / weights / 2 * math.log(risk if fact.died else 1 - risk)
+    return total
+
+
+def best(facts: Sequence[Fact], law: Law) -> Law:
+    """The law that a search along each number in turn ends at."""
+    least, steps = loss(facts, law), dict(_STEPS)
+    for turn in range(_ROUNDS):
+        for name, step in steps.items():
+            for change in (step, -step):
+                value = max(0.0, getattr(law, name) + change)
+                other = replace(law, **{name: value})
+                found = loss(facts, other)
+                if found < least:
+                    least, law = found, other
+        if turn % 5 == 4:
+            steps = {name: step / 2 for name, step in steps.items()}
+    return law
+
+
+def _print(name: str, facts: Sequence[Fact], law: Law) -> None:
+    numbers = ", ".join(f"{key} {getattr(law, key):.3f}" for key in _STEPS)
+    print(f"{name}: {numbers}; loss {loss(facts, law):.4f}")
+    for kind, group in ((True, "reports"), (False, "tables")):
+        chosen = [fact for fact in facts if fact.is_report is kind]
+        scored = [(fact.risk(law), fact.died) for fact in chosen]
+        brier = sum((risk - died) ** 2 for risk, died in scored) / len(scored)
+        print(
+            f"  {group}: {len(chosen)}, of which {sum(d for _, d in scored)} died; Brier {brier:.3f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--truth", type=Path, default=SHARED)
+    truth: Path = parser.parse_args().truth
+    facts = [*reports(), *(tables(truth) if truth.is_dir() else ())]
+    _print("in force", facts, LAW)
+    _print("best", facts, best(facts, LAW))
+
+
+if __name__ == "__main__":
+    main()

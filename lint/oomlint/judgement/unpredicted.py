@@ -1,0 +1,41 @@
+"""Why nothing is predicted of a run, in words for the person who can change that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.plan.fields import f
+
+if TYPE_CHECKING:
+    from oomlint.judgement.forecast import Forecast
+
+# A folder of these names is one of another machine, or of none: no file can be put there.
+_NO_FOLDER = ("~", "$", "<", "{", "@")
+
+
+def why_unpredicted(forecast: Forecast) -> str:
+    """``the model acme/house is not known: state --set model.id=… or …``; empty where there is a
+    prediction. Every surface that says why there is none says this."""
+    missing = forecast.estimate.unknown
+    if not missing:
+        return ""
+    if f.model.dims not in missing:
+        return f"the plan has {', '.join(map(str, missing))}"
+    model = forecast.plan.model
+    known, name = model.dims is not None, model.id
+    if not forecast.files:
+        what = "too little of the model's dimensions" if known else "no model that is known"
+        return f"the plan names {what}: give its dimensions in model.dims, or model.config"
+    if name is None:
+        lead = "which model it trains is not known"
+        return f"{lead}: state it with --set model.id=ORGANISATION/NAME"
+    lead = f"too little of {name} is known" if known else f"the model {name} is not known"
+    return f"{lead}: {what_tells_of(name)}"
+
+
+def what_tells_of(model: str) -> str:
+    """What a user can do about a model of this name that is not known."""
+    alike = "state --set model.id=… with the model that it derives from"
+    if any(mark in model for mark in _NO_FOLDER) or "://" in model:
+        return alike
+    return f"{alike}, or put its config.json into {model.rstrip('/')}/"

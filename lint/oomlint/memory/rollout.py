@@ -1,0 +1,89 @@
+"""Rollouts: the answers that a model under reinforcement learning writes before each step."""
+
+from __future__ import annotations
+
+from oomlint.memory.buffers import comm_buffers
+from oomlint.memory.evaluation import key_value_cache
+from oomlint.memory.facts import Facts
+from oomlint.memory.layers import widest
+from oomlint.memory.logits import logits_of
+from oomlint.memory.result import GpuLimits
+from oomlint.memory.step import Point, stack_of
+from oomlint.memory.units import units_of
+
+_ENGINES = ("vllm_colocate", "sglang")
+
+
+def rollout_points(f: Facts, idle: Point, limits: GpuLimits) -> list[Point]:
+    """What writing answers needs beside the resident states; ``idle`` is what is alive between
+    steps."""
+    rollout = f.plan.objective.rollout
+    found = []
+    # Where tokens fill batches, they fill those that are scored as those that are trained on.
+    if rollout.rollout_micro_batch and not f.plan.batch.max_tokens_per_gpu:
+        found.append(_scored(f, idle, rollout.rollout_micro_batch * f.length))
+    pool = engine_pool(f, limits)
+    if rollout.engine == "hf":
+        found.append(_written_by_itself(f, idle))
+    elif pool and rollout.sleep and f.plan.offload.idle in (None, "none"):
+        # The engine wakes up beside states that stay where they are.
+        found.append(idle._replace(temporary=pool))
+    return found
+
+
+def engine_pool(f: Facts, limits: GpuLimits) -> float:
+    """The pool of an engine on the same GPU: utilisation x the whole card."""
+    rollout = f.plan.objective.rollout
+    card = limits.usable or f.plan.device.mem_bytes
+    if rollout.engine not in _ENGINES or card is None:
+        return 0.0
+    return (0.3 if rollout.gpu_mem_util is None else rollout.gpu_mem_util) * card
+
+
+def _scored(f: Facts, idle: Point, tokens: float) -> Point:
+    """The log-probabilities of the answers, in batches of their own, with the logits as training
+    makes them."""
+    head = logits_of(f, tokens)
+    stack = stack_of(f)
+    scores = stack.scores * tokens / f.tokens if f.tokens else 0.0
+    layer = max([widest(p.inference, tokens, scores) for p in stack.walk.kinds])
+    window = comm_buffers(f).forward if f.backend == "zero" else 0.0
+    if f.backend in ("fsdp1", "fsdp2"):
+        window = 3.0 * f.stream * units_of(f).largest
+    resident = idle.communication + window
+    return Point(idle.gradients, max(layer, head.norm), head.loss, resident, 0.0)
+
+
+def _written_by_itself(f: Facts, idle: Point) -> Point:
+    """``generate`` of the trained model.
+
+    TRL gathers what ZeRO-3 shards before it (trl 0.14 to 1.x models/utils.py
+    unwrap_model_for_generation), and so does DeepSpeed's hybrid engine, which gives every rank of a
+    group its part of each layer (deepspeed 0.9 to 0.19 runtime/hybrid_engine.py generate).
+    """
+    model, rollout = f.model, f.plan.objective.rollout
+    assert model is not None
+    sharded = f.backend == "zero" and (f.plan.parallel.zero.stage or 0) == 3
+    parts = rollout.tp or 1
+    rows = _samples(f) * parts
+    window = comm_buffers(f).forward if f.backend == "zero" else 0.0
+    if sharded and rollout.gathers:
+        window = f.stream * model.numel / f.tp / parts
+    prompt = rows * (rollout.max_prompt_tokens or f.length)
+    stack = stack_of(f)
+    scores = stack.scores * prompt / f.tokens if f.tokens else 0.0
+    layer = max([widest(p.inference, prompt, scores) for p in stack.walk.kinds])
+    length = (rollout.max_prompt_tokens or 0) + (rollout.max_completion_tokens or 0) or f.length
+    cache = key_value_cache(f, rows * length) / parts
+    last = (f.compute + 4.0) * model.vocab / f.tp * rows
+    return Point(idle.gradients, layer + cache, last, idle.communication + window, 0.0)
+
+
+def _samples(f: Facts) -> float:
+    """Answers that one GPU writes at once."""
+    rollout = f.plan.objective.rollout
+    if rollout.rollout_micro_batch:
+        return float(rollout.rollout_micro_batch)
+    if rollout.generation_batch:
+        return max(1.0, rollout.generation_batch / f.world)
+    return f.rows
