@@ -35,6 +35,7 @@ LAYERS = (
     ("workspace",),
     ("copies", "siblings", "kin"),
     ("run",),
+    ("carried",),
     ("linking",),
     ("judgement",),
     ("rule",),

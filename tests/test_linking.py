@@ -316,6 +316,57 @@ def test_keys_that_the_projects_own_copy_of_a_framework_declares(files, known):
     assert [stray.path for stray in run.stray] == ["their_key"]
 
 
+@pytest.mark.parametrize(
+    ("declared", "wrong"),
+    [
+        ('stage: Literal["pt", "sft", "ours"] = field(default="sft")\n', []),
+        ('stage: Literal["pt", "sft", "theirs"] = field(default="sft")\n', ["stage"]),
+    ],
+)
+def test_values_that_the_projects_own_copy_of_a_framework_declares(declared, wrong):
+    files = {
+        "examples/run.yaml": LLAMA_FACTORY.replace("stage: sft", "stage: ours"),
+        "src/llamafactory/hparams/finetuning_args.py": declared,
+    }
+    [run] = link(files).runs
+    assert [each.entry.key for each in run.wrong] == wrong
+
+
+def test_numbers_out_of_range_are_so_in_every_copy():
+    files = {
+        "run.yaml": f"{LLAMA_FACTORY}per_device_train_batch_size: -1\n",
+        "src/llamafactory/hparams/training_args.py": 'x: str = "-1"\n',
+    }
+    [run] = link(files).runs
+    assert [each.entry.key for each in run.wrong] == ["per_device_train_batch_size"]
+
+
+_ARGUMENTS = "@dataclass\nclass FinetuningArguments:\n    finetuning_type: str = 'lora'\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "runs"),
+    [
+        ({"ours/configs/finetuning_args.py": _ARGUMENTS}, []),
+        ({"ours/configs/finetuning_args.py": "from llamafactory import x\n"}, ["run.yaml"]),
+        ({"src/llamafactory/hparams/finetuning_args.py": _ARGUMENTS}, ["run.yaml"]),
+    ],
+    ids=["a program of its own", "a file of that name", "a copy of the framework"],
+)
+def test_config_of_a_program_that_took_over_a_frameworks_arguments(files, runs):
+    linked = link({"run.yaml": LLAMA_FACTORY, **files}, names=["run.yaml"])
+    assert [run.name for run in linked.runs] == runs
+
+
+def test_program_of_ones_own_beside_a_launch_of_the_framework():
+    files = {
+        "run.yaml": LLAMA_FACTORY,
+        "run.sh": "llamafactory-cli train run.yaml\n",
+        "ours/configs/finetuning_args.py": _ARGUMENTS,
+    }
+    assert [run.name for run in link(files, names=["run.yaml", "run.sh"]).runs] == ["run.yaml"]
+
+
 _TRAIN = "--model_name_or_path meta-llama/Llama-3.2-1B --output_dir out --bf16 True"
 _BATCH = f"{_TRAIN} --per_device_train_batch_size 1 --learning_rate 1e-5 --num_train_epochs 1"
 
@@ -350,3 +401,67 @@ def test_a_file_for_a_program_of_another_repository_is_not_missing_here(folder, 
     launch = f"torchrun {folder}/pretrain_gpt.py {options} --deepspeed --deepspeed_config ds.json\n"
     [run] = link({"run.sh": launch, "pretrain_gpt.py": ""}, names=["run.sh"]).runs
     assert [missing.is_elsewhere for missing in run.missing] == [is_elsewhere]
+
+
+_JOB = "#!/bin/bash\n#SBATCH --nodes=1\nsrun torchrun --nproc_per_node 4 train.py --bf16 True {}\n"
+_HANDED = (
+    "--model_name_or_path {} --per_device_train_batch_size 2 --num_train_epochs 1 --output_dir o"
+)
+
+
+@pytest.mark.parametrize("taken", ['"$@"', "$@", '"${@}"', "$*"])
+def test_script_runs_with_the_arguments_that_another_hands_to_it(taken):
+    lines = [
+        f"sbatch --gres=gpu:4 job.slurm {_HANDED.format(m)}\n"
+        for m in ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-4B")
+    ]
+    runs = link({"all.sh": "".join(lines), "job.slurm": _JOB.format(taken)}).runs
+    assert [run.plan.model.id for run in runs] == ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-4B"]
+    for run in runs:
+        assert run.files == ("job.slurm", "all.sh")
+        assert run.plan.batch.micro == 2
+        assert run.plan.precision.compute == "bf16"
+        assert run.plan.parallel.gpus_per_node == 4
+
+
+def test_numbered_arguments():
+    job = "torchrun train.py --model_name_or_path $1 --bf16 True --output_dir o {}\n"
+    files = {
+        "all.sh": "bash job.sh Qwen/Qwen3-4B 8\n",
+        "job.sh": job.format("--per_device_train_batch_size ${2:-1}"),
+    }
+    [run] = link(files).runs
+    assert (run.plan.model.id, run.plan.batch.micro) == ("Qwen/Qwen3-4B", 8)
+    [alone] = link(files, names=["job.sh"]).runs
+    assert alone.plan.batch.micro == 1
+
+
+def test_options_that_a_script_takes_apart_itself_are_not_its_defaults():
+    job = (
+        'BATCH=1\nwhile [[ $# -gt 0 ]]; do\n  case "$1" in\n    --batch) BATCH="$2"; shift 2 ;;\n'
+        "  esac\ndone\ntorchrun train.py --model_name_or_path Qwen/Qwen3-4B --output_dir o"
+        " --learning_rate 1e-5 --bf16 True --per_device_train_batch_size $BATCH\n"
+    )
+    [run] = link({"all.sh": "bash job.sh --batch 64\n", "job.sh": job}).runs
+    assert "batch.micro" in {str(field) for field in run.unreadable}
+
+
+@pytest.mark.parametrize("job", [{}, {"job.slurm": "torchrun other.py\n"}])
+def test_line_that_starts_a_script_trains_nothing_itself(job):
+    line = f"sbatch job.slurm {_HANDED.format('Qwen/Qwen3-4B')} --learning_rate 1e-5\n"
+    assert not link({"all.sh": line, **job}).runs
+
+
+@pytest.mark.parametrize(
+    ("line", "is_elsewhere"),
+    [
+        ("sed s/GB/4/ ds_TEMPLATE.json | sed s/MB/2/ > ds.json", True),
+        ("python make_config.py > ds.json", True),
+        ("python make_config.py > other.json", False),
+    ],
+)
+def test_file_that_the_script_writes_itself_is_not_missing(line, is_elsewhere):
+    start = f"deepspeed train.py {_BATCH} --deepspeed ds.json"
+    [run] = link({"run.sh": f"{line}\n{start}\n", "train.py": "import torch\n"}).runs
+    [missing] = run.missing
+    assert missing.is_elsewhere is is_elsewhere

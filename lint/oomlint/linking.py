@@ -10,12 +10,13 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC, Sequence
-from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from oomlint.carried import OwnPrograms, without_declared
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
@@ -42,6 +43,7 @@ from oomlint.versions import chosen_anew, installed
 from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
+    from oomlint.dialects.machine.handed import Handed
     from oomlint.dialects.machine.launch import Launch
     from oomlint.documents.shell.files import WrittenFile
     from oomlint.hardware import Hardware
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 _IN_COMMENT = "it stands in a comment"
 _IN_README = "it stands in a README"
 _OF_ANOTHER = "it starts another config"
+# A sweep of more lines is read by its first ones.
+_MOST_HANDED = 24
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
@@ -113,6 +117,7 @@ class Linker:
         self._failures: dict[str, list[InternalError]] = {}
         self._readme_texts: dict[str, str] = {}
         self._scripts: dict[tuple[str, str], Sequence[tuple[Claim, str]]] = {}
+        self._own_programs = OwnPrograms(workspace)
 
     def link(
         self,
@@ -133,12 +138,13 @@ class Linker:
         claims: list[Claim] = []
         for name in dict.fromkeys(names):
             claims += self._claims_of(name, linked, must_read=name in explicit)
-        claims = [self._as_submitted(claim) for claim in claims]
+        claims = [self._as_submitted(claim) for claim in self._with_handed(claims)]
         used: set[str] = set()
         launches = [c for c in claims if c.kind == "launch"]
         runs = [run for run in self._built(launches, used, linked) if _trains(run)]
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
+            alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
             runs += self._built(alone, used, linked, self._as_suggested)
         linked.runs = _distinctly_named(list(_without_repeats(runs)))
         _note_shared(linked.runs, elsewhere or {})
@@ -197,6 +203,50 @@ class Linker:
             and self.workspace.exists(package)
             and "__main__" not in source.text
         )
+
+    def _with_handed(self, claims: list[Claim]) -> list[Claim]:
+        """The claims, with scripts that others start read as they run with what these hand them:
+        the line that starts one trains nothing itself, nor does a script that nobody completes."""
+        handed: list[Claim] = []
+        completed: set[str] = set()
+        for name in [n for n in self._opened if kind_of(n) in SHELL_SUFFIXES]:
+            for script, given in self._handings(name):
+                completed.add(script)
+                handed += self._as_handed(script, given)
+        own = [c for c in claims if not _starts_script(c)]
+        return [*(c for c in own if c.path not in completed or c.kind == "part"), *handed]
+
+    def _handings(self, name: str) -> Iterator[tuple[str, Handed]]:
+        """The scripts here that a script starts with arguments which they take."""
+        if not any(suffix.encode() in self.workspace.read(name) for suffix in SHELL_SUFFIXES):
+            return
+        from oomlint.dialects.machine.handed import handed
+        from oomlint.documents.shell.variables import TAKES_ARGUMENTS
+
+        try:
+            document = self.workspace.document(name)
+        except FileError:
+            return
+        for given in islice(handed(document) if document is not None else (), _MOST_HANDED):
+            found = self.workspace.resolve(given.script, name)
+            if found is None or found == name:
+                continue
+            text = self.workspace.read(found).decode("utf-8", "replace")
+            if TAKES_ARGUMENTS.search(text):
+                yield found, given
+
+    def _as_handed(self, script: str, given: Handed) -> Iterator[Claim]:
+        try:
+            document = self.workspace.started(script, given.arguments)
+        except FileError:
+            return
+        from oomlint.dialects.machine.slurm_keys import SBATCH
+
+        for claim in self._recognise_in(document, script):
+            if not _starts_script(claim):
+                at = sum(block.table is SBATCH for block in claim.blocks)
+                blocks = (*claim.blocks[:at], *given.asked, *claim.blocks[at:])
+                yield replace(claim, blocks=blocks if claim.kind == "launch" else claim.blocks)
 
     def _as_submitted(self, claim: Claim) -> Claim:
         """A job's claim with the options of the one line that submits it."""
@@ -453,10 +503,11 @@ class Linker:
             copier=Copier(self.workspace, claims),
         )
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
-        return self._without_declared(run, claims)
+        return without_declared(self.workspace, run, claims)
 
     def _placed(self, missing: MissingFile, claim: Claim, launch: Launch | None) -> MissingFile:
-        """A missing file, marked where the program that it is meant for is not here either."""
+        """A missing file, marked where the program that it is meant for is not here either, or
+        where the script that names it writes it."""
         programs = [reference.path for reference in claim.references if reference.optional]
         folder = ""
         if launch is not None:
@@ -467,27 +518,8 @@ class Linker:
         )
         is_absolute = missing.reference.startswith(("/", "~"))
         is_shown = any(block.locked in (_IN_README, _OF_ANOTHER) for block in claim.blocks)
-        return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown)
-
-    def _without_declared(self, run: Run, claims: Iterable[Claim]) -> Run:
-        """The run less the stray keys that the project's own copy of its framework declares."""
-        refused = [stray for stray in run.stray if stray.block.table.refuses(stray.path)]
-        if not refused:
-            return run
-        copies = {
-            self.workspace.resolve(path, claim.path)
-            for claim in claims
-            for path in (
-                *claim.dialect.declared_in,
-                *(r.path for r in claim.references if r.path.endswith(".py")),
-            )
-        }
-        words: set[bytes] = set()
-        for name in filter(None, copies):
-            with suppress(FileError):
-                words.update(re.findall(rb"\w+", self.workspace.read(name)))
-        declared = [stray for stray in refused if stray.path.encode() in words]
-        return replace(run, stray=tuple(stray for stray in run.stray if stray not in declared))
+        is_made = missing.reference in getattr(claim.document, "made", ())
+        return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
 
     def _versions(self, claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:
         """What the project around the files of a run pins, and what its scripts install."""
@@ -695,6 +727,16 @@ class Linker:
             return self._models[key]
 
         return find
+
+
+def _starts_script(claim: Claim) -> bool:
+    """Whether a claim is on a command that starts a shell script, which alone says what it trains."""
+    launch = _launch_of(claim)
+    if launch is None:
+        return False
+    from oomlint.dialects.machine.handed import starts_script
+
+    return starts_script(launch)
 
 
 def _launch_of(claim: Claim) -> Launch | None:

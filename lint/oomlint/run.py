@@ -41,7 +41,7 @@ class MissingFile(Struct, frozen=True, eq=False):
     problem: str
     is_elsewhere: bool = False
     """Nothing suggests that it should be here: it has an absolute path, or the very program that is
-    started is not here either (another repository, a container)."""
+    started is not here either (another repository, a container), or the script writes it first."""
 
 
 class Limits(Struct, frozen=True):

@@ -172,6 +172,17 @@ class Workspace:
         """
         return Lines(Source.from_bytes(name, self.read(name)))
 
+    def started(self, name: str, arguments: Sequence[str | None]) -> Document:
+        """A shell script as it runs with these arguments.
+
+        Raises:
+            FileError: it cannot be read, decoded or parsed.
+        """
+        from oomlint.documents.shell.document import parse_shell
+
+        source = Source.from_bytes(name, self.read(name))
+        return parse_shell(source, lambda reference: self._found(reference, name), arguments)
+
     def _parse(self, name: str) -> Document | FileError | None:
         try:
             source = Source.from_bytes(name, self.read(name))
@@ -401,9 +412,13 @@ def is_tools_own(name: str) -> bool:
 
 
 def walk(
-    folder: Path, suffixes: Sequence[str], trouble: Callable[[str], None] = lambda _: None
+    folder: Path,
+    suffixes: Sequence[str],
+    trouble: Callable[[str], None] = lambda _: None,
+    deepest: int | None = None,
 ) -> Iterator[Path]:
-    """Files below a folder whose kind is one of ``suffixes``, sorted, tool folders left out.
+    """Files below a folder whose kind is one of ``suffixes``, sorted, tool folders left out, and
+    folders more than ``deepest`` below it.
 
     Links to folders are not followed, so there are no cycles. ``trouble`` is told the paths of
     folders that cannot be looked into, and of texts that a killed ``--fix`` did not put in place.
@@ -414,7 +429,9 @@ def walk(
             trouble(parent)
             folders.clear()
             continue
-        folders[:] = sorted(f for f in folders if f not in _SKIPPED_FOLDERS)
+        is_last = deepest is not None and len(Path(parent).relative_to(folder).parts) >= deepest
+        wanted = () if is_last else folders
+        folders[:] = sorted(f for f in wanted if f not in _SKIPPED_FOLDERS)
         for file in sorted(files):
             if kind_of(file) in suffixes:
                 yield Path(parent, file)

@@ -647,6 +647,48 @@ def test_a_trainer_that_the_script_defines_is_not_trls_by_its_name() -> None:
     assert (run.framework, run.plan.eval.keeps_logits) == ("trl", False)
 
 
+_ASKED = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: a/b\nload_in_4bit: true\nuse_peft: false\nper_device_train_batch_size: 1\noutput_dir: out\n"
+_LOADS_PLAINLY = (
+    "from transformers import AutoModelForCausalLM\n"
+    "from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser\n"
+    "parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))\n"
+    "script, training, args = parser.parse_args_and_config()\n"
+    "model = AutoModelForCausalLM.from_pretrained(args.model_name_or_path{})\n"
+    "SFTTrainer(model=model, args=training).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "method"),
+    [
+        ("", "none"),
+        (", trust_remote_code=True", "none"),
+        (", quantization_config=get_quantization_config(args)", "bnb4"),
+        (", **model_kwargs", "bnb4"),
+    ],
+)
+def test_quantization_that_is_asked_for_and_never_done(given: str, method: str) -> None:
+    files = {
+        "run.sh": "accelerate launch own.py --config sft.yaml\n",
+        "sft.yaml": _ASKED,
+        "own.py": _LOADS_PLAINLY.format(given),
+    }
+    (run,) = link(files).runs
+    assert (run.plan.quant.method or "none") == method
+
+
+def test_quantization_of_a_config_that_only_a_sibling_is_started_like() -> None:
+    files = {
+        "run.sh": "accelerate launch own.py --config recipes/other.yaml\n",
+        "recipes/sft.yaml": _ASKED,
+        "recipes/other.yaml": _ASKED.replace("load_in_4bit: true\n", ""),
+        "own.py": _LOADS_PLAINLY.format(""),
+    }
+    workspace = Workspace(Path("/project"), {n: t.encode() for n, t in files.items()})
+    found = lint(workspace, ["recipes/sft.yaml"], Options()).diagnoses
+    assert "OOM816" not in {each.finding.rule.code for each in found}
+
+
 _BY_RANKS = """\
 import os
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments

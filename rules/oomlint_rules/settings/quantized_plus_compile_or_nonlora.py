@@ -5,7 +5,8 @@
 4-bit or 8-bit weights (`load_in_4bit`, `load_in_8bit`, a GPTQ or AWQ checkpoint) in full fine-tuning
 under transformers' Trainer, TRL, Axolotl or ms-swift. LLaMA-Factory's own check is found by
 lf-invalid-combo. Only where a config decides whether there is an adapter: a script may wrap its model
-in ways that no reader sees.
+in ways that no reader sees. Nor where only a sibling's launch line tells how the run is started: a
+script of the project's own may load its weights whole.
 
 ## Why it runs out of memory
 
@@ -84,7 +85,7 @@ class QuantizedPlusCompileOrNonlora(Rule):
         plan = run.plan
         if run.framework not in _FRAMEWORKS or plan.trainable.method != "full":
             return
-        if plan.quant.method not in _QUANTIZED:
+        if plan.quant.method not in _QUANTIZED or run.is_started_by_guess:
             return
         method = "qlora" if plan.quant.method == "bnb4" else "lora"
         if not _config_decides(run, method):

@@ -64,6 +64,7 @@ class LlamaFactory(Dialect):
         for package in ("llamafactory", "llmtuner")
         for kind in ("model", "data", "finetuning", "generating", "training", "evaluation")
     )
+    declares = ("finetuning_type",)
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):

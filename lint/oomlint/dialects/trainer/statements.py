@@ -210,9 +210,10 @@ def _option_of(origin: Origin, given: MappingABC[str, Node]) -> Node | None:
     return given.get(match.group(1)) if match else None
 
 
-# -- defaults that mean nothing --------------------------------------------------------------------
+# -- options that mean nothing ---------------------------------------------------------------------
 
 _QUANTIZE = ("load_in_4bit", "load_in_8bit", "quantization_config")
+_QUANTIZED_BY = (hf.load_4bit, hf.load_8bit, hf.bits)
 
 
 def _unused(blocks: list[Block]) -> frozenset[Any]:
@@ -224,15 +225,19 @@ def _unused(blocks: list[Block]) -> frozenset[Any]:
 def _fields_unused(blocks: list[Block]) -> Iterator[Any]:
     loaders = [b.mapping for b in blocks if b.table in (FROM_PRETRAINED, EARLY_FROM_PRETRAINED)]
     if loaders and not any(m.open_ended or set(_QUANTIZE) & set(m.entries) for m in loaders):
-        yield from (hf.load_4bit, hf.load_8bit, hf.bits)
+        yield from _QUANTIZED_BY
     adapters = [block.mapping for block in blocks if block.table is ADAPTER]
     if adapters and not any(getattr(mapping, "guards", ()) for mapping in adapters):
         yield hf.use_peft
 
 
-@options.said(hf.load_4bit, hf.load_8bit, hf.bits, hf.use_peft)
-def default_of_unused(run: Cells, field: Any, said: Said) -> Said:
+@options.said(*_QUANTIZED_BY, hf.use_peft)
+def of_unused(run: Cells, field: Any, said: Said) -> Said:
+    """A script that loads its model without a word of quantization loads it whole, whatever the
+    command line asks for; where no switch stands before an adapter, only its default means nothing."""
     if not isinstance(said, Setting) or said.origin.block is None:
         return said
-    is_default = said.origin.block.table is DEFAULTS
-    return None if is_default and field in run.given.once(_unused) else said
+    block = said.origin.block
+    is_asked = field in _QUANTIZED_BY and (is_command(block) or _is_in_place(block))
+    is_idle = block.table is DEFAULTS or is_asked
+    return None if is_idle and field in run.given.once(_unused) else said

@@ -23,6 +23,8 @@ _MULTI_GPU = re.compile(
     r"torch\.distributed|LOCAL_RANK|DistributedDataParallel|FullyShardedDataParallel|fully_shard"
     r"|\bdeepspeed\b|\bAccelerator\("
 )
+# Whose tensors live on TPUs; a script that serves both imports it where there is one.
+_ON_TPU = re.compile(r"^(?:import|from) torch_xla\b", re.MULTILINE)
 _OOM_ERRORS = ("OutOfMemoryError",)
 _ENGINES = re.compile(r"vllm|sglang", re.IGNORECASE)
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
@@ -149,7 +151,8 @@ class _Look(Struct, frozen=True, eq=False):
         yield from self._load_before_config()
         yield from self._config_not_kept()
         loads = [step for step in self.steps if step.name == "torch.load"]
-        if not loads or not _MULTI_GPU.search(self.source.text):
+        text = self.source.text
+        if not loads or not _MULTI_GPU.search(text) or _ON_TPU.search(text):
             return
         for step in loads:
             names = {keyword.arg for keyword in step.node.keywords}

@@ -55,6 +55,8 @@ class ShellDocument(Struct, frozen=True, eq=False, dict=True):
     facts: tuple[Fact, ...] = ()
     files: MappingABC[str, WrittenFile] = field(default_factory=dict)
     """Configs that the script writes itself, by the name that it gives them."""
+    made: frozenset[str] = frozenset()
+    """Names of all files that its commands write, whatever stands in them."""
     sourced: tuple[str, ...] = ()
     """Paths of other files whose variables it takes in."""
     dotted_keys: ClassVar[bool] = True
@@ -394,9 +396,12 @@ def _check_allowed(text: str, forbidden: str) -> None:
 
 
 def parse_shell(
-    source: Source, find: Callable[[str], Source | None] = lambda _name: None
+    source: Source,
+    find: Callable[[str], Source | None] = lambda _name: None,
+    arguments: SequenceABC[str | None] = (),
 ) -> ShellDocument:
-    """Read a script; ``find`` gives the files that it sources.
+    """Read a script; ``find`` gives the files that it sources, ``arguments`` are the words that
+    another one starts it with, ``None`` where nobody knows one.
 
     Raises:
         ParseError: it is too long, nested too deeply or too broken to be read.
@@ -407,7 +412,7 @@ def parse_shell(
     if len(source.text) > MOST_CHARACTERS:
         raise ParseError(source.path, "too large for a script (over a million characters)")
     try:
-        reader = Reader(source, find)
+        reader = Reader(source, find, arguments)
         reader.run()
         directives = _directives(source, reader.batches)
         return replace(
@@ -417,6 +422,7 @@ def parse_shell(
             components=directives if len(directives) > 1 else (),
             facts=facts_of(source, reader.scripts, reader.commands),
             files=reader.files,
+            made=frozenset(reader.made),
             sourced=tuple(reader.sourced),
         )
     except RecursionError:

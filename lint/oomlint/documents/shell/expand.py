@@ -235,6 +235,7 @@ class Expander:
             head = head.named_children[0]
         if head.type not in ("variable_name", "special_variable_name"):
             return None
+        whole_array = whole_array or self.text.of(head) in ("@", "*")
         if not rest:
             return self.text.of(head), whole_array, "", None
         if rest[0].type in _DEFAULT | _ALTERNATIVE and len(rest) == 2:

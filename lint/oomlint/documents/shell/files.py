@@ -46,7 +46,7 @@ def written_names(
         name = expander.known(target) if target is not None else None
         if name:
             yield name
-    if field_text(fields[0]) == "tee":
+    if fields and field_text(fields[0]) == "tee":
         for words in fields[1:]:
             name = field_text(words)
             if name and not name.startswith("-"):

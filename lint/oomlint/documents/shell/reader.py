@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -71,18 +71,25 @@ FindSource = Callable[[str], Source | None]
 class Reader:
     """Walks a script in the order in which it runs."""
 
-    def __init__(self, source: Source, find: FindSource = lambda _name: None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        find: FindSource = lambda _name: None,
+        arguments: Sequence[str | None] = (),
+    ) -> None:
         self.source = source
         self.find = find
         self.commands: list[Command] = []
         self.scripts: list[Script] = []
         self.variables = Variables(source)
+        self.variables.start_with(arguments)
         self.functions: dict[str, tuple[Script, Syntax]] = {}
         self.calls: dict[str, int] = {}
         self.batches: list[Span] = []
         """Here-documents that are handed to Slurm."""
         self.jobs: dict[str, tuple[Script, Syntax]] = {}
         self.files: dict[str, WrittenFile] = {}
+        self.made: set[str] = set()
         self.sourced: list[str] = []
         self.folders = Folders()
         self.depth = 0
@@ -192,9 +199,10 @@ class Reader:
             script, node.child_by_field_name("condition")
         ):
             # Arguments that have no default must be given: nobody knows them.
-            names = assigned_names(script, node)
+            names, held = assigned_names(script, node), self.variables.held
+            is_started = "@" in held  # whoever starts it may choose any of them
             self.variables.forget(
-                {n for n in names if held_text(self.variables.held.get(n, UNSET)) == ""}
+                {n for n in names if is_started or held_text(held.get(n, UNSET)) == ""}
             )
         else:
             self.variables.forget(assigned_names(script, node))
@@ -289,6 +297,7 @@ class Reader:
         redirects = tuple(node.children_by_field_name("redirect"))
         if body is None:
             return
+        self.made.update(written_names(script, self.variables.expander(script), (), redirects))
         if body.type == "command":
             self._command(script, body, redirects)
         else:
@@ -437,6 +446,7 @@ class Reader:
         heredoc = next((r for r in redirects if r.type == "heredoc_redirect"), None)
         expander = self.variables.expander(script)
         for name in written_names(script, expander, fields, redirects):
+            self.made.add(name)
             if heredoc is not None:
                 self.jobs[name] = self.jobs["./" + name] = (script, heredoc)
             if not script.text.forbidden:

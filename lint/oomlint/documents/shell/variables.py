@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _POSITIONAL = ("@", "#", *"123456789")
 _NOWHERE = Span(0, 0)
+# Where a script reads what it was started with.
+TAKES_ARGUMENTS = re.compile(r"\$(?:[@*1-9]|\{[@*1-9])")
 
 
 class Variables:
@@ -204,6 +206,20 @@ class Variables:
         before, exported = dict(self.held), set(self.exports)
         yield
         self.held, self.exports = before, exported
+
+    def start_with(self, arguments: Sequence[str | None]) -> None:
+        """``$1`` and so on are what somebody else's command hands to the script: its own text is
+        changed there, and stands here for the place that takes them in."""
+        if not arguments:
+            return
+        taken = TAKES_ARGUMENTS.search(self.source.text)
+        place = Span(*taken.span()) if taken is not None else _NOWHERE
+        step = Step(Container("value", place, shared=True), place, place)
+        fields = [(Chunk(text, (step,)),) for text in arguments]
+        for number, field in enumerate(fields[:9], 1):
+            self.held[str(number)] = Binding(str(number), place, place, field)
+        self.held["@"] = self.held["*"] = Binding("@", place, place, fields=tuple(fields))
+        self.held["#"] = Binding("#", place, place, (Chunk(str(len(fields)), (step,)),))
 
     @contextmanager
     def called_with(self, arguments: Sequence[Field]) -> Iterator[None]:

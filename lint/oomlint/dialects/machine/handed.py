@@ -1,0 +1,89 @@
+"""Scripts that other scripts start, and the arguments that they hand on:
+``sbatch train.slurm --config a.yaml``, ``bash train.sh 8``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from oomlint.dialects.machine.launch import Launch
+from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.machine.slurm_keys import SLURM_COMMAND
+from oomlint.dialects.table import Block
+from oomlint.documents import SHELL_SUFFIXES, kind_of
+from oomlint.documents.base import Document, Entry, Node, Scalar, Sequence as SequenceNode
+from oomlint.documents.shell.names import SHELLS
+
+
+class Handed(Struct, frozen=True, eq=False):
+    """A command that starts a shell script, with what it asks of Slurm for it."""
+
+    script: str
+    arguments: tuple[str | None, ...]
+    asked: tuple[Block, ...]
+
+
+def handed(document: Document) -> Iterator[Handed]:
+    """The scripts that a script starts with arguments."""
+    for launch in launches(document):
+        script = _script(launch)
+        if script is None:
+            continue
+        arguments = tuple(_arguments(launch, script))
+        if arguments:
+            asked = tuple(block for block in launch.blocks if block.table is SLURM_COMMAND)
+            yield Handed(str(script.value), arguments, asked)
+
+
+def starts_script(launch: Launch) -> bool:
+    """Whether a command starts a shell script, which alone says what is trained and how."""
+    return _script(launch) is not None
+
+
+def _script(launch: Launch) -> Scalar | None:
+    word = launch.program
+    if launch.stem in SHELLS and launch.arguments:
+        word = launch.arguments[0]
+    is_script = isinstance(word.value, str) and kind_of(word.value) in SHELL_SUFFIXES
+    return word if is_script else None
+
+
+def _arguments(launch: Launch, script: Scalar) -> Iterator[str | None]:
+    """The words behind the script's name, in the order in which they stand."""
+    mappings = (launch.flags, launch.command.assignments)
+    entries = [e for m in mappings for e in (*m.duplicates, *m.entries.values())]
+    words = [word for word in launch.arguments if _order(word) > _order(script)]
+    parts: list[Entry | Scalar] = [*entries, *words]
+    for each in sorted(parts, key=_order):
+        if _order(each) <= _order(script):
+            continue
+        if isinstance(each, Entry):
+            yield from _spelled(launch, each)
+        else:
+            yield _text(each)
+
+
+def _spelled(launch: Launch, entry: Entry) -> Iterator[str | None]:
+    is_assignment = launch.command.assignments.entries.get(entry.key) is entry
+    if is_assignment:
+        text = _text(entry.value)
+        yield None if text is None else f"{entry.key}={text}"
+        return
+    yield ("-" if len(entry.key) == 1 else "--") + entry.key
+    if isinstance(entry.value, SequenceNode):
+        yield from map(_text, entry.value.items)
+    elif not (isinstance(entry.value, Scalar) and entry.value.value is True):
+        yield _text(entry.value)
+
+
+def _text(node: Node) -> str | None:
+    """A word as it stands, ``None`` where only running the script would tell."""
+    value = node.value if isinstance(node, Scalar) else None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (str, int, float)) else None
+
+
+def _order(node: Node | Entry) -> int:
+    return int(getattr(node, "order", -1))
