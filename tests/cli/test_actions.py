@@ -15,13 +15,13 @@ def test_annotations_are_the_usual_format_of_a_job(oomlint, axolotl, monkeypatch
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert "::error file=axolotl.yaml,line=" in oomlint("axolotl.yaml", *H100).stdout
     said = oomlint("axolotl.yaml", *H100, "--output-format", "concise").stdout
-    assert said.startswith("axolotl.yaml:1:1: ")
+    assert said.startswith("axolotl.yaml:7:1: ")
 
 
 def test_settings_choose_the_format_in_a_job_too(oomlint, axolotl, project, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     (project / "oomlint.toml").write_text('output-format = "concise"\n')
-    assert oomlint("axolotl.yaml", *H100).stdout.startswith("axolotl.yaml:1:1: ")
+    assert oomlint("axolotl.yaml", *H100).stdout.startswith("axolotl.yaml:7:1: ")
 
 
 def test_the_summary_page_gets_the_table_of_runs(oomlint, axolotl, project, monkeypatch):
@@ -33,7 +33,7 @@ def test_the_summary_page_gets_the_table_of_runs(oomlint, axolotl, project, monk
     text = page.read_text("utf-8")
     assert text.startswith("# before\n### Memory of the training runs\n")
     assert "| axolotl.yaml | H100-80GB | " in text
-    assert "micro-batch-too-large](" in text
+    assert "gpu-memory-at-risk](" in text
 
 
 def test_a_summary_page_that_cannot_be_written_costs_nothing(oomlint, axolotl, monkeypatch):

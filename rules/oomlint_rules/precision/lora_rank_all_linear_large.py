@@ -62,7 +62,7 @@ class LoraRankAllLinearLarge(Rule):
     bad = (
         Example(
             files={"train.yaml": _LF.format(rank=512)},
-            fixed={"train.yaml": _LF.format(rank=128)},
+            fixed={"train.yaml": _LF.format(rank=64)},
             hardware="1xRTX-4090-24GB",
         ),
         Example(
