@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 
-from oomlint.judgement import doubts, law
+from oomlint.judgement import Risk, doubts
+from oomlint.judgement.law import LAW, risk_in
 from oomlint.judgement.severity import LOST, TIGHT
 
 from .conftest import ROOT
@@ -15,18 +18,35 @@ PAGE = (ROOT / "docs" / "memory-model.md").read_text("utf-8")
 
 
 def test_the_formula_has_the_constants_of_the_code() -> None:
-    assert f"width = hypot({law.LEAST_WIDTH}, ln(high / low) / 2)" in PAGE
-    formula = f"1 / (1 + exp(-({law.LEVEL} + {law.SLOPE} * ln(need / limit) / width)))"
-    assert formula in PAGE
+    assert f"width  = hypot({LAW.least_width}, ln(high / low) / 2)\n" in PAGE
+    assert f"1 / (1 + exp(-({LAW.level} + {LAW.slope} * ln(need / limit) / width)))\n" in PAGE
+    floor, ceiling = f"{LAW.floor:.2f}", f"{LAW.ceiling:.2f}"
+    assert f"risk   = {floor} + (1 - {floor} - {ceiling}) * passes    of a GPU\n" in PAGE
+    assert f"risk   = (1 - {ceiling}) * passes                  of a host\n" in PAGE
+    assert f"a floor of {LAW.floor:.0%}:".replace("%", " %") in PAGE
+    assert f"leaves {LAW.ceiling:.0%} to".replace("%", " %") in PAGE
 
 
 def test_the_table_of_risks_is_worked_out() -> None:
-    rows = re.findall(r"^\| (\d\.\d\d) \| (\d+) % \| (\d+) % \|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| (\d\.\d\d)((?: \| \d+ %){4}) \|$", PAGE, re.MULTILINE)
     assert len(rows) == 5
-    for share, *shown in rows:
-        need = float(share)
-        said = [law.probability(need, (1 - by) * need, (1 + by) * need, 1.0) for by in (0.1, 0.3)]
-        assert [f"{risk:.0%}" for risk in said] == [f"{risk}%" for risk in shown]
+    for share, shown in rows:
+        need = round(float(share) * 1000)
+        said = [risk(need, by, resource) for resource in ("gpu", "host") for by in (0.1, 0.3)]
+        assert [f"{each:.0%}" for each in said] == [f"{n}%" for n in re.findall(r"\d+", shown)]
+
+
+def risk(need: int, by: float, resource: Literal["gpu", "host"]) -> float | None:
+    """Of a need with bounds so far below and above, where there are 1000 bytes."""
+    device = {"peak_bytes": need, "low_bytes": (1 - by) * need, "high_bytes": (1 + by) * need}
+    estimate: Any = SimpleNamespace(**{resource: SimpleNamespace(**device)})
+    return risk_in(estimate, resource, 1000)
+
+
+def test_the_risk_of_a_run_is_the_larger() -> None:
+    assert Risk(gpu=0.3, host=0.4).any == 0.4
+    assert Risk(gpu=0.3, host=None).any == 0.3
+    assert "GPU and host each have their risk, and the run's is\nthe larger" in PAGE
 
 
 def test_verdicts_are_the_ranges_in_force() -> None:
