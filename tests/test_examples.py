@@ -128,7 +128,7 @@ def test_llama_recipes_reads_once_and_exports(project):
 def test_where_no_rule_names_a_cause_the_parts_of_the_riskier_need_are_told(project):
     check("--fix")
     text = CliRunner().invoke(app, ["check", "finetune.sh"], env={"COLUMNS": "100"}).stdout
-    assert "risk 40 %" in text
+    assert "risk 34 %" in text
     assert "warning OOM100 gpu-memory-at-risk: parameters 7.5 GiB, logits 5.9 GiB" in text
     assert "what lowers it: keep the frozen base in 4 bit" in text
 

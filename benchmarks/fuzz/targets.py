@@ -212,8 +212,9 @@ def _hardware(data: bytes) -> None:
 
 
 def _plan(data: bytes) -> None:
+    from oomlint.given_plans import read_plan
     from oomlint.hardware import parse_hardware
-    from oomlint.judgement.forecast import of_plan, read_plan
+    from oomlint.judgement import judgement_of_plan
     from oomlint.report.runs import run_object
 
     try:
@@ -222,7 +223,8 @@ def _plan(data: bytes) -> None:
         return
     with suppress(UsageError):
         json.dumps(
-            run_object(of_plan(read_plan(value), parse_hardware("8xA100-80GB"))), allow_nan=False
+            run_object(judgement_of_plan(read_plan(value), parse_hardware("8xA100-80GB"))),
+            allow_nan=False,
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import oomlint
-from oomlint.judgement.forecast import read_plan
+from oomlint.given_plans import read_plan
 from oomlint.memory import Estimate, estimate
 from oomlint.plan import Plan, plan_to_dict
 

@@ -11,6 +11,7 @@ import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC, Sequence
 from itertools import islice
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -736,7 +737,7 @@ def _starts_script(claim: Claim) -> bool:
         return False
     from oomlint.dialects.machine.handed import starts_script
 
-    return starts_script(launch)
+    return starts_script(launch) and PurePath(launch.stem).stem not in claim.dialect.starters
 
 
 def _launch_of(claim: Claim) -> Launch | None:

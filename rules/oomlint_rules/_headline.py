@@ -15,6 +15,9 @@ from oomlint.run import Run
 # More causes than these explain nothing further.
 _MOST = 3
 
+# From this share of the limit on a need is near it; of less the law alone makes no trouble.
+_NEAR = 0.8
+
 
 def headline(
     rule: Rule, run: Run, resource: str, each: str, fields: tuple[Any, ...]
@@ -51,6 +54,10 @@ def title(peak: Peak, each: str, *, as_meant: bool = False) -> str:
     if peak.severity is Severity.INFO:
         return f"unknown whether it fits: would need {need}"
     start = "needs" if peak.overflows else "close to the limit:"
+    if (
+        peak.predicted < _NEAR * peak.limit
+    ):  # it is not the need that is at risk, but what it rests on
+        start = "may need more:"
     return f"{start} {need} (risk {percent(peak.risk)})"
 
 

@@ -116,6 +116,10 @@ class Dialect:
     """Files in which the framework declares its keys: a project that carries a copy of it, often
     of another version or changed, has them too."""
 
+    starters: ClassVar[frozenset[str]] = frozenset()
+    """Shell scripts of the framework's own, without suffix, that start its training: a command that
+    starts one is a launch."""
+
     declares: ClassVar[tuple[str, ...]] = ()
     """Keys that nobody but the framework thought of: whoever declares one in a file named as in
     ``declared_in``, in a package of another name, has built a program of its own after it."""

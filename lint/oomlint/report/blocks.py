@@ -193,7 +193,10 @@ def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
     if trouble.help is not None:
         yield from fix_lines(trouble.help, paint, width, indent="  ", label="helps, not enough")
     if trouble.judgement.is_lost:
-        yield "  way out: none found that these files can say; `oomlint fit` tells what else would do"
+        none = (
+            "way out: none found that these files can say; `oomlint fit` tells what else would do"
+        )
+        yield from wrapped(none, width, "  ", "    ")
 
 
 def counts(judged: Sequence[Judgement]) -> str:

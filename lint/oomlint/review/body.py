@@ -109,7 +109,7 @@ def _row(run: RunChange, sides: Sequence[Forecast | None], reading: str) -> str:
         _arrow(sides, lambda f: _peak(f.estimate.gpu.peak_bytes)),
         _arrow(sides, lambda f: _peak(f.estimate.host.peak_bytes)),
         _arrow(sides, lambda f: _peak(f.estimate.gpu.phases.get("save"), "never")),
-        _arrow(sides, verdict),
+        quiet(_arrow(sides, verdict)),
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -1,0 +1,1 @@
+python lora.py --checkpoint_dir checkpoints/tiiuae/falcon-7b/ --data_dir d
