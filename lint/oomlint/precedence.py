@@ -36,6 +36,14 @@ def worst_first(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
     return sorted(diagnoses, key=_rank)
 
 
+def suffices(diagnosis: Diagnosis) -> bool:
+    """Whether a finding's fix brings the peak within the limit; where that is unknown, any does that
+    has a prediction."""
+    after = diagnosis.fix.predicted_bytes_after if diagnosis.fix is not None else None
+    limit = diagnosis.finding.limit_bytes
+    return after is not None and (limit is None or after <= limit)
+
+
 def _failure(diagnosis: Diagnosis) -> Failure | None:
     finding, run = diagnosis.finding, diagnosis.run
     if run is None or finding.resource is None or finding.predicted_bytes is None:
@@ -47,13 +55,10 @@ def _rank(diagnosis: Diagnosis) -> tuple[int | str, ...]:
     """Worst first; of equals the one that can be mended: by a fix that suffices before one that
     does not, a safe one before an unsafe one, a cheap one before a dear one."""
     finding, fix = diagnosis.finding, diagnosis.fix
-    after = fix.predicted_bytes_after if fix is not None else None
-    limit = finding.limit_bytes
-    suffices = after is not None and (limit is None or after <= limit)
     applicability = fix.applicability if fix is not None else Applicability.DISPLAY
     return (
         -finding.severity,
-        not suffices,
+        not suffices(diagnosis),
         -applicability,
         finding.rule.cost,
         finding.rule.code,

@@ -18,6 +18,10 @@ _MOST = 3
 # From this share of the limit on a need is near it; of less the law alone makes no trouble.
 _NEAR = 0.8
 
+# What to point at where no part of the need is large enough to be named.
+GPU_FIELDS = (f.batch.micro, f.seq.max_len, f.model.id)
+HOST_FIELDS = (f.offload.optimizer, f.offload.params, f.model.id)
+
 
 def headline(
     rule: Rule, run: Run, resource: str, each: str, fields: tuple[Any, ...]
@@ -53,18 +57,17 @@ def title(peak: Peak, each: str, *, as_meant: bool = False) -> str:
         need = f"{of_gib(peak.predicted, peak.limit)} {each} as meant"
     if peak.severity is Severity.INFO:
         return f"unknown whether it fits: would need {need}"
-    start = "needs" if peak.overflows else "close to the limit:"
-    if (
-        peak.predicted < _NEAR * peak.limit
-    ):  # it is not the need that is at risk, but what it rests on
-        start = "may need more:"
-    return f"{start} {need} (risk {percent(peak.risk)})"
+    return f"{_start(peak.predicted / peak.limit)} {need} (risk {percent(peak.risk)})"
+
+
+def _start(share: float) -> str:
+    """How a title begins, by the share of the limit that is needed."""
+    if share > 1:
+        return "needs"
+    # Of less it is not the need itself that is at risk, but what it rests on.
+    return "close to the limit:" if share >= _NEAR else "may need more:"
 
 
 def _note(cause: Cause) -> Note:
     how = f"; what lowers it: {cause.remedy}" if cause.remedy else ""
     return Note(cause.at, f"{gib(cause.size)} of it are {cause.words}{how}")
-
-
-GPU_FIELDS = (f.batch.micro, f.seq.max_len, f.model.id)
-HOST_FIELDS = (f.offload.optimizer, f.offload.params, f.model.id)

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from oomlint.judgement.causes import Cause, causes_of
 from oomlint.judgement.forecast import Forecast, Risk, forecast_of, of_plan
-from oomlint.judgement.peak import Peak, bounded, judge_gpu, judge_host, read_as
+from oomlint.judgement.peak import Peak, judge_gpu, judge_host, read_as
 from oomlint.judgement.severity import TIGHT, Verdict
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def judgement_of(run: Run | Judgement) -> Judgement:
     if known is None:
         written = forecast_of(run)
         meant = None if run.intended is run else forecast_of(run.intended, read_as(run))
-        peaks = tuple(sorted(_at_risk(run, meant or written), key=_risk, reverse=True))
+        peaks = tuple(sorted(_at_risk(run), key=_risk, reverse=True))
         known = run.remembered["judgement"] = Judgement(
             written=written,
             meant=meant,
@@ -88,17 +87,10 @@ def judgement_of(run: Run | Judgement) -> Judgement:
     return known
 
 
-def _at_risk(run: Run, spoken: Forecast) -> Iterator[Peak]:
-    """The needs that are likely to kill a run; where none is so by itself but both are together, the
-    likelier one, as grave as that makes it."""
-    peaks = [p for p in (judge_gpu(run), judge_host(run)) if p is not None and p.risk is not None]
-    alone = [peak for peak in peaks if _risk(peak) >= TIGHT]
-    together = 0.0 if spoken.risk is None else spoken.risk.any or 0.0
-    if alone or together < TIGHT or not peaks:
-        yield from alone
-        return
-    likelier = max(peaks, key=_risk)
-    yield replace(likelier, severity=bounded(run, together, likelier.resource))
+def _at_risk(run: Run) -> Iterator[Peak]:
+    for peak in (judge_gpu(run), judge_host(run)):
+        if peak is not None and _risk(peak) >= TIGHT:
+            yield peak
 
 
 def _risk(peak: Peak) -> float:

@@ -147,7 +147,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
     risk = risk_of(run.intended, "gpu", phase)
     if risk is not None:
-        severity = bounded(run, risk, "gpu")
+        severity = _bounded(run, risk, "gpu")
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
     else:
         severity = Severity.INFO if peak <= most else Severity.WARNING
@@ -181,7 +181,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         predicted=peak,
         limit=limit,
         risk=risk,
-        severity=None if risk is None else bounded(run, risk, "host"),
+        severity=None if risk is None else _bounded(run, risk, "host"),
         confidence=confidence(run),
         phase=phase or host.peak_phase or "",
         card=None,
@@ -191,7 +191,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
     )
 
 
-def bounded(run: Run, risk: float, resource: str) -> Severity | None:
+def _bounded(run: Run, risk: float, resource: str) -> Severity | None:
     """The severity of a risk, no more than what it rests on allows."""
     severity = severity_at(risk)
     return (

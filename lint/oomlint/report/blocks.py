@@ -11,7 +11,7 @@ from oomlint.engine import Diagnosis, Report
 from oomlint.fix.edits import Fix
 from oomlint.judgement import Forecast, Judgement, Peak, judgement_of
 from oomlint.judgement.peak import when
-from oomlint.precedence import worst_first
+from oomlint.precedence import suffices, worst_first
 from oomlint.report.excerpts import excerpt, finding_lines, fix_lines
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
@@ -43,7 +43,7 @@ class Trouble(Struct, frozen=True, eq=False):
     @property
     def way(self) -> Diagnosis | None:
         """The finding whose fix is the way out: that of the need most at risk, and it suffices."""
-        return next((d for d in self._mending if _suffices(d)), None)
+        return next((d for d in self._mending if suffices(d)), None)
 
     @property
     def help(self) -> Diagnosis | None:
@@ -63,12 +63,6 @@ class Trouble(Struct, frozen=True, eq=False):
     @property
     def _resource(self) -> str | None:
         return self.judgement.peaks[0].resource if self.judgement.peaks else None
-
-
-def _suffices(diagnosis: Diagnosis) -> bool:
-    after = diagnosis.fix.predicted_bytes_after if diagnosis.fix is not None else None
-    limit = diagnosis.finding.limit_bytes
-    return after is not None and limit is not None and after <= limit
 
 
 def troubles(report: Report) -> list[Trouble]:

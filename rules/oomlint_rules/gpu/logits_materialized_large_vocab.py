@@ -35,6 +35,7 @@ smoothing; metrics that need the logits during training. Liger has to be install
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from oomlint.judgement import Peak, judge_gpu, relief
 from oomlint.plan.fields import f
@@ -149,8 +150,14 @@ class LogitsMaterializedLargeVocab(Rule):
             run,
             severity,
             f"logits over a vocabulary of {run.plan.model.dims.vocab:,} take {gib(logits)} at once",
-            at=(f.loss.logits_materialised, f.batch.micro, f.seq.max_len, f.model.id),
+            at=_place(run),
             details=(*before.context, *cure),
             judged=before,
             proposals=proposals,
         )
+
+
+def _place(run: Run) -> tuple[Any, ...]:
+    """The fields to point at: the switch where a file has it, else what makes the logits so many."""
+    switch = f.loss.logits_materialised
+    return (switch,) if run.is_explicit(switch) else (f.batch.micro, f.seq.max_len, f.model.id)
