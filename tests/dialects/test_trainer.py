@@ -11,6 +11,8 @@ from oomlint.dialects import registry
 from oomlint.documents.text import apply_edits
 from oomlint.fix.edits import make_fix
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -189,3 +191,11 @@ def test_attention_is_step_by_step_before_transformers_4_36(
     if version is not None:
         files["requirements.txt"] = f"transformers=={version}\n"
     assert run_of(files, "run.sh").plan.model.attn_impl == attention
+
+
+def test_a_packages_own_command_starts_nobody_knows_how_many_processes() -> None:
+    """``name-cli sft`` usually calls torchrun for itself: one process is not what anybody said."""
+    run = _run("our-cli sft" + _REST + " --model_max_length 2048\n")
+    assert run.framework == "hf-trainer"
+    assert run.level(f.parallel.world) is Level.UNREAD
+    assert _run("python train.py" + _REST + "\n").level(f.parallel.world) < Level.ASSUMED

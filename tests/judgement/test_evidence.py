@@ -198,3 +198,27 @@ def test_a_folder_named_after_a_mixture_may_hold_one_model_cut_into_its_experts(
     run = _run(full.format(model=model, micro=1) + "deepspeed: deepspeed_configs/zero3.json\n")
     (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.model.dims)
     assert "gpu" in basis.decides
+
+
+_OWN_DATA_SET = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B-Instruct", torch_dtype="bfloat16")
+args = TrainingArguments(
+    output_dir="out", per_device_train_batch_size=32, bf16=True, save_strategy="no"
+)
+trainer = Trainer(model=model, args=args, train_dataset=samples)
+trainer.train()
+"""
+
+
+def test_a_length_that_nobody_says_is_no_fact() -> None:
+    """The memory model takes 2,048 tokens where no file and no framework limits them."""
+    run = _run(_OWN_DATA_SET, "train.py", "1xA100-80GB")
+    assert run.plan.seq.max_len is None
+    (basis,) = (basis for basis in rests_on(run) if basis.leaf == f.seq.max_len)
+    assert (basis.value, basis.level) == (2048, Level.ASSUMED)
+    assert "gpu" in basis.decides
+    found = _lint(_OWN_DATA_SET, "train.py", "1xA100-80GB").diagnoses
+    assert found
+    assert all(diagnosis.severity < Severity.ERROR for diagnosis in found)

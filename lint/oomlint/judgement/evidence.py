@@ -16,7 +16,7 @@ from oomlint.hardware import usual_limit
 from oomlint.judgement import unread
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.severity import EVEN, TIGHT
-from oomlint.memory import Estimate, estimate
+from oomlint.memory import Assumption, Estimate, estimate
 from oomlint.memory.build import size_class, skeleton
 from oomlint.memory.limits import gpu_limits
 from oomlint.models.names import one_of_mixture
@@ -65,7 +65,9 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
         {f.parallel.world: 64, f.parallel.dp: 64, f.parallel.nodes: 8, f.parallel.gpus_per_node: 8},
     ),
     f.batch.micro: ({f.batch.micro: 1}, {f.batch.micro: 16}),
-    f.seq.max_len: ({f.seq.max_len: 1024}, {f.seq.max_len: 16384}),
+    # Instructions and their answers have some hundred tokens (168 on the mean in alpaca-gpt4-data-en,
+    # benchmarks/accuracy/lengths.py): a length that nobody limits is rather below 2,048 than above.
+    f.seq.max_len: ({f.seq.max_len: 256}, {f.seq.max_len: 1024}, {f.seq.max_len: 8192}),
     f.seq.packing: ({f.seq.packing: "none"}, {f.seq.packing: "varlen"}),
     f.checkpointing.mode: ({f.checkpointing.mode: "none"}, {f.checkpointing.mode: "full"}),
     f.loss.logits_materialised: (
@@ -216,11 +218,18 @@ def _has_layers(dims: ModelDims) -> bool:
 def _weak(run: Run) -> dict[Any, Level]:
     """The fields that move memory and are known no better than by an assumption."""
     weak = {leaf: level for leaf in _PLAUSIBLE if (level := run.level(leaf)) >= Level.ASSUMED}
+    for leaf in _left_to_the_model(run):
+        weak.setdefault(leaf, Level.ASSUMED)
     dims = run.plan.model.dims
     if dims is not None and dims.params_total and skeleton(dims) is None:
         # Its config.json, which the run names, was not read.
         weak[f.model.dims] = Level.UNREAD
     return weak
+
+
+def _left_to_the_model(run: Run) -> Mapping[Any, Assumption]:
+    """What nobody says and no framework has a default for: the memory model had to choose it."""
+    return {each.field: each for each in run.estimate.assumptions if each.field in _PLAUSIBLE}
 
 
 def _found(run: Run) -> Iterator[Basis]:
@@ -255,7 +264,7 @@ def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
     """The fields where what moves memory by ``leaf`` was lost."""
     if leaf == f.model.dims:
         return (f.model.id,)
-    return run.roots(leaf)
+    return run.roots(leaf) or (leaf,)
 
 
 def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> Basis:
@@ -263,6 +272,9 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
     place = origin.location if origin is not None else None
     why = origin.source if origin is not None else ""
     value = run.plan.get(leaf)
+    chosen = _left_to_the_model(run).get(leaf)
+    if value is None and chosen is not None:
+        value, why = chosen.value, chosen.why
     if leaf == f.model.dims:
         value = f"{value.params_total / 1e9:.3g}B"
     if level is Level.UNREAD:

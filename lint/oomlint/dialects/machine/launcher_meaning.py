@@ -16,7 +16,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import fsdp, machine, ref
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.kubernetes_meaning import kubeflow
-from oomlint.dialects.machine.launch import place
+from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import (
     ACCELERATE_LAUNCHER,
     DEEPSPEED_LAUNCHER,
@@ -31,7 +31,7 @@ from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Compute, Derivation, Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin, Setting, Table
 from oomlint.dialects.trainer.fields import hf
-from oomlint.documents.base import Entry
+from oomlint.documents.base import Entry, Scalar
 from oomlint.plan.fields import f
 
 ranks = Meaning(flags_first)
@@ -329,18 +329,35 @@ def _starts_elsewhere(name: str) -> bool:
 
 def _told_by(block: Block, decides: Callable[[str], bool]) -> Origin | None:
     """The word of a command, before the program that trains, by which the ranks are decided."""
-    found = (
-        each for each in launches(block.document) if place(each.command.words[0]) == block.anchor
-    )
-    started = next(found, None)
+    started = _launch_of(block)
     if started is None:
         return None
     for word in takewhile(lambda word: word is not started.program, started.command.words):
-        name = str(word.value).replace("\\", "/").rpartition("/")[2]
-        if decides(name):
-            at = place(word)
-            return Origin("explicit", block, entry=Entry(name, at, word, at))
+        if decides(str(word.value).replace("\\", "/").rpartition("/")[2]):
+            return _origin(block, word)
     return None
+
+
+def own_starter(run: Cells) -> Origin | None:
+    """The console program of a package that a bare command starts: what it starts in turn, and how
+    many of it, stands in that package's code."""
+    block = _launcher_block(run)
+    started = None if block is None or block.table is not PLAIN else _launch_of(block)
+    if block is None or started is None or started.is_module or started.script is not None:
+        return None
+    return _origin(block, started.program)
+
+
+def _launch_of(block: Block) -> Launch | None:
+    found = (
+        each for each in launches(block.document) if place(each.command.words[0]) == block.anchor
+    )
+    return next(found, None)
+
+
+def _origin(block: Block, word: Scalar) -> Origin:
+    at = place(word)
+    return Origin("explicit", block, entry=Entry(str(word.value), at, word, at))
 
 
 # -- for dialects to include -----------------------------------------------------------------------

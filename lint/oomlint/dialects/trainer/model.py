@@ -14,8 +14,8 @@ from oomlint.dialects.common.backend import ADAPTER_METHODS, is_adapter_run, use
 from oomlint.dialects.common.fields import asked, fsdp, shared
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
-from oomlint.dialects.machine.launcher_meaning import launcher_of
-from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
+from oomlint.dialects.machine.launcher_meaning import launcher_of, own_starter
+from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.errors import CannotEdit
@@ -212,7 +212,14 @@ def likely_dtype(run: Cells) -> Any:
 
 
 def _is_one_process(run: Cells) -> bool:
+    run[launch.unseen]
     return launcher_of(run) is PLAIN and run[launch.total_processes] is None
+
+
+@one_process.said(launch.unseen)
+def starts_ranks_itself(run: Cells, field: Any, said: Said) -> Said:
+    """A package's own command (``name-cli sft``) usually calls torchrun for itself."""
+    return said if said is not None else own_starter(run)
 
 
 def _spreads(run: Cells) -> bool:
