@@ -173,6 +173,22 @@ def test_both_branches_are_read_each_with_its_own_variables() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("script", "value"),
+    [
+        ('if [ "$W" -gt 1 ]; then N=8; M=$W; else N=8; M=1; fi', "8"),
+        ('N=8\nif [ "$W" -gt 1 ]; then N=8; fi', "8"),
+        ('if [ "$W" -gt 1 ]; then N=8; else N=4; fi', UNKNOWN),
+        ('N=4\nif [ "$W" -gt 1 ]; then N=8; fi', UNKNOWN),
+        ('if [ "$W" -gt 1 ]; then N=8; fi', UNKNOWN),
+        ('if [ "$W" -gt 1 ]; then N=8; else M=8; fi', UNKNOWN),
+    ],
+)
+def test_what_all_branches_set_alike_is_known(script: str, value: object) -> None:
+    found = command(read(f"W=$(nproc_of_cluster)\n{script}\npython a.py --x $N"), "python")
+    assert plain(found.flags.entries["x"].value) == value
+
+
 def test_a_subshell_keeps_its_variables_to_itself() -> None:
     document = read("N=1\n(N=2; python a.py --x $N)\ntorchrun b.py --x $N")
     assert plain(command(document, "python").flags.entries["x"].value) == "2"

@@ -20,6 +20,7 @@ from oomlint.memory import Assumption, Estimate, estimate
 from oomlint.memory.build import size_class, skeleton
 from oomlint.memory.limits import gpu_limits
 from oomlint.models.names import one_of_mixture
+from oomlint.plan import leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
@@ -271,11 +272,12 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
     origin = run.origin(field)
     place = origin.location if origin is not None else None
     why = origin.source if origin is not None else ""
-    value = run.plan.get(leaf)
+    value = run.plan.get(field if field in leaf_paths() else leaf)
     chosen = _left_to_the_model(run).get(leaf)
     if value is None and chosen is not None:
         value, why = chosen.value, chosen.why
     if leaf == f.model.dims:
+        value = run.plan.get(leaf)
         value = f"{value.params_total / 1e9:.3g}B"
     if level is Level.UNREAD:
         why = unread.in_words(run, field)

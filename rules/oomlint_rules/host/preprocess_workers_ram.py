@@ -3,7 +3,8 @@
 ## What it finds
 
 `preprocessing_num_workers`, `dataset_processes` or `dataset_num_proc` above 64, or above the
-number of the node's cores where that is known.
+number of the node's cores where that is known, if at 0.5 GiB each they take more than half of the
+node's RAM, or more than 16 GiB where nobody says how much there is.
 
 ## Why it runs out of memory
 
@@ -17,7 +18,7 @@ As many processes as cores at most, 16 where that is not known. The data is the 
 
 ## When not to
 
-Where the machine has that many cores and RAM to match, and the samples are short text.
+Where the machine has that many cores, and the samples are short text.
 
 ## Sources
 
@@ -37,6 +38,9 @@ from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
 _MANY = 64
 _USUAL = 16
+# Of the processes of the issues below; text takes about as much as its libraries.
+_EACH = 2**29
+_SMALL_RAM = 32 * 2**30
 _FIELD = f.data.preprocess_workers
 
 
@@ -62,11 +66,18 @@ class PreprocessWorkersRam(Rule):
         Example(
             files={"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"}, values={f.host.cpus: 192}
         ),
+        Example(
+            files={"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 128\n"},
+            values={f.host.ram_gib: 1024},
+            why="64 GiB are little of the RAM of such a node",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
         workers, cores = run.plan.data.preprocess_workers, run.plan.host.cpus
         if workers is None or workers <= (cores or _MANY) or not run.is_explicit(_FIELD):
+            return
+        if workers * _EACH <= (run.limits.host_bytes or _SMALL_RAM) / 2:
             return
         fewer = cores or _USUAL
         has = f"the run has {fewer} core{'s' * (fewer > 1)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from oomlint.documents.shell.bindings import (
     UNSET,
     assignment_word,
     behind_option,
+    retold,
 )
 from oomlint.documents.shell.branches import (
     Conditions,
@@ -42,7 +43,7 @@ from oomlint.documents.shell.syntax import (
     prefix_is_cut,
 )
 from oomlint.documents.shell.variables import Variables
-from oomlint.documents.shell.words import Binding, Container, Field, field_text, held_text
+from oomlint.documents.shell.words import Binding, Container, Field, Step, field_text, held_text
 from oomlint.documents.text import Source, Span
 
 if TYPE_CHECKING:
@@ -208,20 +209,28 @@ class Reader:
             self.variables.forget(assigned_names(script, node))
             self._any_of(script, node, [[child] for child in node.named_children])
 
-    def _any_of(self, script: Script, node: Syntax, groups: list[list[Syntax]]) -> None:
-        """Read groups of statements of which nobody knows whether they run."""
+    def _any_of(
+        self, script: Script, node: Syntax, groups: list[list[Syntax]], *, one_runs: bool = False
+    ) -> None:
+        """Read groups of statements of which nobody knows whether they run; with ``one_runs``, one of
+        them does. A variable that holds the same whichever it is stays known."""
+        outcomes: list[Mapping[str, Binding]] = [] if one_runs else [dict(self.variables.held)]
         for group in groups:
             before = dict(self.variables.held)
             with self.folders.kept():
                 for child in group:
                     if child.type in _STATEMENT_PARTS or child.type not in _WORD_TYPES:
                         self._statement(script, child)
+            outcomes.append(self.variables.held)
             self.variables.held = before
-        self.variables.forget(assigned_names(script, node))
+        names = assigned_names(script, node)
+        self.variables.forget(names)
+        self.variables.held.update(_alike(names, outcomes))
 
     def _if(self, script: Script, node: Syntax) -> None:
         conditions = self._conditions(script, [("", node)])
         open_groups: list[list[Syntax]] = []
+        held: bool | None = None
         for condition, body in arms(node):
             held = True if condition is None else conditions.holds(condition)
             if held is False:
@@ -238,7 +247,7 @@ class Reader:
             if held:
                 break
         if open_groups:
-            self._any_of(script, node, open_groups)
+            self._any_of(script, node, open_groups, one_runs=held is True)
 
     def _perhaps(self, script: Script, nodes: list[Syntax]) -> None:
         before = dict(self.variables.held)
@@ -501,3 +510,17 @@ _WORD_TYPES = frozenset(
         "simple_expansion", "command_substitution", "comment",
     }
 )  # fmt: skip
+
+
+def _alike(
+    names: set[str], outcomes: Sequence[Mapping[str, Binding]]
+) -> Iterator[tuple[str, Binding]]:
+    """Variables that hold the same text in all outcomes of a branch. No single place says it, so that
+    none is edited."""
+    for name in names:
+        found = [each.get(name) for each in outcomes]
+        last = found[-1] if found else None
+        texts = {None if each is None else held_text(each) for each in found}
+        if last is not None and len(texts) == 1 and None not in texts:
+            step = Step(Container("value", last.span, shared=True), last.span, last.span)
+            yield name, replace(last, chunks=retold(last.chunks, step))
