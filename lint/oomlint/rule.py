@@ -208,6 +208,7 @@ class Rule:
         message: str,
         *,
         at: Any | tuple[Any, ...] | Location | Fact | StrayKey = (),
+        rests_on: tuple[Any, ...] = (),
         details: Iterable[str] = (),
         judged: Peak | None = None,
         confidence: Confidence | None = None,
@@ -223,6 +224,7 @@ class Rule:
             message: a title of at most 80 characters, the cause first, without need and limit of the
                 run: those the run's headline says.
             at: one or several canonical fields, or a place.
+            rests_on: fields beside those by which it holds: it is no surer than they are.
             details: what more there is to say, a sentence each, without a final full stop.
             judged: a peak whose confidence, resource, bytes and limit are the finding's where
                 they are not given here.
@@ -233,7 +235,8 @@ class Rule:
             resource = resource or judged.resource
             limit = judged.limit if limit is None else limit
         holds_peak = judged is not None or limit is not None
-        evidence, unread = _evidence(run, at, resource if holds_peak else None)
+        told = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
+        evidence, unread = _evidence(run, (*told, *rests_on), resource if holds_peak else None)
         severity = bound(severity, evidence)
         details = tuple(details)
         if evidence is Level.UNREAD:
@@ -292,12 +295,11 @@ class ListedRule(Struct, frozen=True, eq=False):
 
 
 def _evidence(
-    run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey, resource: Resource | None
+    run: Run, fields: tuple[Any, ...], resource: Resource | None
 ) -> tuple[Level | None, str]:
     """How well that is known on which a finding rests, the fields that it speaks of and, of one that
     holds a peak of a resource against a limit, those that decide; and the names of what was not
     read among it."""
-    fields = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
     levels = {field: run.level(field) for field in fields if run.plan_has(field)}
     level = max(levels.values(), default=None)
     roots = [root for field in fields if levels.get(field) is level for root in run.roots(field)]

@@ -88,6 +88,7 @@ class MultiGpuNoLauncher(Rule):
             Severity.WARNING,
             f"one process drives {parallel.world} GPUs with torch's DataParallel",
             at=place.location if place is not None else (),
+            rests_on=(f.parallel.backend, f.parallel.world),
             details=(
                 "the weights are copied at every step",
                 f"all logits come together on the first GPU{on_first}",
