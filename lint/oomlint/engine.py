@@ -228,7 +228,7 @@ def _check(
     for rule in rules:
         start = 0.0 if timings is None else perf_counter()
         try:
-            for finding in rule.load()().check(run):
+            for finding in rule.check(run):
                 if _is_of_a_sibling(finding, run):
                     continue
                 if not options.selection.ignored_in(finding.rule, finding.location.path):
@@ -261,7 +261,7 @@ def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:
     found = set()
     for rule in rules:
         try:
-            findings = list(rule.load()().check(run))
+            findings = list(rule.check(run))
         except Exception:  # reported where the rule runs for the user
             continue
         if any(f.resource is None and f.severity >= Severity.WARNING for f in findings):

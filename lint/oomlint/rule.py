@@ -163,6 +163,43 @@ class Example(Struct, frozen=True):
     values: MappingABC[Any, Any] = field(default_factory=dict)
 
 
+KNOWN: tuple[Any, ...] = ()
+"""Of a field that :class:`Where` names: any value, as long as somebody says it."""
+
+
+class Where(Struct, frozen=True):
+    """The runs of which a rule can say anything: those in which all that is named here holds.
+
+    It is asked before the rule's module is imported, so that a lint imports a fraction of the
+    rules; ``check`` relies on it, and asks what is left to ask.
+    """
+
+    plan: MappingABC[Any, tuple[Any, ...]] = {}
+    """Fields of the plan, with the values of which each must have one."""
+    facts: tuple[str, ...] = ()
+    """Kinds of facts of which scripts must have one."""
+    dialects: tuple[str, ...] = ()
+    frameworks: tuple[str, ...] = ()
+    has_card: bool = False
+    """The GPU is known, so that there is a limit to hold a need against."""
+
+    def holds(self, run: Run) -> bool:
+        return (
+            (not self.dialects or run.dialect.name in self.dialects)
+            and (not self.frameworks or run.framework in self.frameworks)
+            and (not self.has_card or run.hardware is not None)
+            and (not self.facts or not run.fact_kinds.isdisjoint(self.facts))
+            and all(_has(run.plan.get(path), values) for path, values in self.plan.items())
+        )
+
+
+EVERYWHERE = Where()
+
+
+def _has(value: Any, accepted: tuple[Any, ...]) -> bool:
+    return value in accepted if accepted else value is not None
+
+
 class Rule:
     """Subclass, set the class attributes, write ``check``."""
 
@@ -180,6 +217,9 @@ class Rule:
 
     looks_at_merges: ClassVar[bool] = False
     """Whether jobs that only merge an adapter and write the model are its business too."""
+
+    only_where: ClassVar[Where] = EVERYWHERE
+    """The runs that ``check`` is asked about; by default all."""
 
     is_headline: ClassVar[bool] = False
     """Whether it says of a run that it is in trouble, and others then say what that comes of."""
@@ -281,7 +321,12 @@ class ListedRule(Struct, frozen=True, eq=False):
     name: str
     load: Callable[[], type[Rule]]
     looks_at_merges: bool = False
+    only_where: Where = EVERYWHERE
     origin: str = ""
+
+    def check(self, run: Run) -> Iterable[Finding]:
+        """What the rule finds in a run; its module is imported if the run is one of its own."""
+        return self.load()().check(run) if self.only_where.holds(run) else ()
 
     @classmethod
     def of(cls, rule: type[Rule]) -> ListedRule:
@@ -290,6 +335,7 @@ class ListedRule(Struct, frozen=True, eq=False):
             rule.name,
             lambda: rule,
             looks_at_merges=rule.looks_at_merges,
+            only_where=rule.only_where,
             origin=rule.origin,
         )
 

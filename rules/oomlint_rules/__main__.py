@@ -5,11 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from oomlint.rule import Rule
+from msgspec.structs import asdict
+
+from oomlint.plan.fields import path_of
+from oomlint.rule import EVERYWHERE, Rule, Where
 
 INDEX = Path(__file__).with_name("index.py")
 
-_HEAD = '''"""By code: name, module, class, and whether it looks at merges.
+_HEAD = '''"""By code: name, module, class, whether it looks at merges, and the runs that it looks at.
 
 Written by ``python -m oomlint_rules`` from the rules themselves, so that listing and selecting rules
 imports none of them; do not edit.
@@ -17,8 +20,10 @@ imports none of them; do not edit.
 
 from __future__ import annotations
 
+from typing import Any
+
 # fmt: off
-ROWS: tuple[tuple[str, str, str, str, bool], ...] = (
+ROWS: tuple[tuple[str, str, str, str, bool, dict[str, Any]], ...] = (
 '''
 
 
@@ -28,8 +33,18 @@ def index_text() -> str:
     for rule in sorted(_rules(), key=lambda rule: rule.code):
         where = rule.__module__.removeprefix("oomlint_rules.")
         row = (rule.code, rule.name, where, rule.__name__, rule.looks_at_merges)
-        rows.append(f"    {row!r},\n")
+        rows.append(f"    {(*row, _said(rule.only_where))!r},\n")
     return _HEAD + "".join(rows) + ")\n"
+
+
+def _said(where: Where) -> dict[str, object]:
+    """What a rule says of the runs that it looks at, as plain data."""
+    said = {
+        name: value for name, value in asdict(where).items() if value != getattr(EVERYWHERE, name)
+    }
+    if where.plan:
+        said["plan"] = {path_of(field): values for field, values in where.plan.items()}
+    return said
 
 
 def _rules() -> list[type[Rule]]:

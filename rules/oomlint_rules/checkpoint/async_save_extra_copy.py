@@ -47,7 +47,7 @@ from oomlint.documents.text import Location
 from oomlint.judgement import confidence, judge_host, settled, severity_of_need
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, gib
+from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules.host._ram import against
 
@@ -72,6 +72,7 @@ class AsyncSaveExtraCopy(Rule):
     code = "OOM506"
     name = "async-save-extra-copy"
     summary = "saving in the background needs a copy in RAM, or saves what training changes"
+    only_where = Where(facts=("async-save-thread",))
 
     bad = (
         Example(

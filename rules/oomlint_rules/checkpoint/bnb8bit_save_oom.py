@@ -39,7 +39,17 @@ from collections.abc import Iterable
 from oomlint.amounts import of_gib
 from oomlint.judgement import judge_gpu, severity_of_need
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity, gib
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
 
@@ -71,6 +81,7 @@ class Bnb8bitSaveOom(Rule):
     summary = "saving 8-bit weights makes a second copy of them on the GPU, in old stacks"
     applicability = Applicability.UNSAFE
     cost = 9
+    only_where = Where(plan={f.quant.method: ("bnb8",)})
 
     bad = (
         Example(
@@ -94,7 +105,7 @@ class Bnb8bitSaveOom(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.plan.quant.method != "bnb8" or run.plan.save.strategy == "no":
+        if run.plan.save.strategy == "no":
             return
         for fact in run.facts:
             if fact.kind == "overrides-state-dict":

@@ -38,7 +38,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_host
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules.host._ram import against
 
@@ -89,6 +89,9 @@ class FsdpFullStateDictSave(Rule):
     summary = "FSDP gathers the whole model in the RAM of one node to save it"
     applicability = Applicability.SAFE
     cost = 5
+    only_where = Where(
+        plan={f.parallel.backend: ("fsdp1", "fsdp2"), f.parallel.fsdp.state_dict: ("full",)}
+    )
 
     bad = (
         Example(
@@ -135,11 +138,6 @@ class FsdpFullStateDictSave(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if (
-            plan.parallel.backend not in ("fsdp1", "fsdp2")
-            or plan.parallel.fsdp.state_dict != "full"
-        ):
-            return
         if plan.save.strategy == "no" or plan.trainable.method in _ADAPTERS:
             return
         found, training = judge_host(run, phase="save"), judge_host(run, phase="train")

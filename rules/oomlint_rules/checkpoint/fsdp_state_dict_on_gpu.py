@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.rule import Example, Finding, Rule, Severity, Where
 from oomlint.run import Run
 
 _SAVE = (
@@ -50,6 +50,7 @@ class FsdpStateDictOnGpu(Rule):
     code = "OOM508"
     name = "fsdp-state-dict-on-gpu"
     summary = "a script gathers FSDP's full state dict on every GPU"
+    only_where = Where(facts=("state-dict-on-gpu",))
 
     bad = (
         Example(files={"train.py": _SAVE.format(config="")}),

@@ -46,7 +46,7 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import severity_of_need
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 from oomlint_rules.checkpoint._reload import Reload, reload_of
@@ -67,6 +67,7 @@ class ResumeOptimizerLoadOom(Rule):
     summary = "resuming reads the optimizer states into RAM beside those that are there"
     applicability = Applicability.SAFE
     cost = 1
+    only_where = Where(plan={f.load.resume: (True,)})
 
     bad = (
         Example(
@@ -104,7 +105,7 @@ class ResumeOptimizerLoadOom(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        found = reload_of(run) if run.plan.load.resume else None
+        found = reload_of(run)
         # Where training itself does not fit, resuming is not what has to change.
         if found is None or found.training.is_problem:
             return

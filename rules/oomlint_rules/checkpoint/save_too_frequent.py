@@ -33,7 +33,17 @@ from collections.abc import Iterable
 
 from oomlint.judgement import settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
 
 _YAML = (
@@ -59,6 +69,7 @@ class SaveTooFrequent(Rule):
     summary = "a sharded model is gathered and saved every few steps"
     applicability = Applicability.SAFE
     cost = 1
+    only_where = Where(plan={f.save.every: KNOWN})
 
     bad = (
         Example(

@@ -48,7 +48,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, settled, severity_of_need
-from oomlint.rule import Applicability, Example, Finding, Rule, Severity, gib
+from oomlint.plan.fields import f
+from oomlint.rule import Applicability, Example, Finding, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules.checkpoint._gather import GATHER, shards_instead
 from oomlint_rules.host._ram import against
@@ -105,6 +106,13 @@ class Zero3Gather16Rank0Ram(Rule):
     summary = "saving under ZeRO-3 gathers the whole model in the RAM of one node"
     applicability = Applicability.SAFE
     cost = 5
+    only_where = Where(
+        plan={
+            f.parallel.backend: ("zero",),
+            f.parallel.zero.stage: (3,),
+            f.parallel.zero.gather16_on_save: (True,),
+        }
+    )
 
     bad = (
         Example(
@@ -170,9 +178,7 @@ class Zero3Gather16Rank0Ram(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.parallel.backend != "zero" or plan.parallel.zero.stage != 3:
-            return
-        if plan.parallel.zero.gather16_on_save is not True or plan.save.strategy == "no":
+        if plan.save.strategy == "no":
             return
         probe = settled(run)
         dims = probe.plan.model.dims

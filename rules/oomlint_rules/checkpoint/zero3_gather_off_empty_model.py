@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator
 from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, judge_host, settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed
 from oomlint_rules.checkpoint._gather import GATHER
@@ -58,6 +58,7 @@ class Zero3GatherOffEmptyModel(Rule):
     summary = "under ZeRO-3 no model file is saved unless the weights are gathered"
     applicability = Applicability.UNSAFE
     cost = 5
+    only_where = Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)})
 
     bad = (
         Example(
@@ -99,10 +100,9 @@ class Zero3GatherOffEmptyModel(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        zero = plan.parallel.zero
-        if plan.parallel.backend != "zero" or zero.stage != 3 or not trainer_compares(run):
+        if not trainer_compares(run):
             return
-        if zero.gather16_on_save or run.is_explicit(GATHER) or run.is_fragment:
+        if plan.parallel.zero.gather16_on_save or run.is_explicit(GATHER) or run.is_fragment:
             return
         if plan.save.strategy == "no" or plan.trainable.method not in ("full", "freeze"):
             return

@@ -51,7 +51,7 @@ from oomlint.amounts import of_gib
 from oomlint.judgement import confidence, judge_gpu, settled, severity_of_need
 from oomlint.memory import save_peaks
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
 from oomlint_rules.checkpoint._gather import shards_instead
 
@@ -100,6 +100,7 @@ class Zero3SaveGpuHeadroom(Rule):
     summary = "gathering weights at a save needs more GPU memory than training leaves"
     applicability = Applicability.SAFE
     cost = 4
+    only_where = Where(has_card=True)
 
     bad = (
         Example(

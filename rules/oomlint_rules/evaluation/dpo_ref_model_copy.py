@@ -40,7 +40,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import Relief, judge_gpu, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import lowered
 
@@ -87,6 +87,8 @@ class DpoRefModelCopy(Rule):
     summary = "the reference model is a second copy on a card that has no room for it"
     applicability = Applicability.SAFE
     cost = 3
+    # The answers of PPO and GRPO are new in every step: their reference is needed then.
+    only_where = Where(plan={f.objective.ref_model: ("copy",), f.objective.kind: ("dpo", "kto")})
 
     bad = (
         Example(
@@ -111,10 +113,6 @@ class DpoRefModelCopy(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        objective = run.plan.objective
-        # The answers of PPO and GRPO are new in every step: their reference is needed then.
-        if objective.ref_model != "copy" or objective.kind not in ("dpo", "kto"):
-            return
         if sharding_is_open(run):
             return
         changes = {f.objective.ref_model: "precomputed"}

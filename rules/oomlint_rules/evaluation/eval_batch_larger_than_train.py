@@ -38,7 +38,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import Peak, judge_gpu, settled, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import states_exceed
 
@@ -84,6 +84,7 @@ class EvalBatchLargerThanTrain(Rule):
     summary = "evaluation runs with a larger batch than training, and does not fit"
     applicability = Applicability.SAFE
     cost = 1
+    only_where = Where(plan={f.eval.enabled: (True,)})
 
     bad = (
         Example(
@@ -128,7 +129,7 @@ class EvalBatchLargerThanTrain(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         micro, evaluated = plan.batch.micro, plan.batch.eval_micro
-        if not plan.eval.enabled or micro is None or evaluated is None or evaluated <= micro:
+        if micro is None or evaluated is None or evaluated <= micro:
             return
         if plan.batch.micro_unit == "completions":
             return

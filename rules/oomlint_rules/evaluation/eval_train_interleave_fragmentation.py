@@ -39,7 +39,7 @@ from collections.abc import Iterable
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import command
 
@@ -66,6 +66,9 @@ class EvalTrainInterleaveFragmentation(Rule):
     summary = "evaluation between training steps fragments a card that is nearly full"
     applicability = Applicability.SAFE
     cost = 3
+    only_where = Where(
+        plan={f.eval.enabled: (True,), f.eval.strategy: ("steps", "epoch")}, has_card=True
+    )
 
     bad = (
         Example(files={"train.sh": _EVALUATES}, hardware="1xRTX-3090-24GB"),
@@ -93,8 +96,7 @@ class EvalTrainInterleaveFragmentation(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        during = plan.eval.enabled and plan.eval.strategy in ("steps", "epoch")
-        if not during or plan.env.expandable_segments or plan.env.empty_cache_steps:
+        if plan.env.expandable_segments or plan.env.empty_cache_steps:
             return
         if _same_shapes(run) or _STEPS in run.unreadable:
             return

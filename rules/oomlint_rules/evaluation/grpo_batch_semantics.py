@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from math import gcd
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import KNOWN, Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
 
@@ -63,6 +63,9 @@ class GrpoBatchSemantics(Rule):
     summary = "a round of generation that holds no whole groups of answers"
     applicability = Applicability.UNSAFE
     cost = 8
+    only_where = Where(
+        plan={f.objective.rollout.generation_batch: KNOWN, f.objective.rollout.n: KNOWN}
+    )
 
     bad = (
         Example(

@@ -37,7 +37,7 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import Relief, judge_gpu, relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import longest_that_fits, lowered, states_exceed
 
@@ -80,6 +80,7 @@ class PreferencePairDoublesBatch(Rule):
     summary = "chosen and rejected answers run together: twice the batch that the config names"
     applicability = Applicability.SAFE
     cost = 5
+    only_where = Where(plan={f.objective.pairs_per_sample: (2,)})
 
     bad = (
         Example(
@@ -104,7 +105,7 @@ class PreferencePairDoublesBatch(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         micro = plan.batch.micro
-        if plan.objective.pairs_per_sample != 2 or micro is None or states_exceed(run):
+        if micro is None or states_exceed(run):
             return
         if plan.objective.kind == "embedding":
             return

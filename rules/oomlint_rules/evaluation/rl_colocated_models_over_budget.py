@@ -36,7 +36,7 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import judge_gpu, relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import lowered
 
@@ -71,6 +71,7 @@ class RlColocatedModelsOverBudget(Rule):
     summary = "the models of RL training together are more than the cards hold"
     applicability = Applicability.SAFE
     cost = 6
+    only_where = Where(plan={f.objective.kind: _KINDS}, has_card=True)
 
     bad = (
         Example(files={"grpo.yaml": _TRL.format(beta=0.04)}, hardware="1xA100-80GB"),
@@ -87,9 +88,6 @@ class RlColocatedModelsOverBudget(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        objective = run.plan.objective
-        if objective.kind not in _KINDS or run.limits.gpu_bytes is None:
-            return
         before = judge_gpu(run)
         alone = judge_gpu(
             run.assuming(

@@ -37,7 +37,17 @@ from typing import Any
 
 from oomlint.judgement import relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
 
 _TRL = (
@@ -76,6 +86,12 @@ class VllmColocateUtilization(Rule):
     summary = "the generation engine on the training cards takes too large a share of them"
     applicability = Applicability.SAFE
     cost = 3
+    only_where = Where(
+        plan={
+            f.objective.rollout.engine: ("vllm_colocate", "sglang"),
+            f.objective.rollout.gpu_mem_util: KNOWN,
+        }
+    )
 
     bad = (
         Example(
@@ -102,10 +118,8 @@ class VllmColocateUtilization(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         rollout = run.plan.objective.rollout
-        if rollout.engine not in ("vllm_colocate", "sglang") or rollout.sleep:
-            return
         share = rollout.gpu_mem_util
-        if share is None:
+        if share is None or rollout.sleep:
             return
         taken = f"the generation engine takes {share:.0%} of each card at start and keeps it"
         if run.limits.gpu_bytes is None:

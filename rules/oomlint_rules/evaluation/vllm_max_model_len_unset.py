@@ -38,7 +38,7 @@ from collections.abc import Iterable
 
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import card_bytes
 
@@ -78,6 +78,7 @@ class VllmMaxModelLenUnset(Rule):
     name = "vllm-max-model-len-unset"
     summary = "vLLM makes room for the model's full length, more than its share of the card holds"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.objective.rollout.engine: ("vllm_colocate",)})
 
     bad = (
         Example(
@@ -106,7 +107,7 @@ class VllmMaxModelLenUnset(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         rollout, dims = run.plan.objective.rollout, run.plan.model.dims
         share = rollout.gpu_mem_util
-        if rollout.engine != "vllm_colocate" or rollout.max_model_len is not None:
+        if rollout.max_model_len is not None:
             return
         if dims is None or dims.ctx is None or share is None or _LENGTH in run.unreadable:
             return

@@ -39,7 +39,7 @@ from typing import Any
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_host, relief, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._remedies import leading_remedy, states_exceed
 
@@ -87,6 +87,7 @@ class ActivationOffloadAvailable(Rule):
     summary = "checkpoints of the layers fill the card and could wait in host RAM"
     applicability = Applicability.SAFE
     cost = 6
+    only_where = Where(plan={f.checkpointing.mode: ("full",)}, has_card=True)
 
     bad = (
         Example(
@@ -118,8 +119,6 @@ class ActivationOffloadAvailable(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.checkpointing.mode != "full" or run.limits.gpu_bytes is None:
-            return
         if "none" not in (plan.checkpointing.offload or "none", plan.offload.activations or "none"):
             return
         stage3 = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
@@ -131,7 +130,7 @@ class ActivationOffloadAvailable(Rule):
         found = relief(run, changes)
         if found is None or found.severity is None or not found.suffices:
             return
-        if found.before.predicted <= run.limits.gpu_bytes or not found.is_worthwhile:
+        if not found.before.overflows or not found.is_worthwhile:
             return
         if not _host_has_room(run, changes):
             return

@@ -35,7 +35,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where
 from oomlint.run import Run
 
 _YAML = (
@@ -60,6 +60,7 @@ class AttentionQuadraticFallback(Rule):
     summary = "eager attention holds a tokens x tokens matrix for every head"
     applicability = Applicability.SAFE
     cost = 0
+    only_where = Where(plan={f.model.attn_impl: ("eager",)})
 
     bad = (
         Example(
@@ -80,8 +81,6 @@ class AttentionQuadraticFallback(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.plan.model.attn_impl != "eager":
-            return
         changes = {f.model.attn_impl: "sdpa"}
         found = relief(run, changes)
         if found is None or not found.is_worthwhile:

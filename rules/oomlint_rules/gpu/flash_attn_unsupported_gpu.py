@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules.precision._cards import severity_of_named_card
 
@@ -72,6 +72,7 @@ class FlashAttnUnsupportedGpu(Rule):
     summary = "FlashAttention does not run on this card"
     applicability = Applicability.SAFE
     cost = 0
+    only_where = Where(plan={f.model.attn_impl: ("flash2", "flash3")}, has_card=True)
 
     bad = (
         Example(
@@ -92,7 +93,7 @@ class FlashAttnUnsupportedGpu(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.plan.model.attn_impl not in ("flash2", "flash3") or run.hardware is None:
+        if run.hardware is None:
             return
         gpu = run.hardware.gpu
         if gpu.vendor != "NVIDIA" or gpu.flash2 or gpu.compute_capability is None:

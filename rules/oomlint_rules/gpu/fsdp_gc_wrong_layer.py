@@ -35,7 +35,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 
 _TRL = (
@@ -73,6 +73,7 @@ class FsdpGcWrongLayer(Rule):
     summary = "the trainer's gradient checkpointing is on under FSDP, which has its own"
     applicability = Applicability.SAFE
     cost = 2
+    only_where = Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")})
 
     bad = (
         Example(
@@ -96,9 +97,7 @@ class FsdpGcWrongLayer(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         parallel = run.plan.parallel
         switch = run.settings.get(hf.checkpointing)
-        if parallel.backend not in ("fsdp1", "fsdp2") or switch is None:
-            return
-        if switch.value is not True or switch.origin.kind != "explicit":
+        if switch is None or switch.value is not True or switch.origin.kind != "explicit":
             return
         off = {hf.checkpointing: False}
         if parallel.fsdp.activation_checkpointing:

@@ -36,7 +36,7 @@ from typing import Any
 
 from oomlint.judgement import Relief, judge_gpu, judge_host, relief, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
@@ -62,6 +62,7 @@ class FullFtWhereAdapterNeeded(Rule):
     summary = "full fine-tuning that nothing brings onto these cards, where an adapter fits"
     applicability = Applicability.UNSAFE
     cost = 9
+    only_where = Where(plan={f.trainable.method: ("full",)}, has_card=True)
 
     bad = (
         Example(
@@ -91,7 +92,7 @@ class FullFtWhereAdapterNeeded(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.trainable.method != "full" or plan.model.from_scratch or sharding_is_open(run):
+        if plan.model.from_scratch or sharding_is_open(run):
             return
         if plan.parallel.backend in (None, "none", "ddp", "dp") and (plan.parallel.world or 1) > 1:
             return  # nothing shards it yet, and the other findings propose that first

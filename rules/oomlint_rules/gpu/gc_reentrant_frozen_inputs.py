@@ -34,7 +34,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 
 _AXOLOTL = (
@@ -63,6 +63,7 @@ class GcReentrantFrozenInputs(Rule):
     summary = "reentrant checkpointing over frozen embeddings passes no gradients"
     applicability = Applicability.SAFE
     cost = 0
+    only_where = Where(plan={f.trainable.method: ("freeze",), f.checkpointing.reentrant: (True,)})
 
     bad = (
         Example(
@@ -84,9 +85,7 @@ class GcReentrantFrozenInputs(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.checkpointing.mode in (None, "none") or plan.checkpointing.reentrant is not True:
-            return
-        if plan.trainable.method != "freeze" or run.framework in _PREPARES_INPUTS:
+        if plan.checkpointing.mode in (None, "none") or run.framework in _PREPARES_INPUTS:
             return
         if not run.is_explicit(f.checkpointing.reentrant) and not run.is_explicit(hf.reentrant):
             return

@@ -42,7 +42,7 @@ from typing import Any
 from oomlint.judgement import judge_gpu, relief, settled
 from oomlint.memory import StateBytes, state_bytes
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, count, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import what_is_enough
 
@@ -75,6 +75,7 @@ class GpuStatesOverBudget(Rule):
     summary = "model states alone exceed the memory of a GPU"
     applicability = Applicability.SAFE
     cost = 3
+    only_where = Where(has_card=True)
 
     bad = (
         Example(

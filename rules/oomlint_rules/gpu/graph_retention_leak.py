@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity, short
+from oomlint.rule import Example, Finding, Rule, Severity, Where, short
 from oomlint.run import Run
 
 _LOOP = (
@@ -49,6 +49,7 @@ class GraphRetentionLeak(Rule):
     code = "OOM116"
     name = "graph-retention-leak"
     summary = "a sum or list of losses keeps the graph of every step alive"
+    only_where = Where(facts=("loss-accumulated-with-graph",))
 
     bad = (
         Example(files={"train.py": _LOOP.format(line="total_loss += loss")}),

@@ -39,7 +39,7 @@ from typing import Any
 
 from oomlint.judgement import Peak, judge_gpu, relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 
 _YAML = (
@@ -86,6 +86,7 @@ class LogitsMaterializedLargeVocab(Rule):
     summary = "the loss keeps every logit in memory where a fused loss would not"
     applicability = Applicability.SAFE
     cost = 4
+    only_where = Where(plan={f.loss.logits_materialised: ("full",)})
 
     bad = (
         Example(
@@ -110,7 +111,7 @@ class LogitsMaterializedLargeVocab(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.plan.loss.logits_materialised != "full" or run.plan.loss.label_smoothing:
+        if run.plan.loss.label_smoothing:
             return
         if run.plan.model.dims is None or run.plan.model.dims.vocab is None:
             return

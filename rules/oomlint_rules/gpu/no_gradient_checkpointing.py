@@ -39,7 +39,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
 
 _BASE = (
@@ -61,6 +61,7 @@ class NoGradientCheckpointing(Rule):
     summary = "activations of every layer are kept because checkpointing is off"
     applicability = Applicability.SAFE
     cost = 2
+    only_where = Where(plan={f.checkpointing.mode: ("none",)})
 
     bad = (
         Example(
@@ -82,8 +83,6 @@ class NoGradientCheckpointing(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.plan.checkpointing.mode != "none":
-            return
         judged = judge_gpu(run)
         if judged is None or not judged.may_gain_by("activations", "temporary"):
             return

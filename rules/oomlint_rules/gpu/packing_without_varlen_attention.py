@@ -36,7 +36,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import card_bytes
 from oomlint_rules.precision._cards import is_before_ampere
@@ -84,6 +84,12 @@ class PackingWithoutVarlenAttention(Rule):
     summary = "packed samples are kept apart by a tokens x tokens mask, or not at all"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = Where(
+        plan={
+            f.seq.packing: ("multipack", "neat", "bfd", "varlen"),
+            f.model.attn_impl: ("eager", "sdpa"),
+        }
+    )
 
     bad = (
         Example(
@@ -107,9 +113,7 @@ class PackingWithoutVarlenAttention(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         length, attention = plan.seq.max_len, plan.model.attn_impl
-        if plan.seq.packing not in ("multipack", "neat", "bfd", "varlen") or length is None:
-            return
-        if attention not in ("eager", "sdpa"):
+        if length is None:
             return
         rows = 1 if plan.seq.packing in ("bfd", "varlen") else plan.batch.micro or 1
         mask = 2.0 * rows * length * length

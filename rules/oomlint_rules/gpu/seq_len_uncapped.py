@@ -38,7 +38,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import confidence, settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._remedies import longest_that_fits
 
@@ -90,6 +90,7 @@ class SeqLenUncapped(Rule):
     summary = "nothing limits the length of samples, and a long one would not fit"
     applicability = Applicability.UNSAFE
     cost = 8
+    only_where = Where(plan={f.seq.unbounded: (True,)})
 
     bad = (
         Example(
@@ -119,7 +120,7 @@ class SeqLenUncapped(Rule):
         plan = run.plan
         known = run.hardware is not None
         sees = plan.model.dims is not None and plan.model.dims.vision is not None
-        if not plan.seq.unbounded or not (known or sees):
+        if not (known or sees):
             return
         if settled(run).estimate.gpu.peak_bytes is None:
             return

@@ -37,7 +37,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, gib
+from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.run import Run
 
 _LLAMA_FACTORY = (
@@ -76,6 +76,7 @@ class VariableLengthLatePeak(Rule):
     code = "OOM115"
     name = "variable-length-late-peak"
     summary = "only the longest batch fills the card, and it may come late"
+    only_where = Where(plan={f.seq.packing: ("none",)}, has_card=True)
 
     bad = (
         Example(
@@ -96,7 +97,7 @@ class VariableLengthLatePeak(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan, limit = run.plan, run.limits.gpu_bytes
         length = plan.seq.max_len
-        if limit is None or length is None or plan.seq.packing != "none":
+        if limit is None or length is None:
             return
         if plan.seq.pad == "max_len":
             return

@@ -36,7 +36,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 
@@ -57,6 +57,9 @@ class VlmTowerUnfrozen(Rule):
     summary = "the vision tower is trained with the rest where a frozen one would fit"
     applicability = Applicability.UNSAFE
     cost = 8
+    only_where = Where(
+        plan={f.model.vision.freeze_tower: (False,), f.trainable.method: ("full",)}, has_card=True
+    )
 
     bad = (
         Example(
@@ -79,9 +82,7 @@ class VlmTowerUnfrozen(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         dims = plan.model.dims
-        if dims is None or dims.vision is None or plan.model.vision.freeze_tower is not False:
-            return
-        if plan.trainable.method != "full" or run.limits.gpu_bytes is None:
+        if dims is None or dims.vision is None:
             return
         changes = {_TOWER: True}
         found = relief(run, changes)

@@ -32,7 +32,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import KNOWN, Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, command
 
@@ -46,6 +46,7 @@ class DataloaderWorkersRam(Rule):
     name = "dataloader-workers-ram"
     summary = "so many processes load batches that their memory adds up"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.data.workers: KNOWN})
 
     bad = (
         Example(

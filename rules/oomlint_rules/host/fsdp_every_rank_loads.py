@@ -48,7 +48,7 @@ from typing import Any
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Peak, judge_host, settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
 from oomlint_rules.host._ram import copies, judge_ram
 
@@ -93,6 +93,9 @@ class FsdpEveryRankLoads(Rule):
     name = "fsdp-every-rank-loads"
     summary = "under FSDP every rank reads the whole model into host RAM"
     applicability = Applicability.SAFE
+    only_where = Where(
+        plan={f.parallel.backend: ("fsdp1", "fsdp2"), f.load.cpu_ram_efficient: (False,)}
+    )
 
     bad = (
         Example(
@@ -158,9 +161,7 @@ class FsdpEveryRankLoads(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.parallel.backend not in ("fsdp1", "fsdp2") or run.framework == "llama-recipes":
-            return
-        if plan.load.cpu_ram_efficient is not False or plan.load.meta_init:
+        if run.framework == "llama-recipes" or plan.load.meta_init:
             return
         # Such checkpoints are quantized shard by shard, or cannot be loaded on one rank.
         if {plan.quant.method, plan.model.native_quant} - {None, "none"}:

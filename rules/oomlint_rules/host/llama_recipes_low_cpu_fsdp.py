@@ -56,6 +56,7 @@ from oomlint.rule import (
     Proposal,
     Rule,
     Severity,
+    Where,
     gib,
 )
 from oomlint.run import Run
@@ -81,6 +82,14 @@ class LlamaRecipesLowCpuFsdp(Rule):
     name = "llama-recipes-low-cpu-fsdp"
     summary = "llama-recipes reads the whole model on every rank without --low_cpu_fsdp"
     applicability = Applicability.SAFE
+    only_where = Where(
+        plan={
+            f.parallel.backend: ("fsdp1",),
+            f.load.cpu_ram_efficient: (False,),
+            f.quant.method: (None, "none"),
+        },
+        frameworks=("llama-recipes",),
+    )
 
     bad = (
         Example(
@@ -141,11 +150,6 @@ class LlamaRecipesLowCpuFsdp(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        plan = run.plan
-        if run.framework != "llama-recipes" or plan.parallel.backend != "fsdp1":
-            return
-        if plan.load.cpu_ram_efficient is not False or plan.quant.method not in (None, "none"):
-            return
         ranks = settled(run).plan.parallel.gpus_per_node or 1
         if ranks > 1:
             yield from self._copies(run, ranks)

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import KNOWN, Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
@@ -49,6 +49,7 @@ class PreprocessWorkersRam(Rule):
     name = "preprocess-workers-ram"
     summary = "so many processes prepare the data that their memory adds up"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.data.preprocess_workers: KNOWN})
 
     bad = (
         Example(

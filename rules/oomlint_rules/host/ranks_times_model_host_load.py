@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_host, settled
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules.host._ram import copies, judge_ram
 
@@ -78,6 +78,7 @@ class RanksTimesModelHostLoad(Rule):
     summary = "every rank of a node reads the whole checkpoint into RAM"
     applicability = Applicability.SAFE
     cost = 3
+    only_where = Where(plan={f.parallel.backend: ("ddp", "zero")})
 
     bad = (
         Example(

@@ -42,12 +42,12 @@ from oomlint.judgement import confidence, judge_host, settled, severity_of_need
 from oomlint.memory import state_bytes
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95
-_ON_RAY = frozenset({"verl", "openrlhf"})
+_ON_RAY = ("verl", "openrlhf")
 _RL = frozenset({"ppo", "grpo", "rloo"})
 # Most machines with eight cards that RL is trained on have more.
 _NOTEWORTHY = 480 * 2**30
@@ -85,6 +85,7 @@ class RayHostMemory(Rule):
     summary = "models and rollouts in RAM pass what Ray allows of it"
     applicability = Applicability.SAFE
     cost = 3
+    only_where = Where(frameworks=_ON_RAY)
 
     bad = (
         Example(
@@ -115,7 +116,7 @@ class RayHostMemory(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         probe = settled(run)
         plan = probe.plan
-        if run.framework not in _ON_RAY or plan.objective.kind not in _RL:
+        if plan.objective.kind not in _RL:
             return
         training, loading = judge_host(run, phase="train"), judge_host(run, phase="load")
         if training is None or loading is None:

@@ -39,7 +39,7 @@ from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command, deepspeed, script
 from oomlint_rules.host._ram import RamVerdict, judge_ram
@@ -59,6 +59,7 @@ class Zero3InitAfterLoad(Rule):
     name = "zero3-init-after-load"
     summary = "the model is loaded whole on every rank before ZeRO-3 is known"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.parallel.zero.stage: (3, None), f.quant.method: (None, "none")})
 
     bad = (
         Example(
@@ -121,8 +122,6 @@ class Zero3InitAfterLoad(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.parallel.zero.stage not in (3, None) or plan.quant.method not in (None, "none"):
-            return
         verdict = judge_ram(run, phase="load")
         facts = [fact for fact in run.facts if fact.kind == "load-before-zero3-config"]
         for fact in facts[:1]:

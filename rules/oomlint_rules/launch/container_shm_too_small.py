@@ -41,7 +41,17 @@ from collections.abc import Iterable
 
 from oomlint.judgement import settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
 
 _GIB = 2**30
@@ -111,6 +121,7 @@ class ContainerShmTooSmall(Rule):
     summary = "the container's /dev/shm is too small for what ranks and workers share"
     applicability = Applicability.SAFE
     cost = 0
+    only_where = Where(plan={f.host.shm_gib: KNOWN})
 
     bad = (
         Example(

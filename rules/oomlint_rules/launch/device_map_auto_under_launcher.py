@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import command, deepspeed, script
 from oomlint_rules._fixes import removal
@@ -51,6 +51,7 @@ class DeviceMapAutoUnderLauncher(Rule):
     name = "device-map-auto-under-launcher"
     summary = "every process spreads a copy of the model over all GPUs"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.load.device_map: ("auto", "balanced")})
 
     bad = (
         Example(
@@ -83,8 +84,7 @@ class DeviceMapAutoUnderLauncher(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        spreads = plan.load.device_map in ("auto", "balanced")
-        if not spreads or not run.is_explicit(f.load.device_map):
+        if not run.is_explicit(f.load.device_map):
             return
         stage3 = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
         launched = any(claim.is_launched for claim in run.claims)

@@ -40,7 +40,16 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    Rule,
+    Severity,
+    Where,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules._fixes import removal
@@ -65,6 +74,7 @@ class EmptyCacheAbuse(Rule):
     name = "empty-cache-abuse"
     summary = "the allocator's cache is emptied in every step, which frees nothing in use"
     applicability = Applicability.SAFE
+    only_where = Where(facts=("empty-cache-in-loop",))
 
     bad = (
         Example(

@@ -38,6 +38,7 @@ from oomlint.rule import (
     ReadyEdits,
     Rule,
     Severity,
+    Where,
     asking,
     short,
 )
@@ -52,6 +53,7 @@ class EnvVarTypo(Rule):
     name = "env-var-typo"
     summary = "an environment variable whose name misses a known one by a letter"
     applicability = Applicability.SAFE
+    only_where = Where(facts=("unknown-env",))
 
     bad = (
         Example(

@@ -38,7 +38,7 @@ from collections.abc import Iterable
 from oomlint.amounts import of_gib
 from oomlint.judgement import confidence, settled, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 
 _YAML = (
@@ -74,6 +74,7 @@ class ExpandableSegmentsUnset(Rule):
     summary = "holes in torch's allocator may take what is left of the card"
     applicability = Applicability.SAFE
     cost = 0
+    only_where = Where(has_card=True)
 
     bad = (
         Example(

@@ -36,7 +36,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.machine.fields import docker
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import command, deepspeed
 
@@ -73,6 +73,7 @@ class MemlockUlimit(Rule):
     name = "memlock-ulimit"
     summary = "a container's limit on locked pages is below what NVMe offload locks"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.host.memlock: ("limited",)})
 
     bad = (
         Example(
@@ -101,8 +102,6 @@ class MemlockUlimit(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         offload = run.plan.offload
         if "nvme" not in (offload.params, offload.optimizer) or offload.pin_memory is False:
-            return
-        if run.plan.host.memlock != "limited":
             return
         yield self.finding(
             run,

@@ -38,7 +38,17 @@ from collections.abc import Iterable
 from oomlint.documents.text import Edit
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
-from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity, gib
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import command, script
 
@@ -51,6 +61,7 @@ class MultiGpuNoLauncher(Rule):
     name = "multi-gpu-no-launcher"
     summary = "one process drives several GPUs and gathers on the first"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.parallel.backend: ("dp",)})
 
     bad = (
         Example(
@@ -78,7 +89,7 @@ class MultiGpuNoLauncher(Rule):
         if run.is_started_by_guess:
             return  # another line, with a launcher, may start it
         parallel = run.plan.parallel
-        if parallel.backend != "dp" or parallel.world is None:
+        if parallel.world is None:
             return
         gathered = _gathered_logits(run, parallel.world)
         on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""

@@ -37,7 +37,7 @@ from oomlint.amounts import of_gib
 from oomlint.hardware import nccl_bytes
 from oomlint.judgement import confidence, settled
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, gib
+from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.run import Run
 
 _AXOLOTL = (
@@ -75,6 +75,7 @@ class NcclHeadroom(Rule):
     code = "OOM711"
     name = "nccl-headroom"
     summary = "less is left on the cards than NCCL's buffers may take"
+    only_where = Where(has_card=True)
 
     bad = (
         Example(files={"axolotl.yaml": _AXOLOTL.format(length=13056)}, hardware="8xA100-40GB"),

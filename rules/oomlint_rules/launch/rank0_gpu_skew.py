@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.rule import Example, Finding, Rule, Severity, Where
 from oomlint.run import Run
 
 _LOOP = (
@@ -49,6 +49,7 @@ class Rank0GpuSkew(Rule):
     code = "OOM714"
     name = "rank0-gpu-skew"
     summary = "every rank loads a checkpoint onto the same GPU"
+    only_where = Where(facts=("torch-load-no-map-location",))
 
     bad = (Example(files={"train.py": _LOOP.format(arguments="'last.pt'")}),)
     good = (

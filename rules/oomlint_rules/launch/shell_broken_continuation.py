@@ -39,7 +39,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    Rule,
+    Severity,
+    Where,
+)
 from oomlint.run import Run
 
 _HEAD = "torchrun --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
@@ -74,6 +83,7 @@ class ShellBrokenContinuation(Rule):
     name = "shell-broken-continuation"
     summary = "a command that ends before its last options"
     applicability = Applicability.SAFE
+    only_where = Where(facts=("broken-continuation",))
 
     bad = (
         Example(

@@ -44,6 +44,7 @@ from oomlint.rule import (
     ReadyEdits,
     Rule,
     Severity,
+    Where,
     short,
 )
 from oomlint.run import Run
@@ -78,6 +79,7 @@ class ShellEnvNotExported(Rule):
     name = "shell-env-not-exported"
     summary = "a variable that is set and not exported, so the training never sees it"
     applicability = Applicability.SAFE
+    only_where = Where(facts=("env-not-exported",))
 
     bad = (
         Example(

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.rule import Example, Finding, Rule, Severity, short
+from oomlint.rule import Example, Finding, Rule, Severity, Where, short
 from oomlint.run import Run
 
 _HEAD = (
@@ -60,6 +60,12 @@ class SigkillNotCatchable(Rule):
     code = "OOM701"
     name = "sigkill-not-catchable"
     summary = "a handler for a kill that it never sees, or a retry that keeps the memory"
+    only_where = Where(
+        facts=(
+            "catches-sigkill",
+            "retries-inside-except",
+        )
+    )
 
     bad = (
         Example(

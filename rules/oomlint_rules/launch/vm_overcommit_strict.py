@@ -49,6 +49,7 @@ from oomlint.rule import (
     ReadyEdits,
     Rule,
     Severity,
+    Where,
     gib,
 )
 from oomlint.run import Run
@@ -68,6 +69,7 @@ class VmOvercommitStrict(Rule):
     name = "vm-overcommit-strict"
     summary = "a kernel setting against killed processes that makes them die sooner"
     applicability = Applicability.SAFE
+    only_where = Where(facts=("kernel-setting",))
 
     bad = (
         Example(

@@ -35,7 +35,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import relief, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 
 _YAML = (
@@ -58,6 +58,13 @@ class AdamFp32StatesDominant(Rule):
     summary = "Adam's states fill the card where a lighter optimizer would fit"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = Where(
+        plan={
+            f.optimizer.kind: ("adamw", "anyprecision_adamw", "ademamix"),
+            f.trainable.method: ("full",),
+        },
+        has_card=True,
+    )
 
     bad = (
         Example(
@@ -78,11 +85,9 @@ class AdamFp32StatesDominant(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.optimizer.kind not in ("adamw", "anyprecision_adamw", "ademamix"):
+        if plan.offload.optimizer in ("cpu", "nvme"):
             return
-        if plan.trainable.method != "full" or plan.offload.optimizer in ("cpu", "nvme"):
-            return
-        if run.limits.gpu_bytes is None or sharding_is_open(run):
+        if sharding_is_open(run):
             return
         options = [
             (title, word, found)

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules.precision._cards import is_before_ampere, said_in, severity_of_named_card
 
@@ -74,6 +74,7 @@ class Bf16OnPreAmpere(Rule):
     summary = "bf16 is asked for on a card that cannot compute in it"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = Where(plan={f.precision.compute: ("bf16",)}, has_card=True)
 
     bad = (
         Example(
@@ -101,7 +102,7 @@ class Bf16OnPreAmpere(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.plan.precision.compute != "bf16" or not is_before_ampere(run):
+        if not is_before_ampere(run):
             return
         field = said_in(run, f.precision.compute, _SAYS_BF16)
         if field is None or run.hardware is None:

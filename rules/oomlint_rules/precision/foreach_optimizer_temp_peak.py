@@ -34,7 +34,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, relief, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
 
 _LLAMA_FACTORY = (
@@ -71,6 +71,7 @@ class ForeachOptimizerTempPeak(Rule):
     summary = "the foreach optimizer step makes a copy of all trained parameters"
     applicability = Applicability.SAFE
     cost = 0
+    only_where = Where(plan={f.optimizer.foreach: (True,)})
 
     bad = (
         Example(
@@ -97,7 +98,7 @@ class ForeachOptimizerTempPeak(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if not run.plan.optimizer.foreach or run.plan.offload.optimizer in ("cpu", "nvme"):
+        if run.plan.offload.optimizer in ("cpu", "nvme"):
             return
         if sharding_is_open(run):
             return

@@ -38,7 +38,7 @@ from collections.abc import Iterable
 from oomlint.judgement import judge_gpu, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, gib
+from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command
 
@@ -51,6 +51,7 @@ class Fp8DoesNotShrinkStates(Rule):
     code = "OOM214"
     name = "fp8-does-not-shrink-states"
     summary = "FP8 training does not make model states smaller, which are what does not fit"
+    only_where = Where(has_card=True)
 
     bad = (
         Example(files={"train.yaml": f"{LLAMA_FACTORY}fp8: true\n"}, hardware="1xH100-80GB"),

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 
 _TORCHRUN = (
@@ -71,6 +71,7 @@ class FsdpInt8Flatten(Rule):
     summary = "FSDP cannot flatten weights that are stored as integers"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = Where(plan={f.parallel.backend: ("fsdp1",)})
 
     bad = (
         Example(
@@ -104,8 +105,6 @@ class FsdpInt8Flatten(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         quant = run.plan.quant
-        if run.plan.parallel.backend != "fsdp1":
-            return
         if quant.method == "bnb8":
             yield self._eight_bit(run)
         elif quant.method == "bnb4" and quant.storage_dtype in _INTEGERS:

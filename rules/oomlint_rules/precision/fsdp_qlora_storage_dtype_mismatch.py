@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 
 _SCRIPT = (
@@ -58,6 +58,7 @@ class FsdpQloraStorageDtypeMismatch(Rule):
     name = "fsdp-qlora-storage-dtype-mismatch"
     summary = "4-bit weights are stored in another type than the rest of the model"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.parallel.backend: ("fsdp1",), f.quant.method: ("bnb4",)})
 
     bad = (
         Example(
@@ -70,8 +71,6 @@ class FsdpQloraStorageDtypeMismatch(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         stored, loaded = plan.quant.storage_dtype, plan.load.dtype
-        if plan.parallel.backend != "fsdp1" or plan.quant.method != "bnb4":
-            return
         if stored not in _HALVES or loaded not in _HALVES or stored == loaded:
             return
         if not _is_said(run):

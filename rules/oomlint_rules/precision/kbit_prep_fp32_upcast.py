@@ -31,7 +31,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, gib
+from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.run import Run
 
 _SCRIPT = (
@@ -57,6 +57,7 @@ class KbitPrepFp32Upcast(Rule):
     code = "OOM208"
     name = "kbit-prep-fp32-upcast"
     summary = "preparing a quantized model casts its embeddings to fp32"
+    only_where = Where(plan={f.quant.prepares_kbit: (True,)}, has_card=True)
 
     bad = (
         Example(
@@ -75,7 +76,7 @@ class KbitPrepFp32Upcast(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan, dims = run.plan, run.plan.model.dims
-        if plan.quant.prepares_kbit is not True or plan.quant.method not in _BITSANDBYTES:
+        if plan.quant.method not in _BITSANDBYTES:
             return
         if dims is None or not dims.vocab or not dims.hidden or dims.vocab < _LARGE_VOCABULARY:
             return

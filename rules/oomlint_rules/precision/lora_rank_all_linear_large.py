@@ -34,7 +34,17 @@ from collections.abc import Iterable
 
 from oomlint.judgement import Relief, relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
@@ -58,6 +68,7 @@ class LoraRankAllLinearLarge(Rule):
     summary = "an adapter of high rank takes memory that the card does not have"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = Where(plan={f.trainable.r: KNOWN}, has_card=True)
 
     bad = (
         Example(

@@ -34,7 +34,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.rule import KNOWN, Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
@@ -53,6 +53,7 @@ class LoraSavesEmbeddings(Rule):
     summary = "an adapter trains whole embedding matrices beside its low-rank ones"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = Where(plan={f.trainable.method: _ADAPTERS, f.trainable.modules_to_save: KNOWN})
 
     bad = (
         Example(
@@ -73,7 +74,7 @@ class LoraSavesEmbeddings(Rule):
         trainable = run.plan.trainable
         saved = trainable.modules_to_save or ()
         whole = tuple(name for name in saved if name.rpartition(".")[2] in _WHOLE)
-        if trainable.method not in _ADAPTERS or not whole:
+        if not whole:
             return
         changes = {_FIELD: tuple(name for name in saved if name not in whole)}
         found = relief(run, changes)

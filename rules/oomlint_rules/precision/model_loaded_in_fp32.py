@@ -41,7 +41,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import relief, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import lowered
 from oomlint_rules.precision._cards import half_of
@@ -82,6 +82,7 @@ class ModelLoadedInFp32(Rule):
     summary = "weights are kept in fp32 where 16 bit would do"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = Where(plan={f.load.dtype: ("fp32",), f.quant.method: (None, "none")})
 
     bad = (
         Example(
@@ -108,8 +109,6 @@ class ModelLoadedInFp32(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.load.dtype != "fp32" or plan.quant.method not in (None, "none"):
-            return
         half = half_of(run)
         changes = {f.load.dtype: half}
         found = relief(run, changes)

@@ -35,7 +35,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import states_exceed
 from oomlint_rules.precision._cards import half_of
@@ -77,6 +77,7 @@ class NoMixedPrecision(Rule):
     summary = "the forward and backward pass compute in fp32"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = Where(plan={f.precision.compute: ("fp32",)})
 
     bad = (
         Example(
@@ -100,7 +101,7 @@ class NoMixedPrecision(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.plan.precision.compute != "fp32" or states_exceed(run):
+        if states_exceed(run):
             return
         half = half_of(run)
         found = relief(run, {f.precision.compute: half})

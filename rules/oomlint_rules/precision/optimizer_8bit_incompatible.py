@@ -32,7 +32,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, short
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    short,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
 
@@ -48,6 +58,7 @@ class Optimizer8bitIncompatible(Rule):
     summary = "an optimizer that this way of sharding refuses"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = Where(plan={f.optimizer.name: KNOWN}, dialects=("axolotl",))
 
     bad = (
         Example(
@@ -78,7 +89,7 @@ class Optimizer8bitIncompatible(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         name = run.plan.optimizer.name
-        if run.dialect.name != "axolotl" or name is None:
+        if name is None:
             return
         found = _refusal(run, name)
         if found is None:

@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from oomlint.judgement import judge_gpu, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, gib, short
+from oomlint.rule import Example, Finding, Rule, Severity, Where, gib, short
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
@@ -60,6 +60,7 @@ class PrequantizedDequantizedOnLoad(Rule):
     code = "OOM212"
     name = "prequantized-dequantized-on-load"
     summary = "a checkpoint in 4 or 8 bit becomes 16-bit weights as it is loaded"
+    only_where = Where(plan={f.quant.dequantised_on_load: (True,)})
 
     bad = (
         Example(files={"train.yaml": _LF}, hardware="1xA100-40GB"),
@@ -83,7 +84,7 @@ class PrequantizedDequantizedOnLoad(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         stored = str(plan.model.native_quant)
-        if not plan.quant.dequantised_on_load or stored not in _PACKED:
+        if stored not in _PACKED:
             return
         if plan.trainable.method == "full":
             return  # what is trained takes 16 bit and more whatever the checkpoint holds

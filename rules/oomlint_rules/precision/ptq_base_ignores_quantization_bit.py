@@ -36,7 +36,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, short
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    short,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, script
 from oomlint_rules._fixes import removal
@@ -68,6 +78,7 @@ class PtqBaseIgnoresQuantizationBit(Rule):
     name = "ptq-base-ignores-quantization-bit"
     summary = "a wish to quantize on loading, for a checkpoint that is quantized already"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.quant.requested_bits: KNOWN})
 
     bad = (
         Example(

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, command, deepspeed
 from oomlint_rules.settings._trainer import trainer_compares
@@ -42,6 +42,13 @@ class AutoFindBatchSizeZero3(Rule):
     name = "auto-find-batch-size-zero3"
     summary = "a batch size cannot be looked for under ZeRO-3"
     applicability = Applicability.SAFE
+    only_where = Where(
+        plan={
+            f.batch.auto_micro: (True,),
+            f.parallel.backend: ("zero",),
+            f.parallel.zero.stage: (3,),
+        }
+    )
 
     bad = (
         Example(
@@ -59,9 +66,7 @@ class AutoFindBatchSizeZero3(Rule):
     good = (Example(files={"train.yaml": _AXOLOTL, "ds.json": deepspeed('"stage": 2')}),)
 
     def check(self, run: Run) -> Iterable[Finding]:
-        plan = run.plan
-        stage3 = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
-        if not plan.batch.auto_micro or not stage3 or not trainer_compares(run):
+        if not trainer_compares(run):
             return
         key = run.key(f.batch.auto_micro)
         yield self.finding(

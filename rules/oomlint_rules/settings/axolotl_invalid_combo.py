@@ -42,7 +42,7 @@ from collections.abc import Iterable
 from oomlint.dialects.axolotl.keys import own
 from oomlint.dialects.common.fields import ref
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Rule
+from oomlint.rule import Applicability, Example, Finding, Rule, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
 from oomlint_rules.settings._combinations import Combination, refusals, value_of
@@ -198,6 +198,7 @@ class AxolotlInvalidCombo(Rule):
     summary = "settings that Axolotl refuses together"
     applicability = Applicability.UNSAFE
     cost = 8
+    only_where = Where(dialects=("axolotl",))
 
     bad = (
         Example(
@@ -237,6 +238,4 @@ class AxolotlInvalidCombo(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.dialect.name != "axolotl":
-            return
         yield from refusals(self, run, _TABLE, "Axolotl")

@@ -35,7 +35,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import KNOWN, Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command
 from oomlint_rules.settings._combinations import is_on, value_of
@@ -66,6 +66,7 @@ class ContextParallelConstraint(Rule):
     name = "context-parallel-constraint"
     summary = "context parallelism with settings that it is refused with"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.parallel.cp: KNOWN})
 
     bad = (
         Example(

@@ -33,7 +33,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.deepspeed.keys import ds
-from oomlint.rule import Applicability, Example, Finding, Rule, Severity
+from oomlint.plan.fields import f
+from oomlint.rule import Applicability, Example, Finding, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 from oomlint_rules._fixes import removal
@@ -49,6 +50,7 @@ class DsActivationCheckpointingBlockIgnored(Rule):
     name = "ds-activation-checkpointing-block-ignored"
     summary = "DeepSpeed's activation checkpointing block has no effect on this model"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.checkpointing.mode: ("none",)})
 
     bad = (
         Example(
@@ -80,8 +82,6 @@ class DsActivationCheckpointingBlockIgnored(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         said = run.settings.get(ds.activation_checkpointing)
         if said is None or not said.value or not trainer_compares(run) or run.is_fragment:
-            return
-        if run.plan.checkpointing.mode != "none":
             return
         yield self.finding(
             run,

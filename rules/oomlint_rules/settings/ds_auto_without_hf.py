@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity
+from oomlint.rule import Example, Finding, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import command, deepspeed
 
@@ -54,6 +54,7 @@ class DsAutoWithoutHf(Rule):
     code = "OOM815"
     name = "ds-auto-without-hf"
     summary = "a DeepSpeed config says auto, and no trainer fills it in"
+    only_where = Where(frameworks=("deepspeed",))
 
     bad = (
         Example(files={"train.py": _SCRIPT, "ds.json": _AUTO}),
@@ -66,7 +67,7 @@ class DsAutoWithoutHf(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.framework != "deepspeed" or run.is_fragment:
+        if run.is_fragment:
             return
         for block, reading in run.parts.blocks:
             origins = [origin for origin in reading.auto.values() if origin.row is not None]

@@ -40,7 +40,7 @@ from math import prod
 
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules.settings._trainer import trainer_compares
@@ -80,6 +80,7 @@ class DsBatchMismatch(Rule):
     name = "ds-batch-mismatch"
     summary = "the DeepSpeed config and the trainer do not agree on the batch"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.parallel.backend: ("zero",)})
 
     bad = (
         Example(
@@ -123,8 +124,6 @@ class DsBatchMismatch(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.plan.parallel.backend != "zero":
-            return
         if trainer_compares(run):
             yield from self._against_trainer(run)
         yield from self._product(run)

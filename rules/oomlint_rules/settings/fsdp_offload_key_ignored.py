@@ -32,7 +32,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.plan.fields import f
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, script
 
@@ -45,6 +46,7 @@ class FsdpOffloadKeyIgnored(Rule):
     summary = "FSDP's parameters are not offloaded because the Trainer does not read that key"
     applicability = Applicability.SAFE
     cost = 5
+    only_where = Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")})
 
     bad = (
         Example(
@@ -96,10 +98,7 @@ class FsdpOffloadKeyIgnored(Rule):
         words = run.settings.get(_WORDS)
         if lost is None or lost.value is not True or words is None or not words.value:
             return
-        if run.plan.parallel.fsdp.cpu_offload or run.plan.parallel.backend not in (
-            "fsdp1",
-            "fsdp2",
-        ):
+        if run.plan.parallel.fsdp.cpu_offload:
             return
         yield self.finding(
             run,

@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.llamafactory.keys import lf, lf_env
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Rule
+from oomlint.rule import Applicability, Example, Finding, Rule, Where
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, deepspeed
 from oomlint_rules.settings._combinations import Combination, refusals
@@ -207,6 +207,7 @@ class LfInvalidCombo(Rule):
     summary = "settings that LLaMA-Factory refuses together"
     applicability = Applicability.UNSAFE
     cost = 8
+    only_where = Where(dialects=("llama-factory",), frameworks=("llama-factory",))
 
     bad = (
         Example(
@@ -268,6 +269,4 @@ class LfInvalidCombo(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.dialect.name != "llama-factory" or run.dialect.name != run.framework:
-            return
         yield from refusals(self, run, _TABLE, "LLaMA-Factory")

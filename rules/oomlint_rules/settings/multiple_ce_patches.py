@@ -33,7 +33,7 @@ from typing import Any
 
 from oomlint.dialects.axolotl.keys import own
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, RemoveKey, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, RemoveKey, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
 from oomlint_rules.settings._combinations import is_on, origin_of, value_of
@@ -54,6 +54,7 @@ class MultipleCePatches(Rule):
     name = "multiple-ce-patches"
     summary = "more than one replacement for the cross entropy loss"
     applicability = Applicability.SAFE
+    only_where = Where(dialects=("axolotl",))
 
     bad = (
         Example(
@@ -71,8 +72,6 @@ class MultipleCePatches(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        if run.dialect.name != "axolotl":
-            return
         written = [(field, key) for field, key in _LOSSES if is_on(_said(run, field))]
         if len(written) < 2:
             return

@@ -36,7 +36,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import command, script
 from oomlint_rules._fixes import removal
@@ -72,6 +72,7 @@ class OptimizerInBwdConflict(Rule):
     summary = "an optimizer that steps in the backward pass, with accumulation or clipping"
     applicability = Applicability.UNSAFE
     cost = 8
+    only_where = Where(plan={f.optimizer.in_backward: (True,)})
 
     bad = (
         Example(
@@ -128,8 +129,6 @@ class OptimizerInBwdConflict(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         optimizer, steps = run.plan.optimizer, run.plan.batch.grad_accum
-        if not optimizer.in_backward:
-            return
         accumulates = steps is not None and steps > 1 and run.is_explicit(_STEPS)
         if accumulates:
             yield self._conflict(

@@ -37,7 +37,7 @@ from collections.abc import Iterable
 
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, script
 
@@ -61,6 +61,9 @@ class QuantizedPlusCompileOrNonlora(Rule):
     summary = "quantized weights are to be trained without an adapter"
     applicability = Applicability.UNSAFE
     cost = 8
+    only_where = Where(
+        plan={f.trainable.method: ("full",), f.quant.method: _QUANTIZED}, frameworks=_FRAMEWORKS
+    )
 
     bad = (
         Example(
@@ -83,9 +86,7 @@ class QuantizedPlusCompileOrNonlora(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if run.framework not in _FRAMEWORKS or plan.trainable.method != "full":
-            return
-        if plan.quant.method not in _QUANTIZED or run.is_started_by_guess:
+        if run.is_started_by_guess:
             return
         method = "qlora" if plan.quant.method == "bnb4" else "lora"
         if not _config_decides(run, method):

@@ -36,7 +36,7 @@ from typing import Any
 
 from oomlint.judgement import Relief, relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed
 
@@ -62,6 +62,7 @@ class DsBucketOversized(Rule):
     summary = "communication buckets of DeepSpeed that take much of a small card"
     applicability = Applicability.SAFE
     cost = 1
+    only_where = Where(plan={f.parallel.backend: ("zero",)}, has_card=True)
 
     bad = (
         Example(
@@ -103,7 +104,7 @@ class DsBucketOversized(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         zero = run.plan.parallel.zero
         limit = run.limits.gpu_bytes
-        if run.plan.parallel.backend != "zero" or zero.stage in (0, None) or limit is None:
+        if zero.stage in (0, None) or limit is None:
             return
         sizes = {_REDUCE: zero.reduce_bucket_elems, _GATHER: zero.allgather_bucket_elems}
         if zero.stage == 3:

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate
 
@@ -69,6 +69,13 @@ class Fsdp1LoraUniformRequiresGrad(Rule):
     name = "fsdp1-lora-uniform-requires-grad"
     summary = "FSDP1 is to flatten trained and frozen weights into one parameter"
     applicability = Applicability.SAFE
+    only_where = Where(
+        plan={
+            f.parallel.backend: ("fsdp1",),
+            f.parallel.fsdp.use_orig_params: (False,),
+            f.parallel.fsdp.isolates_trainable: (False,),
+        }
+    )
 
     bad = (
         Example(
@@ -105,11 +112,6 @@ class Fsdp1LoraUniformRequiresGrad(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        fsdp = run.plan.parallel.fsdp
-        if run.plan.parallel.backend != "fsdp1" or fsdp.use_orig_params is not False:
-            return
-        if fsdp.isolates_trainable is not False:
-            return
         yield self.finding(
             run,
             Severity.ERROR,

@@ -43,7 +43,7 @@ from oomlint.dialects.common.fields import fsdp
 from oomlint.judgement import judge_gpu, settled
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, gib
+from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate
 
@@ -75,6 +75,14 @@ class Fsdp2LoraUpcastsBase(Rule):
     code = "OOM310"
     name = "fsdp2-lora-upcasts-base"
     summary = "an old Accelerate casts a frozen base to fp32 under FSDP2"
+    only_where = Where(
+        plan={
+            f.parallel.backend: ("fsdp2",),
+            f.quant.method: (None, "none"),
+            f.load.dtype: ("bf16", "fp16"),
+            f.precision.param: ("fp32",),
+        }
+    )
 
     bad = (
         Example(files=_FILES, hardware="8xA100-40GB", values=_OLD),
@@ -100,11 +108,7 @@ class Fsdp2LoraUpcastsBase(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.parallel.backend != "fsdp2" or plan.trainable.method in ("full", None):
-            return
-        if plan.quant.method not in (None, "none"):
-            return
-        if plan.load.dtype not in ("bf16", "fp16") or plan.precision.param != "fp32":
+        if plan.trainable.method in ("full", None):
             return
         judged, states = judge_gpu(run), state_bytes(settled(run).plan)
         if judged is None or states is None:

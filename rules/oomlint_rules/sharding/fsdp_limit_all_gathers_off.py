@@ -34,7 +34,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command
 
@@ -84,6 +84,7 @@ class FsdpLimitAllGathersOff(Rule):
     name = "fsdp-limit-all-gathers-off"
     summary = "FSDP may gather several layers ahead on a card that is full"
     applicability = Applicability.SAFE
+    only_where = Where(plan={f.parallel.backend: ("fsdp1",)}, has_card=True)
 
     bad = (
         Example(
@@ -105,8 +106,6 @@ class FsdpLimitAllGathersOff(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         fsdp = run.plan.parallel.fsdp
-        if run.plan.parallel.backend != "fsdp1" or run.limits.gpu_bytes is None:
-            return
         judged = judge_gpu(run)
         if judged is None or not judged.is_problem:
             return

@@ -41,7 +41,17 @@ from oomlint.dialects.common.fields import fsdp
 from oomlint.judgement import Relief, relief
 from oomlint.models.architectures import block_classes
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, short
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    count,
+    short,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command
 from oomlint_rules._fixes import removal
@@ -61,6 +71,7 @@ class FsdpWrapMissing(Rule):
     summary = "FSDP gathers the whole model at once because nothing wraps its blocks"
     applicability = Applicability.SAFE
     cost = 1
+    only_where = Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")})
 
     bad = (
         Example(
@@ -120,8 +131,6 @@ class FsdpWrapMissing(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         fsdp = run.plan.parallel.fsdp
-        if run.plan.parallel.backend not in ("fsdp1", "fsdp2"):
-            return
         wrong = _wrong_classes(run)
         if fsdp.wrap in ("transformer", "ends") and wrong:
             yield self._not_found(run, wrong)

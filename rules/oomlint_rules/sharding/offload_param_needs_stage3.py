@@ -47,6 +47,7 @@ from oomlint.rule import (
     Rule,
     SetFields,
     Severity,
+    Where,
 )
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed
@@ -62,6 +63,7 @@ class OffloadParamNeedsStage3(Rule):
     summary = "offloading that DeepSpeed ignores at this ZeRO stage"
     applicability = Applicability.SAFE
     cost = 3
+    only_where = Where(plan={f.parallel.zero.stage: (0, 1, 2)})
 
     bad = (
         Example(
@@ -115,7 +117,7 @@ class OffloadParamNeedsStage3(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         stage = run.plan.parallel.zero.stage
-        if stage is None or stage == 3:
+        if stage is None:
             return
         params = _written(run, f.offload.params)
         if params is not None:

@@ -35,7 +35,7 @@ from collections.abc import Iterable
 from oomlint.judgement import judge_gpu, relief, settled, sharding_is_open
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
 from oomlint_rules._fixes import higher_sharding
 
@@ -70,6 +70,7 @@ class ReplicaTooBigForOneGpu(Rule):
     summary = "each GPU keeps a full copy of weights that do not fit on one"
     applicability = Applicability.SAFE
     cost = 3
+    only_where = Where(has_card=True)
 
     bad = (
         Example(

@@ -35,7 +35,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 
@@ -55,6 +55,14 @@ class Zero3CompileOom(Rule):
     name = "zero3-compile-oom"
     summary = "DeepCompile in a ZeRO-3 run that has no memory to spare"
     applicability = Applicability.SAFE
+    only_where = Where(
+        plan={
+            f.compile.deepcompile: (True,),
+            f.parallel.backend: ("zero",),
+            f.parallel.zero.stage: (3,),
+        },
+        has_card=True,
+    )
 
     bad = (
         Example(
@@ -75,13 +83,8 @@ class Zero3CompileOom(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        plan = run.plan
-        if not plan.compile.deepcompile or plan.parallel.backend != "zero":
-            return
         judged = judge_gpu(run)
-        if plan.parallel.zero.stage != 3 or judged is None or judged.limit is None:
-            return
-        if not judged.is_problem:
+        if judged is None or not judged.is_problem:
             return
         yield self.finding(
             run,

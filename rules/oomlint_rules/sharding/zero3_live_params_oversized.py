@@ -31,7 +31,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 
@@ -52,6 +52,9 @@ class Zero3LiveParamsOversized(Rule):
     summary = "ZeRO-3 keeps more gathered parameters than a small card has room for"
     applicability = Applicability.SAFE
     cost = 3
+    only_where = Where(
+        plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}, has_card=True
+    )
 
     bad = (
         Example(
@@ -80,8 +83,6 @@ class Zero3LiveParamsOversized(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         zero = run.plan.parallel.zero
-        if run.plan.parallel.backend != "zero" or zero.stage != 3 or run.limits.gpu_bytes is None:
-            return
         limits = {_LIVE: zero.max_live_params, _REUSE: zero.max_reuse_distance}
         changes = {name: _LOWER for name, said in limits.items() if (said or 0) > _LOWER}
         found = relief(run, changes) if changes else None

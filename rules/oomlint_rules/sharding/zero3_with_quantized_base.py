@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 
@@ -55,6 +55,7 @@ class Zero3WithQuantizedBase(Rule):
     summary = "ZeRO-3 cannot divide weights that are quantized this way"
     applicability = Applicability.SAFE
     cost = 3
+    only_where = Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)})
 
     bad = (
         Example(
@@ -86,8 +87,6 @@ class Zero3WithQuantizedBase(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.parallel.backend != "zero" or plan.parallel.zero.stage != 3:
-            return
         name = _NAMES.get(str(plan.quant.method))
         if name is not None:
             yield self.finding(
