@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping as MappingABC
 from enum import IntEnum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -168,7 +168,7 @@ KNOWN: tuple[Any, ...] = ()
 
 
 class Where(Struct, frozen=True):
-    """The runs of which a rule can say anything: those in which all that is named here holds.
+    """Runs of which a rule can say anything: those in which all that is named here holds.
 
     It is asked before the rule's module is imported, so that a lint imports a fraction of the
     rules; ``check`` relies on it, and asks what is left to ask.
@@ -176,8 +176,14 @@ class Where(Struct, frozen=True):
 
     plan: MappingABC[Any, tuple[Any, ...]] = {}
     """Fields of the plan, with the values of which each must have one."""
+    meant: MappingABC[Any, tuple[Any, ...]] = {}
+    """The same of the plan in which misspelt keys are taken for what they mean."""
+    said: tuple[Any, ...] = ()
+    """Fields, of the plan or a dialect's own, one of which must have a value."""
     facts: tuple[str, ...] = ()
     """Kinds of facts of which scripts must have one."""
+    has: Literal["", "missing", "stray", "wrong"] = ""
+    """What there must be some of: files that are missing, stray keys, wrong values."""
     dialects: tuple[str, ...] = ()
     frameworks: tuple[str, ...] = ()
     has_card: bool = False
@@ -188,16 +194,20 @@ class Where(Struct, frozen=True):
             (not self.dialects or run.dialect.name in self.dialects)
             and (not self.frameworks or run.framework in self.frameworks)
             and (not self.has_card or run.hardware is not None)
+            and (not self.has or bool(getattr(run, self.has)))
             and (not self.facts or not run.fact_kinds.isdisjoint(self.facts))
-            and all(_has(run.plan.get(path), values) for path, values in self.plan.items())
+            and (not self.said or any(field in run.settings for field in self.said))
+            and (not self.plan or _agrees(run, self.plan))
+            and (not self.meant or _agrees(run.intended, self.meant))
         )
 
 
-EVERYWHERE = Where()
-
-
-def _has(value: Any, accepted: tuple[Any, ...]) -> bool:
-    return value in accepted if accepted else value is not None
+def _agrees(run: Run, wanted: MappingABC[Any, tuple[Any, ...]]) -> bool:
+    for path, values in wanted.items():
+        value = run.plan.get(path)
+        if value not in values if values else value is None:
+            return False
+    return True
 
 
 class Rule:
@@ -218,8 +228,8 @@ class Rule:
     looks_at_merges: ClassVar[bool] = False
     """Whether jobs that only merge an adapter and write the model are its business too."""
 
-    only_where: ClassVar[Where] = EVERYWHERE
-    """The runs that ``check`` is asked about; by default all."""
+    only_where: ClassVar[tuple[Where, ...]] = ()
+    """The runs that ``check`` is asked about: those of which one of these holds; by default all."""
 
     is_headline: ClassVar[bool] = False
     """Whether it says of a run that it is in trouble, and others then say what that comes of."""
@@ -321,12 +331,14 @@ class ListedRule(Struct, frozen=True, eq=False):
     name: str
     load: Callable[[], type[Rule]]
     looks_at_merges: bool = False
-    only_where: Where = EVERYWHERE
+    only_where: tuple[Where, ...] = ()
     origin: str = ""
 
     def check(self, run: Run) -> Iterable[Finding]:
         """What the rule finds in a run; its module is imported if the run is one of its own."""
-        return self.load()().check(run) if self.only_where.holds(run) else ()
+        if self.only_where and not any(where.holds(run) for where in self.only_where):
+            return ()
+        return self.load()().check(run)
 
     @classmethod
     def of(cls, rule: type[Rule]) -> ListedRule:

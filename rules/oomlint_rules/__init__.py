@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 
-from oomlint.rule import EVERYWHERE, ListedRule, Rule, Where
+from oomlint.rule import ListedRule, Rule, Where
 
 
 def listed() -> Iterator[ListedRule]:
     """Every rule by code, none of them imported: see :mod:`.index`."""
     from oomlint_rules.index import ROWS
 
-    for code, name, module, cls, looks_at_merges, where in ROWS:
-        only_where = Where(**where) if where else EVERYWHERE
+    for code, name, module, cls, looks_at_merges, *wheres in ROWS:
+        only_where = tuple(Where(**where) for where in wheres)
         yield ListedRule(code, name, _loader(module, cls), looks_at_merges, only_where)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import asdict
 
-from oomlint.plan.fields import path_of
-from oomlint.rule import EVERYWHERE, Rule, Where
+from oomlint.plan.fields import Field, path_of
+from oomlint.rule import Rule, Where
 
 INDEX = Path(__file__).with_name("index.py")
 
-_HEAD = '''"""By code: name, module, class, whether it looks at merges, and the runs that it looks at.
+_HEAD = '''"""By code: name, module, class, whether it looks at merges, and what of the runs it looks at.
 
 Written by ``python -m oomlint_rules`` from the rules themselves, so that listing and selecting rules
 imports none of them; do not edit.
@@ -23,7 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 # fmt: off
-ROWS: tuple[tuple[str, str, str, str, bool, dict[str, Any]], ...] = (
+ROWS: tuple[tuple[Any, ...], ...] = (
 '''
 
 
@@ -33,18 +35,24 @@ def index_text() -> str:
     for rule in sorted(_rules(), key=lambda rule: rule.code):
         where = rule.__module__.removeprefix("oomlint_rules.")
         row = (rule.code, rule.name, where, rule.__name__, rule.looks_at_merges)
-        rows.append(f"    {(*row, _said(rule.only_where))!r},\n")
+        rows.append(f"    {(*row, *map(_said, rule.only_where))!r},\n")
     return _HEAD + "".join(rows) + ")\n"
 
 
 def _said(where: Where) -> dict[str, object]:
-    """What a rule says of the runs that it looks at, as plain data."""
-    said = {
-        name: value for name, value in asdict(where).items() if value != getattr(EVERYWHERE, name)
-    }
-    if where.plan:
-        said["plan"] = {path_of(field): values for field, values in where.plan.items()}
-    return said
+    """A condition on runs as plain data, without what it leaves open."""
+    return {name: _plain(value) for name, value in asdict(where).items() if value}
+
+
+def _plain(value: Any) -> Any:
+    """Fields as the paths that they are."""
+    if isinstance(value, Field):
+        return path_of(value)
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, Mapping):
+        return {_plain(key): inner for key, inner in value.items()}
+    return value
 
 
 def _rules() -> list[type[Rule]]:

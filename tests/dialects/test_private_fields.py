@@ -106,7 +106,7 @@ def _rows() -> Iterator[Row]:
 
 def _derived() -> Iterator[Any]:
     meanings = [*_in_modules(Meaning), *(script.meaning for script in _scripts())]
-    every = {id(each): each for meaning in meanings for each in meaning.everything()}
+    every = {id(each): each for meaning in meanings for each in meaning.everything}
     for meaning in every.values():
         for derivation in meaning.derivations:
             yield from derivation.fields

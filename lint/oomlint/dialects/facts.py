@@ -42,7 +42,7 @@ def bounds(run: Cells) -> Any:
 
     for package, version in run.known.floors.items():
         narrow(package, release_of(version) or (), ())
-    for meaning in run.meaning.everything():
+    for meaning in run.meaning.everything:
         for required in meaning.bounds:
             for package, oldest, beyond in required(run):
                 narrow(package, oldest, beyond)

@@ -22,7 +22,8 @@ user's options, the files, :meth:`~Meaning.derive`, the defaults of the tables' 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -216,12 +217,11 @@ class Meaning:
 
     # -- asking ----------------------------------------------------------------------
 
-    def everything(self) -> Iterator[Meaning]:
+    @cached_property
+    def everything(self) -> tuple[Meaning, ...]:
         """This meaning and those it includes, each once, its own first."""
-        seen: dict[int, Meaning] = {}
-        for meaning in (self, *(m for included in self.included for m in included.everything())):
-            seen.setdefault(id(meaning), meaning)
-        return iter(seen.values())
+        below = (meaning for included in self.included for meaning in included.everything)
+        return tuple(dict.fromkeys((self, *below)))
 
     def chain(self, field: Any) -> tuple[Derivation, ...]:
         """The derivations of a field in the order in which they are asked, overrides left out."""
@@ -236,7 +236,7 @@ class Meaning:
         """What decides on the statements about a field; the included meanings' come first."""
         found = self._readers_of.get(field)
         if found is None:
-            everything = reversed(list(self.everything()))
+            everything = reversed(self.everything)
             found = tuple(
                 reader
                 for meaning in everything
@@ -248,7 +248,7 @@ class Meaning:
 
     def writer(self, field: Any) -> Writer | None:
         """How a wish for a field is said, if not by a row."""
-        return next((m.writers[field] for m in self.everything() if field in m.writers), None)
+        return next((m.writers[field] for m in self.everything if field in m.writers), None)
 
     def fields(self) -> Iterable[Any]:
         """Every field that is derived."""
@@ -259,7 +259,7 @@ class Meaning:
         if self._chains is None:
             chains: dict[Any, list[Derivation]] = {}
             overrides: dict[Any, list[Derivation]] = {}
-            everything = list(self.everything())
+            everything = self.everything
             for meaning in everything:
                 for derivation in meaning.derivations:
                     if derivation.rank != "override":

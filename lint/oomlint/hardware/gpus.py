@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from statistics import median_low
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
@@ -320,13 +319,18 @@ def card_of_size(gigabytes: int) -> Gpu:
         driver = derived_total(custom_gpu(gigabytes * GIB), gigabytes * 1024)
         return replace(driver, **named, nameplate_gb=gigabytes, driver_total_mib=None)
     return replace(
-        custom_gpu(median_low(gpu.total_bytes for gpu in alike)),
+        custom_gpu(_middle([gpu.total_bytes for gpu in alike])),
         **named,
         nameplate_gb=gigabytes,
         total_low=min(gpu.total_low for gpu in alike),
         total_high=max(gpu.total_high for gpu in alike),
         source=f"any card of {gigabytes} GB: between {', '.join(g.name for g in alike)}",
     )
+
+
+def _middle(sizes: list[int]) -> int:
+    """The lower median, without a module that imports fractions and random numbers."""
+    return sorted(sizes)[(len(sizes) - 1) // 2]
 
 
 # Four times what the largest GPU of the catalogue has.

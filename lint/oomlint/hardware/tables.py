@@ -5,10 +5,11 @@ Each line of ``data/*.tsv`` is ``<tab>key<tab>key<tab>{json}``, keys in lower ca
 
 from __future__ import annotations
 
-import json
 import os
 from functools import cache
 from typing import Any
+
+from msgspec.json import decode
 
 
 @cache
@@ -42,5 +43,5 @@ def keys(table: str) -> list[str]:
 
 
 def _entry(line: bytes) -> dict[str, Any]:
-    entry: dict[str, Any] = json.loads(line.rsplit(b"\t", 1)[-1])
+    entry: dict[str, Any] = decode(line.rsplit(b"\t", 1)[-1])
     return entry

@@ -2,18 +2,18 @@
 
 ``data/ids.tsv`` holds on line *n* every known id of the model on line *n* of
 ``data/models.jsonl``, framed by tabs; an id of a quantised checkpoint is followed by
-``=quant``. A look-up is a byte search in the first file and one ``json.loads``.
+``=quant``. A look-up is a byte search in the first file and one ``decode``.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.json import decode
 
 from oomlint.models.facts import ModelFacts
 from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
@@ -116,7 +116,7 @@ def _search(data: bytes, needle: bytes) -> Iterator[Match]:
 
 def record(line: int) -> dict[str, Any]:
     """The raw record on a line of the catalogue."""
-    found: dict[str, Any] = json.loads(_lines()[line])
+    found: dict[str, Any] = decode(_lines()[line])
     return found
 
 

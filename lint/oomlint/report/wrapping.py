@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from shutil import get_terminal_size
 
 # What nobody reads comfortably beyond, and what a page or a log takes where there is no terminal.
 _WIDEST, _USUAL, _LEAST = 120, 100, 40
@@ -14,12 +13,17 @@ _ESCAPE = re.compile(r"\x1b\[[\d;]*m")
 
 def terminal_width() -> int:
     """Columns to write within: those of the terminal, or as many as a log takes."""
-    columns = get_terminal_size((_USUAL, 24)).columns if _has_size() else _USUAL
-    return max(_LEAST, min(_WIDEST, columns))
+    said = os.environ.get("COLUMNS", "")
+    columns = int(said) if said.isdecimal() else 0
+    return max(_LEAST, min(_WIDEST, columns or _columns_of_terminal() or _USUAL))
 
 
-def _has_size() -> bool:
-    return bool(os.environ.get("COLUMNS")) or os.isatty(1)
+def _columns_of_terminal() -> int:
+    """What ``shutil`` would say, which imports three compressors first; 0 where nothing tells."""
+    try:
+        return os.get_terminal_size(1).columns
+    except OSError:  # no terminal
+        return 0
 
 
 def wrapped(

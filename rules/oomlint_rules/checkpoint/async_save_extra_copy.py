@@ -72,7 +72,10 @@ class AsyncSaveExtraCopy(Rule):
     code = "OOM506"
     name = "async-save-extra-copy"
     summary = "saving in the background needs a copy in RAM, or saves what training changes"
-    only_where = Where(facts=("async-save-thread",))
+    only_where = (
+        Where(facts=("async-save-thread", "dcp-async-save")),
+        Where(plan={f.save.async_: ("thread", "pinned")}),
+    )
 
     bad = (
         Example(

@@ -81,7 +81,7 @@ class Bnb8bitSaveOom(Rule):
     summary = "saving 8-bit weights makes a second copy of them on the GPU, in old stacks"
     applicability = Applicability.UNSAFE
     cost = 9
-    only_where = Where(plan={f.quant.method: ("bnb8",)})
+    only_where = (Where(plan={f.quant.method: ("bnb8",)}),)
 
     bad = (
         Example(

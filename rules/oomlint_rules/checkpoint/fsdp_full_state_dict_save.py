@@ -89,8 +89,8 @@ class FsdpFullStateDictSave(Rule):
     summary = "FSDP gathers the whole model in the RAM of one node to save it"
     applicability = Applicability.SAFE
     cost = 5
-    only_where = Where(
-        plan={f.parallel.backend: ("fsdp1", "fsdp2"), f.parallel.fsdp.state_dict: ("full",)}
+    only_where = (
+        Where(plan={f.parallel.backend: ("fsdp1", "fsdp2"), f.parallel.fsdp.state_dict: ("full",)}),
     )
 
     bad = (

@@ -50,7 +50,7 @@ class FsdpStateDictOnGpu(Rule):
     code = "OOM508"
     name = "fsdp-state-dict-on-gpu"
     summary = "a script gathers FSDP's full state dict on every GPU"
-    only_where = Where(facts=("state-dict-on-gpu",))
+    only_where = (Where(facts=("state-dict-on-gpu",)),)
 
     bad = (
         Example(files={"train.py": _SAVE.format(config="")}),

@@ -38,7 +38,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import settled, severity_of_need
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, command, deepspeed
 from oomlint_rules.checkpoint._reload import reload_of
@@ -60,6 +60,7 @@ class LoadBestReloadOom(Rule):
     summary = "the best checkpoint is read back at the end, beside all that training holds"
     applicability = Applicability.UNSAFE
     cost = 9
+    only_where = (Where(meant={f.save.load_best_at_end: (True,), f.parallel.backend: ("zero",)}),)
 
     bad = (
         Example(
@@ -104,9 +105,7 @@ class LoadBestReloadOom(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = settled(run).plan
-        if not plan.save.load_best_at_end or not trainer_compares(run):
-            return
-        if plan.parallel.backend != "zero":
+        if not trainer_compares(run):
             return
         dims = plan.model.dims
         total = dims.params_total if dims is not None else None

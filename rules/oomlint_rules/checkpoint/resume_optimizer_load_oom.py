@@ -67,7 +67,7 @@ class ResumeOptimizerLoadOom(Rule):
     summary = "resuming reads the optimizer states into RAM beside those that are there"
     applicability = Applicability.SAFE
     cost = 1
-    only_where = Where(plan={f.load.resume: (True,)})
+    only_where = (Where(plan={f.load.resume: (True,)}),)
 
     bad = (
         Example(

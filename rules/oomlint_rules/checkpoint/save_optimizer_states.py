@@ -39,7 +39,18 @@ from collections.abc import Iterable
 
 from oomlint.judgement import confidence, judge_host, settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    count,
+    gib,
+)
 from oomlint.run import Run
 
 _YAML = (
@@ -64,6 +75,7 @@ class SaveOptimizerStates(Rule):
     summary = "checkpoints of a large model carry the optimizer states"
     applicability = Applicability.UNSAFE
     cost = 9
+    only_where = (Where(meant={f.trainable.method: ("full",), f.save.contents: KNOWN}),)
 
     bad = (
         Example(
@@ -81,7 +93,7 @@ class SaveOptimizerStates(Rule):
         plan = base.plan
         dims = plan.model.dims
         total = dims.params_total if dims is not None else None
-        if total is None or total < _LARGE or plan.trainable.method != "full":
+        if total is None or total < _LARGE:
             return
         if plan.save.strategy in ("no", None) or "optimizer" not in (plan.save.contents or ()):
             return

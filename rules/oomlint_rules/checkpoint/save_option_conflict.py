@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed, script
 from oomlint_rules.settings._trainer import trainer_compares
@@ -57,6 +57,10 @@ class SaveOptionConflict(Rule):
     summary = "options of saving that transformers refuses together"
     applicability = Applicability.UNSAFE
     cost = 9
+    only_where = (
+        Where(plan={f.save.load_best_at_end: (True,)}),
+        Where(plan={f.save.save_only_model: (True,)}),
+    )
 
     bad = (
         Example(

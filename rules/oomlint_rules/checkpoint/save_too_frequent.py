@@ -69,7 +69,7 @@ class SaveTooFrequent(Rule):
     summary = "a sharded model is gathered and saved every few steps"
     applicability = Applicability.SAFE
     cost = 1
-    only_where = Where(plan={f.save.every: KNOWN})
+    only_where = (Where(plan={f.save.every: KNOWN}),)
 
     bad = (
         Example(

@@ -106,12 +106,14 @@ class Zero3Gather16Rank0Ram(Rule):
     summary = "saving under ZeRO-3 gathers the whole model in the RAM of one node"
     applicability = Applicability.SAFE
     cost = 5
-    only_where = Where(
-        plan={
-            f.parallel.backend: ("zero",),
-            f.parallel.zero.stage: (3,),
-            f.parallel.zero.gather16_on_save: (True,),
-        }
+    only_where = (
+        Where(
+            plan={
+                f.parallel.backend: ("zero",),
+                f.parallel.zero.stage: (3,),
+                f.parallel.zero.gather16_on_save: (True,),
+            }
+        ),
     )
 
     bad = (

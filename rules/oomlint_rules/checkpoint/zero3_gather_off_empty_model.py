@@ -58,7 +58,7 @@ class Zero3GatherOffEmptyModel(Rule):
     summary = "under ZeRO-3 no model file is saved unless the weights are gathered"
     applicability = Applicability.UNSAFE
     cost = 5
-    only_where = Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)})
+    only_where = (Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}),)
 
     bad = (
         Example(

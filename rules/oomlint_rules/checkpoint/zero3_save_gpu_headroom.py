@@ -100,7 +100,7 @@ class Zero3SaveGpuHeadroom(Rule):
     summary = "gathering weights at a save needs more GPU memory than training leaves"
     applicability = Applicability.SAFE
     cost = 4
-    only_where = Where(has_card=True)
+    only_where = (Where(has_card=True),)
 
     bad = (
         Example(

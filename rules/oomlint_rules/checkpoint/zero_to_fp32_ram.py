@@ -79,7 +79,7 @@ class ZeroToFp32Ram(Rule):
     name = "zero-to-fp32-ram"
     summary = "joining a ZeRO checkpoint holds the whole model in fp32 in RAM"
     applicability = Applicability.UNSAFE
-    only_where = Where(facts=("zero-to-fp32",))
+    only_where = (Where(facts=("zero-to-fp32",)),)
 
     bad = (
         Example(

@@ -88,7 +88,7 @@ class DpoRefModelCopy(Rule):
     applicability = Applicability.SAFE
     cost = 3
     # The answers of PPO and GRPO are new in every step: their reference is needed then.
-    only_where = Where(plan={f.objective.ref_model: ("copy",), f.objective.kind: ("dpo", "kto")})
+    only_where = (Where(plan={f.objective.ref_model: ("copy",), f.objective.kind: ("dpo", "kto")}),)
 
     bad = (
         Example(

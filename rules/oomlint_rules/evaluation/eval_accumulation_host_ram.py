@@ -38,7 +38,17 @@ from collections.abc import Iterable
 
 from oomlint.judgement import settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
 
 # An evaluation set that is worth its time has more samples than this.
@@ -88,6 +98,7 @@ class EvalAccumulationHostRam(Rule):
     summary = "logits that evaluation moves to RAM add up there"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = (Where(meant={f.eval.enabled: (True,), f.eval.accumulation_steps: KNOWN}),)
 
     bad = (
         Example(
@@ -123,7 +134,7 @@ class EvalAccumulationHostRam(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = settled(run).plan
         steps = plan.eval.accumulation_steps
-        if not plan.eval.enabled or not plan.eval.keeps_logits or not steps:
+        if not plan.eval.keeps_logits or not steps:
             return
         vocab = plan.model.dims.vocab if plan.model.dims else None
         ranks, limit = plan.parallel.gpus_per_node or 1, run.limits.host_bytes

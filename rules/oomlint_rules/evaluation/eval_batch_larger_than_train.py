@@ -84,7 +84,7 @@ class EvalBatchLargerThanTrain(Rule):
     summary = "evaluation runs with a larger batch than training, and does not fit"
     applicability = Applicability.SAFE
     cost = 1
-    only_where = Where(plan={f.eval.enabled: (True,)})
+    only_where = (Where(plan={f.eval.enabled: (True,)}),)
 
     bad = (
         Example(

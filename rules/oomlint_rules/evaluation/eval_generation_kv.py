@@ -37,7 +37,7 @@ from oomlint.amounts import of_gib
 from oomlint.judgement import confidence, settled, severity_of_need, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import states_exceed
 
@@ -77,6 +77,7 @@ class EvalGenerationKv(Rule):
     summary = "evaluation generates for several samples at once, and their caches do not fit"
     applicability = Applicability.SAFE
     cost = 1
+    only_where = (Where(meant={f.eval.enabled: (True,), f.eval.generate: (True,)}),)
 
     bad = (
         Example(
@@ -110,7 +111,7 @@ class EvalGenerationKv(Rule):
         base = settled(run)
         plan, phases = base.plan, base.estimate.gpu.phases
         rows = plan.batch.eval_micro or plan.batch.micro
-        if not plan.eval.generate or not plan.eval.enabled or rows is None or rows < 2:
+        if rows is None or rows < 2:
             return
         if plan.model.dims is None or states_exceed(run) or sharding_is_open(run):
             return

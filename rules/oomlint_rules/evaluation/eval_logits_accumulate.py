@@ -38,7 +38,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._remedies import card_bytes
 
@@ -98,6 +98,7 @@ class EvalLogitsAccumulate(Rule):
     summary = "evaluation keeps the logits of all batches on the GPU"
     applicability = Applicability.SAFE
     cost = 1
+    only_where = (Where(meant={f.eval.enabled: (True,), f.eval.keeps_logits: (True,)}),)
 
     bad = (
         Example(
@@ -123,7 +124,7 @@ class EvalLogitsAccumulate(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = settled(run).plan
-        if not plan.eval.enabled or not plan.eval.keeps_logits or plan.eval.accumulation_steps:
+        if plan.eval.accumulation_steps:
             return
         vocab = plan.model.dims.vocab if plan.model.dims else None
         rows = plan.batch.eval_micro or plan.batch.micro

@@ -66,8 +66,8 @@ class EvalTrainInterleaveFragmentation(Rule):
     summary = "evaluation between training steps fragments a card that is nearly full"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = Where(
-        plan={f.eval.enabled: (True,), f.eval.strategy: ("steps", "epoch")}, has_card=True
+    only_where = (
+        Where(plan={f.eval.enabled: (True,), f.eval.strategy: ("steps", "epoch")}, has_card=True),
     )
 
     bad = (

@@ -63,8 +63,8 @@ class GrpoBatchSemantics(Rule):
     summary = "a round of generation that holds no whole groups of answers"
     applicability = Applicability.UNSAFE
     cost = 8
-    only_where = Where(
-        plan={f.objective.rollout.generation_batch: KNOWN, f.objective.rollout.n: KNOWN}
+    only_where = (
+        Where(plan={f.objective.rollout.generation_batch: KNOWN, f.objective.rollout.n: KNOWN}),
     )
 
     bad = (

@@ -40,7 +40,17 @@ from msgspec import Struct
 from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled, severity_of_need
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
 from oomlint_rules._remedies import card_bytes
 
@@ -90,6 +100,10 @@ class LogprobMicroBatchTooLarge(Rule):
     summary = "the pass that takes log probabilities builds more logits than fit"
     applicability = Applicability.SAFE
     cost = 3
+    only_where = (
+        Where(plan={f.batch.max_tokens_per_gpu: KNOWN}),
+        Where(plan={f.objective.rollout.rollout_micro_batch: KNOWN}),
+    )
 
     bad = (
         Example(

@@ -80,7 +80,7 @@ class PreferencePairDoublesBatch(Rule):
     summary = "chosen and rejected answers run together: twice the batch that the config names"
     applicability = Applicability.SAFE
     cost = 5
-    only_where = Where(plan={f.objective.pairs_per_sample: (2,)})
+    only_where = (Where(plan={f.objective.pairs_per_sample: (2,)}),)
 
     bad = (
         Example(

@@ -71,7 +71,7 @@ class RlColocatedModelsOverBudget(Rule):
     summary = "the models of RL training together are more than the cards hold"
     applicability = Applicability.SAFE
     cost = 6
-    only_where = Where(plan={f.objective.kind: _KINDS}, has_card=True)
+    only_where = (Where(plan={f.objective.kind: _KINDS}, has_card=True),)
 
     bad = (
         Example(files={"grpo.yaml": _TRL.format(beta=0.04)}, hardware="1xA100-80GB"),

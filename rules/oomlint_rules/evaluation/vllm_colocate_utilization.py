@@ -86,11 +86,13 @@ class VllmColocateUtilization(Rule):
     summary = "the generation engine on the training cards takes too large a share of them"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = Where(
-        plan={
-            f.objective.rollout.engine: ("vllm_colocate", "sglang"),
-            f.objective.rollout.gpu_mem_util: KNOWN,
-        }
+    only_where = (
+        Where(
+            plan={
+                f.objective.rollout.engine: ("vllm_colocate", "sglang"),
+                f.objective.rollout.gpu_mem_util: KNOWN,
+            }
+        ),
     )
 
     bad = (

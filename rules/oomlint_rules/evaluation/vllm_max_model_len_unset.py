@@ -78,7 +78,7 @@ class VllmMaxModelLenUnset(Rule):
     name = "vllm-max-model-len-unset"
     summary = "vLLM makes room for the model's full length, more than its share of the card holds"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.objective.rollout.engine: ("vllm_colocate",)})
+    only_where = (Where(plan={f.objective.rollout.engine: ("vllm_colocate",)}),)
 
     bad = (
         Example(

@@ -87,7 +87,7 @@ class ActivationOffloadAvailable(Rule):
     summary = "checkpoints of the layers fill the card and could wait in host RAM"
     applicability = Applicability.SAFE
     cost = 6
-    only_where = Where(plan={f.checkpointing.mode: ("full",)}, has_card=True)
+    only_where = (Where(plan={f.checkpointing.mode: ("full",)}, has_card=True),)
 
     bad = (
         Example(

@@ -60,7 +60,7 @@ class AttentionQuadraticFallback(Rule):
     summary = "eager attention holds a tokens x tokens matrix for every head"
     applicability = Applicability.SAFE
     cost = 0
-    only_where = Where(plan={f.model.attn_impl: ("eager",)})
+    only_where = (Where(plan={f.model.attn_impl: ("eager",)}),)
 
     bad = (
         Example(

@@ -72,7 +72,7 @@ class FlashAttnUnsupportedGpu(Rule):
     summary = "FlashAttention does not run on this card"
     applicability = Applicability.SAFE
     cost = 0
-    only_where = Where(plan={f.model.attn_impl: ("flash2", "flash3")}, has_card=True)
+    only_where = (Where(plan={f.model.attn_impl: ("flash2", "flash3")}, has_card=True),)
 
     bad = (
         Example(

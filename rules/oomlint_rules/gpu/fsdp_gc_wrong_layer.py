@@ -73,7 +73,7 @@ class FsdpGcWrongLayer(Rule):
     summary = "the trainer's gradient checkpointing is on under FSDP, which has its own"
     applicability = Applicability.SAFE
     cost = 2
-    only_where = Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")})
+    only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
     bad = (
         Example(

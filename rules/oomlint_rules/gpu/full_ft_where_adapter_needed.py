@@ -62,7 +62,7 @@ class FullFtWhereAdapterNeeded(Rule):
     summary = "full fine-tuning that nothing brings onto these cards, where an adapter fits"
     applicability = Applicability.UNSAFE
     cost = 9
-    only_where = Where(plan={f.trainable.method: ("full",)}, has_card=True)
+    only_where = (Where(plan={f.trainable.method: ("full",)}, has_card=True),)
 
     bad = (
         Example(

@@ -63,7 +63,9 @@ class GcReentrantFrozenInputs(Rule):
     summary = "reentrant checkpointing over frozen embeddings passes no gradients"
     applicability = Applicability.SAFE
     cost = 0
-    only_where = Where(plan={f.trainable.method: ("freeze",), f.checkpointing.reentrant: (True,)})
+    only_where = (
+        Where(plan={f.trainable.method: ("freeze",), f.checkpointing.reentrant: (True,)}),
+    )
 
     bad = (
         Example(

@@ -75,7 +75,7 @@ class GpuStatesOverBudget(Rule):
     summary = "model states alone exceed the memory of a GPU"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = Where(has_card=True)
+    only_where = (Where(has_card=True),)
 
     bad = (
         Example(

@@ -49,7 +49,7 @@ class GraphRetentionLeak(Rule):
     code = "OOM116"
     name = "graph-retention-leak"
     summary = "a sum or list of losses keeps the graph of every step alive"
-    only_where = Where(facts=("loss-accumulated-with-graph",))
+    only_where = (Where(facts=("loss-accumulated-with-graph",)),)
 
     bad = (
         Example(files={"train.py": _LOOP.format(line="total_loss += loss")}),

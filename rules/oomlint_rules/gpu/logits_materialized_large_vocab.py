@@ -86,7 +86,7 @@ class LogitsMaterializedLargeVocab(Rule):
     summary = "the loss keeps every logit in memory where a fused loss would not"
     applicability = Applicability.SAFE
     cost = 4
-    only_where = Where(plan={f.loss.logits_materialised: ("full",)})
+    only_where = (Where(plan={f.loss.logits_materialised: ("full",)}),)
 
     bad = (
         Example(

@@ -61,7 +61,7 @@ class NoGradientCheckpointing(Rule):
     summary = "activations of every layer are kept because checkpointing is off"
     applicability = Applicability.SAFE
     cost = 2
-    only_where = Where(plan={f.checkpointing.mode: ("none",)})
+    only_where = (Where(plan={f.checkpointing.mode: ("none",)}),)
 
     bad = (
         Example(

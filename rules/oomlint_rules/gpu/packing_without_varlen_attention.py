@@ -84,11 +84,13 @@ class PackingWithoutVarlenAttention(Rule):
     summary = "packed samples are kept apart by a tokens x tokens mask, or not at all"
     applicability = Applicability.UNSAFE
     cost = 7
-    only_where = Where(
-        plan={
-            f.seq.packing: ("multipack", "neat", "bfd", "varlen"),
-            f.model.attn_impl: ("eager", "sdpa"),
-        }
+    only_where = (
+        Where(
+            plan={
+                f.seq.packing: ("multipack", "neat", "bfd", "varlen"),
+                f.model.attn_impl: ("eager", "sdpa"),
+            }
+        ),
     )
 
     bad = (

@@ -90,7 +90,7 @@ class SeqLenUncapped(Rule):
     summary = "nothing limits the length of samples, and a long one would not fit"
     applicability = Applicability.UNSAFE
     cost = 8
-    only_where = Where(plan={f.seq.unbounded: (True,)})
+    only_where = (Where(plan={f.seq.unbounded: (True,)}),)
 
     bad = (
         Example(

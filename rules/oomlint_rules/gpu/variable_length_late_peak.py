@@ -76,7 +76,7 @@ class VariableLengthLatePeak(Rule):
     code = "OOM115"
     name = "variable-length-late-peak"
     summary = "only the longest batch fills the card, and it may come late"
-    only_where = Where(plan={f.seq.packing: ("none",)}, has_card=True)
+    only_where = (Where(plan={f.seq.packing: ("none",)}, has_card=True),)
 
     bad = (
         Example(

@@ -57,8 +57,11 @@ class VlmTowerUnfrozen(Rule):
     summary = "the vision tower is trained with the rest where a frozen one would fit"
     applicability = Applicability.UNSAFE
     cost = 8
-    only_where = Where(
-        plan={f.model.vision.freeze_tower: (False,), f.trainable.method: ("full",)}, has_card=True
+    only_where = (
+        Where(
+            plan={f.model.vision.freeze_tower: (False,), f.trainable.method: ("full",)},
+            has_card=True,
+        ),
     )
 
     bad = (

@@ -46,7 +46,7 @@ class DataloaderWorkersRam(Rule):
     name = "dataloader-workers-ram"
     summary = "so many processes load batches that their memory adds up"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.data.workers: KNOWN})
+    only_where = (Where(plan={f.data.workers: KNOWN}),)
 
     bad = (
         Example(

@@ -38,7 +38,16 @@ from typing import Any
 from oomlint.documents.base import Fact
 from oomlint.judgement import settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    Rule,
+    Severity,
+    Where,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, script
 
@@ -54,6 +63,7 @@ class DatasetFullyInRam(Rule):
     name = "dataset-fully-in-ram"
     summary = "every rank holds the data set in RAM instead of mapping its file"
     applicability = Applicability.SAFE
+    only_where = (Where(plan={_FIELD: (True,)}), Where(facts=("dataset-in-memory",)))
 
     bad = (
         Example(

@@ -93,8 +93,8 @@ class FsdpEveryRankLoads(Rule):
     name = "fsdp-every-rank-loads"
     summary = "under FSDP every rank reads the whole model into host RAM"
     applicability = Applicability.SAFE
-    only_where = Where(
-        plan={f.parallel.backend: ("fsdp1", "fsdp2"), f.load.cpu_ram_efficient: (False,)}
+    only_where = (
+        Where(plan={f.parallel.backend: ("fsdp1", "fsdp2"), f.load.cpu_ram_efficient: (False,)}),
     )
 
     bad = (

@@ -82,13 +82,15 @@ class LlamaRecipesLowCpuFsdp(Rule):
     name = "llama-recipes-low-cpu-fsdp"
     summary = "llama-recipes reads the whole model on every rank without --low_cpu_fsdp"
     applicability = Applicability.SAFE
-    only_where = Where(
-        plan={
-            f.parallel.backend: ("fsdp1",),
-            f.load.cpu_ram_efficient: (False,),
-            f.quant.method: (None, "none"),
-        },
-        frameworks=("llama-recipes",),
+    only_where = (
+        Where(
+            plan={
+                f.parallel.backend: ("fsdp1",),
+                f.load.cpu_ram_efficient: (False,),
+                f.quant.method: (None, "none"),
+            },
+            frameworks=("llama-recipes",),
+        ),
     )
 
     bad = (

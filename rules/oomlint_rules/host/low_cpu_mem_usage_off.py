@@ -35,7 +35,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, script
 
@@ -48,6 +48,7 @@ class LowCpuMemUsageOff(Rule):
     name = "low-cpu-mem-usage-off"
     summary = "weights are built at random and read beside that: twice the RAM for every rank"
     applicability = Applicability.SAFE
+    only_where = (Where(meant={f.load.low_cpu_mem: (False,)}),)
 
     bad = (
         Example(
@@ -88,7 +89,7 @@ class LowCpuMemUsageOff(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = settled(run).plan
-        if plan.load.low_cpu_mem is not False or not run.is_explicit(_FIELD):
+        if not run.is_explicit(_FIELD):
             return
         if plan.parallel.zero.stage == 3 and plan.load.zero3_init is not False:
             return

@@ -45,7 +45,17 @@ from oomlint.documents.base import Fact
 from oomlint.hardware import usual_limit
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, count, gib
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    count,
+    gib,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL
 
@@ -86,6 +96,7 @@ class MergeExportMemory(Rule):
     summary = "merging an adapter loads the whole base in 16 bit"
     applicability = Applicability.SAFE
     looks_at_merges = True
+    only_where = (Where(plan={f.save.merge: ("whole",)}), Where(facts=("merges-adapter",)))
 
     bad = (
         Example(

@@ -45,7 +45,7 @@ from typing import Any
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Peak, judge_gpu, judge_host, settled
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, count, gib
 from oomlint.run import Run
 from oomlint_rules.host._ram import judge_ram
 
@@ -108,6 +108,11 @@ class OffloadHostRamExceeded(Rule):
     summary = "offloading to the CPU asks for more RAM than the host has"
     applicability = Applicability.SAFE
     cost = 5
+    only_where = (
+        Where(plan={f.offload.optimizer: ("cpu",)}),
+        Where(plan={f.offload.params: ("cpu",)}),
+        Where(plan={f.parallel.fsdp.cpu_offload: (True,)}),
+    )
 
     bad = (
         Example(

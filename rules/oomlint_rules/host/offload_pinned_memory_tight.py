@@ -42,7 +42,7 @@ from oomlint.amounts import of_gib
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_host, relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 from oomlint_rules.host._ram import UNKNOWN_RAM
@@ -65,6 +65,10 @@ class OffloadPinnedMemoryTight(Rule):
     summary = "pinned host memory takes most of a node's RAM"
     applicability = Applicability.SAFE
     cost = 5
+    only_where = (
+        Where(plan={f.offload.params: ("cpu", "nvme")}),
+        Where(plan={f.offload.optimizer: ("cpu", "nvme")}),
+    )
 
     bad = (
         Example(

@@ -39,7 +39,17 @@ from collections.abc import Iterable
 from oomlint.judgement import settled, severity_of_need
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
 from oomlint_rules._fixes import removal
@@ -65,6 +75,7 @@ class PinnedPrefetchExcess(Rule):
     name = "pinned-prefetch-excess"
     summary = "so many batches are prepared ahead that they fill RAM, or none can be"
     applicability = Applicability.SAFE
+    only_where = (Where(meant={f.data.prefetch: KNOWN}),)
 
     bad = (
         Example(

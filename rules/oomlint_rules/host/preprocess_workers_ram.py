@@ -49,7 +49,7 @@ class PreprocessWorkersRam(Rule):
     name = "preprocess-workers-ram"
     summary = "so many processes prepare the data that their memory adds up"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.data.preprocess_workers: KNOWN})
+    only_where = (Where(plan={f.data.preprocess_workers: KNOWN}),)
 
     bad = (
         Example(

@@ -78,7 +78,7 @@ class RanksTimesModelHostLoad(Rule):
     summary = "every rank of a node reads the whole checkpoint into RAM"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = Where(plan={f.parallel.backend: ("ddp", "zero")})
+    only_where = (Where(plan={f.parallel.backend: ("ddp", "zero")}),)
 
     bad = (
         Example(

@@ -85,7 +85,7 @@ class RayHostMemory(Rule):
     summary = "models and rollouts in RAM pass what Ray allows of it"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = Where(frameworks=_ON_RAY)
+    only_where = (Where(frameworks=_ON_RAY),)
 
     bad = (
         Example(

@@ -37,7 +37,17 @@ from collections.abc import Iterable
 
 from oomlint.judgement import settled, severity_of_need
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules.host._ram import UNKNOWN_RAM
@@ -62,6 +72,7 @@ class StreamingBufferRam(Rule):
     summary = "every worker of every rank holds a shuffle buffer of a streamed data set"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = (Where(meant={f.data.streaming: (True,), f.data.shuffle_buffer: KNOWN}),)
 
     bad = (
         Example(
@@ -94,7 +105,7 @@ class StreamingBufferRam(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = settled(run).plan
         buffer, length = plan.data.shuffle_buffer, plan.seq.max_len
-        if not plan.data.streaming or buffer is None or length is None:
+        if buffer is None or length is None:
             return
         ranks, workers = plan.parallel.gpus_per_node or 1, max(1, plan.data.workers or 0)
         sample = length * _BYTES_PER_TOKEN

@@ -59,7 +59,7 @@ class Zero3InitAfterLoad(Rule):
     name = "zero3-init-after-load"
     summary = "the model is loaded whole on every rank before ZeRO-3 is known"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.parallel.zero.stage: (3, None), f.quant.method: (None, "none")})
+    only_where = (Where(plan={f.parallel.zero.stage: (3, None), f.quant.method: (None, "none")}),)
 
     bad = (
         Example(

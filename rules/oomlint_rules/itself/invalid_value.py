@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import WrongValue
-from oomlint.rule import MOST_OF_A_TITLE, Example, Finding, Rule, Severity, short
+from oomlint.rule import MOST_OF_A_TITLE, Example, Finding, Rule, Severity, Where, short
 from oomlint.run import Run
 
 
@@ -42,6 +42,7 @@ class InvalidValue(Rule):
     code = "OOM904"
     name = "invalid-value"
     summary = "a value that the framework refuses"
+    only_where = (Where(has="wrong"),)
 
     bad = (
         Example(

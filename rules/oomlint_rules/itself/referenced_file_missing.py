@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity, short
+from oomlint.rule import Example, Finding, Rule, Severity, Where, short
 from oomlint.run import MissingFile, Run
 
 _RUN = (
@@ -55,6 +55,7 @@ class ReferencedFileMissing(Rule):
     code = "OOM902"
     name = "referenced-file-missing"
     summary = "a file that the config names cannot be found or used"
+    only_where = (Where(has="missing"),)
 
     bad = (
         Example(files={"train.yaml": f"{_RUN}deepspeed: configs/ours.json\n"}),

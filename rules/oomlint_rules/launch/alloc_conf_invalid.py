@@ -35,7 +35,17 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, asking
+from oomlint.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    asking,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import command
 
@@ -64,6 +74,7 @@ class AllocConfInvalid(Rule):
     name = "alloc-conf-invalid"
     summary = "settings of torch's allocator that it refuses or ignores"
     applicability = Applicability.SAFE
+    only_where = (Where(plan={f.env.alloc_conf: KNOWN}), Where(facts=("alloc-conf-after-import",)))
 
     bad = (
         Example(

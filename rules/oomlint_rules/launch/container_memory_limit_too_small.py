@@ -35,9 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.machine.fields import scene
 from oomlint.judgement import judge_host
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
 from oomlint_rules.launch._limits import enough, limited_by
 
@@ -89,6 +90,7 @@ class ContainerMemoryLimitTooSmall(Rule):
     summary = "the container may use less RAM than the run needs"
     applicability = Applicability.SAFE
     cost = 1
+    only_where = (Where(said=(scene.ram_limit,)),)
 
     bad = (
         Example(files=_docker(" --memory=64g"), fixed=_docker(" --memory=264g")),

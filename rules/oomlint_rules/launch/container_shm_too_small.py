@@ -121,7 +121,7 @@ class ContainerShmTooSmall(Rule):
     summary = "the container's /dev/shm is too small for what ranks and workers share"
     applicability = Applicability.SAFE
     cost = 0
-    only_where = Where(plan={f.host.shm_gib: KNOWN})
+    only_where = (Where(plan={f.host.shm_gib: KNOWN}),)
 
     bad = (
         Example(

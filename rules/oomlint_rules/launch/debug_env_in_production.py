@@ -41,7 +41,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, ReadyEdits, Rule, Severity
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    Rule,
+    Severity,
+    Where,
+)
 from oomlint.run import Run
 from oomlint_rules._examples import command, script
 from oomlint_rules._fixes import removal
@@ -63,6 +72,7 @@ class DebugEnvInProduction(Rule):
     name = "debug-env-in-production"
     summary = "a switch for debugging is still on"
     applicability = Applicability.SAFE
+    only_where = (Where(said=(_BLOCKING, _UNCACHED, _DETAIL)), Where(facts=("debug-mode",)))
 
     bad = (
         Example(

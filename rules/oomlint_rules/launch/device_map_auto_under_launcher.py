@@ -51,7 +51,7 @@ class DeviceMapAutoUnderLauncher(Rule):
     name = "device-map-auto-under-launcher"
     summary = "every process spreads a copy of the model over all GPUs"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.load.device_map: ("auto", "balanced")})
+    only_where = (Where(plan={f.load.device_map: ("auto", "balanced")}),)
 
     bad = (
         Example(

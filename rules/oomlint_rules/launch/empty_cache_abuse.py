@@ -74,7 +74,7 @@ class EmptyCacheAbuse(Rule):
     name = "empty-cache-abuse"
     summary = "the allocator's cache is emptied in every step, which frees nothing in use"
     applicability = Applicability.SAFE
-    only_where = Where(facts=("empty-cache-in-loop",))
+    only_where = (Where(facts=("empty-cache-in-loop",)), Where(plan={_STEPS: (1,)}))
 
     bad = (
         Example(

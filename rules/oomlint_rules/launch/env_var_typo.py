@@ -53,7 +53,7 @@ class EnvVarTypo(Rule):
     name = "env-var-typo"
     summary = "an environment variable whose name misses a known one by a letter"
     applicability = Applicability.SAFE
-    only_where = Where(facts=("unknown-env",))
+    only_where = (Where(facts=("unknown-env",)),)
 
     bad = (
         Example(

@@ -74,7 +74,7 @@ class ExpandableSegmentsUnset(Rule):
     summary = "holes in torch's allocator may take what is left of the card"
     applicability = Applicability.SAFE
     cost = 0
-    only_where = Where(has_card=True)
+    only_where = (Where(has_card=True),)
 
     bad = (
         Example(

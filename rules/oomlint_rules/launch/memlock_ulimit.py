@@ -73,7 +73,7 @@ class MemlockUlimit(Rule):
     name = "memlock-ulimit"
     summary = "a container's limit on locked pages is below what NVMe offload locks"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.host.memlock: ("limited",)})
+    only_where = (Where(plan={f.host.memlock: ("limited",)}),)
 
     bad = (
         Example(

@@ -61,7 +61,7 @@ class MultiGpuNoLauncher(Rule):
     name = "multi-gpu-no-launcher"
     summary = "one process drives several GPUs and gathers on the first"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.parallel.backend: ("dp",)})
+    only_where = (Where(plan={f.parallel.backend: ("dp",)}),)
 
     bad = (
         Example(

@@ -75,7 +75,7 @@ class NcclHeadroom(Rule):
     code = "OOM711"
     name = "nccl-headroom"
     summary = "less is left on the cards than NCCL's buffers may take"
-    only_where = Where(has_card=True)
+    only_where = (Where(has_card=True),)
 
     bad = (
         Example(files={"axolotl.yaml": _AXOLOTL.format(length=13056)}, hardware="8xA100-40GB"),

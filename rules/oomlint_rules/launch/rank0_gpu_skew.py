@@ -49,7 +49,7 @@ class Rank0GpuSkew(Rule):
     code = "OOM714"
     name = "rank0-gpu-skew"
     summary = "every rank loads a checkpoint onto the same GPU"
-    only_where = Where(facts=("torch-load-no-map-location",))
+    only_where = (Where(facts=("torch-load-no-map-location",)),)
 
     bad = (Example(files={"train.py": _LOOP.format(arguments="'last.pt'")}),)
     good = (

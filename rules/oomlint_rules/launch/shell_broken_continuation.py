@@ -83,7 +83,7 @@ class ShellBrokenContinuation(Rule):
     name = "shell-broken-continuation"
     summary = "a command that ends before its last options"
     applicability = Applicability.SAFE
-    only_where = Where(facts=("broken-continuation",))
+    only_where = (Where(facts=("broken-continuation",)),)
 
     bad = (
         Example(

@@ -79,7 +79,7 @@ class ShellEnvNotExported(Rule):
     name = "shell-env-not-exported"
     summary = "a variable that is set and not exported, so the training never sees it"
     applicability = Applicability.SAFE
-    only_where = Where(facts=("env-not-exported",))
+    only_where = (Where(facts=("env-not-exported",)),)
 
     bad = (
         Example(

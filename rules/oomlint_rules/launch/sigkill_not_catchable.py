@@ -60,11 +60,13 @@ class SigkillNotCatchable(Rule):
     code = "OOM701"
     name = "sigkill-not-catchable"
     summary = "a handler for a kill that it never sees, or a retry that keeps the memory"
-    only_where = Where(
-        facts=(
-            "catches-sigkill",
-            "retries-inside-except",
-        )
+    only_where = (
+        Where(
+            facts=(
+                "catches-sigkill",
+                "retries-inside-except",
+            )
+        ),
     )
 
     bad = (

@@ -36,9 +36,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.machine.fields import scene
 from oomlint.judgement import judge_host
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules.launch._limits import enough, limited_by
 
@@ -73,6 +74,7 @@ class SlurmMemTooSmall(Rule):
     summary = "Slurm gives the job less RAM than it needs"
     applicability = Applicability.SAFE
     cost = 1
+    only_where = (Where(said=(scene.ram_limit,)),)
 
     bad = (
         Example(files=_job("--mem=64G"), fixed=_job("--mem=168G")),

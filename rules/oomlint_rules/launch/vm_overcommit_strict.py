@@ -69,7 +69,7 @@ class VmOvercommitStrict(Rule):
     name = "vm-overcommit-strict"
     summary = "a kernel setting against killed processes that makes them die sooner"
     applicability = Applicability.SAFE
-    only_where = Where(facts=("kernel-setting",))
+    only_where = (Where(facts=("kernel-setting",)),)
 
     bad = (
         Example(

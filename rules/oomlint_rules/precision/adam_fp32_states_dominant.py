@@ -58,12 +58,14 @@ class AdamFp32StatesDominant(Rule):
     summary = "Adam's states fill the card where a lighter optimizer would fit"
     applicability = Applicability.UNSAFE
     cost = 7
-    only_where = Where(
-        plan={
-            f.optimizer.kind: ("adamw", "anyprecision_adamw", "ademamix"),
-            f.trainable.method: ("full",),
-        },
-        has_card=True,
+    only_where = (
+        Where(
+            plan={
+                f.optimizer.kind: ("adamw", "anyprecision_adamw", "ademamix"),
+                f.trainable.method: ("full",),
+            },
+            has_card=True,
+        ),
     )
 
     bad = (

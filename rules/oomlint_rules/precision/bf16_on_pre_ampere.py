@@ -74,7 +74,7 @@ class Bf16OnPreAmpere(Rule):
     summary = "bf16 is asked for on a card that cannot compute in it"
     applicability = Applicability.UNSAFE
     cost = 7
-    only_where = Where(plan={f.precision.compute: ("bf16",)}, has_card=True)
+    only_where = (Where(plan={f.precision.compute: ("bf16",)}, has_card=True),)
 
     bad = (
         Example(

@@ -71,7 +71,7 @@ class ForeachOptimizerTempPeak(Rule):
     summary = "the foreach optimizer step makes a copy of all trained parameters"
     applicability = Applicability.SAFE
     cost = 0
-    only_where = Where(plan={f.optimizer.foreach: (True,)})
+    only_where = (Where(plan={f.optimizer.foreach: (True,)}),)
 
     bad = (
         Example(

@@ -51,7 +51,7 @@ class Fp8DoesNotShrinkStates(Rule):
     code = "OOM214"
     name = "fp8-does-not-shrink-states"
     summary = "FP8 training does not make model states smaller, which are what does not fit"
-    only_where = Where(has_card=True)
+    only_where = (Where(has_card=True),)
 
     bad = (
         Example(files={"train.yaml": f"{LLAMA_FACTORY}fp8: true\n"}, hardware="1xH100-80GB"),

@@ -71,7 +71,7 @@ class FsdpInt8Flatten(Rule):
     summary = "FSDP cannot flatten weights that are stored as integers"
     applicability = Applicability.UNSAFE
     cost = 7
-    only_where = Where(plan={f.parallel.backend: ("fsdp1",)})
+    only_where = (Where(plan={f.parallel.backend: ("fsdp1",)}),)
 
     bad = (
         Example(

@@ -58,7 +58,7 @@ class FsdpQloraStorageDtypeMismatch(Rule):
     name = "fsdp-qlora-storage-dtype-mismatch"
     summary = "4-bit weights are stored in another type than the rest of the model"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.parallel.backend: ("fsdp1",), f.quant.method: ("bnb4",)})
+    only_where = (Where(plan={f.parallel.backend: ("fsdp1",), f.quant.method: ("bnb4",)}),)
 
     bad = (
         Example(

@@ -57,7 +57,7 @@ class KbitPrepFp32Upcast(Rule):
     code = "OOM208"
     name = "kbit-prep-fp32-upcast"
     summary = "preparing a quantized model casts its embeddings to fp32"
-    only_where = Where(plan={f.quant.prepares_kbit: (True,)}, has_card=True)
+    only_where = (Where(plan={f.quant.prepares_kbit: (True,)}, has_card=True),)
 
     bad = (
         Example(

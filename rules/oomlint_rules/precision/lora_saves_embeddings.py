@@ -53,7 +53,7 @@ class LoraSavesEmbeddings(Rule):
     summary = "an adapter trains whole embedding matrices beside its low-rank ones"
     applicability = Applicability.UNSAFE
     cost = 7
-    only_where = Where(plan={f.trainable.method: _ADAPTERS, f.trainable.modules_to_save: KNOWN})
+    only_where = (Where(plan={f.trainable.method: _ADAPTERS, f.trainable.modules_to_save: KNOWN}),)
 
     bad = (
         Example(

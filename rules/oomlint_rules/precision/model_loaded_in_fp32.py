@@ -82,7 +82,7 @@ class ModelLoadedInFp32(Rule):
     summary = "weights are kept in fp32 where 16 bit would do"
     applicability = Applicability.UNSAFE
     cost = 7
-    only_where = Where(plan={f.load.dtype: ("fp32",), f.quant.method: (None, "none")})
+    only_where = (Where(plan={f.load.dtype: ("fp32",), f.quant.method: (None, "none")}),)
 
     bad = (
         Example(

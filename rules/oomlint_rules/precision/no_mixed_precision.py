@@ -77,7 +77,7 @@ class NoMixedPrecision(Rule):
     summary = "the forward and backward pass compute in fp32"
     applicability = Applicability.UNSAFE
     cost = 7
-    only_where = Where(plan={f.precision.compute: ("fp32",)})
+    only_where = (Where(plan={f.precision.compute: ("fp32",)}),)
 
     bad = (
         Example(

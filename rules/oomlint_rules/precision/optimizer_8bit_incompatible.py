@@ -58,7 +58,7 @@ class Optimizer8bitIncompatible(Rule):
     summary = "an optimizer that this way of sharding refuses"
     applicability = Applicability.UNSAFE
     cost = 7
-    only_where = Where(plan={f.optimizer.name: KNOWN}, dialects=("axolotl",))
+    only_where = (Where(plan={f.optimizer.name: KNOWN}, dialects=("axolotl",)),)
 
     bad = (
         Example(

@@ -60,7 +60,7 @@ class PrequantizedDequantizedOnLoad(Rule):
     code = "OOM212"
     name = "prequantized-dequantized-on-load"
     summary = "a checkpoint in 4 or 8 bit becomes 16-bit weights as it is loaded"
-    only_where = Where(plan={f.quant.dequantised_on_load: (True,)})
+    only_where = (Where(plan={f.quant.dequantised_on_load: (True,)}),)
 
     bad = (
         Example(files={"train.yaml": _LF}, hardware="1xA100-40GB"),

@@ -78,7 +78,7 @@ class PtqBaseIgnoresQuantizationBit(Rule):
     name = "ptq-base-ignores-quantization-bit"
     summary = "a wish to quantize on loading, for a checkpoint that is quantized already"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.quant.requested_bits: KNOWN})
+    only_where = (Where(plan={f.quant.requested_bits: KNOWN}),)
 
     bad = (
         Example(

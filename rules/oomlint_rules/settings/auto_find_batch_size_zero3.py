@@ -42,12 +42,14 @@ class AutoFindBatchSizeZero3(Rule):
     name = "auto-find-batch-size-zero3"
     summary = "a batch size cannot be looked for under ZeRO-3"
     applicability = Applicability.SAFE
-    only_where = Where(
-        plan={
-            f.batch.auto_micro: (True,),
-            f.parallel.backend: ("zero",),
-            f.parallel.zero.stage: (3,),
-        }
+    only_where = (
+        Where(
+            plan={
+                f.batch.auto_micro: (True,),
+                f.parallel.backend: ("zero",),
+                f.parallel.zero.stage: (3,),
+            }
+        ),
     )
 
     bad = (

@@ -198,7 +198,7 @@ class AxolotlInvalidCombo(Rule):
     summary = "settings that Axolotl refuses together"
     applicability = Applicability.UNSAFE
     cost = 8
-    only_where = Where(dialects=("axolotl",))
+    only_where = (Where(dialects=("axolotl",)),)
 
     bad = (
         Example(

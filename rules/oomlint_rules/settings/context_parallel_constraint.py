@@ -66,7 +66,7 @@ class ContextParallelConstraint(Rule):
     name = "context-parallel-constraint"
     summary = "context parallelism with settings that it is refused with"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.parallel.cp: KNOWN})
+    only_where = (Where(plan={f.parallel.cp: KNOWN}),)
 
     bad = (
         Example(

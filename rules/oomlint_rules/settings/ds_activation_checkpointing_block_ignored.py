@@ -50,7 +50,7 @@ class DsActivationCheckpointingBlockIgnored(Rule):
     name = "ds-activation-checkpointing-block-ignored"
     summary = "DeepSpeed's activation checkpointing block has no effect on this model"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.checkpointing.mode: ("none",)})
+    only_where = (Where(plan={f.checkpointing.mode: ("none",)}),)
 
     bad = (
         Example(

@@ -54,7 +54,7 @@ class DsAutoWithoutHf(Rule):
     code = "OOM815"
     name = "ds-auto-without-hf"
     summary = "a DeepSpeed config says auto, and no trainer fills it in"
-    only_where = Where(frameworks=("deepspeed",))
+    only_where = (Where(frameworks=("deepspeed",)),)
 
     bad = (
         Example(files={"train.py": _SCRIPT, "ds.json": _AUTO}),

@@ -80,7 +80,7 @@ class DsBatchMismatch(Rule):
     name = "ds-batch-mismatch"
     summary = "the DeepSpeed config and the trainer do not agree on the batch"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.parallel.backend: ("zero",)})
+    only_where = (Where(plan={f.parallel.backend: ("zero",)}),)
 
     bad = (
         Example(

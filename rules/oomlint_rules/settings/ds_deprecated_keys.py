@@ -43,6 +43,7 @@ from oomlint.rule import (
     Rule,
     SetFields,
     Severity,
+    Where,
 )
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, deepspeed
@@ -59,6 +60,16 @@ class DsDeprecatedKeys(Rule):
     name = "ds-deprecated-keys"
     summary = "keys of a DeepSpeed config that newer versions read otherwise"
     applicability = Applicability.SAFE
+    only_where = (
+        Where(
+            said=(
+                *(old for old, _field, _key in _OLD),
+                ds.old_pin_memory,
+                ds.zero_flag,
+                ds.elastic_checkpoint,
+            )
+        ),
+    )
 
     bad = (
         Example(

@@ -43,6 +43,7 @@ from oomlint.rule import (
     Rule,
     SetFields,
     Severity,
+    Where,
 )
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, deepspeed
@@ -54,6 +55,7 @@ class DsKeyAtWrongLevel(Rule):
     name = "ds-key-at-wrong-level"
     summary = "a DeepSpeed setting at the wrong level of the config"
     applicability = Applicability.SAFE
+    only_where = (Where(has="stray"),)
 
     bad = (
         Example(

@@ -46,7 +46,7 @@ class FsdpOffloadKeyIgnored(Rule):
     summary = "FSDP's parameters are not offloaded because the Trainer does not read that key"
     applicability = Applicability.SAFE
     cost = 5
-    only_where = Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")})
+    only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
     bad = (
         Example(

@@ -207,7 +207,7 @@ class LfInvalidCombo(Rule):
     summary = "settings that LLaMA-Factory refuses together"
     applicability = Applicability.UNSAFE
     cost = 8
-    only_where = Where(dialects=("llama-factory",), frameworks=("llama-factory",))
+    only_where = (Where(dialects=("llama-factory",), frameworks=("llama-factory",)),)
 
     bad = (
         Example(

@@ -54,7 +54,7 @@ class MultipleCePatches(Rule):
     name = "multiple-ce-patches"
     summary = "more than one replacement for the cross entropy loss"
     applicability = Applicability.SAFE
-    only_where = Where(dialects=("axolotl",))
+    only_where = (Where(dialects=("axolotl",)),)
 
     bad = (
         Example(

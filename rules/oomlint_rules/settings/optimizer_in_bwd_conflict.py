@@ -72,7 +72,7 @@ class OptimizerInBwdConflict(Rule):
     summary = "an optimizer that steps in the backward pass, with accumulation or clipping"
     applicability = Applicability.UNSAFE
     cost = 8
-    only_where = Where(plan={f.optimizer.in_backward: (True,)})
+    only_where = (Where(plan={f.optimizer.in_backward: (True,)}),)
 
     bad = (
         Example(

@@ -61,8 +61,10 @@ class QuantizedPlusCompileOrNonlora(Rule):
     summary = "quantized weights are to be trained without an adapter"
     applicability = Applicability.UNSAFE
     cost = 8
-    only_where = Where(
-        plan={f.trainable.method: ("full",), f.quant.method: _QUANTIZED}, frameworks=_FRAMEWORKS
+    only_where = (
+        Where(
+            plan={f.trainable.method: ("full",), f.quant.method: _QUANTIZED}, frameworks=_FRAMEWORKS
+        ),
     )
 
     bad = (

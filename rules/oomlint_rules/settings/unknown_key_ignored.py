@@ -54,6 +54,7 @@ from oomlint.rule import (
     RenameKey,
     Rule,
     Severity,
+    Where,
     asking,
     short,
 )
@@ -67,6 +68,7 @@ class UnknownKeyIgnored(Rule):
     name = "unknown-key-ignored"
     summary = "a key that the framework does not know, and ignores or refuses"
     applicability = Applicability.SAFE
+    only_where = (Where(has="stray"),)
 
     bad = (
         Example(

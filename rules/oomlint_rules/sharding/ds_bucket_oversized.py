@@ -62,7 +62,7 @@ class DsBucketOversized(Rule):
     summary = "communication buckets of DeepSpeed that take much of a small card"
     applicability = Applicability.SAFE
     cost = 1
-    only_where = Where(plan={f.parallel.backend: ("zero",)}, has_card=True)
+    only_where = (Where(plan={f.parallel.backend: ("zero",)}, has_card=True),)
 
     bad = (
         Example(

@@ -69,12 +69,14 @@ class Fsdp1LoraUniformRequiresGrad(Rule):
     name = "fsdp1-lora-uniform-requires-grad"
     summary = "FSDP1 is to flatten trained and frozen weights into one parameter"
     applicability = Applicability.SAFE
-    only_where = Where(
-        plan={
-            f.parallel.backend: ("fsdp1",),
-            f.parallel.fsdp.use_orig_params: (False,),
-            f.parallel.fsdp.isolates_trainable: (False,),
-        }
+    only_where = (
+        Where(
+            plan={
+                f.parallel.backend: ("fsdp1",),
+                f.parallel.fsdp.use_orig_params: (False,),
+                f.parallel.fsdp.isolates_trainable: (False,),
+            }
+        ),
     )
 
     bad = (

@@ -75,13 +75,15 @@ class Fsdp2LoraUpcastsBase(Rule):
     code = "OOM310"
     name = "fsdp2-lora-upcasts-base"
     summary = "an old Accelerate casts a frozen base to fp32 under FSDP2"
-    only_where = Where(
-        plan={
-            f.parallel.backend: ("fsdp2",),
-            f.quant.method: (None, "none"),
-            f.load.dtype: ("bf16", "fp16"),
-            f.precision.param: ("fp32",),
-        }
+    only_where = (
+        Where(
+            plan={
+                f.parallel.backend: ("fsdp2",),
+                f.quant.method: (None, "none"),
+                f.load.dtype: ("bf16", "fp16"),
+                f.precision.param: ("fp32",),
+            }
+        ),
     )
 
     bad = (

@@ -84,7 +84,7 @@ class FsdpLimitAllGathersOff(Rule):
     name = "fsdp-limit-all-gathers-off"
     summary = "FSDP may gather several layers ahead on a card that is full"
     applicability = Applicability.SAFE
-    only_where = Where(plan={f.parallel.backend: ("fsdp1",)}, has_card=True)
+    only_where = (Where(plan={f.parallel.backend: ("fsdp1",)}, has_card=True),)
 
     bad = (
         Example(

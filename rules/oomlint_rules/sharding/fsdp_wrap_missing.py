@@ -71,7 +71,7 @@ class FsdpWrapMissing(Rule):
     summary = "FSDP gathers the whole model at once because nothing wraps its blocks"
     applicability = Applicability.SAFE
     cost = 1
-    only_where = Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")})
+    only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
     bad = (
         Example(

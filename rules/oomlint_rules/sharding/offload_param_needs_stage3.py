@@ -63,7 +63,7 @@ class OffloadParamNeedsStage3(Rule):
     summary = "offloading that DeepSpeed ignores at this ZeRO stage"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = Where(plan={f.parallel.zero.stage: (0, 1, 2)})
+    only_where = (Where(plan={f.parallel.zero.stage: (0, 1, 2)}),)
 
     bad = (
         Example(

@@ -70,7 +70,7 @@ class ReplicaTooBigForOneGpu(Rule):
     summary = "each GPU keeps a full copy of weights that do not fit on one"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = Where(has_card=True)
+    only_where = (Where(has_card=True),)
 
     bad = (
         Example(

@@ -55,13 +55,15 @@ class Zero3CompileOom(Rule):
     name = "zero3-compile-oom"
     summary = "DeepCompile in a ZeRO-3 run that has no memory to spare"
     applicability = Applicability.SAFE
-    only_where = Where(
-        plan={
-            f.compile.deepcompile: (True,),
-            f.parallel.backend: ("zero",),
-            f.parallel.zero.stage: (3,),
-        },
-        has_card=True,
+    only_where = (
+        Where(
+            plan={
+                f.compile.deepcompile: (True,),
+                f.parallel.backend: ("zero",),
+                f.parallel.zero.stage: (3,),
+            },
+            has_card=True,
+        ),
     )
 
     bad = (

@@ -52,8 +52,8 @@ class Zero3LiveParamsOversized(Rule):
     summary = "ZeRO-3 keeps more gathered parameters than a small card has room for"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = Where(
-        plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}, has_card=True
+    only_where = (
+        Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}, has_card=True),
     )
 
     bad = (

@@ -55,7 +55,7 @@ class Zero3WithQuantizedBase(Rule):
     summary = "ZeRO-3 cannot divide weights that are quantized this way"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)})
+    only_where = (Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}),)
 
     bad = (
         Example(
