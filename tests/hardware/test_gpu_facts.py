@@ -8,6 +8,7 @@ import pytest
 
 from oomlint.errors import UsageError
 from oomlint.hardware import (
+    Range,
     common_cards,
     custom_gpu,
     find_gpu,
@@ -114,8 +115,8 @@ def test_custom_gpus() -> None:
 
 def test_nccl_grows_with_link_and_groups() -> None:
     pcie, ampere, hopper = find_gpu("L4"), find_gpu("A100-80GB"), find_gpu("H100")
-    assert nccl_bytes(ampere, 1, 1) == (0, 0, 0)
-    assert nccl_bytes(ampere, 8, 0) == (0, 0, 0)
+    assert nccl_bytes(ampere, 1, 1) == Range(0, 0, 0)
+    assert nccl_bytes(ampere, 8, 0) == Range(0, 0, 0)
     pair, node = nccl_bytes(ampere, 2, 1), nccl_bytes(ampere, 8, 1)
     assert nccl_bytes(pcie, 8, 1).typical < node.typical < nccl_bytes(hopper, 8, 1).typical
     assert pair.typical < node.typical

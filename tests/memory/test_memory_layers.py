@@ -61,7 +61,7 @@ def test_fused_adapters_keep_their_inputs_gate_and_up_alone(dropout: bool) -> No
     plain = Regime(
         train_base=False, train_norms=False, rank=16, targets=ALL, adapter=2, dropout=dropout
     )
-    fused = profile(plain._replace(fused=ALL))
+    fused = profile(replace(plain, fused=ALL))
     norms = 2 * (4 * HIDDEN + 4)
     attention = 2 * HIDDEN + 4 * WIDTH + 4 * KV + 4 * HEADS
     feed_forward = 2 * HIDDEN + 4 * FFN
@@ -82,7 +82,7 @@ def test_fused_adapters_of_fp32_keep_the_factors_as_they_were_cast() -> None:
         train_base=False, train_norms=False, rank=16, targets=ALL, adapter=4, amp=True, fused=ALL
     )
     ends = sum(x.inputs + x.outputs for x in model_of(LLAMA_8B).blocks[0].linears)
-    assert profile(regime).saved == (*profile(regime._replace(adapter=2)).saved[:2], 32 * ends)
+    assert profile(regime).saved == (*profile(replace(regime, adapter=2)).saved[:2], 32 * ends)
 
 
 def test_eager_attention_keeps_six_bytes_a_score() -> None:
@@ -129,7 +129,7 @@ def test_an_adapter_of_some_heads_is_kept_where_it_is_copied_to_its_place() -> N
     )
     whole = profile(regime, dims).saved.token
     # Queries of 32 heads and values of 8 heads, of 48 in all.
-    some = profile(regime._replace(scattered=40 / 48), dims).saved.token
+    some = profile(replace(regime, scattered=40 / 48), dims).saved.token
     assert some - whole == pytest.approx(2 * 40 * 128)
 
 

@@ -106,7 +106,7 @@ def _size(size: int | None) -> str:
 
 def _gpu_object(gpu: Gpu) -> dict[str, Any]:
     out = asdict(gpu)
-    out["context_mib"] = gpu.context_mib._asdict()
+    out["context_mib"] = asdict(gpu.context_mib)
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ MIB: Final = 2**20
 GIB: Final = 2**30
 
 
-class Range(NamedTuple):
+class Range(Struct, frozen=True):
     """A planning figure with honest bounds; bytes, or MiB where the name says so."""
 
     typical: int

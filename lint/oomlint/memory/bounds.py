@@ -8,7 +8,8 @@ The sizes are half-widths read off published runs, rounded, and the same for eve
 from __future__ import annotations
 
 from math import hypot
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from oomlint.memory.allocator import lengths_vary
 from oomlint.memory.facts import Facts
@@ -49,7 +50,7 @@ _GUESSES = frozenset(
 )
 
 
-class Totals(NamedTuple):
+class Totals(Struct, frozen=True):
     """What the estimate knows of one GPU, in bytes; ``states`` stays from step to step."""
 
     allocated: float

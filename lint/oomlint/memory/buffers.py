@@ -7,7 +7,7 @@ deepspeed/runtime/zero/stage_1_and_2.py and stage3.py.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.states import largest_trained, local_trained
@@ -20,7 +20,7 @@ _MAX_LIVE = 1_000_000_000
 _PERSISTENT = 100_000
 
 
-class Comm(NamedTuple):
+class Comm(Struct, frozen=True):
     """Bytes of communication buffers: always there, and by phase.
 
     ``holds_gradients`` says that the parameters' gradients are views of the buffers.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.states import optimizer_bytes, quantised_bytes, trained_storage
 from oomlint.plan import Plan
 
 
-class SavePeaks(NamedTuple):
+class SavePeaks(Struct, frozen=True):
     """Bytes that a save needs: extra on each GPU, extra on the saving host, on disk."""
 
     gpu: float

@@ -7,6 +7,8 @@ from functools import wraps
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from oomlint.changes import STACKED_EXPERTS, release_of
 from oomlint.memory.build import size_class, skeleton, without_head
 from oomlint.memory.layers import Kernel, Regime, interned
@@ -307,7 +309,8 @@ class Facts:
             self.trained_numel = t.params or min(model.layers, abs(count)) * per
             self.embed_trained = self.head_trained = False
             if chosen is not None:
-                self.trained_numel, self.embed_trained, self.head_trained = chosen
+                self.trained_numel = chosen.numel
+                self.embed_trained, self.head_trained = chosen.embedding, chosen.head
         elif method != "none":
             frozen = model.vision_numel if self.tower_frozen else 0
             self.trained_numel = t.params or float(model.numel - frozen)
@@ -405,7 +408,8 @@ class Facts:
         self.tower_graph = trains or bool(roles) or asked
         fused: Kernel = "flash" if regime.compute == 2 else "efficient"
         self.tower_regime = interned(
-            regime._replace(
+            replace(
+                regime,
                 train_base=trains,
                 train_norms=trains,
                 targets=roles,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from oomlint.memory.facts import Facts, checkpointed_share
 from oomlint.memory.layers import layer_profile, widest
 
 
-class Images(NamedTuple):
+class Images(Struct, frozen=True):
     """Bytes, and elements of gradients.
 
     ``kept`` is alive while the text model runs forward and backward; ``forward`` is the highest

@@ -7,7 +7,7 @@ fake CUDA tensors of torch 2.13, every live byte counted (``benchmarks/measure/l
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from oomlint.changes import NARROW_LOGITS
 from oomlint.memory.facts import Facts
@@ -19,7 +19,7 @@ _REFERENCED = frozenset({"dpo", "kto"})
 _SAMPLED = frozenset({"grpo", "rloo", "ppo"})
 
 
-class Logits(NamedTuple):
+class Logits(Struct, frozen=True):
     """The head's bytes: what is left for backward, alive at the loss and at the highest instant
     of backward, beside what its norm keeps (``norm``). ``late`` are the instants of backward
     one by one: bytes of the norm, of the logits, and elements of gradients made."""

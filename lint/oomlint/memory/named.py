@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from oomlint.memory.parameters import Block, Skeleton
 from oomlint.memory.traits import ROLE_NAMES
@@ -22,7 +23,7 @@ _ATTENTION = frozenset({"q", "k", "v", "qkv", "o", "q_a", "q_b", "kv_a", "kv_b"}
 _MIXERS = ("la_", "ssm_", "conv_")
 
 
-class Named(NamedTuple):
+class Named(Struct, frozen=True):
     """Elements that the patterns match, and whether embedding and output projection are among
     them."""
 

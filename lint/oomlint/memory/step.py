@@ -10,6 +10,8 @@ from __future__ import annotations
 from operator import mul
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from oomlint.memory.buffers import comm_buffers
 from oomlint.memory.facts import Facts, batchless, checkpointed_share
 from oomlint.memory.images import images_of
@@ -77,7 +79,7 @@ class Stack:
         self.spared = 0.0
         if f.lora and not f.embed_trained and self.checkpoint == 0:
             # Nothing below the first block is trained: it keeps less.
-            first = layer_profile(model, model.blocks[0], regime._replace(input_grad=False))
+            first = layer_profile(model, model.blocks[0], replace(regime, input_grad=False))
             lowest = self.kept[self.walk.order[0]]
             self.spared = lowest - first.saved.at(self.tokens, self.scores)
         total = 0.0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.parameters import Block, padded, padded_adapter, padded_block
 from oomlint.memory.states import expert_split, quantised_bytes
 
 
-class Units(NamedTuple):
+class Units(Struct, frozen=True):
     """Elements of FSDP's units on one rank before sharding, padded where FSDP2 pads.
 
     ``tail`` is the last norm with the output projection, ``root`` what stays in the root

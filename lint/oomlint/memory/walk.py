@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 from operator import attrgetter
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from oomlint.memory.layers import LayerProfile
 from oomlint.memory.parameters import Block
 
 
-class Group(NamedTuple):
+class Group(Struct, frozen=True):
     """Equal layers that follow one another: how many, their profile, and their unit's elements."""
 
     block: Block
@@ -25,7 +26,7 @@ class Group(NamedTuple):
     size: float = 0.0
 
 
-class Stop(NamedTuple):
+class Stop(Struct, frozen=True):
     """One layer of the stack.
 
     ``number`` is its own among the equal ``layers`` around it, from the top; ``top`` says that it
@@ -50,7 +51,7 @@ class Stop(NamedTuple):
         return self.number == self.layers - 1
 
 
-class Walk(NamedTuple):
+class Walk(Struct, frozen=True):
     """The kinds of layers from the bottom up, how many of each, and the stops from the top down."""
 
     kinds: tuple[LayerProfile, ...]

@@ -7,7 +7,7 @@ the indicators of a collection) is known when it is changed.
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Literal as Choice, NamedTuple
+from typing import Any, Final, Literal as Choice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ Style = Choice["empty", "plain", "single", "double", "literal", "block", "flow",
 STYLES: Final[dict[str, Style]] = {"'": "single", '"': "double", "|": "literal", ">": "literal"}
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """An entry or item in its collection: from its first token to the end of its last."""
 
     start: int
@@ -40,7 +40,7 @@ class Part(NamedTuple):
     editable_key: bool = True
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """What an edit has to know of a node beyond its span.
 
     ``head`` is where the value may start: behind the colon, dash or properties.
@@ -94,7 +94,7 @@ class NodeBuilder:
                 continue
             root = self._node(head, None)[0]
             if root in self.places:
-                self.places[root] = self.places[root]._replace(is_root=True)
+                self.places[root] = replace(self.places[root], is_root=True)
             roots.append(root)
         if sum(self._size(root)[0] for root in roots) > _MAX_EXPANDED_VALUES:
             fail(self.source, 0, "its anchors and aliases expand to more than a million values")
@@ -263,7 +263,7 @@ class NodeBuilder:
             reason = "it comes from a merge key (<<)" if is_merge else None
             node, _, end = self._node(head, locked or reason, outer=start)
             if not has_colon and node in self.places:
-                self.places[node] = self.places[node]._replace(lacks_colon=True)
+                self.places[node] = replace(self.places[node], lacks_colon=True)
             offset = end if end > head else head
             entry = Entry(key, key_span, node, Span(start, offset))
             parts.append(Part(start, offset, entry, editable and not is_merge))

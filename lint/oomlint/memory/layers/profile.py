@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from oomlint.memory.layers.attention import Attention
 from oomlint.memory.layers.mixers import Mixers
 from oomlint.memory.layers.regime import Regime, interned
@@ -185,9 +187,9 @@ def layer_profile(model: Skeleton, block: Block, regime: Regime) -> LayerProfile
     """Replay one block of ``model`` under ``regime``."""
     if block.sliding and regime.masks_window:
         # SDPA is given a mask for the window, which flash attention does not take.
-        regime = interned(regime._replace(kernel="efficient", dense_mask=True))
+        regime = interned(replace(regime, kernel="efficient", dense_mask=True))
     elif block.head_dim > _FLASH_HEAD and regime.kernel == "flash":
-        regime = interned(regime._replace(kernel="efficient"))
+        regime = interned(replace(regime, kernel="efficient"))
     writer = Decoder(model, regime)
     tape = writer.tape
     spread = regime.tensor_parallel if regime.sequence_parallel else 1

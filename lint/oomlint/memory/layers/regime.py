@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 Kernel = Literal["flash", "efficient", "math", "eager"]
 
 
-class Regime(NamedTuple):
+class Regime(Struct, frozen=True, cache_hash=True):
     """How a block computes.
 
     ``stream`` is the bytes an element of the weights and of the residual stream, ``compute``
@@ -17,7 +19,7 @@ class Regime(NamedTuple):
     their input; ``rescaled``: every linear layer has a trained scale and bias behind it; ``scattered``: the share of the
     fused projection's outputs that carry an adapter.
 
-    A named tuple, because each estimate makes one and looks up profiles by it.
+    Each estimate makes one and looks up profiles by it.
     """
 
     stream: int = 2
