@@ -7,7 +7,6 @@ number counts. Of findings that look alike as many are known as the file counts.
 
 from __future__ import annotations
 
-import json
 import os.path
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -134,6 +133,8 @@ class Baseline(Struct, frozen=True, dict=True):
 
     def text(self) -> str:
         """The file: JSON with one finding a line."""
+        import json
+
         lines = [
             json.dumps(
                 {
@@ -163,6 +164,8 @@ def read_baseline(file: Path, cwd: Path) -> Baseline:
     Raises:
         UsageError: it is missing or is neither.
     """
+    import json
+
     try:
         text = read_regular(file)
         data = json.loads(text)

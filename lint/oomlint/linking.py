@@ -55,6 +55,7 @@ _IN_README = "it stands in a README"
 _OF_ANOTHER = "it starts another config"
 # A sweep of more lines is read by its first ones.
 _MOST_HANDED = 24
+_README_NAMES = ("README.md", "readme.md", "Readme.md")
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
@@ -357,14 +358,16 @@ class Linker:
 
     def _readmes(self, config: str, names: Sequence[str]) -> Iterator[Document]:
         """What READMEs above a config show of how these files are started."""
-        from oomlint.documents.readme import README_NAMES, starts_in_readme
-
         for folder in reversed(self.workspace.search_folders(config)):
-            for readme in README_NAMES:
+            for readme in _README_NAMES:
                 path = self.workspace.name(os.path.join(folder, readme))
                 text = self._readme_texts.get(path)
                 if text is None:
                     text = self._readme_texts[path] = self._text_of(path)
+                if not text:
+                    continue
+                from oomlint.documents.readme import starts_in_readme
+
                 try:
                     document = starts_in_readme(Source(path, text), names)
                 except FileError:  # it need not be shell

@@ -7,7 +7,6 @@ it is a floor, below which no release comes into question.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -186,6 +185,8 @@ def _lock(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _pipfile_lock(text: str) -> Iterator[tuple[str, str]]:
+    import json
+
     data = json.loads(text)
     for group in ("develop", "default"):
         for name, entry in data.get(group, {}).items():

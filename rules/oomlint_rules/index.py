@@ -39,7 +39,7 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     ('OOM208', 'kbit-prep-fp32-upcast', 'precision.kbit_prep_fp32_upcast', 'KbitPrepFp32Upcast', False, {'plan': {'quant.prepares_kbit': (True,)}, 'has_card': True}),
     ('OOM209', 'fsdp-qlora-storage-dtype-mismatch', 'precision.fsdp_qlora_storage_dtype_mismatch', 'FsdpQloraStorageDtypeMismatch', False, {'plan': {'parallel.backend': ('fsdp1',), 'quant.method': ('bnb4',)}}),
     ('OOM210', 'optimizer-8bit-incompatible', 'precision.optimizer_8bit_incompatible', 'Optimizer8bitIncompatible', False, {'plan': {'optimizer.name': ()}, 'dialects': ('axolotl',)}),
-    ('OOM211', 'galore-no-saving', 'precision.galore_no_saving', 'GaloreNoSaving', False),
+    ('OOM211', 'galore-no-saving', 'precision.galore_no_saving', 'GaloreNoSaving', False, {'plan': {'optimizer.kind': ('galore', 'apollo')}}, {'said': ('lf.galore', 'lf.apollo')}),
     ('OOM212', 'prequantized-dequantized-on-load', 'precision.prequantized_dequantized_on_load', 'PrequantizedDequantizedOnLoad', False, {'plan': {'quant.dequantised_on_load': (True,)}}),
     ('OOM213', 'ptq-base-ignores-quantization-bit', 'precision.ptq_base_ignores_quantization_bit', 'PtqBaseIgnoresQuantizationBit', False, {'plan': {'quant.requested_bits': ()}}),
     ('OOM214', 'fp8-does-not-shrink-states', 'precision.fp8_does_not_shrink_states', 'Fp8DoesNotShrinkStates', False, {'has_card': True}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, get_args
 
 from msgspec import Struct
@@ -43,6 +42,8 @@ def _value(key: str, written: str) -> Any:
 
 
 def _plain(written: str) -> Any:
+    import json
+
     try:
         return json.loads(written)
     except (ValueError, RecursionError):

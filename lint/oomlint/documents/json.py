@@ -7,7 +7,6 @@ accepts both and records where the strict one would stop.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final, NoReturn
 
@@ -205,6 +204,8 @@ def _in_file_order(mapping: Mapping) -> list[Entry]:
 
 
 def _dumps(value: Literal) -> str:
+    import json
+
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         if not text.isprintable():
@@ -364,6 +365,10 @@ class _Scanner:
 
     def _decode(self, match: re.Match[str], literal: str) -> str:
         self.offset = match.end()
+        if "\\" not in literal:
+            return literal[1:-1]
+        import json
+
         try:
             value = json.loads(literal, strict=False)
         except ValueError:

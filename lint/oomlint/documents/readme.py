@@ -9,8 +9,6 @@ from oomlint.documents.excerpt import ExcerptShell, commands_in, lines_of
 from oomlint.documents.shell.names import is_launch
 from oomlint.documents.text import Source, Span
 
-README_NAMES = ("README.md", "readme.md", "Readme.md")
-
 _LOCKED = "it stands in a README"
 _FENCE = re.compile(r"[ \t]*(?:```+|~~~+)")
 # A prompt, assignments, then the program.

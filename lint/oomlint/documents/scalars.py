@@ -8,7 +8,6 @@ one more float form and without dates).
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import Any, Final, Literal, TypeAlias
@@ -170,6 +169,8 @@ def is_bare(text: str) -> bool:
 
 
 def double_quoted(text: str) -> str:
+    import json
+
     return re.sub(
         _ESCAPE, lambda match: f"\\u{ord(match.group()):04x}", json.dumps(text, ensure_ascii=False)
     )

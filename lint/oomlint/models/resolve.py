@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -153,6 +152,8 @@ def _read_json(read: Reader, path: str) -> dict[str, Any] | None:
     data = read(path)
     if data is None:
         return None
+    import json
+
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -146,7 +145,9 @@ def fit_command(judgement: Judgement) -> str:
         words += ["--hardware", judgement.hardware.name]
     if judgement.written.host_limit is not None:
         words += ["--host-memory", f"{judgement.written.host_limit / 2**30:g}GiB"]
-    return shlex.join([*words, "--apply", "1"])
+    from shlex import join
+
+    return join([*words, "--apply", "1"])
 
 
 def edit_object(edit: Edit) -> EditShape:

@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.judgement import relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, short
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, short
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
 
@@ -52,6 +52,10 @@ class GaloreNoSaving(Rule):
     summary = "GaLore or APOLLO in a setting that takes back what it saves"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = (
+        Where(plan={f.optimizer.kind: ("galore", "apollo")}),
+        Where(said=_SWITCHES),
+    )
 
     bad = (
         Example(

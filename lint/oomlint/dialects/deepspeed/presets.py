@@ -8,7 +8,6 @@ a copy says all that the original says.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping as MappingABC
 from functools import cache
@@ -44,6 +43,8 @@ _ASKED_OF_A_PRESET = (
 
 def shipped_preset(path: str) -> str | None:
     """The text of the config that a framework ships under a name."""
+    import json
+
     config = _preset(path)
     return None if config is None else json.dumps(config, indent=2) + "\n"
 
@@ -53,6 +54,8 @@ def is_shipped(path: str, text: str) -> bool:
     match = re.search(_FILE_NAME, path)
     if match is None:
         return False
+    import json
+
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -220,7 +220,7 @@ class YamlDocument(Struct, frozen=True, eq=False):
             for node, place in self._places.items()
             if isinstance(node, kind) and place.style == "block" and place.outer is not None
         )
-        return steps.most_common(1)[0][0] if steps else default
+        return max(steps, key=steps.__getitem__, default=default)
 
     # -- flow collections ---------------------------------------------------------
 
