@@ -21,7 +21,7 @@ from oomlint.workspace import Workspace, walk
 
 # `src/llamafactory/hparams/model_args.py` of a copy in a folder of the project.
 _DEEPEST = 4
-_QUOTED = re.compile(rb"[\"']([^\"'\n]*)[\"']")
+_QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 
 
 def without_declared(workspace: Workspace, run: Run, claims: Iterable[Claim]) -> Run:
@@ -33,7 +33,7 @@ def without_declared(workspace: Workspace, run: Run, claims: Iterable[Claim]) ->
         return run
     texts = list(_copies(workspace, claims))
     words = {word for text in texts for word in re.findall(rb"\w+", text)}
-    choices = {choice for text in texts for choice in _QUOTED.findall(text)}
+    choices = {choice for text in texts for choice in re.findall(_QUOTED, text)}
 
     def is_known(stray: StrayKey) -> bool:
         return stray in refused and stray.path.encode() in words

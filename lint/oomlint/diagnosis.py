@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oomlint.run import Run
 
 # A number that stands by itself: 88.7 GiB, line 12; not the 7 of Llama-2-7b.
-_NUMBER = re.compile(r"(?<![^\s(~])\d[\d.,]*(?=[\s),;:%]|$)")
+_NUMBER = r"(?<![^\s(~])\d[\d.,]*(?=[\s),;:%]|$)"
 
 
 class Diagnosis(Struct, frozen=True, eq=False, dict=True):
@@ -42,5 +42,5 @@ def fingerprint(code: str, path: str, message: str) -> str:
     """Of one kind of finding in one file: predictions may shift and lines may move."""
     from hashlib import sha256
 
-    text = "\0".join((code, path, _NUMBER.sub("#", message)))
+    text = "\0".join((code, path, re.sub(_NUMBER, "#", message)))
     return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]

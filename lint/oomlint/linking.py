@@ -801,7 +801,7 @@ _UNREAD = _Unread()
 
 
 # The first word of a line behind its assignments: the program, if a command begins there.
-_PROGRAM = re.compile(r"^[ \t]*(?:\w+=\S*[ \t]+)*([\w./-]+)", re.MULTILINE)
+_PROGRAM = r"(?m)^[ \t]*(?:\w+=\S*[ \t]+)*([\w./-]+)"
 
 
 def _may_train(document: Document) -> bool:
@@ -813,7 +813,7 @@ def _may_train(document: Document) -> bool:
         return True
     from oomlint.documents.shell.names import is_launch
 
-    return any(is_launch(word) for word in _PROGRAM.findall(document.source.text))
+    return any(is_launch(word) for word in re.findall(_PROGRAM, document.source.text))
 
 
 def _trains(run: Run) -> bool:

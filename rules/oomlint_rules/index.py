@@ -44,7 +44,7 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     ('OOM213', 'ptq-base-ignores-quantization-bit', 'precision.ptq_base_ignores_quantization_bit', 'PtqBaseIgnoresQuantizationBit', False, {'plan': {'quant.requested_bits': ()}}),
     ('OOM214', 'fp8-does-not-shrink-states', 'precision.fp8_does_not_shrink_states', 'Fp8DoesNotShrinkStates', False, {'has_card': True}),
     ('OOM215', 'lora-rank-all-linear-large', 'precision.lora_rank_all_linear_large', 'LoraRankAllLinearLarge', False, {'plan': {'trainable.r': ()}, 'has_card': True}),
-    ('OOM216', 'paged-optimizer-host-ram', 'precision.paged_optimizer_host_ram', 'PagedOptimizerHostRam', False),
+    ('OOM216', 'paged-optimizer-host-ram', 'precision.paged_optimizer_host_ram', 'PagedOptimizerHostRam', False, {'plan': {'optimizer.kind': ('paged_adamw', 'paged_adamw8bit', 'paged_lion', 'paged_lion8bit')}}),
     ('OOM301', 'zero-stage-too-low', 'sharding.zero_stage_too_low', 'ZeroStageTooLow', False),
     ('OOM302', 'replica-too-big-for-one-gpu', 'sharding.replica_too_big_for_one_gpu', 'ReplicaTooBigForOneGpu', False, {'has_card': True}),
     ('OOM303', 'offload-param-needs-stage3', 'sharding.offload_param_needs_stage3', 'OffloadParamNeedsStage3', False, {'plan': {'parallel.zero.stage': (0, 1, 2)}}),

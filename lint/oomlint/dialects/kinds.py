@@ -27,11 +27,11 @@ class StandIn(BadValue):
 
 # TO_BE_FILLED, and CONFIG_MBSIZE, of a template (with a comma: DeepSpeed reads JSON as Hjson); what
 # people blank out; and OmegaConf's ???, which a launch line has to give.
-_STAND_IN = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO")
+_STAND_IN = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO"
 
 
 def _refused(raw: Any, expected: str) -> BadValue:
-    blank = isinstance(raw, str) and _STAND_IN.fullmatch(raw.strip())
+    blank = isinstance(raw, str) and re.fullmatch(_STAND_IN, raw.strip())
     return (StandIn if blank else BadValue)(expected)
 
 

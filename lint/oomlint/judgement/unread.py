@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oomlint.run import Run
 
 # ``$TP``, ``${TP}`` and ``${TP:-8}``, but not ``${oc.env:TP}`` or ``$(nproc)``.
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=?+][^}]*)?\}|([A-Za-z_]\w*|\d))")
+_VARIABLE = r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=?+][^}]*)?\}|([A-Za-z_]\w*|\d))"
 
 
 def in_words(run: Run, field: Any) -> str:
@@ -52,7 +52,7 @@ def _of_value(run: Run, field: Any, origin: Origin) -> str:
     assert origin.entry is not None
     text, span = origin.block.document.source.text, origin.entry.value.span
     written = " ".join(text[span.start : span.end].split())
-    variable = _VARIABLE.search(written)
+    variable = re.search(_VARIABLE, written)
     if variable is not None:
         name = variable[1] or variable[2]
         why = "is known only when the script runs" if name.isdigit() else "has no value"

@@ -14,8 +14,8 @@ from oomlint.memory.traits import ROLE_NAMES
 # Patterns are a user's: no quantified group and few quantifiers, so that none can take for ever
 # on names of some sixty characters.
 _LONGEST = 200
-_QUANTIFIED_GROUP = re.compile(r"\)[*+?{]")
-_QUANTIFIER = re.compile(r"[*+{]")
+_QUANTIFIED_GROUP = r"\)[*+?{]"
+_QUANTIFIER = r"[*+{]"
 _MOST_QUANTIFIERS = 4
 _MOST_LAYERS = 1000
 
@@ -34,9 +34,9 @@ class Named(Struct, frozen=True):
 
 def readable(pattern: str) -> bool:
     """Whether a pattern is one that is tried: valid, and of a kind that cannot run away."""
-    if len(pattern) > _LONGEST or _QUANTIFIED_GROUP.search(pattern):
+    if len(pattern) > _LONGEST or re.search(_QUANTIFIED_GROUP, pattern):
         return False
-    if len(_QUANTIFIER.findall(pattern)) > _MOST_QUANTIFIERS:
+    if len(re.findall(_QUANTIFIER, pattern)) > _MOST_QUANTIFIERS:
         return False
     try:
         re.compile(pattern)

@@ -37,8 +37,8 @@ DIALECTS = "oomlint.dialects"
 PROFILE_FOLDER = os.path.join(".oomlint", "profiles")
 """Where a project keeps profiles of its own, beside its settings file."""
 
-_CODE = re.compile(r"[A-Z]{2,8}[1-9]\d\d")
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_CODE = r"[A-Z]{2,8}[1-9]\d\d"
+_NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 
 
 class PluginError(InternalError):
@@ -212,9 +212,9 @@ def fault_of_rule(rule: type[Rule], others: Iterable[type[Rule] | ListedRule]) -
     for attribute in ("code", "name", "summary"):
         if not isinstance(getattr(rule, attribute, None), str):
             return f"has a rule {rule.__qualname__} without {attribute}"
-    if not _CODE.fullmatch(rule.code):
+    if not re.fullmatch(_CODE, rule.code):
         return f"has a rule with the code {rule.code!r}; write letters and three digits: ACM101"
-    if not _NAME.fullmatch(rule.name):
+    if not re.fullmatch(_NAME, rule.name):
         return f"has a rule with the name {rule.name!r}; write kebab case: no-such-thing"
     for other in others:
         for mine, taken in ((rule.code, other.code), (rule.name, other.name)):

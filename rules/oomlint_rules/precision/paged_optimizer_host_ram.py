@@ -36,7 +36,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
@@ -51,6 +51,13 @@ class PagedOptimizerHostRam(Rule):
     summary = "a paged optimizer's states take more host RAM than there is"
     applicability = Applicability.UNSAFE
     cost = 7
+    only_where = (
+        Where(
+            plan={
+                f.optimizer.kind: ("paged_adamw", "paged_adamw8bit", "paged_lion", "paged_lion8bit")
+            }
+        ),
+    )
 
     bad = (
         Example(
@@ -86,8 +93,6 @@ class PagedOptimizerHostRam(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         kind = str(run.plan.optimizer.kind)
-        if not kind.startswith("paged_"):
-            return
         judged = judge_host(run)
         if judged is None or judged.limit is None or not judged.overflows:
             return

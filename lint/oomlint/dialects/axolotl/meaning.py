@@ -205,8 +205,8 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 # AX/utils/freeze.py LayerNamePattern: rows of a parameter in brackets behind its pattern, of which
 # gradients are made whole, and dots that stand for themselves.
-_ROWS = re.compile(r"\[\d*(?::\d*)?\]$")
-_DOT = re.compile(r"\.(?!\+)")
+_ROWS = r"\[\d*(?::\d*)?\]$"
+_DOT = r"\.(?!\+)"
 
 
 @meaning.derive(f.trainable.names, _F.isolates_trainable)
@@ -223,7 +223,7 @@ def _patterns(said: Any) -> tuple[str, ...] | None:
     listed = [said] if isinstance(said, str) else said
     if not isinstance(listed, list | tuple) or not all(isinstance(x, str) for x in listed):
         return None
-    return tuple(_DOT.sub(r"\\.", _ROWS.sub("", pattern)) for pattern in listed)
+    return tuple(re.sub(_DOT, r"\\.", re.sub(_ROWS, "", pattern)) for pattern in listed)
 
 
 @meaning.derive(f.trainable.targets)

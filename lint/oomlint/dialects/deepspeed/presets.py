@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping as MappingABC
 from functools import cache
 from typing import Any
 
+from msgspec import DecodeError
+from msgspec.json import decode
+
 from oomlint.plan.fields import f
 
 _FILE_NAME = r"(?:^|/)(?P<name>(?:ds_z|zero)[^/]*)\.json$"
@@ -54,11 +57,9 @@ def is_shipped(path: str, text: str) -> bool:
     match = re.search(_FILE_NAME, path)
     if match is None:
         return False
-    import json
-
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = decode(text)
+    except (DecodeError, RecursionError):
         return False
     return found in _files_called(match["name"])
 

@@ -22,12 +22,12 @@ class Gres(NamedTuple):
     number: int
 
 
-_SOCKETS = re.compile(r"\(.*?\)")
+_SOCKETS = r"\(.*?\)"
 
 
 def _read_gres(raw: Any) -> Gres | None:
     """``gpu``, ``gpu:8``, ``gpu:a100:4``, ``gpu:a100:4(S:0-1)``, ``gpu:4,nvme:1``."""
-    for item in _SOCKETS.sub("", str(raw)).split(","):
+    for item in re.sub(_SOCKETS, "", str(raw)).split(","):
         kind, _, rest = item.strip().partition(":")
         if kind in ("gpu", "gres/gpu"):
             return _counted(rest)
@@ -36,7 +36,7 @@ def _read_gres(raw: Any) -> Gres | None:
 
 def _read_gpus(raw: Any) -> Gres | None:
     """``8`` or ``a100:8`` of the ``--gpus`` options, which some write like a ``--gres``."""
-    return _read_gres(raw) or _counted(_SOCKETS.sub("", str(raw)).split(",")[0].strip())
+    return _read_gres(raw) or _counted(re.sub(_SOCKETS, "", str(raw)).split(",")[0].strip())
 
 
 def _counted(text: str) -> Gres | None:

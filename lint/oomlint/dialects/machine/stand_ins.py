@@ -48,7 +48,7 @@ def _assumed(run: Cells, field: Any, value: Any, why: str) -> Setting:
 # -- what the command asks its machine -------------------------------------------------------------
 
 _Answer = Callable[[Cells], int | None]
-_NAME = re.compile(r"[a-z_]+")
+_NAME = r"[a-z_]+"
 
 
 def _answer(run: Cells, field: Any, asker: Origin) -> Setting | None:
@@ -65,7 +65,7 @@ def _answer(run: Cells, field: Any, asker: Origin) -> Setting | None:
         shell.TASKS: _tasks,
         shell.TASKS_PER_NODE: _tasks_per_node,
     }
-    names = answers.keys() & _NAME.findall(asks)
+    names = answers.keys() & re.findall(_NAME, asks)
     number = shell.answered(asks, {name: answers[name](run) for name in names})
     try:
         value = None if number is None else asker.row.kind.read(number)
