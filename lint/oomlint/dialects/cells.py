@@ -7,7 +7,8 @@ nobody lists its inputs, nothing stands in an order made by hand, and a change o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
+from collections.abc import Callable, Iterable, Mapping as MappingABC
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -357,23 +358,24 @@ class Cells:
 
     # -- the whole -------------------------------------------------------------------
 
-    def fields(self) -> Iterator[Any]:
+    @cached_property
+    def fields(self) -> tuple[Any, ...]:
         """Every field that anything speaks of."""
         seen: dict[Any, None] = dict.fromkeys(self.given.stated)
         for more in (self.given.unread, self.given.defaults, self.meaning.fields()):
             seen.update(dict.fromkeys(more))
-        return iter(seen)
+        return tuple(seen)
 
-    @property
+    @cached_property
     def settings(self) -> dict[Any, Setting]:
         """Every field that has a value."""
-        found = ((field, self.setting(field)) for field in self.fields())
+        found = ((field, self.setting(field)) for field in self.fields)
         return {field: setting for field, setting in found if setting is not None}
 
     @property
     def unreadable(self) -> dict[Any, Origin]:
         """Fields that are set to what cannot be read, and whose value nothing else tells."""
-        for field in self.fields():
+        for field in self.fields:
             self._read(field, _FINAL)
         # Those included that nobody speaks of and something was computed from.
         return {
@@ -405,7 +407,7 @@ class Cells:
         leaves = leaf_paths()
         values = {
             field: value
-            for field in self.fields()
+            for field in self.fields
             if field in leaves and (value := self[field]) is not None
         }
         if self._near is None:
