@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Rule,
         SetFields,
         Severity,
+        Where,
         count,
         gib,
     )
@@ -56,7 +57,7 @@ _HOME = {
         "oomlint.plan": "Plan",
         "oomlint.rule": (
             "Applicability Example Finding Note Proposal ReadyEdits RemoveKey RenameKey Rule "
-            "SetFields Severity count gib"
+            "SetFields Severity Where count gib"
         ),
         "oomlint.run": "Run",
         "oomlint.workspace": "Workspace",
@@ -100,6 +101,7 @@ __all__ = [
     "Span",
     "Table",
     "UsageError",
+    "Where",
     "Workspace",
     "__version__",
     "count",

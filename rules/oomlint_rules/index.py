@@ -10,7 +10,7 @@ from typing import Any
 
 # fmt: off
 ROWS: tuple[tuple[Any, ...], ...] = (
-    ('OOM100', 'gpu-memory-at-risk', 'gpu.gpu_memory_at_risk', 'GpuMemoryAtRisk', False),
+    ('OOM100', 'gpu-memory-at-risk', 'gpu.gpu_memory_at_risk', 'GpuMemoryAtRisk', False, {'has_card': True}),
     ('OOM101', 'no-gradient-checkpointing', 'gpu.no_gradient_checkpointing', 'NoGradientCheckpointing', False, {'plan': {'checkpointing.mode': ('none',)}}),
     ('OOM102', 'micro-batch-too-large', 'gpu.micro_batch_too_large', 'MicroBatchTooLarge', False),
     ('OOM103', 'logits-materialized-large-vocab', 'gpu.logits_materialized_large_vocab', 'LogitsMaterializedLargeVocab', False, {'plan': {'loss.logits_materialised': ('full',)}}),
@@ -57,12 +57,12 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     ('OOM310', 'fsdp2-lora-upcasts-base', 'sharding.fsdp2_lora_upcasts_base', 'Fsdp2LoraUpcastsBase', False, {'plan': {'parallel.backend': ('fsdp2',), 'quant.method': (None, 'none'), 'load.dtype': ('bf16', 'fp16'), 'precision.param': ('fp32',)}}),
     ('OOM311', 'zero3-compile-oom', 'sharding.zero3_compile_oom', 'Zero3CompileOom', False, {'plan': {'compile.deepcompile': (True,), 'parallel.backend': ('zero',), 'parallel.zero.stage': (3,)}, 'has_card': True}),
     ('OOM312', 'fsdp-limit-all-gathers-off', 'sharding.fsdp_limit_all_gathers_off', 'FsdpLimitAllGathersOff', False, {'plan': {'parallel.backend': ('fsdp1',)}, 'has_card': True}),
-    ('OOM400', 'host-memory-at-risk', 'host.host_memory_at_risk', 'HostMemoryAtRisk', False),
+    ('OOM400', 'host-memory-at-risk', 'host.host_memory_at_risk', 'HostMemoryAtRisk', False, {'plan': {'host.ram_gib': ()}}),
     ('OOM401', 'offload-host-ram-exceeded', 'host.offload_host_ram_exceeded', 'OffloadHostRamExceeded', False, {'plan': {'offload.optimizer': ('cpu',)}}, {'plan': {'offload.params': ('cpu',)}}, {'plan': {'parallel.fsdp.cpu_offload': (True,)}}),
     ('OOM402', 'fsdp-every-rank-loads', 'host.fsdp_every_rank_loads', 'FsdpEveryRankLoads', False, {'plan': {'parallel.backend': ('fsdp1', 'fsdp2'), 'load.cpu_ram_efficient': (False,)}}),
     ('OOM403', 'llama-recipes-low-cpu-fsdp', 'host.llama_recipes_low_cpu_fsdp', 'LlamaRecipesLowCpuFsdp', False, {'plan': {'parallel.backend': ('fsdp1',), 'load.cpu_ram_efficient': (False,), 'quant.method': (None, 'none')}, 'frameworks': ('llama-recipes',)}),
-    ('OOM404', 'ranks-times-model-host-load', 'host.ranks_times_model_host_load', 'RanksTimesModelHostLoad', False, {'plan': {'parallel.backend': ('ddp', 'zero')}}),
-    ('OOM405', 'zero3-init-after-load', 'host.zero3_init_after_load', 'Zero3InitAfterLoad', False, {'plan': {'parallel.zero.stage': (3, None), 'quant.method': (None, 'none')}}),
+    ('OOM404', 'ranks-times-model-host-load', 'host.ranks_times_model_host_load', 'RanksTimesModelHostLoad', False, {'plan': {'parallel.backend': ('ddp',)}}, {'plan': {'parallel.backend': ('zero',), 'parallel.zero.stage': (0, 1, 2)}}),
+    ('OOM405', 'zero3-init-after-load', 'host.zero3_init_after_load', 'Zero3InitAfterLoad', False, {'plan': {'parallel.zero.stage': (3, None), 'quant.method': (None, 'none')}, 'facts': ('load-before-zero3-config',)}, {'plan': {'parallel.zero.stage': (3,), 'quant.method': (None, 'none'), 'load.zero3_init': (False,)}}),
     ('OOM406', 'offload-pinned-memory-tight', 'host.offload_pinned_memory_tight', 'OffloadPinnedMemoryTight', False, {'plan': {'offload.params': ('cpu', 'nvme')}}, {'plan': {'offload.optimizer': ('cpu', 'nvme')}}),
     ('OOM407', 'preprocess-workers-ram', 'host.preprocess_workers_ram', 'PreprocessWorkersRam', False, {'plan': {'data.preprocess_workers': ()}}),
     ('OOM408', 'dataloader-workers-ram', 'host.dataloader_workers_ram', 'DataloaderWorkersRam', False, {'plan': {'data.workers': ()}}),

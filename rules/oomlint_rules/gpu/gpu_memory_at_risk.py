@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule
+from oomlint.rule import Example, Finding, Rule, Where
 from oomlint.run import Run
 from oomlint_rules._headline import GPU_FIELDS, headline
 
@@ -52,6 +52,7 @@ class GpuMemoryAtRisk(Rule):
     name = "gpu-memory-at-risk"
     summary = "the run is likely to run out of GPU memory"
     is_headline = True
+    only_where = (Where(has_card=True),)
 
     bad = (
         Example(

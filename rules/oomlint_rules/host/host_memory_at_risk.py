@@ -26,7 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule
+from oomlint.plan.fields import f
+from oomlint.rule import KNOWN, Example, Finding, Rule, Where
 from oomlint.run import Run
 from oomlint_rules._headline import HOST_FIELDS, headline
 
@@ -59,6 +60,7 @@ class HostMemoryAtRisk(Rule):
     name = "host-memory-at-risk"
     summary = "the run is likely to be killed for lack of host RAM"
     is_headline = True
+    only_where = (Where(plan={f.host.ram_gib: KNOWN}),)
 
     bad = (
         Example(

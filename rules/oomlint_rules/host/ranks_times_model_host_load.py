@@ -78,7 +78,10 @@ class RanksTimesModelHostLoad(Rule):
     summary = "every rank of a node reads the whole checkpoint into RAM"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = (Where(plan={f.parallel.backend: ("ddp", "zero")}),)
+    only_where = (
+        Where(plan={f.parallel.backend: ("ddp",)}),
+        Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (0, 1, 2)}),
+    )
 
     bad = (
         Example(
@@ -118,10 +121,7 @@ class RanksTimesModelHostLoad(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        plan = run.plan
-        backend, stage = plan.parallel.backend, plan.parallel.zero.stage
-        if backend == "ddp" or (backend == "zero" and stage in (0, 1, 2)):
-            yield from self._copies(run)
+        yield from self._copies(run)
 
     def _copies(self, run: Run) -> Iterable[Finding]:
         verdict = judge_ram(run, phase="load")

@@ -59,7 +59,19 @@ class Zero3InitAfterLoad(Rule):
     name = "zero3-init-after-load"
     summary = "the model is loaded whole on every rank before ZeRO-3 is known"
     applicability = Applicability.SAFE
-    only_where = (Where(plan={f.parallel.zero.stage: (3, None), f.quant.method: (None, "none")}),)
+    only_where = (
+        Where(
+            plan={f.parallel.zero.stage: (3, None), f.quant.method: (None, "none")},
+            facts=("load-before-zero3-config",),
+        ),
+        Where(
+            plan={
+                f.parallel.zero.stage: (3,),
+                f.quant.method: (None, "none"),
+                f.load.zero3_init: (False,),
+            }
+        ),
+    )
 
     bad = (
         Example(
