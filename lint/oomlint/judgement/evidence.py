@@ -84,6 +84,9 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
 }
 
 
+_RANKS = frozenset({f.parallel.world, f.parallel.nodes, f.parallel.gpus_per_node})
+
+
 class Basis(Struct, frozen=True):
     """One thing that is assumed or was not read, and what hangs on it.
 
@@ -161,12 +164,12 @@ def assumed_otherwise(run: Run) -> Iterator[tuple[Estimate, ...]]:
     that this would shard, and compute, and count otherwise is one doubt and not three."""
     doubts: list[tuple[set[Any], list[Estimate]]] = []
     for leaf, level in _weak(run).items():
-        if level is not Level.ASSUMED:
-            continue
-        estimates = list(_otherwise(run, leaf))
+        roots = set(_lost_at(run, leaf))
+        # What follows from the number of ranks alone is no doubt beside that of their number.
+        follows = leaf != f.parallel.world and roots <= _RANKS
+        estimates = [] if level is not Level.ASSUMED or follows else list(_otherwise(run, leaf))
         if not estimates:
             continue
-        roots = set(_lost_at(run, leaf))
         shared = [each for each in doubts if not roots.isdisjoint(each[0])]
         for each in shared:
             doubts.remove(each)
