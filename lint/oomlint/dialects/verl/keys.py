@@ -56,6 +56,7 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     dynamic: bool
     max_tokens: int
     unpads: bool
+    megatron_unpads: bool
     fused: bool
     liger: bool
     adapter: str
@@ -185,6 +186,8 @@ VERL_PPO = Table(
         Row(_MEGATRON + "expert_model_parallel_size", f.parallel.ep, POSITIVE),
         Row(_MEGATRON + "expert_tensor_parallel_size", f.parallel.etp, POSITIVE),
         Row(_MEGATRON + "use_distributed_optimizer", f.parallel.megatron.dist_optimizer, BOOLEAN),
+        # Releases before 0.6 have no such key: they always do.
+        Row(_MEGATRON + "use_remove_padding", own.megatron_unpads, BOOLEAN, default=True, source=f"{SOURCE} trainer/config/engine/megatron.yaml:84; 0.2 to 0.5 models/registry.py *RmPadPP, models/mcore/model_forward.py pack_seqs=True"),
         Row(_MEGATRON + "override_transformer_config.recompute_granularity", own.recompute, TEXT),
         Row(_MEGATRON + "override_transformer_config.recompute_num_layers", own.recompute_layers, POSITIVE),
         Row(_R + "name", f.objective.rollout.engine, _ROLLOUT),

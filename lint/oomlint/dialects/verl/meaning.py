@@ -299,7 +299,7 @@ def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @meaning.derive(f.seq.packing, f.seq.pad)
 def padding(run: Cells) -> Any:
-    unpads = bool(run[own.unpads])
+    unpads = bool(run[own.megatron_unpads if is_megatron(run) else own.unpads])
     if running_trainer(run) == "sft":
         # Without sequence parallelism the forward pass runs on padded rows all the same.
         unpads = unpads and (run[f.parallel.ulysses] or 1) > 1
