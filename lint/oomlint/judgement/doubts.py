@@ -34,11 +34,11 @@ _OTHER_VALUE = 0.3
 # micro batches of 16 to 128 completions, ran on 80 GB (verl 0.5 docs/perf/device_tuning.rst,
 # examples/tuning/*/*grpo*), though with all of them at the limit they would take 81 to 135 GiB.
 _MANY_SAMPLES = 16
-# How full so many samples are, as a share of the tokens that they may have, and how likely: of the 32
-# data sets whose lengths ms-swift's tables give (benchmarks/accuracy/lengths.py), the mean sample has
-# less than an eighth of the longest one's tokens in 9, up to a quarter in 10, up to a half in 9, up to three
-# quarters in 2.
-_FILLED = ((1 / 8, 9 / 32), (1 / 4, 10 / 32), (1 / 2, 9 / 32), (3 / 4, 2 / 32))
+# How full so many samples are, as a share of the tokens that they may have, and how likely. Of the 30
+# data sets with samples of different lengths in ms-swift's tables (benchmarks/accuracy/lengths.py) the
+# mean sample has less than an eighth of the longest one's tokens in 9, 0.19 of it on average in 10, 0.35
+# in 9 and 0.54 in 2.
+_FILLED = ((0.125, 9 / 30), (0.2, 10 / 30), (0.375, 9 / 30), (0.55, 2 / 30))
 # Of all doubts together: something is left to the prediction itself.
 _MOST = 0.9
 

@@ -89,5 +89,5 @@ def risk_of_need(
     if need is None or peak is None or low is None or high is None:
         return None
     share = need / peak if peak else 1.0
-    low, high = low * share - taken, high * share - taken
-    return probability(need - taken, low, high, limit - taken, law)
+    least, most = low * share - taken, high * share - taken
+    return probability(need - taken, least, most, limit - taken, law)

@@ -97,7 +97,10 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         varied = min(varied, limits.usable - context)
     reserved = max(fixed, varied)
     low, high = bounds(
-        f, limits, Totals(allocated, held, point, fixed, reserved, engine), communicates=communicates
+        f,
+        limits,
+        Totals(allocated, held, point, fixed, reserved, engine),
+        communicates=communicates,
     )
     device = DeviceEstimate(
         peak_bytes=peak,

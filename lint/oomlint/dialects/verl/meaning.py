@@ -102,7 +102,7 @@ def generates_elsewhere(run: Cells) -> Any:
     return "vllm_server" if _is_ppo(run) and run[own.hybrid] is False else None
 
 
-_SLEEPS = {
+_SLEEPS: dict[tuple[str, str | None], bool] = {
     ("fsdp", "vllm_colocate"): own.fsdp_vllm_sleeps,
     ("fsdp", "sglang"): own.fsdp_sglang_sleeps,
     ("megatron", "vllm_colocate"): own.megatron_vllm_sleeps,

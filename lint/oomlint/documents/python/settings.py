@@ -82,8 +82,8 @@ class Code(Struct, frozen=True, eq=False, dict=True):
         values = self._assigned(value.id) if isinstance(value, ast.Name) else [value]
         for each in values:
             for node in ast.walk(each):
-                path = _path(node) if isinstance(node, ast.expr) else None
-                if path is not None and "config" in path[:-1]:
+                path = _path(node)
+                if isinstance(node, ast.expr) and path is not None and "config" in path[:-1]:
                     at = len(path) - path[::-1].index("config")
                     otherwise = self._literal(_default(node))
                     return Argument(".".join(path[at:]), otherwise, self._places.span(node))
@@ -111,7 +111,7 @@ class Code(Struct, frozen=True, eq=False, dict=True):
         path = None if node is None else _path(node)
         return None if path is None else ".".join(path)
 
-    def _first(self, nodes: Iterator[ast.AST]) -> Span | None:
+    def _first(self, nodes: Iterator[ast.expr] | Iterator[ast.AugAssign]) -> Span | None:
         node = next(nodes, None)
         return None if node is None else self._places.span(node)
 
