@@ -17,7 +17,7 @@ from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judge_gpu
 from oomlint.linking import Linker, LinkOptions
-from oomlint.rule import Proposal, Severity
+from oomlint.rule import Proposal
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 

@@ -219,6 +219,10 @@ def loaded_by_copy(run: Cells) -> Any:
 
 @loaded_by_copy.written
 def _(dtype: Any, run: Cells, wishes: Wishes) -> Wishes:
+    return _said_to_copy(dtype, run)
+
+
+def _said_to_copy(dtype: Any, run: Cells) -> Wishes:
     if running_trainer(run) == "sft":
         key = run[own.copy_dtype_key]
         if key == "model.torch_dtype":
@@ -279,7 +283,7 @@ def dtypes(run: Cells) -> Any:
 def _(dtype: Any, run: Cells, wishes: Wishes) -> Wishes:
     if is_megatron(run) or dtype not in ("bf16", "fp16", "fp32"):
         raise CannotEdit(f"verl cannot hold these weights in {dtype}")
-    return {f.load.dtype: dtype}
+    return _said_to_copy(dtype, run)
 
 
 sharding.follows(_P.optim_state)
