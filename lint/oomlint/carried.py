@@ -1,4 +1,5 @@
-"""Copies of frameworks that projects carry: what such a copy declares is legal in the project's runs.
+"""Copies of frameworks that projects carry: what such a copy declares is legal in the project's runs,
+and what its code makes of a key is what the key does there.
 
 A copy is often of another version, or changed: it has keys of its own, and values. A program that was
 built after a framework's model has arguments of the same names in a package of its own, and its
@@ -13,8 +14,10 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from oomlint.dialects.base import Claim, Dialect
-from oomlint.dialects.table import StrayKey, WrongValue, plain_value
+from oomlint.changes import release_of
+from oomlint.dialects.base import Claim, CodeReader, Dialect
+from oomlint.dialects.table import Block, StrayKey, WrongValue, plain_value
+from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.run import Run
 from oomlint.workspace import Workspace, walk
@@ -66,6 +69,43 @@ def _copies(workspace: Workspace, claims: Iterable[Claim]) -> Iterator[bytes]:
     for name in filter(None, names):
         with suppress(FileError):
             yield workspace.read(name)
+
+
+class CarriedCode:
+    """What the copies of frameworks that a project carries make of their keys; each file is read
+    once."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._read: dict[tuple[str, str], Block | None] = {}
+
+    def blocks(self, dialect: Dialect, claim: Claim, folder: str) -> Iterator[Block]:
+        """What the files of the copy that a run starts say, if its project carries one."""
+        for path, reader in dialect.carried_code.items():
+            found = self.workspace.resolve(path, claim.path, folder)
+            if found is None:
+                continue
+            key = (dialect.name, found)
+            if key not in self._read:
+                self._read[key] = self._block(found, reader)
+            block = self._read[key]
+            if block is not None:
+                yield block
+
+    def version(self, dialect: Dialect, claim: Claim, folder: str) -> dict[str, tuple[str, str]]:
+        """The release that the copy is of, by its package, and the file that says so."""
+        package, path = dialect.carried_version
+        found = self.workspace.resolve(path, claim.path, folder) if path else None
+        data = None if found is None else self.workspace.read_or_none(found)
+        said = "" if data is None else data.decode("utf-8", "replace").strip()
+        if found is None or release_of(said) is None:
+            return {}
+        return {package: (said, found)}
+
+    def _block(self, name: str, reader: CodeReader) -> Block | None:
+        with suppress(FileError):
+            return reader(Source.from_bytes(name, self.workspace.read(name)))
+        return None
 
 
 class OwnPrograms:

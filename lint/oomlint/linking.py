@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.carried import OwnPrograms, without_declared
+from oomlint.carried import CarriedCode, OwnPrograms, without_declared
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
@@ -120,6 +120,7 @@ class Linker:
         self._readme_texts: dict[str, str] = {}
         self._scripts: dict[tuple[str, str], Sequence[tuple[Claim, str]]] = {}
         self._own_programs = OwnPrograms(workspace)
+        self._carried = CarriedCode(workspace)
 
     def link(
         self,
@@ -490,7 +491,8 @@ class Linker:
             *(c for c in ordered if c.kind == "aside"),
         ]
         dialect = centre[0].dialect if centre else claim.dialect
-        blocks = self._read_all(block for c in ordered for block in c.blocks)
+        carried = self._carried.blocks(dialect, claim, joining.folder)
+        blocks = self._read_all((*carried, *(block for c in ordered for block in c.blocks)))
         blocks = self._follow_fields(dialect, blocks, claims, joining)
         main = next((c for c in claims if c.kind == "run"), claim)
         parts = Parts(
@@ -502,7 +504,10 @@ class Linker:
             hardware=self.options.hardware,
             find_model=self._model_finder(main.path),
             missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
-            versions=self._versions(claims),
+            versions={
+                **self._versions(claims),
+                **self._carried.version(dialect, claim, joining.folder),
+            },
             floors=self._floors(claims),
             copier=Copier(self.workspace, claims),
         )

@@ -17,7 +17,7 @@ from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judge_gpu
 from oomlint.linking import Linker, LinkOptions
-from oomlint.rule import Proposal, Severity
+from oomlint.rule import Proposal
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -209,14 +209,14 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=x
 """
 
 
-def test_samples_that_leave_a_budget_empty_are_what_a_warning_rests_on() -> None:
+def test_samples_that_leave_a_budget_empty_are_no_warning() -> None:
     """verl's examples/tuning/70b runs so on 32 cards of 80 GB: its questions are short."""
     (run,) = link({"run.sh": _72B}, hardware=parse_hardware("4x8xA100-80GB")).runs
     judged = judge_gpu(run)
     assert judged is not None
     assert judged.limit is not None
-    assert judged.predicted < 1.03 * judged.limit
-    assert judged.severity is Severity.WARNING
+    assert judged.limit < judged.predicted < 1.03 * judged.limit
+    assert judged.severity is None
     assert "(with samples of 1,024 tokens)" in judged.sentence
 
 

@@ -39,6 +39,7 @@ def test_the_table_of_risks_is_worked_out() -> None:
 def risk(need: int, by: float, resource: Literal["gpu", "host"]) -> float | None:
     """Of a need with bounds so far below and above, where there are 1000 bytes."""
     device = {"peak_bytes": need, "low_bytes": (1 - by) * need, "high_bytes": (1 + by) * need}
+    device |= {"parts": None, "peak_phase": None}
     estimate: Any = SimpleNamespace(**{resource: SimpleNamespace(**device)})
     return risk_in(estimate, resource, 1000)
 
@@ -59,7 +60,6 @@ def test_verdicts_are_the_ranges_in_force() -> None:
     [
         ("sharded over the GPUs", doubts._SHARDED),
         ("without a sample of more", doubts._SHORT),
-        ("instead, where a micro batch joins", doubts._HALF_FULL),
         ("with other releases", doubts._OTHER_RELEASE),
         ("with another value", doubts._OTHER_VALUE),
     ],
@@ -67,6 +67,12 @@ def test_verdicts_are_the_ranges_in_force() -> None:
 def test_doubts_have_the_weights_in_force(words: str, weight: float) -> None:
     (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {words}")]
     assert row.endswith(f" | {weight} |")
+
+
+def test_the_page_has_how_full_many_samples_are() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith(("| instead, where", "| or "))]
+    weights = [float(row.rstrip(" |").rpartition(" ")[2]) for row in rows]
+    assert weights == [round(weight, 2) for _, weight in doubts._FILLED]
 
 
 def test_doubts_add_up_to_the_most_that_is_said() -> None:

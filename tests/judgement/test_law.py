@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from oomlint.judgement import EVEN, LOST, TIGHT, Risk, Severity
-from oomlint.judgement.law import probability, risk_of_need
+from oomlint.judgement.law import LAW, probability, risk_in, risk_of_need
 from oomlint.judgement.severity import bound, severity_at, verdict_at
-from oomlint.memory import DeviceEstimate
+from oomlint.memory import DeviceEstimate, Estimate, HostEstimate
 from oomlint.plan.evidence import Level
 
 GIB = 2.0**30
@@ -71,3 +72,23 @@ def test_either_resource_kills() -> None:
     assert Risk(0.5, None).any == 0.5
     assert Risk(None, 0.9).any is None
     assert Risk(None, 0.9).verdict == "unknown"
+
+
+def test_what_an_engine_takes_of_the_card_is_no_guess() -> None:
+    """A pool of 60 of 80 GiB beside 14 that are sure is less than 74 that are not."""
+    device = DeviceEstimate(
+        peak_bytes=74,
+        low_bytes=72,
+        high_bytes=77,
+        peak_phase="forward",
+        parts={"forward": {"parameters": 14.0, "engine": 60.0}},
+    )
+    taken = risk_of_need(device, 74, 80, taken=60)
+    assert taken == probability(14, 12, 17, 20)
+    alone = risk_of_need(device, 74, 80)
+    assert taken is not None
+    assert alone is not None
+    assert taken < alone
+    estimate = Estimate(device, HostEstimate(), None, (), ())
+    law = replace(LAW, floor=0.0, ceiling=0.0)
+    assert risk_in(estimate, "gpu", 80, law=law) == pytest.approx(taken)

@@ -13,13 +13,15 @@ from msgspec.structs import replace
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Document, Fact
-from oomlint.documents.text import Location, Span
+from oomlint.documents.text import Location, Source, Span
 
 if TYPE_CHECKING:
     from oomlint.dialects.cells import Cells
     from oomlint.dialects.profiles.match import Profiles
 
 ClaimKind = Literal["run", "part", "launch", "aside"]
+CodeReader = Callable[[Source], Block | None]
+"""What a file of a framework's code says of its keys; ``None`` for nothing."""
 
 
 class Reference(Struct, frozen=True, eq=False):
@@ -115,6 +117,13 @@ class Dialect:
     declared_in: ClassVar[tuple[str, ...]] = ()
     """Files in which the framework declares its keys: a project that carries a copy of it, often
     of another version or changed, has them too."""
+
+    carried_code: ClassVar[MappingABC[str, CodeReader]] = {}
+    """Files of the framework's package that decide what keys do → what reads it from the copy that
+    a project carries: there it is that copy's code which counts, not a release's."""
+
+    carried_version: ClassVar[tuple[str, str]] = ("", "")
+    """The framework's library, and the file of its package that holds its version and nothing else."""
 
     starters: ClassVar[frozenset[str]] = frozenset()
     """Shell scripts of the framework's own, without suffix, that start its training: a command that

@@ -103,6 +103,12 @@ def _logits(plan: Plan) -> str | None:
     return "fewer tokens a micro batch"
 
 
+def _smaller_pool(plan: Plan) -> str | None:
+    if plan.objective.rollout.sleep:
+        return "a smaller share of the card for the engine"
+    return "let the engine sleep while the model trains, or give it a smaller share of the card"
+
+
 def _nothing(_plan: Plan) -> str | None:
     return None
 
@@ -167,6 +173,12 @@ _GPU: Mapping[str, _Part] = {
             f.parallel.fsdp.wrap,
         ),
         _nothing,
+    ),
+    "engine": _Part(
+        "OOM606",
+        "vllm-colocate-utilization",
+        (f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
+        _smaller_pool,
     ),
     "temporary": _Part(
         "OOM206", "foreach-optimizer-temp-peak", (f.optimizer.kind, f.save.contents), _nothing

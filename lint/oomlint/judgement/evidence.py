@@ -84,6 +84,9 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
 }
 
 
+_RANKS = frozenset({f.parallel.world, f.parallel.nodes, f.parallel.gpus_per_node})
+
+
 class Basis(Struct, frozen=True):
     """One thing that is assumed or was not read, and what hangs on it.
 
@@ -156,15 +159,45 @@ def _weakest(deciding: list[Basis]) -> tuple[Level, tuple[Basis, ...]]:
 
 
 def assumed_otherwise(run: Run) -> Iterator[tuple[Estimate, ...]]:
-    """Of each value that nobody gives and that moves memory: the estimates at what else it
-    plausibly is."""
+    """Of each thing that nobody says: the estimates at what else the fields plausibly are that follow
+    from it and move memory. Taken to be started as its sibling is, a run may have another launcher;
+    that this would shard, and compute, and count otherwise is one doubt and not three."""
+    doubts: list[tuple[set[Any], list[Estimate]]] = []
     for leaf, level in _weak(run).items():
-        if level is not Level.ASSUMED:
+        roots = set(_lost_at(run, leaf))
+        # What follows from the number of ranks alone is no doubt beside that of their number.
+        follows = leaf != f.parallel.world and roots <= _RANKS
+        estimates = [] if level is not Level.ASSUMED or follows else list(_otherwise(run, leaf))
+        if not estimates:
             continue
-        own = run.plan.get(leaf)
-        others = [each for each in _plausible(run, leaf) if each.get(leaf) != own]
-        if others:
-            yield tuple(_estimate(run, change) for change in others)
+        shared = [each for each in doubts if not roots.isdisjoint(each[0])]
+        for each in shared:
+            doubts.remove(each)
+        doubts.append(
+            (
+                roots.union(*(each[0] for each in shared)),
+                [*(estimate for each in shared for estimate in each[1]), *estimates],
+            )
+        )
+    for _, estimates in doubts:
+        yield tuple(estimates)
+
+
+def _otherwise(run: Run, leaf: Any) -> Iterator[Estimate]:
+    """The estimates with a field that is assumed at what else it plausibly is.
+
+    How many ranks there are is up to whoever starts the run before his machine, which we have taken
+    as it is: that there may be more of them calms, that he might leave most of it idle is
+    nothing that his files tell.
+    """
+    own, peak = run.plan.get(leaf), run.estimate.gpu.peak_bytes
+    for change in _plausible(run, leaf):
+        if change.get(leaf) == own:
+            continue
+        found = _estimate(run, change)
+        needs_more = peak is not None and (found.gpu.peak_bytes or 0) > peak
+        if leaf != f.parallel.world or not needs_more:
+            yield found
 
 
 def is_open(run: Run) -> bool:

@@ -66,7 +66,9 @@ def risk_in(
     """The probability that a run dies of a resource, with a limit in bytes, if it is as estimated."""
     device: DeviceEstimate | HostEstimate = estimate.gpu if resource == "gpu" else estimate.host
     need = device.peak_bytes if phase is None else device.phases[phase]
-    passes = risk_of_need(device, need, limit, law)
+    parts = device.parts or {}
+    engine = parts.get(phase or device.peak_phase or "", {}).get("engine", 0.0)
+    passes = risk_of_need(device, need, limit, law, taken=engine)
     if passes is None:
         return None
     floor = law.floor if resource == "gpu" else 0.0
@@ -74,11 +76,18 @@ def risk_in(
 
 
 def risk_of_need(
-    device: DeviceEstimate | HostEstimate, need: float | None, limit: float, law: Law = LAW
+    device: DeviceEstimate | HostEstimate,
+    need: float | None,
+    limit: float,
+    law: Law = LAW,
+    *,
+    taken: float = 0.0,
 ) -> float | None:
-    """The probability that ``need`` bytes, as uncertain as the peak of a device, pass a limit."""
+    """The probability that ``need`` bytes, as uncertain as the peak of a device, pass a limit; of these
+    an engine has ``taken`` some by measure, so that only the rest is uncertain, and has the rest."""
     peak, low, high = device.peak_bytes, device.low_bytes, device.high_bytes
     if need is None or peak is None or low is None or high is None:
         return None
     share = need / peak if peak else 1.0
-    return probability(need, low * share, high * share, limit, law)
+    least, most = low * share - taken, high * share - taken
+    return probability(need - taken, least, most, limit - taken, law)

@@ -45,6 +45,9 @@ _TRACED = 4.0 * 2**30
 # was not measured.
 _FP8_INPUTS = 0.5
 _FP8_WEIGHTS = 2.0
+# What CUDA graphs of an engine take beside its pool: "1~3 GiB" (vllm 0.6 worker/model_runner.py
+# capture_model). The pool itself is a share of the card, which the engine measures and takes.
+_GRAPHS = 2.0 * 2**30
 _GUESSES = frozenset(
     {fields.seq.max_len, fields.batch.micro, fields.parallel.world, fields.model.dims}
 )
@@ -58,6 +61,7 @@ class Totals(Struct, frozen=True):
     point: Point
     fixed: float
     reserved: float
+    engine: float
 
 
 def bounds(f: Facts, limits: GpuLimits, at: Totals, *, communicates: bool) -> tuple[float, float]:
@@ -68,6 +72,7 @@ def bounds(f: Facts, limits: GpuLimits, at: Totals, *, communicates: bool) -> tu
     model, point = f.model, at.point
     assert model is not None
     moving = point.activations + point.temporary + point.communication
+    own = at.allocated - at.engine
     less = [_STATES_LESS * at.states, _MOVING_LESS * moving, _LOGITS_LESS * point.logits]
     more = [_STATES_MORE * at.states, _MOVING_MORE * moving, _LOGITS_MORE * point.logits]
     more.append(limits.context_high - limits.context)
@@ -80,15 +85,17 @@ def bounds(f: Facts, limits: GpuLimits, at: Totals, *, communicates: bool) -> tu
         less.append(_SHORTER * (point.activations + point.logits))
         more.append(_PILE * (at.reserved - at.fixed))
     if not is_read(model.arch) or model.vision_numel:
-        less.append(_UNREAD_LESS * at.allocated)
-        more.append(_UNREAD_MORE * at.allocated)
+        less.append(_UNREAD_LESS * own)
+        more.append(_UNREAD_MORE * own)
     if f.plan.precision.fp8_train == "te":
         less.append(_FP8_INPUTS * point.activations)
         more.append(_FP8_WEIGHTS * model.linear_numel / f.tp / f.pp)
     if model.expert_numel:
-        more.append((_ROUTED if f.ep == 1 else _ROUTED_TO_RANKS) * at.allocated)
+        more.append((_ROUTED if f.ep == 1 else _ROUTED_TO_RANKS) * own)
     if f.backend == "zero" and f.plan.parallel.zero.stage == 3:
         more.append(_TRACED)
+    if at.engine:
+        more.append(_GRAPHS)
     context = limits.context + (limits.nccl if communicates else 0)
     low, high = at.allocated - hypot(*less), at.reserved + context + hypot(*more)
     if any(a.field in _GUESSES for a in f.assumptions):

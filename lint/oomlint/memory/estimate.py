@@ -74,18 +74,21 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
             "activations": point.activations,
             "logits": point.logits,
             "communication": point.communication,
-            "temporary": point.temporary + workspace + pool,
+            "temporary": point.temporary + workspace,
+            "engine": point.engine + pool,
             "context": context,
         }
         for name, point in moments.items()
     }
     # Optimizer states and cuBLAS workspaces come with the first step.
-    parts["load"] |= {"optimizer_states": 0.0, "temporary": moments["load"].temporary + pool}
+    parts["load"] |= {"optimizer_states": 0.0, "temporary": moments["load"].temporary}
     totals = {name: sum(found.values()) for name, found in parts.items()}
     peak_phase = max(GPU_PHASES, key=totals.__getitem__)
     peak, point = whole_bytes(parts[peak_phase]), moments[peak_phase]
     allocated = peak - context
-    held = allocated - point.activations - point.logits - point.temporary - point.communication
+    engine = parts[peak_phase]["engine"]
+    held = allocated - engine
+    held -= point.activations + point.logits + point.temporary + point.communication
     fixed, varied = reserved_above(f, points, parameters + optimizer + workspace + pool)
     fixed = max(fixed, allocated, reserved_for_loading(parameters, moments["load"]))
     varied = max(varied, left_by_packing(f))
@@ -94,7 +97,10 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         varied = min(varied, limits.usable - context)
     reserved = max(fixed, varied)
     low, high = bounds(
-        f, limits, Totals(allocated, held, point, fixed, reserved), communicates=communicates
+        f,
+        limits,
+        Totals(allocated, held, point, fixed, reserved, engine),
+        communicates=communicates,
     )
     device = DeviceEstimate(
         peak_bytes=peak,

@@ -11,7 +11,7 @@ GPU_PHASES = ("load", "forward", "backward", "optimizer_step", "evaluation", "sa
 HOST_PHASES = ("load", "train", "evaluation", "save")
 GPU_COMPONENTS = (
     "parameters", "gradients", "optimizer_states", "activations", "logits", "communication",
-    "temporary", "context",
+    "temporary", "engine", "context",
 )  # fmt: skip
 HOST_COMPONENTS = (
     "model_copies", "offloaded_states", "pinned_rounding", "gather", "activations", "dataloader",

@@ -27,7 +27,7 @@ def rollout_points(f: Facts, idle: Point, limits: GpuLimits) -> list[Point]:
         found.append(_written_by_itself(f, idle))
     elif pool and rollout.sleep and f.plan.offload.idle in (None, "none"):
         # The engine wakes up beside states that stay where they are.
-        found.append(idle._replace(temporary=pool))
+        found.append(idle._replace(engine=pool))
     return found
 
 

@@ -30,6 +30,8 @@ class Point(NamedTuple):
     logits: float = 0.0
     communication: float = 0.0
     temporary: float = 0.0
+    engine: float = 0.0
+    """The pool of an engine that answers are written with."""
 
 
 def highest(points: list[Point]) -> Point:

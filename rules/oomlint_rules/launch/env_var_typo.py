@@ -76,6 +76,7 @@ class EnvVarTypo(Rule):
     good = (
         Example(files={"train.sh": f"NPROC_PER_NODE=4 IMAGE_MAX_PIXELS=262144 {_SWIFT}"}),
         Example(files={"train.sh": "export MY_OWN_SETTING=1\n" + command("")}),
+        Example(files={"train.sh": "export NCCL_CHECKS_DISABLE=1\n" + command("")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -10,8 +10,9 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.world import batch
 from oomlint.dialects.meaning import Meaning, Wishes
+from oomlint.dialects.verl.changes import MICRO_PER_GPU
 from oomlint.dialects.verl.engine import running_trainer
-from oomlint.dialects.verl.keys import own
+from oomlint.dialects.verl.keys import SFT_SOURCE, own
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -34,10 +35,31 @@ def _per_rank(run: Cells) -> int | None:
     return max(1, total // dp) if total and dp else None
 
 
+def _counts_of_all(run: Cells) -> bool:
+    """Whether ``micro_batch_size``, of all ranks, counts: PPO reads it in every release, SFT's
+    trainers in the first alone, and in some copies."""
+    trainer, copy = running_trainer(run), run[own.copy_micro]
+    if trainer != "sft":
+        return trainer == "ppo" and run.mentions(own.micro_of_all)
+    if copy is not None:
+        return copy == "divided"
+    return run.mentions(own.micro_of_all) and not run.has(MICRO_PER_GPU)
+
+
 @batches.derive(f.batch.micro)
 def micro_of_rank(run: Cells) -> Any:
+    if running_trainer(run) == "sft" and run[own.copy_micro] == "whole":
+        return run[own.micro_of_all]
+    if not _counts_of_all(run):
+        return None
     total, dp = run[own.micro_of_all], run[f.parallel.dp]
     return max(1, total // dp) if total and dp else None
+
+
+@batches.default(f.batch.micro, source=SFT_SOURCE)
+def usual_micro(run: Cells) -> Any:
+    """Of what counts for all ranks nothing is left to it."""
+    return 4 if running_trainer(run) != "ppo" and not _counts_of_all(run) else None
 
 
 @micro_of_rank.written
@@ -47,10 +69,10 @@ def _(micro: Any, run: Cells, wishes: Wishes) -> Wishes:
         if length is None:
             raise CannotEdit("the token budget depends on a length that is not known here")
         return {own.max_tokens: -(-micro * length // (run[f.parallel.ulysses] or 1))}
-    if run.says(own.micro_of_all):
+    if _counts_of_all(run):
         dp = run[f.parallel.dp]
         if dp is None:
-            raise CannotEdit("ppo_micro_batch_size depends on the number of GPUs")
+            raise CannotEdit("a micro batch of all ranks depends on the number of GPUs")
         return {own.micro_of_all: micro * dp}
     return {f.batch.micro: micro}
 

@@ -8,3 +8,21 @@ UNSPLIT = Change(
     "verl", (0, 4), "Megatron splits each layer over 4 GPUs by default",
     "verl 0.3.0.post1 and 0.4.0 trainer/config/ppo_megatron_trainer.yaml", was=4,
 )  # fmt: skip
+
+# workers/sharding_manager/{fsdp,megatron}_{vllm,sglang}.py, read at v0.2.0.post2, v0.3.0.post1, v0.4.0,
+# v0.4.1 and v0.5.0.
+SLEEP_BY_KEY = Change(
+    "verl", (0, 5), "the engine sleeps while the model trains whatever free_cache_engine says",
+    "verl 0.4.1 and 0.5.0 workers/sharding_manager",
+)  # fmt: skip
+
+# vLLM up to 0.6.3 has no sleep: its weights leave the GPU, its cache only by free_cache_engine.
+VLLM_SLEEPS = Change(
+    "vllm", (0, 7), "the engine's weights alone leave the GPU",
+    "verl 0.4.1 workers/sharding_manager/fsdp_vllm.py and rollout/vllm_rollout/vllm_rollout.py",
+)  # fmt: skip
+
+MICRO_PER_GPU = Change(
+    "verl", (0, 2), "fsdp_sft_trainer divides data.micro_batch_size by the number of ranks",
+    "verl 0.1 trainer/fsdp_sft_trainer.py:90; 0.2 reads micro_batch_size_per_gpu alone",
+)  # fmt: skip

@@ -19,6 +19,7 @@ from oomlint.dialects.machine.launchers import read_launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import HydraOverrides, OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.table import Block, Table
+from oomlint.dialects.verl.carried import CODE, VERSION
 from oomlint.dialects.verl.keys import (
     ACTOR_MODEL,
     LAUNCHED,
@@ -43,6 +44,8 @@ class Verl(Dialect):
     markers = (b"verl", b"actor_rollout_ref")
     suffixes = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job")
     meaning = meaning
+    carried_code = CODE
+    carried_version = VERSION
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -76,7 +79,7 @@ class Verl(Dialect):
             if module is None or kind is None:
                 continue
             claimed = True
-            if kind == "aside":
+            if kind == "aside" or _is_completed_elsewhere(launch):
                 yield Claim(self, "aside", document, ())
             else:
                 yield self._launch(launch, module, kind)
@@ -232,6 +235,14 @@ def _bases(launch: Launch, module: str, kind: str) -> Iterable[str]:
         yield "verl/trainer/config/ppo_trainer.yaml"
     if name:
         yield f"{folder}/config/{name}.yaml"
+
+
+def _is_completed_elsewhere(launch: Launch) -> bool:
+    """Whether the line leaves its config to whoever starts the script, and names no model itself: what
+    it trains is none of the configs that lie here."""
+    name, said = launch.flag("config_name"), launch.command.assignments.entries
+    is_open = isinstance(getattr(name, "value", None), Scalar) and name.value.value is UNKNOWN  # type: ignore[union-attr]
+    return is_open and not any(key in said for key in _PATH_KEYS)
 
 
 def _flag_text(launch: Launch, key: str) -> str:

@@ -40,7 +40,10 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     ``mini``: prompts of one update; ``micro_of_all``: a micro batch of all ranks; ``max_tokens``: of
     one rank and micro batch where ``dynamic`` fills these by tokens. ``*_off``: the critic's states
     are on the CPU while it does not train. ``module``, ``config_name``, ``model_engine``: words of
-    the launch line.
+    the launch line. ``*_sleeps`` and ``copy_*`` are of a project's own copy of verl: whether its
+    engine sleeps whatever ``free_cache_engine`` says, what its SFT trainer makes of
+    ``data.micro_batch_size`` (``"divided"`` by the ranks, ``"whole"`` or ``"unread"``), and the key
+    that it takes the model's dtype from or else the dtype.
     """
 
     config_name: str
@@ -53,6 +56,7 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     dynamic: bool
     max_tokens: int
     unpads: bool
+    megatron_unpads: bool
     fused: bool
     liger: bool
     adapter: str
@@ -76,6 +80,14 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     contents: tuple[str, ...]
     save_freq: int
     test_freq: int
+    torch_dtype: str
+    fsdp_vllm_sleeps: bool
+    fsdp_sglang_sleeps: bool
+    megatron_vllm_sleeps: bool
+    megatron_sglang_sleeps: bool
+    copy_micro: str
+    copy_dtype_key: str
+    copy_dtype: str
 
 
 def _read_rank(raw: Any) -> int | None:
@@ -174,6 +186,8 @@ VERL_PPO = Table(
         Row(_MEGATRON + "expert_model_parallel_size", f.parallel.ep, POSITIVE),
         Row(_MEGATRON + "expert_tensor_parallel_size", f.parallel.etp, POSITIVE),
         Row(_MEGATRON + "use_distributed_optimizer", f.parallel.megatron.dist_optimizer, BOOLEAN),
+        # Releases before 0.6 have no such key: they always do.
+        Row(_MEGATRON + "use_remove_padding", own.megatron_unpads, BOOLEAN, default=True, source=f"{SOURCE} trainer/config/engine/megatron.yaml:84; 0.2 to 0.5 models/registry.py *RmPadPP, models/mcore/model_forward.py pack_seqs=True"),
         Row(_MEGATRON + "override_transformer_config.recompute_granularity", own.recompute, TEXT),
         Row(_MEGATRON + "override_transformer_config.recompute_num_layers", own.recompute_layers, POSITIVE),
         Row(_R + "name", f.objective.rollout.engine, _ROLLOUT),
@@ -212,7 +226,8 @@ VERL_PPO = Table(
 
 _SFT_ROWS = (
     Row("data.train_batch_size", own.train_batch, POSITIVE, default=256, source=SFT_SOURCE),
-    Row("data.micro_batch_size_per_gpu", f.batch.micro, POSITIVE, aliases=("data.micro_batch_size",), default=4, source=SFT_SOURCE),
+    Row("data.micro_batch_size_per_gpu", f.batch.micro, POSITIVE),
+    Row("data.micro_batch_size", own.micro_of_all, POSITIVE),
     Row("data.max_length", f.seq.max_len, POSITIVE, default=1024, source=SFT_SOURCE),
     Row("model.trust_remote_code", f.model.trust_remote_code, BOOLEAN),
     Row("model.enable_gradient_checkpointing", f.checkpointing.mode, switch(on="full", off="none"), default="full", source=SFT_SOURCE),
@@ -239,6 +254,8 @@ VERL_SFT = Table(
         *_SFT_ROWS,
         Row("model.strategy", own.strategy, _STRATEGY, default="fsdp2", source=SFT_SOURCE),
         Row("model.fsdp_config.model_dtype", f.load.dtype, DTYPE),
+        # A key of copies only.
+        Row("model.torch_dtype", own.torch_dtype, DTYPE),
         Row("model.fsdp_config.cpu_offload", own.cpu_offload, BOOLEAN),
         Row("model.fsdp_config.offload_params", own.param_offload, BOOLEAN),
         Row("ulysses_sequence_parallel_size", f.parallel.ulysses, POSITIVE, default=1, source=SFT_SOURCE),
@@ -294,6 +311,22 @@ RAY = Table(
     ),
     known_prefixes=("",),
     loader="omegaconf",
+    section="launch words",
+)  # fmt: skip
+
+# What a copy of verl says of its keys, read from its code: see carried.py.
+CARRIED = Table(
+    name="copy of verl",
+    rows=(
+        Row("sleeps.fsdp_vllm", own.fsdp_vllm_sleeps, BOOLEAN),
+        Row("sleeps.fsdp_sglang", own.fsdp_sglang_sleeps, BOOLEAN),
+        Row("sleeps.megatron_vllm", own.megatron_vllm_sleeps, BOOLEAN),
+        Row("sleeps.megatron_sglang", own.megatron_sglang_sleeps, BOOLEAN),
+        Row("data.micro_batch_size", own.copy_micro, TEXT),
+        Row("dtype_key", own.copy_dtype_key, TEXT),
+        Row("dtype_otherwise", own.copy_dtype, DTYPE),
+    ),
+    known_prefixes=("",),
     section="launch words",
 )  # fmt: skip
 

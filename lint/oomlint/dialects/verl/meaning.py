@@ -13,6 +13,7 @@ from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.verl.batches import batches
+from oomlint.dialects.verl.changes import SLEEP_BY_KEY, VLLM_SLEEPS
 from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
 from oomlint.dialects.verl.keys import PPO_SOURCE, SFT_SOURCE, SOURCE, own
 from oomlint.dialects.verl.sharding import sharding
@@ -99,6 +100,31 @@ def rollout_engine(run: Cells) -> Any:
 )
 def generates_elsewhere(run: Cells) -> Any:
     return "vllm_server" if _is_ppo(run) and run[own.hybrid] is False else None
+
+
+_SLEEPS: dict[tuple[str, str | None], bool] = {
+    ("fsdp", "vllm_colocate"): own.fsdp_vllm_sleeps,
+    ("fsdp", "sglang"): own.fsdp_sglang_sleeps,
+    ("megatron", "vllm_colocate"): own.megatron_vllm_sleeps,
+    ("megatron", "sglang"): own.megatron_sglang_sleeps,
+}
+
+
+@meaning.override(
+    _O.rollout.sleep, source="verl 0.2 to 0.4.1 workers/sharding_manager: nobody asks the key"
+)
+def sleeps_anyway(run: Cells) -> Any:
+    """A copy of verl says itself whether the key counts; else the release does."""
+    if not _is_ppo(run) or run.base(_O.rollout.sleep) is not False:
+        return None
+    engine = run[_O.rollout.engine]
+    if engine == "vllm_colocate" and not run.has(VLLM_SLEEPS, noted=False):
+        return None
+    copy = _SLEEPS.get(("megatron" if is_megatron(run) else "fsdp", engine))
+    said = None if copy is None else run[copy]
+    if said is None:
+        said = copy is not None and not run.has(SLEEP_BY_KEY)
+    return True if said else None
 
 
 # -- what is trained -------------------------------------------------------------------------------
@@ -273,7 +299,7 @@ def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @meaning.derive(f.seq.packing, f.seq.pad)
 def padding(run: Cells) -> Any:
-    unpads = bool(run[own.unpads])
+    unpads = bool(run[own.megatron_unpads if is_megatron(run) else own.unpads])
     if running_trainer(run) == "sft":
         # Without sequence parallelism the forward pass runs on padded rows all the same.
         unpads = unpads and (run[f.parallel.ulysses] or 1) > 1

@@ -201,6 +201,36 @@ def loaded_by_megatron(run: Cells) -> Any:
 
 sharding.constant(f.load.dtype, "fp32", f"{SOURCE} trainer/config/engine/fsdp.yaml model_dtype")
 
+_MODEL_DTYPE = "model.fsdp_config.model_dtype"
+
+
+@sharding.override(f.load.dtype, source="the project's copy of verl")
+def loaded_by_copy(run: Cells) -> Any:
+    """A copy of the SFT trainer may take the dtype from a key of its own, or from none."""
+    if running_trainer(run) != "sft":
+        return None
+    key, otherwise = run[own.copy_dtype_key], run[own.copy_dtype]
+    if key == "model.torch_dtype":
+        return run[own.torch_dtype] or otherwise
+    if key == _MODEL_DTYPE:
+        return None if run.mentions(f.load.dtype) else otherwise
+    return otherwise if key is None else None
+
+
+@loaded_by_copy.written
+def _(dtype: Any, run: Cells, wishes: Wishes) -> Wishes:
+    return _said_to_copy(dtype, run)
+
+
+def _said_to_copy(dtype: Any, run: Cells) -> Wishes:
+    if running_trainer(run) == "sft":
+        key = run[own.copy_dtype_key]
+        if key == "model.torch_dtype":
+            return {own.torch_dtype: dtype}
+        if key not in (None, _MODEL_DTYPE) or (key is None and run[own.copy_dtype]):
+            raise CannotEdit("this copy of verl has no key for the dtype that it trains in")
+    return {f.load.dtype: dtype}
+
 
 @sharding.derive(
     _P.param,
@@ -253,7 +283,7 @@ def dtypes(run: Cells) -> Any:
 def _(dtype: Any, run: Cells, wishes: Wishes) -> Wishes:
     if is_megatron(run) or dtype not in ("bf16", "fp16", "fp32"):
         raise CannotEdit(f"verl cannot hold these weights in {dtype}")
-    return {f.load.dtype: dtype}
+    return _said_to_copy(dtype, run)
 
 
 sharding.follows(_P.optim_state)

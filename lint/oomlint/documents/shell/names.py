@@ -42,11 +42,12 @@ _BY_SOURCE: Final[dict[str, tuple[str, ...]]] = {
         "MKL_SERVICE_FORCE_INTEL", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "USE_LIBUV", "LOGLEVEL",
         "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS", "KMP_AFFINITY",
     ),
-    # Of older releases, of Google's plug-in and of torch; those of NCCL itself are in nccl.txt
+    # Of older releases (NCCL 2.3.7 and 2.4.8 docs "Environment Variables"), of Google's plug-in and of
+    # torch; those of NCCL itself are in nccl.txt
     "nccl": (
         "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_CHECK_DISABLE",
-        "NCCL_FASTRAK_CTRL_DEV", "NCCL_FASTRAK_IFNAME", "NCCL_IB_CUDA_SUPPORT",
-        "NCCL_SINGLE_RING_THRESHOLD", "NCCL_TIMEOUT", "NCCL_TREE_THRESHOLD",
+        "NCCL_CHECKS_DISABLE", "NCCL_FASTRAK_CTRL_DEV", "NCCL_FASTRAK_IFNAME", "NCCL_IB_CUDA_SUPPORT",
+        "NCCL_IB_GDR_LEVEL", "NCCL_LL_THRESHOLD", "NCCL_RINGS", "NCCL_SINGLE_RING_THRESHOLD", "NCCL_TIMEOUT", "NCCL_TREE_THRESHOLD",
     ),
     # huggingface_hub docs "Environment variables"; transformers, datasets and tokenizers sources
     "hugging face": (

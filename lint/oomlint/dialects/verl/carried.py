@@ -1,0 +1,78 @@
+"""What a copy of verl in a project makes of its keys: read from the copy's own code.
+
+Copies are of any release, and changed. What decides memory and differs between them is whether the
+engine sleeps whatever ``free_cache_engine`` says, which micro batch the SFT trainer reads, and in
+which dtype it loads the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oomlint.dialects.table import Block
+from oomlint.dialects.verl.keys import CARRIED
+from oomlint.documents.base import Entry, Mapping, Scalar
+from oomlint.documents.lines import Lines
+from oomlint.documents.text import Source, Span
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.settings import Code
+
+_LOCKED = "it is the code that trains"
+_Found = tuple[str, object, Span]
+
+# `self.inference_engine.sleep(level=1)` of vLLM, `release_memory_occupation()` of SGLang.
+_RELEASES = ("sleep", "release_memory_occupation")
+
+
+def _block(source: Source, read: Callable[[Code], Iterator[_Found]]) -> Block | None:
+    from oomlint.documents.python.settings import read_code
+
+    code = read_code(source)
+    found = () if code is None else tuple(read(code))
+    if not found:
+        return None
+    entries = {key: Entry(key, at, Scalar(at, value), at) for key, value, at in found}
+    span = found[0][2]
+    return Block(Lines(source), Mapping(span, entries), CARRIED, span, locked=_LOCKED)
+
+
+def _release(code: Code, key: str) -> Iterator[_Found]:
+    """Whether what hands weights to the engine and takes its memory back asks the key first. A file
+    that names the key anywhere is taken to."""
+    released, asked = code.calls(*_RELEASES, on="engine"), code.reads("free_cache_engine")
+    if released is not None:
+        yield key, asked is None, asked or released
+
+
+def _sft(code: Code) -> Iterator[_Found]:
+    divided, read = code.divides("data.micro_batch_size"), code.reads("data.micro_batch_size")
+    micro = code.reads("data.micro_batch_size_per_gpu")
+    if divided or read or micro:
+        kind = "divided" if divided else "whole" if read else "unread"
+        at = divided or read or micro
+        assert at is not None
+        yield "data.micro_batch_size", kind, at
+    dtype = code.argument("from_pretrained", "torch_dtype")
+    if dtype is not None and dtype.path:
+        yield "dtype_key", dtype.path, dtype.span
+    if dtype is not None and dtype.otherwise:
+        yield "dtype_otherwise", dtype.otherwise, dtype.span
+
+
+_MANAGERS = ("fsdp_vllm", "fsdp_sglang", "megatron_vllm", "megatron_sglang")
+
+CODE = {
+    **{
+        f"verl/workers/sharding_manager/{name}.py": partial(
+            _block, read=partial(_release, key=f"sleeps.{name}")
+        )
+        for name in _MANAGERS
+    },
+    "verl/trainer/fsdp_sft_trainer.py": partial(_block, read=_sft),
+}
+"""Files of verl's package, and what reads a project's copy of each."""
+
+VERSION = ("verl", "verl/version/version")
