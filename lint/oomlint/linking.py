@@ -615,7 +615,8 @@ class Linker:
             )
             return []
         wanted = [c for c in claims if reference.dialect in ("", c.dialect.name)]
-        wanted = wanted or self._adopted(found, reference.dialect)
+        if not wanted and not reference.decides:
+            wanted = self._adopted(found, reference.dialect)
         if reference.claim:
             wanted = [c for c in wanted if c.name == f"{found}:{reference.claim}"]
         elif wanted or not reference.decides:

@@ -67,9 +67,21 @@ class Trl(Dialect):
                 yield script_claim(self, document, run, CALLS[kind])
         for root in getattr(document, "roots", ()):
             if isinstance(root, Mapping) and _is_trl(set(root.entries)):
-                anchor = root.entries["model_name_or_path"].span
-                block = Block(document, root, TRL, anchor)
-                yield Claim(self, "run", document, (*_env_blocks(document, root), block))
+                yield self._on_recipe(document, root)
+
+    def adopt(self, document: Document) -> Claim | None:
+        """TRL/scripts/utils.py TrlParser: ``--config`` is any mapping of options; what the line
+        says itself, the model say, need not stand in it."""
+        roots = getattr(document, "roots", ())
+        root = roots[0] if len(roots) == 1 else None
+        if not isinstance(root, Mapping) or not root.entries:
+            return None
+        return self._on_recipe(document, root)
+
+    def _on_recipe(self, document: Document, root: Mapping) -> Claim:
+        named = root.entries.get("model_name_or_path") or next(iter(root.entries.values()))
+        block = Block(document, root, TRL, named.span)
+        return Claim(self, "run", document, (*_env_blocks(document, root), block))
 
     def _launches(self, document: Document) -> Iterator[Claim]:
         for launch in launches(document):
