@@ -205,7 +205,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         """Whether only a sibling's launch line tells how the run is started: what that line and the
         files that it names say is the sibling's, and speaks of memory here alone."""
         return any(
-            claim.kind == "launch" and any(b.level is Level.ASSUMED for b in claim.blocks)
+            claim.kind == "launch" and any(b.level >= Level.ASSUMED for b in claim.blocks)
             for claim in self.claims
         )
 

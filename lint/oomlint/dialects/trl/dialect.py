@@ -33,6 +33,8 @@ from oomlint.dialects.trl.objectives import (
     is_yaml,
     objective_of_class,
     objective_of_launch,
+    objective_of_line,
+    objective_of_recipe,
     options_of,
     recipe_of,
 )
@@ -122,6 +124,12 @@ class Trl(Dialect):
         options = parsed_options(launch.flags, RECIPE_OPTIONS)
         own = OverrideBlock(launch.document, options, RECIPE_OPTIONS, launch.anchor)
         yield Claim(self, "launch", launch.document, (*launch.blocks, own), references)
+
+    def are_kin(self, config: Claim, launch: Claim) -> bool:
+        """TRL has a script for each objective, and each its own number of ranks: of GRPO one node
+        or card is left to vLLM, a DPO of the same model has a reference beside it."""
+        objectives = {objective_of_recipe(config.blocks), objective_of_line(launch.blocks)}
+        return None in objectives or len(objectives) == 1
 
     def preset(self, reference: Reference) -> Claim | None:
         """An Accelerate config that TRL ships, by its name."""
