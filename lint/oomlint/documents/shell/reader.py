@@ -185,7 +185,14 @@ class Reader:
 
     def _conditions(self, script: Script, guarded: Iterable[tuple[str, Syntax]]) -> Conditions:
         names = {name for _, node in guarded for name in assigned_names(script, node)}
-        return Conditions(script, self.variables.expander(script), names)
+        return Conditions(script, self.variables.expander(script), names, self._text_of)
+
+    def _text_of(self, name: str) -> str | None:
+        """The text of a file that the script looks into, if it is here."""
+        found = self.find(name)
+        if found is not None and found.path not in self.sourced:
+            self.sourced.append(found.path)
+        return None if found is None else found.text
 
     def _branch(self, script: Script, node: Syntax) -> None:
         if node.type == "for_statement":
