@@ -35,6 +35,20 @@ def test_lines_outside_of_fences_and_of_other_programs_do_not():
     assert _run(_readme("cat configs/a.yaml")).plan.parallel.world is None
 
 
+def test_a_fence_that_is_not_closed_ends_with_the_next_one_that_says_no_language():
+    """CommonMark 0.31: a line with an info string closes nothing."""
+    line = LAUNCH.format(name="a")
+    open_one = "```python\nf()\n\nThen start:\n\n```sh\nls\n```\n\nAnd:\n\n"
+    assert _run(f"{open_one}```sh\n{line}\n```\n").plan.parallel.world == 4
+    assert _run(f"{open_one}{line}\n").plan.parallel.world is None
+
+
+def test_assignments_may_stand_on_a_line_before_the_program():
+    readme = _readme("CUDA_VISIBLE_DEVICES=0,1 X=1 \\", f"    {LAUNCH.format(name='a')}")
+    run = _run(readme.replace("--num_processes 4 ", ""))
+    assert run.plan.env.cuda_visible_devices == "0,1"
+
+
 def test_a_prompt_and_a_continued_line_are_read():
     readme = _readme(
         "$ accelerate launch --num_processes 2 \\",

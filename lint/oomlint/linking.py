@@ -523,7 +523,7 @@ class Linker:
             )
             return []
         wanted = [c for c in claims if reference.dialect in ("", c.dialect.name)]
-        if not wanted and not reference.decides:
+        if not wanted and reference.adopts:
             wanted = self._adopted(found, reference.dialect)
         if reference.claim:
             wanted = [c for c in wanted if c.name == f"{found}:{reference.claim}"]

@@ -3,19 +3,23 @@
 A line at the config's own head or in a README that names it, or that starts a script which then names
 it, documents the launch. Else the project's lines for configs of its kind are a hint: that of the
 nearest is taken to be the config's too, which is assumed as long as all of them shard alike, and
-otherwise not read, since which of them it is somebody knows and the files do not say.
+otherwise not read, since which of them it is somebody knows and the files do not say. What a comment
+at the head says of the machine counts before the lines for others; a documented line that does not
+agree with it leaves open which of the two holds.
 """
 
 from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.machine.head_comment import head_comment
 from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import Document
 from oomlint.documents.text import Source
@@ -27,6 +31,7 @@ from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
     from oomlint.dialects.machine.handed import Handed
+    from oomlint.dialects.table import Block
     from oomlint.run import Run
 
 IN_COMMENT = "it stands in a comment"
@@ -94,11 +99,17 @@ class Suggestions:
             return self._told(header[0], claim, IN_COMMENT, Level.STATED)
         if header:
             return claim
+        said = head_comment(claim.document)
         own = [line.launch for line in self._documented(claim) if line.started == claim.path]
-        if own:
-            differ = len({_words_of(launch) for launch in own}) > 1
-            return self._told(own[0], claim, IN_README, Level.ASSUMED if differ else Level.FACT)
-        return self._taken(claim)
+        if not own:
+            taken = self._taken(claim)
+            return taken if said is None else replace(taken, blocks=(*taken.blocks, said))
+        differ = len({_words_of(launch) for launch in own}) > 1
+        level = Level.ASSUMED if differ else Level.FACT
+        launch = self._told(own[0], claim, IN_README, level)
+        if said is not None and _disagrees(said, self.reading.built(launch)):
+            return self._told(own[0], claim, IN_README, Level.UNREAD)
+        return launch
 
     # -- taken to be ----------------------------------------------------------------------
 
@@ -264,6 +275,17 @@ def _are_alike(runs: Iterable[Run]) -> bool:
             return False
     ranks = [number for run in runs if (number := _known(run, f.parallel.world)) is not None]
     return not ranks or max(ranks) <= 2 * min(ranks)
+
+
+def _disagrees(said: Block, run: Run) -> bool:
+    """Whether a comment says something else of the machine than how a run is started."""
+    settings = {field: setting.value for field, setting in said.read().settings.items()}
+    counts = [settings.pop(field, None) for field in (f.parallel.nodes, f.parallel.gpus_per_node)]
+    ranks = [_known(run, f.parallel.world), prod(count or 1 for count in counts)]
+    if counts[1] and ranks[0] and max(ranks) > 2 * min(ranks):
+        return True
+    found = {field: run.settings.get(field) for field in settings}
+    return any(own is not None and own.value != settings[field] for field, own in found.items())
 
 
 def _known(run: Run, field: Any) -> Any:

@@ -30,6 +30,7 @@ class Reference(Struct, frozen=True, eq=False):
     not here or holds nothing of ours (the script that a launch line starts). ``claim`` is the
     name of the one claim wanted of a file that holds several runs; the others stay on their own.
     ``decides``: whoever names the file claims a run only if the file is of that dialect.
+    ``adopts``: naming the file makes it one of that dialect, though nothing in it tells.
     ``level`` is how well it is known that the run takes the file in.
     """
 
@@ -39,6 +40,7 @@ class Reference(Struct, frozen=True, eq=False):
     optional: bool = False
     claim: str = ""
     decides: bool = False
+    adopts: bool = True
     level: Level = Level.STATED
 
 

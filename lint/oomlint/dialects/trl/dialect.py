@@ -119,7 +119,9 @@ class Trl(Dialect):
         if not isinstance(recipe, Scalar):
             return
         where = Location(launch.document.source.path, place(recipe))
-        named = Reference(str(recipe.value), where, self.name, optional=True, decides=True)
+        named = Reference(
+            str(recipe.value), where, self.name, optional=True, decides=True, adopts=False
+        )
         references = (*launch.scene_references, *script_reference(launch), named)
         options = parsed_options(launch.flags, RECIPE_OPTIONS)
         own = OverrideBlock(launch.document, options, RECIPE_OPTIONS, launch.anchor)

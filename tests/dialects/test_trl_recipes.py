@@ -1,7 +1,7 @@
-"""TRL's get_peft_config makes of ModelConfig's keys what the trainer is given."""
+"""Recipes of TRL-like scripts: which file is one, and what the script makes of its keys."""
 
 import pytest
-from tests.linked import run_of
+from tests.linked import link, run_of
 
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -44,3 +44,17 @@ def test_the_keys_of_the_model_config_say_whether_there_is_an_adapter(home):
 
 def test_pefts_own_function_of_that_name_always_makes_one():
     assert _run("peft").plan.trainable.method == "lora"
+
+
+def test_the_config_of_a_launch_is_its_config_though_the_line_names_the_model():
+    line = LINE.strip() + " --model_name_or_path Qwen/Qwen2.5-1.5B-Instruct\n"
+    recipe = "gradient_checkpointing: true\nattn_implementation: flash_attention_2\nseed: 1\n"
+    run = run_of({"sft.py": SCRIPT.format(home="trl"), "sft.yaml": recipe, "a.sh": line})
+    assert run.plan.checkpointing.mode == "full"
+    assert run.plan.model.attn_impl == "flash2"
+
+
+def test_a_yaml_that_another_program_is_given_is_not():
+    recipe = "gradient_checkpointing: true\nseed: 1\n"
+    files = {"a.sh": "python serve.py --config app.yaml\n", "app.yaml": recipe}
+    assert not link(files).runs
