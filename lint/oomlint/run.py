@@ -210,6 +210,12 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         )
 
     @cached_property
+    def guessed_files(self) -> frozenset[str]:
+        """Display paths of the files that only such a line names, and of its own."""
+        known = {block.path for block, _ in self.parts.blocks if block.level < Level.ASSUMED}
+        return frozenset(block.path for block, _ in self.parts.blocks) - known
+
+    @cached_property
     def sources(self) -> frozenset[str]:
         """Display paths of all that was read for this run, its ``files`` included."""
         return frozenset((*self.files, *(claim.path for claim in self.claims)))

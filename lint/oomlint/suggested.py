@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -26,7 +25,7 @@ from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.siblings import distance, launch_scripts
+from oomlint.siblings import distance, launch_scripts, stand_alike
 from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -75,10 +74,6 @@ class _Way(Struct, frozen=True, eq=False):
     launch: Claim
     run: Run
 
-    @property
-    def ranks(self) -> int | None:
-        return _known(self.run, f.parallel.world)
-
 
 class Suggestions:
     """The launch lines that a project shows, by the config that they start."""
@@ -124,19 +119,22 @@ class Suggestions:
         if not ways:
             return claim
         # Of two that are as near the one counts that tells how many ranks there are.
-        nearest = min(ways.values(), key=lambda way: (way.apart, way.ranks is None))
+        nearest = min(ways.values(), key=lambda way: (way.apart, _ranks(way.run) is None))
         if _are_alike(way.run for way in ways.values()):
             return nearest.launch
         return self._told(nearest.launch, claim, IN_README, Level.UNREAD)
 
     def _of_kin(self, claim: Claim) -> list[_Line]:
         """The lines that start configs which are trained as this one is, the nearest first. Of a config
-        that a script starts the script counts, whatever a README shows."""
+        that a script starts the script counts, whatever a README shows, which mostly has examples: of
+        those only the ones that stand as the config does."""
         found: list[_Line] = []
         scripted = self._in_scripts(claim)
         run = {line.started for line in scripted}
         for line in (*scripted, *self._documented(claim)):
-            if line.reason == IN_README and line.started in run:
+            if line.reason == IN_README and (
+                line.started in run or not stand_alike(claim.path, line.started)
+            ):
                 continue
             apart = distance(claim.path, line.started)
             # A path on its author's machine that ends as this one does is this one.
@@ -273,19 +271,26 @@ def _are_alike(runs: Iterable[Run]) -> bool:
     for field in _SHARDING:
         if len({value for run in runs if (value := _known(run, field)) is not None}) > 1:
             return False
-    ranks = [number for run in runs if (number := _known(run, f.parallel.world)) is not None]
+    ranks = [number for run in runs if (number := _ranks(run)) is not None]
     return not ranks or max(ranks) <= 2 * min(ranks)
 
 
 def _disagrees(said: Block, run: Run) -> bool:
     """Whether a comment says something else of the machine than how a run is started."""
-    settings = {field: setting.value for field, setting in said.read().settings.items()}
-    counts = [settings.pop(field, None) for field in (f.parallel.nodes, f.parallel.gpus_per_node)]
-    ranks = [_known(run, f.parallel.world), prod(count or 1 for count in counts)]
-    if counts[1] and ranks[0] and max(ranks) > 2 * min(ranks):
+    settings: dict[Any, Any] = {field: each.value for field, each in said.read().settings.items()}
+    nodes = settings.pop(f.parallel.nodes, 1)
+    gpus = settings.pop(f.parallel.gpus_per_node, None)
+    ranks = _ranks(run)
+    if gpus and ranks and max(ranks, nodes * gpus) > 2 * min(ranks, nodes * gpus):
         return True
     found = {field: run.settings.get(field) for field in settings}
     return any(own is not None and own.value != settings[field] for field, own in found.items())
+
+
+def _ranks(run: Run) -> int | None:
+    """How many ranks a run has, where that was read."""
+    ranks: int | None = _known(run, f.parallel.world)
+    return ranks
 
 
 def _known(run: Run, field: Any) -> Any:

@@ -8,7 +8,7 @@ ModelConfig for weights and adapter, ScriptArguments for the data; TrlParser tak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from oomlint.dialects.base import Claim, Dialect, Reference
@@ -38,7 +38,7 @@ from oomlint.dialects.trl.objectives import (
     options_of,
     recipe_of,
 )
-from oomlint.documents.base import Document, Mapping, Scalar
+from oomlint.documents.base import Document, Mapping, Node, Scalar
 from oomlint.documents.text import Location, Source
 
 _OF_TRL = frozenset(
@@ -74,7 +74,7 @@ class Trl(Dialect):
     def adopt(self, document: Document) -> Claim | None:
         """TRL/scripts/utils.py TrlParser: ``--config`` is any mapping of options; what the line
         says itself, the model say, need not stand in it."""
-        roots = getattr(document, "roots", ())
+        roots: Sequence[Node] = getattr(document, "roots", ())
         root = roots[0] if len(roots) == 1 else None
         if not isinstance(root, Mapping) or not root.entries:
             return None
