@@ -68,9 +68,9 @@ class _Line(Struct, frozen=True, eq=False):
 
 
 class _Way(Struct, frozen=True, eq=False):
-    """How a config would be started by the line of another that is so far from it."""
+    """How a config would be started by the line of another."""
 
-    apart: int
+    line: _Line
     launch: Claim
     run: Run
 
@@ -115,14 +115,14 @@ class Suggestions:
             launch = self._told(_as_beside(line.launch, claim), claim, line.reason, Level.ASSUMED)
             words = _words_of(launch)
             if words not in ways and len(ways) < _MOST_COMPARED:
-                ways[words] = _Way(line.apart, launch, self.reading.built(launch))
+                ways[words] = _Way(line, launch, self.reading.built(launch))
         if not ways:
             return claim
         # Of two that are as near the one counts that tells how many ranks there are.
-        nearest = min(ways.values(), key=lambda way: (way.apart, _ranks(way.run) is None))
+        nearest = min(ways.values(), key=lambda way: (way.line.apart, _ranks(way.run) is None))
         if _are_alike(way.run for way in ways.values()):
             return nearest.launch
-        return self._told(nearest.launch, claim, IN_README, Level.UNREAD)
+        return self._told(nearest.launch, claim, nearest.line.reason, Level.UNREAD)
 
     def _of_kin(self, claim: Claim) -> list[_Line]:
         """The lines that start configs which are trained as this one is, the nearest first. Of a config
