@@ -93,7 +93,7 @@ def test_a_sibling_that_another_program_trains_is_no_hint():
         "configs/c-simpo.yaml": simpo,
     }
     sft = run_of(files, "configs/a-sft.yaml")
-    assert (sft.plan.parallel.world, sft.plan.objective.kind) == (None, "sft")
+    assert (sft.level(f.parallel.world), sft.plan.objective.kind) == (Level.UNREAD, "sft")
     own = run_of(files, "configs/b-simpo.yaml")
     assert (own.plan.parallel.world, own.level(f.parallel.world)) == (4, Level.DEFAULT)
     sibling = run_of(files, "configs/c-simpo.yaml")

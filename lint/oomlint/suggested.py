@@ -3,7 +3,8 @@
 A line at the config's own head or in a README that names it, or that starts a script which then names
 it, documents the launch. Else the project's lines for configs of its kind are a hint: that of the
 nearest is taken to be the config's too, which is assumed as long as all of them shard alike, and
-otherwise not read, since which of them it is somebody knows and the files do not say. What a comment
+otherwise, or where only programs of another kind are shown, not read: somebody knows which it is, and
+the files do not say. What a comment
 at the head says of the machine counts before the lines for others; a documented line that does not
 agree with it leaves open which of the two holds.
 """
@@ -59,12 +60,14 @@ class Reading(Struct, frozen=True, eq=False):
 
 
 class _Line(Struct, frozen=True, eq=False):
-    """A launch line, the config that it starts, and how far that is from another."""
+    """A launch line, the config that it starts, how far that is from another, and whether both are
+    trained alike."""
 
     launch: Claim
     started: str
     reason: str
     apart: int = 0
+    is_kin: bool = True
 
 
 class _Way(Struct, frozen=True, eq=False):
@@ -111,7 +114,9 @@ class Suggestions:
     def _taken(self, claim: Claim) -> Claim:
         """The nearest line for a config of its kind as this config's own."""
         ways: dict[tuple[object, ...], _Way] = {}
-        for line in self._of_kin(claim):
+        lines = self._of_others(claim)
+        kin = [line for line in lines if line.is_kin]
+        for line in kin or lines:
             launch = self._told(_as_beside(line.launch, claim), claim, line.reason, Level.ASSUMED)
             words = _words_of(launch)
             if words not in ways and len(ways) < _MOST_COMPARED:
@@ -120,12 +125,12 @@ class Suggestions:
             return claim
         # Of two that are as near the one counts that tells how many ranks there are.
         nearest = min(ways.values(), key=lambda way: (way.line.apart, _ranks(way.run) is None))
-        if _are_alike(way.run for way in ways.values()):
+        if kin and _are_alike(way.run for way in ways.values()):
             return nearest.launch
         return self._told(nearest.launch, claim, nearest.line.reason, Level.UNREAD)
 
-    def _of_kin(self, claim: Claim) -> list[_Line]:
-        """The lines that start configs which are trained as this one is, the nearest first. Of a config
+    def _of_others(self, claim: Claim) -> list[_Line]:
+        """The lines that start configs like this one, the nearest first. Of a config
         that a script starts the script counts, whatever a README shows, which mostly has examples: of
         those only the ones that stand as the config does."""
         found: list[_Line] = []
@@ -139,8 +144,8 @@ class Suggestions:
             apart = distance(claim.path, line.started)
             # A path on its author's machine that ends as this one does is this one.
             is_kin = os.path.isabs(line.started) or claim.dialect.are_kin(claim, line.launch)
-            if apart is not None and is_kin:
-                found.append(replace(line, apart=apart))
+            if apart is not None:
+                found.append(replace(line, apart=apart, is_kin=is_kin))
         return sorted(found, key=lambda line: line.apart)
 
     # -- lines ----------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def in_words(run: Run, field: Any) -> str:
     if origin is None or origin.block is None or origin.entry is None:
         return (origin.source if origin is not None else "") or f"{run.key(field)} is not known"
     if origin.block.level is Level.UNREAD:
-        return "the project's files differ on how it is started"
+        return "no file says for certain how it is started"
     return origin.source or _of_option(run, field, origin) or _of_value(run, field, origin)
 
 
