@@ -19,7 +19,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim
-from oomlint.dialects.machine.head_comment import head_comment
 from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import Document
 from oomlint.documents.text import Source
@@ -46,6 +45,7 @@ _SHARDING: tuple[Any, ...] = (
     f.offload.optimizer,
     f.offload.params,
 )
+_README_NAMES = ("README.md", "readme.md", "Readme.md")
 # Lines that differ, of which is asked how they shard: a sweep has no more ways.
 _MOST_COMPARED = 8
 
@@ -97,7 +97,7 @@ class Suggestions:
             return self._told(header[0], claim, IN_COMMENT, Level.STATED)
         if header:
             return claim
-        said = head_comment(claim.document)
+        said = self._head(claim)
         own = [line.launch for line in self._documented(claim) if line.started == claim.path]
         if not own:
             taken = self._taken(claim)
@@ -165,10 +165,8 @@ class Suggestions:
 
     def _documented(self, claim: Claim) -> Iterator[_Line]:
         """The lines that READMEs above a config show, of configs of its framework that are here."""
-        from oomlint.documents.readme import README_NAMES
-
         for folder in reversed(self.workspace.search_folders(claim.path)):
-            for readme in README_NAMES:
+            for readme in _README_NAMES:
                 path = self.workspace.name(os.path.join(folder, readme))
                 key = (path, claim.dialect.name)
                 if key not in self._shown:
@@ -176,12 +174,12 @@ class Suggestions:
                 yield from self._shown[key]
 
     def _shown_in(self, readme: str, claim: Claim) -> Iterator[_Line]:
+        data = self.workspace.read_or_none(readme) if self.workspace.exists(readme) else None
+        if not data:
+            return
         from oomlint.dialects.machine.handed import handed
         from oomlint.documents.readme import starts_in_readme
 
-        data = self.workspace.read_or_none(readme) if self.workspace.exists(readme) else None
-        if data is None:
-            return
         try:
             document = starts_in_readme(Source(readme, data.decode("utf-8", "replace")))
         except FileError:  # it need not be shell
@@ -205,6 +203,14 @@ class Suggestions:
                 yield self.workspace.resolve(reference.path, name) or reference.path
 
     # -- the config's own head ------------------------------------------------------------
+
+    def _head(self, claim: Claim) -> Block | None:
+        """What the comment above the first key says of the machine."""
+        if "#" not in claim.document.source.text:  # nor is there a comment
+            return None
+        from oomlint.dialects.machine.head_comment import head_comment
+
+        return head_comment(claim.document)
 
     def _header(self, claim: Claim) -> Document | None:
         if "#" not in claim.document.source.text:  # nor is there a comment

@@ -45,8 +45,6 @@ def head_comment(document: Document) -> Block | None:
     """How many nodes and GPUs a config is for, and how the states are shared among them, by the one
     line of the comment above its first key that counts GPUs."""
     text = document.source.text
-    if "#" not in text:  # nor is there a comment
-        return None
     lines = [span for span in _comments(text) if _GPUS.search(text, span.start, span.end)]
     if len(lines) != 1:
         return None
