@@ -35,7 +35,7 @@ LAYERS = (
     ("workspace",),
     ("copies", "siblings", "kin"),
     ("run",),
-    ("carried",),
+    ("carried", "suggested"),
     ("linking",),
     ("judgement",),
     ("rule",),

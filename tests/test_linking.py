@@ -436,13 +436,32 @@ def test_numbered_arguments():
     assert alone.plan.batch.micro == 1
 
 
-def test_options_that_a_script_takes_apart_itself_are_not_its_defaults():
+_TAKES_APART = (
+    'BATCH=1\nMODEL=none\n{loop}; do\n  case "$1" in\n    --batch) BATCH="$2"; shift 2 ;;\n'
+    "    -m|--model) MODEL=$2; shift; shift ;;\n"
+    '    *) echo "Unknown option: $1"; exit 1 ;;\n  esac\ndone\n'
+    "torchrun train.py --model_name_or_path $MODEL --output_dir o"
+    " --learning_rate 1e-5 --bf16 True --per_device_train_batch_size $BATCH\n"
+)
+
+
+@pytest.mark.parametrize(
+    "loop", ["while [[ $# -gt 0 ]]", 'while [ "$#" -gt 0 ]', 'while [[ -n "$1" ]]']
+)
+def test_options_that_a_script_takes_apart_itself(loop):
+    job = _TAKES_APART.format(loop=loop)
+    line = "bash job.sh --batch 64 -m Qwen/Qwen3-4B\n"
+    [run] = link({"all.sh": line, "job.sh": job}).runs
+    assert (run.plan.model.id, run.plan.batch.micro) == ("Qwen/Qwen3-4B", 64)
+
+
+def test_options_that_are_taken_apart_in_a_way_that_is_not_followed_are_not_its_defaults():
     job = (
-        'BATCH=1\nwhile [[ $# -gt 0 ]]; do\n  case "$1" in\n    --batch) BATCH="$2"; shift 2 ;;\n'
+        'BATCH=1\nwhile getopts "b:" option; do\n  case "$option" in\n    b) BATCH="$OPTARG" ;;\n'
         "  esac\ndone\ntorchrun train.py --model_name_or_path Qwen/Qwen3-4B --output_dir o"
         " --learning_rate 1e-5 --bf16 True --per_device_train_batch_size $BATCH\n"
     )
-    [run] = link({"all.sh": "bash job.sh --batch 64\n", "job.sh": job}).runs
+    [run] = link({"all.sh": "bash job.sh -b 64\n", "job.sh": job}).runs
     assert "batch.micro" in {str(field) for field in run.unreadable}
 
 

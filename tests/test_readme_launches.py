@@ -35,6 +35,20 @@ def test_lines_outside_of_fences_and_of_other_programs_do_not():
     assert _run(_readme("cat configs/a.yaml")).plan.parallel.world is None
 
 
+def test_a_fence_that_is_not_closed_ends_with_the_next_one_that_says_no_language():
+    """CommonMark 0.31: a line with an info string closes nothing."""
+    line = LAUNCH.format(name="a")
+    open_one = "```python\nf()\n\nThen start:\n\n```sh\nls\n```\n\nAnd:\n\n"
+    assert _run(f"{open_one}```sh\n{line}\n```\n").plan.parallel.world == 4
+    assert _run(f"{open_one}{line}\n").plan.parallel.world is None
+
+
+def test_assignments_may_stand_on_a_line_before_the_program():
+    readme = _readme("CUDA_VISIBLE_DEVICES=0,1 X=1 \\", f"    {LAUNCH.format(name='a')}")
+    run = _run(readme.replace("--num_processes 4 ", ""))
+    assert run.plan.env.cuda_visible_devices == "0,1"
+
+
 def test_a_prompt_and_a_continued_line_are_read():
     readme = _readme(
         "$ accelerate launch --num_processes 2 \\",
@@ -61,19 +75,27 @@ def test_the_line_of_a_sibling_is_taken_for_its_own():
     assert run.level(f.parallel.world) is Level.ASSUMED
 
 
-def test_a_sibling_may_be_trained_by_another_script():
-    """Its launcher is the config's own, what the script makes of its config is not."""
+RECIPE = (
+    "model_name_or_path: meta-llama/Meta-Llama-3-8B\ndataset_mixer: {a: 1.0}\n"
+    "learning_rate: 2.0e-5\nper_device_train_batch_size: 8\noutput_dir: out\n"
+)
+
+
+def test_a_sibling_that_another_program_trains_is_no_hint():
+    """Each objective has its own script and number of ranks; which of a project's scripts trains a
+    sibling of the same objective is the sibling's alone."""
     launch = "accelerate launch --num_processes 4 scripts/run_simpo.py configs/b-simpo.yaml"
-    recipe = (
-        "model_name_or_path: meta-llama/Meta-Llama-3-8B\ndataset_mixer: {a: 1.0}\n"
-        "learning_rate: 2.0e-5\nper_device_train_batch_size: 8\noutput_dir: out\n"
-    )
+    simpo = f"{RECIPE}max_length: 2048\ngamma_beta_ratio: 0.5\n"
     files = {
         "README.md": _readme(launch),
-        "configs/a-sft.yaml": f"{recipe}max_seq_length: 2048\n",
-        "configs/b-simpo.yaml": f"{recipe}max_length: 2048\ngamma_beta_ratio: 0.5\n",
+        "configs/a-sft.yaml": f"{RECIPE}max_seq_length: 2048\n",
+        "configs/b-simpo.yaml": simpo,
+        "configs/c-simpo.yaml": simpo,
     }
     sft = run_of(files, "configs/a-sft.yaml")
-    assert (sft.plan.parallel.world, sft.plan.objective.kind) == (4, "sft")
-    simpo = run_of(files, "configs/b-simpo.yaml")
-    assert (simpo.plan.parallel.world, simpo.plan.objective.kind) == (4, "simpo")
+    assert (sft.level(f.parallel.world), sft.plan.objective.kind) == (Level.UNREAD, "sft")
+    own = run_of(files, "configs/b-simpo.yaml")
+    assert (own.plan.parallel.world, own.level(f.parallel.world)) == (4, Level.DEFAULT)
+    sibling = run_of(files, "configs/c-simpo.yaml")
+    assert (sibling.plan.parallel.world, sibling.plan.objective.kind) == (4, "simpo")
+    assert sibling.level(f.parallel.world) is Level.ASSUMED

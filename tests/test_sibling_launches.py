@@ -8,6 +8,7 @@ from tests.linked import link, run_of
 from oomlint.engine import Options, lint
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import sharding_is_open
+from oomlint.judgement.unread import in_words
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Severity
@@ -151,3 +152,100 @@ def _speaking(files: dict[str, str]) -> set[str]:
         for d in report.diagnoses
         if d.severity >= Severity.WARNING and d.finding.resource is None
     }
+
+
+def test_lines_for_siblings_that_shard_differently_leave_it_open() -> None:
+    files = {
+        "README.md": _shown(
+            f"{LINE.format(config='configs/a.yaml')}"
+            "accelerate launch --multi_gpu --num_processes 2 spin/run_spin.py configs/b.yaml"
+        ),
+        "accelerate/zero3.yaml": ZERO3,
+        "configs/a.yaml": RECIPE,
+        "configs/b.yaml": RECIPE,
+        "configs/c.yaml": RECIPE,
+    }
+    run = run_of(files, "configs/c.yaml")
+    assert run.level(f.parallel.backend) is Level.UNREAD
+    why = {in_words(run, lost) for lost in run.roots(f.parallel.backend)}
+    assert why == {"no file says for certain how it is started"}
+    assert run_of(files, "configs/a.yaml").level(f.parallel.backend) <= Level.DEFAULT
+    nearly = files["README.md"].replace("--multi_gpu", "--config_file accelerate/zero3.yaml")
+    files["README.md"] = nearly.replace("processes 2", "processes 7")
+    assert run_of(files, "configs/c.yaml").level(f.parallel.backend) is Level.ASSUMED
+
+
+def test_what_the_file_of_an_assumed_launch_says_is_assumed() -> None:
+    files = {"a.sh": LINE.format(config="configs/a.yaml"), "configs/a.yaml": RECIPE}
+    runs = _runs({**files, "configs/b.yaml": RECIPE})
+    assert runs["configs/b.yaml"].plan.parallel.world == 8
+    assert runs["configs/b.yaml"].level(f.parallel.world) is Level.ASSUMED
+    assert runs["configs/b.yaml"].level(f.batch.micro) is Level.STATED
+    assert runs["configs/a.yaml"].level(f.parallel.world) <= Level.DEFAULT
+
+
+HEAD = "# Config for {nodes} nodes of {gpus} H100s with {engine}\n"
+
+
+def test_the_comment_at_the_head_says_what_machine_a_config_is_for() -> None:
+    config = HEAD.format(nodes=16, gpus=8, engine="FSDP1") + RECIPE
+    alone = run_of({"configs/b.yaml": config})
+    assert (alone.plan.parallel.backend, alone.plan.parallel.world) == ("fsdp1", 128)
+    assert alone.level(f.parallel.world) is Level.ASSUMED
+    files = {"a.sh": LINE.format(config="configs/a.yaml"), "configs/a.yaml": RECIPE}
+    beside = _runs({**files, "configs/b.yaml": config})["configs/b.yaml"]
+    assert (beside.plan.parallel.backend, beside.plan.parallel.world) == ("fsdp1", 128)
+
+
+@pytest.mark.parametrize(
+    ("engine", "level"), [("DeepSpeed ZeRO-3", Level.DEFAULT), ("FSDP1", Level.UNREAD)]
+)
+def test_a_documented_launch_that_the_comment_contradicts_is_left_open(
+    engine: str, level: Level
+) -> None:
+    files = {
+        "README.md": _shown(LINE.format(config="configs/a.yaml")),
+        "accelerate/zero3.yaml": ZERO3,
+        "configs/a.yaml": HEAD.format(nodes=1, gpus=8, engine=engine) + RECIPE,
+    }
+    run = run_of(files, "configs/a.yaml")
+    assert run.plan.parallel.zero.stage == 3
+    assert run.level(f.parallel.zero.stage) is level
+
+
+TRAIN = """\
+#!/bin/bash
+#SBATCH --gres=gpu:8
+MODEL=$1
+NODES=$SLURM_NNODES
+CONFIG=recipes/$MODEL/sft/config_$2.yaml
+if grep -qE '^\\s*use_vllm:\\s*true' "$CONFIG"; then
+    NODES=$((NODES - 1))
+fi
+LAUNCHER="accelerate launch --config_file accelerate/$3.yaml --num_machines $NODES \\
+  --num_processes $((NODES * 8)) "
+srun --nodes=$NODES bash -c "$LAUNCHER src/sft.py --config $CONFIG"
+"""
+
+
+def test_a_readme_shows_with_which_arguments_a_script_starts_a_recipe() -> None:
+    lines = (
+        "# 7B\nsbatch --nodes=2 slurm/train.slurm Big demo zero3\n"
+        "sbatch slurm/train.slurm {model} {suffix} {accelerator}\n"
+    )
+    files = {
+        "recipes/README.md": _shown(lines),
+        "slurm/train.slurm": TRAIN,
+        "accelerate/zero3.yaml": ZERO3,
+        "recipes/Big/sft/config_demo.yaml": RECIPE,
+        "recipes/Small/sft/config_demo.yaml": RECIPE,
+    }
+    run = run_of(files, "recipes/Big/sft/config_demo.yaml")
+    assert (run.plan.parallel.zero.stage, run.plan.parallel.world) == (3, 16)
+    assert run.level(f.parallel.world) <= Level.DEFAULT
+    vllm = {"recipes/Big/sft/config_demo.yaml": RECIPE + "use_vllm: true\n"}
+    with_engine = run_of({**files, **vllm}, "recipes/Big/sft/config_demo.yaml")
+    assert with_engine.plan.parallel.world == 8
+    beside = run_of(files, "recipes/Small/sft/config_demo.yaml")
+    assert (beside.plan.parallel.zero.stage, beside.plan.parallel.world) == (3, 16)
+    assert beside.level(f.parallel.world) is Level.ASSUMED

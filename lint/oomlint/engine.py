@@ -249,10 +249,8 @@ def _check(
 def _is_of_a_sibling(finding: Finding, run: Run) -> bool:
     """Whether a finding speaks of a file that the run is only guessed to have, by its sibling's
     launch line: it is the sibling's, and two files that may never meet cannot disagree."""
-    return run.is_started_by_guess and (
-        finding.location.path != run.claims[0].path
-        or any(note.location.path != run.claims[0].path for note in finding.notes)
-    )
+    places = (finding.location, *(note.location for note in finding.notes))
+    return run.is_started_by_guess and any(p.path in run.guessed_files for p in places)
 
 
 def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:

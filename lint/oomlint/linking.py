@@ -33,13 +33,13 @@ from oomlint.documents import (
     languages_of,
 )
 from oomlint.documents.base import Document
-from oomlint.documents.text import Location, Source
+from oomlint.documents.text import Location
 from oomlint.errors import FileError, InternalError
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
-from oomlint.siblings import distance, launch_scripts
+from oomlint.suggested import IN_README, OF_ANOTHER, Reading as Lent, Suggestions
 from oomlint.versions import chosen_anew, installed
 from oomlint.workspace import Workspace
 
@@ -50,12 +50,8 @@ if TYPE_CHECKING:
     from oomlint.hardware import Hardware
     from oomlint.models import ModelFacts
 
-_IN_COMMENT = "it stands in a comment"
-_IN_README = "it stands in a README"
-_OF_ANOTHER = "it starts another config"
 # A sweep of more lines is read by its first ones.
 _MOST_HANDED = 24
-_README_NAMES = ("README.md", "readme.md", "Readme.md")
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
@@ -108,7 +104,7 @@ class Linker:
         self.registry = registry
         self.options = options
         self._claims: dict[str, tuple[Claim, ...]] = {}
-        self._readings: dict[int, Reading] = {}
+        self._readings: dict[int, tuple[Block, Reading]] = {}
         self._models: dict[tuple[str, str], ModelFacts | None] = {}
         self._adoptions: dict[tuple[str, str], Claim | None] = {}
         self._opened: set[str] = set()
@@ -117,8 +113,8 @@ class Linker:
         self._submissions: dict[str, list[Block]] | None = None
         self._markers: dict[tuple[str, bool], tuple[bytes, ...]] = {}
         self._failures: dict[str, list[InternalError]] = {}
-        self._readme_texts: dict[str, str] = {}
-        self._scripts: dict[tuple[str, str], Sequence[tuple[Claim, str]]] = {}
+        lent = Lent(self._launches_in, self._handed_in, lambda c: self._build(c, set(), root=c))
+        self._suggestions = Suggestions(workspace, lent)
         self._own_programs = OwnPrograms(workspace)
         self._carried = CarriedCode(workspace)
 
@@ -148,7 +144,7 @@ class Linker:
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
             alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
-            runs += self._built(alone, used, linked, self._as_suggested)
+            runs += self._built(alone, used, linked, self._suggestions.started)
         linked.runs = _distinctly_named(list(_without_repeats(runs)))
         _note_shared(linked.runs, elsewhere or {})
         linked.asides = list(self._asides(names, linked.runs))
@@ -224,19 +220,25 @@ class Linker:
         if not any(suffix.encode() in self.workspace.read(name) for suffix in SHELL_SUFFIXES):
             return
         from oomlint.dialects.machine.handed import handed
-        from oomlint.documents.shell.variables import TAKES_ARGUMENTS
 
         try:
             document = self.workspace.document(name)
         except FileError:
             return
         for given in islice(handed(document) if document is not None else (), _MOST_HANDED):
-            found = self.workspace.resolve(given.script, name)
-            if found is None or found == name:
-                continue
-            text = self.workspace.read(found).decode("utf-8", "replace")
-            if TAKES_ARGUMENTS.search(text):
+            found = self._taking_arguments(given, name)
+            if found is not None:
                 yield found, given
+
+    def _taking_arguments(self, given: Handed, name: str) -> str | None:
+        """The script that a file starts, if it is here and takes arguments."""
+        from oomlint.documents.shell.variables import TAKES_ARGUMENTS
+
+        found = self.workspace.resolve(given.script, name)
+        if found is None or found == name:
+            return None
+        text = (self.workspace.read_or_none(found) or b"").decode("utf-8", "replace")
+        return found if TAKES_ARGUMENTS.search(text) else None
 
     def _as_handed(self, script: str, given: Handed) -> Iterator[Claim]:
         try:
@@ -270,119 +272,24 @@ class Linker:
         at = sum(block.table is SBATCH for block in claim.blocks)
         return replace(claim, blocks=(*claim.blocks[:at], asked[0], *claim.blocks[at:]))
 
-    def _as_suggested(self, claim: Claim) -> Claim:
-        """The launch line that documents how a config is started which nothing else starts: at its
-        own head, else in a README above it. Of several that differ, what they differ in is assumed.
-        The claim on the config itself where there is none."""
-        if claim.kind != "run" or kind_of(claim.path) not in (*YAML_SUFFIXES, *TOML_SUFFIXES):
-            return claim
-        header = self._started_by(self._header(claim), claim)
-        if len(header) == 1:
-            return _locked(header[0], _IN_COMMENT, Level.STATED)
-        if header:
-            return claim
-        own = self._documented(claim, [claim.path.rpartition("/")[2]])
-        found = [launch for launch in own if self._starts(launch, claim)]
-        if found:
-            differ = len({_words_of(launch) for launch in found}) > 1
-            return _locked(found[0], _IN_README, Level.ASSUMED if differ else Level.FACT)
-        script = self._script_beside(claim)
-        if script is not None:
-            return _as_beside(script, claim, _OF_ANOTHER)
-        beside = self._documented(claim, self._siblings(claim.path))
-        return _as_beside(beside[0], claim, _IN_README) if beside else claim
-
-    def _script_beside(self, claim: Claim) -> Claim | None:
-        """The line of the project's launch scripts that starts the config nearest to this one."""
-        best: tuple[int, Claim] | None = None
-        for launch, started in self._scripted(claim):
-            apart = distance(claim.path, started)
-            if apart is not None and (best is None or apart < best[0]):
-                best = (apart, launch)
-        return None if best is None else best[1]
-
-    def _scripted(self, claim: Claim) -> Sequence[tuple[Claim, str]]:
-        """The lines of launch scripts above a config that start configs of its framework, and
-        which: worked out once for all configs of a folder."""
-        key = (claim.path.rpartition("/")[0], claim.dialect.name)
-        if key not in self._scripts:
-            self._scripts[key] = [
-                (launch, self.workspace.resolve(reference.path, name) or reference.path)
-                for name in launch_scripts(self.workspace, claim.path)
-                for launch in self._launches_in(name)
-                if launch.dialect.name == claim.dialect.name
-                for reference in launch.references
-                if reference.dialect == claim.dialect.name
-            ]
-        return self._scripts[key]
-
     def _launches_in(self, name: str) -> list[Claim]:
+        """The launch lines of a script, and of scripts that it starts with arguments."""
         try:
-            return [claim for claim in self.claims(name) if claim.kind == "launch"]
+            own = [claim for claim in self.claims(name) if claim.kind == "launch"]
         except FileError:
             return []
+        handed = (
+            each
+            for script, given in self._handings(name)
+            for each in self._as_handed(script, given)
+        )
+        return [*own, *(claim for claim in handed if claim.kind == "launch")]
 
-    def _documented(self, claim: Claim, names: Sequence[str]) -> list[Claim]:
-        """The launch lines that READMEs above a config show for one of these files."""
-        return [
-            launch
-            for document in self._readmes(claim.path, names)
-            for launch in claim.dialect.recognise(document)
-            if launch.kind == "launch"
-            and any(r.path.rpartition("/")[2] in names for r in launch.references)
-        ]
-
-    def _siblings(self, path: str) -> list[str]:
-        """The names of files of its kind beside a config."""
-        names = (name.rpartition("/")[2] for name in self.workspace.beside(path))
-        return [name for name in names if kind_of(name) == kind_of(path)]
-
-    def _started_by(self, document: Document | None, claim: Claim) -> list[Claim]:
-        """The launch lines of a document that start a config."""
-        if document is None:
-            return []
-        return [
-            launch
-            for launch in claim.dialect.recognise(document)
-            if launch.kind == "launch" and self._starts(launch, claim)
-        ]
-
-    def _header(self, claim: Claim) -> Document | None:
-        if "#" not in claim.document.source.text:  # nor is there a comment
-            return None
-        from oomlint.documents.header import start_in_header
-
-        try:
-            return start_in_header(claim.document.source)
-        except FileError:  # a comment need not be shell
-            return None
-
-    def _readmes(self, config: str, names: Sequence[str]) -> Iterator[Document]:
-        """What READMEs above a config show of how these files are started."""
-        for folder in reversed(self.workspace.search_folders(config)):
-            for readme in _README_NAMES:
-                path = self.workspace.name(os.path.join(folder, readme))
-                text = self._readme_texts.get(path)
-                if text is None:
-                    text = self._readme_texts[path] = self._text_of(path)
-                if not text:
-                    continue
-                from oomlint.documents.readme import starts_in_readme
-
-                try:
-                    document = starts_in_readme(Source(path, text), names)
-                except FileError:  # it need not be shell
-                    continue
-                if document is not None:
-                    yield document
-
-    def _text_of(self, path: str) -> str:
-        data = self.workspace.read_or_none(path) if self.workspace.exists(path) else None
-        return "" if data is None else data.decode("utf-8", "replace")
-
-    def _starts(self, launch: Claim, claim: Claim) -> bool:
-        named = (self.workspace.resolve(r.path, claim.path) for r in launch.references)
-        return claim.path in named
+    def _handed_in(self, given: Handed, name: str) -> Iterator[Claim]:
+        """The launch lines of a script that a file starts with arguments."""
+        script = self._taking_arguments(given, name)
+        if script is not None:
+            yield from (c for c in self._as_handed(script, given) if c.kind == "launch")
 
     def _submitted_in(self, name: str, submitted: Submitted) -> Iterator[tuple[str, Block]]:
         try:
@@ -526,7 +433,7 @@ class Linker:
             self.workspace.resolve(path, claim.path, folder) is None for path in programs
         )
         is_absolute = missing.reference.startswith(("/", "~"))
-        is_shown = any(block.locked in (_IN_README, _OF_ANOTHER) for block in claim.blocks)
+        is_shown = any(block.locked in (IN_README, OF_ANOTHER) for block in claim.blocks)
         is_made = missing.reference in getattr(claim.document, "made", ())
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
 
@@ -580,7 +487,8 @@ class Linker:
                 location = setting.origin.value_location
                 if location is None:
                     continue
-                reference = Reference(str(setting.value), location, dialect.references[name])
+                reader = dialect.references[name]
+                reference = Reference(str(setting.value), location, reader, level=setting.level)
                 found = self._follow(reference, location.path, joining)
                 claims += found
                 more = self._read_all(block for c in found for block in c.blocks)
@@ -620,7 +528,8 @@ class Linker:
             )
             return []
         wanted = [c for c in claims if reference.dialect in ("", c.dialect.name)]
-        wanted = wanted or self._adopted(found, reference.dialect)
+        if not wanted and reference.adopts:
+            wanted = self._adopted(found, reference.dialect)
         if reference.claim:
             wanted = [c for c in wanted if c.name == f"{found}:{reference.claim}"]
         elif wanted or not reference.decides:
@@ -634,7 +543,8 @@ class Linker:
     def _reached(self, claim: Claim, reference: Reference, from_file: str) -> Claim:
         """A claim on a file with what it was reached by, and of one that a framework ships, with
         where a run's own copy would go."""
-        claim = replace(claim, named=reference)
+        blocks = tuple(_at_most(block, reference.level) for block in claim.blocks)
+        claim = replace(claim, named=reference, blocks=blocks)
         if not claim.is_shipped:
             return claim
         copy = shipped_copy(self.workspace, claim, reference, from_file)
@@ -672,7 +582,10 @@ class Linker:
         out: list[Claim] = []
         for claim in claims:
             out.append(claim)
+            level = Level.STATED if claim.named is None else claim.named.level
             for inner in claim.references:
+                if inner.level < level:
+                    inner = replace(inner, level=level)
                 if self.workspace.resolve(inner.path, claim.path, joining.folder) not in trail:
                     out += self._follow(inner, claim.path, joining, trail)
         return out
@@ -708,11 +621,12 @@ class Linker:
         """Blocks with their readings; a block inside a block comes right after it."""
         out: list[tuple[Block, Reading]] = []
         for block in blocks:
-            reading = self._readings.get(id(block))
-            if reading is None:
-                reading = self._readings[id(block)] = block.read()
-            out.append((block, reading))
-            out += self._read_all(reading.nested)
+            # Kept with its block, whose id another one must not come to have.
+            known = self._readings.get(id(block))
+            if known is None:
+                known = self._readings[id(block)] = (block, block.read())
+            out.append(known)
+            out += self._read_all(known[1].nested)
         return tuple(out)
 
     def _model_finder(self, from_file: str) -> Any:
@@ -738,6 +652,11 @@ class Linker:
         return find
 
 
+def _at_most(block: Block, level: Level) -> Block:
+    """A block of a file that is named no better than so."""
+    return block if block.level >= level else replace(block, level=level)
+
+
 def _starts_script(claim: Claim) -> bool:
     """Whether a claim is on a command that starts a shell script, which alone says what it trains."""
     launch = _launch_of(claim)
@@ -756,37 +675,6 @@ def _launch_of(claim: Claim) -> Launch | None:
 
     at = claim.blocks[-1].anchor
     return next((launch for launch in launches(claim.document) if launch.anchor == at), None)
-
-
-def _locked(launch: Claim, reason: str, level: Level) -> Claim:
-    """A launch line that documents how a config is started."""
-    blocks = tuple(replace(block, locked=reason, level=level) for block in launch.blocks)
-    return replace(launch, blocks=blocks)
-
-
-def _as_beside(launch: Claim, claim: Claim, reason: str) -> Claim:
-    """The launch line of a config's sibling as one of its own, which it is taken to have: the
-    machine and what starts the ranks. Which script of the project's own trains the sibling, and
-    what it is told there, is the sibling's alone."""
-    references = tuple(
-        replace(r, path=claim.path) if r.dialect == claim.dialect.name else r
-        for r in launch.references
-        if r.dialect
-    )
-    blocks = tuple(block for block in launch.blocks if block.table.section != "training")
-    launch = replace(launch, blocks=blocks, references=references)
-    return _locked(launch, reason, Level.ASSUMED)
-
-
-def _words_of(launch: Claim) -> tuple[object, ...]:
-    """What a launch line says, wherever it stands."""
-    named = tuple(reference.path for reference in launch.references)
-    said = (
-        (key, str(getattr(entry.value, "value", "")))
-        for block in launch.blocks
-        for key, entry in block.mapping.entries.items()
-    )
-    return (named, tuple(said))
 
 
 def _words(error: Exception) -> str:

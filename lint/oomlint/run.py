@@ -205,9 +205,15 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         """Whether only a sibling's launch line tells how the run is started: what that line and the
         files that it names say is the sibling's, and speaks of memory here alone."""
         return any(
-            claim.kind == "launch" and any(b.level is Level.ASSUMED for b in claim.blocks)
+            claim.kind == "launch" and any(b.level >= Level.ASSUMED for b in claim.blocks)
             for claim in self.claims
         )
+
+    @cached_property
+    def guessed_files(self) -> frozenset[str]:
+        """Display paths of the files that only such a line names, and of its own."""
+        known = {block.path for block, _ in self.parts.blocks if block.level < Level.ASSUMED}
+        return frozenset(block.path for block, _ in self.parts.blocks) - known
 
     @cached_property
     def sources(self) -> frozenset[str]:

@@ -42,6 +42,13 @@ def distance(config: str, other: str) -> int | None:
     return len(mine) + len(theirs) - 2 * shared if shared or mine == theirs else None
 
 
+def stand_alike(config: str, other: str) -> bool:
+    """Whether two configs stand in one folder, or in folders of one name at the same places of a tree:
+    ``recipes/a/sft/x.yaml`` and ``recipes/b/sft/y.yaml``."""
+    mine, theirs = (os.path.normpath(name).split("/")[:-1] for name in (config, other))
+    return mine == theirs or (len(mine) == len(theirs) and mine[-1:] == theirs[-1:])
+
+
 def _folders_above(config: str) -> Iterator[str]:
     folder = config
     while folder:

@@ -101,7 +101,7 @@ def test_slurm_directives_stand_behind_unknown_counts() -> None:
     assert cells[f.parallel.nodes] == 4
     assert cells[f.parallel.world] == 32
     origin = cells.settings[f.parallel.nodes].origin
-    assert origin.kind == "assumed"
+    assert origin.kind == "derived"
 
 
 def test_a_trainer_spreads_over_visible_gpus() -> None:

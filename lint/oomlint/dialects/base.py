@@ -14,6 +14,7 @@ from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Document, Fact
 from oomlint.documents.text import Location, Source, Span
+from oomlint.plan.evidence import Level
 
 if TYPE_CHECKING:
     from oomlint.dialects.cells import Cells
@@ -31,6 +32,8 @@ class Reference(Struct, frozen=True, eq=False):
     not here or holds nothing of ours (the script that a launch line starts). ``claim`` is the
     name of the one claim wanted of a file that holds several runs; the others stay on their own.
     ``decides``: whoever names the file claims a run only if the file is of that dialect.
+    ``adopts``: naming the file makes it one of that dialect, though nothing in it tells.
+    ``level`` is how well it is known that the run takes the file in.
     """
 
     path: str
@@ -39,6 +42,8 @@ class Reference(Struct, frozen=True, eq=False):
     optional: bool = False
     claim: str = ""
     decides: bool = False
+    adopts: bool = True
+    level: Level = Level.STATED
 
 
 class Claim(Struct, frozen=True, eq=False):
@@ -172,6 +177,11 @@ class Dialect:
         """The claim on a file that a setting names as one of this dialect, though nothing in
         it would tell; ``None`` if it cannot be."""
         return None
+
+    def are_kin(self, config: Claim, launch: Claim) -> bool:
+        """Whether a launch line of another config may be a hint of how this one is started: not
+        where a different program trains by it."""
+        return True
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         """Canonical changes in fields that this framework's tables can write.

@@ -3,64 +3,65 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from oomlint.documents.excerpt import ExcerptShell, commands_in, lines_of
-from oomlint.documents.shell.names import is_launch
+from oomlint.documents.shell.names import SHELLS, is_launch
+from oomlint.documents.suffixes import SHELL_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.text import Source, Span
 
 _LOCKED = "it stands in a README"
-_FENCE = re.compile(r"[ \t]*(?:```+|~~~+)")
-# A prompt, assignments, then the program.
-_COMMAND = re.compile(
-    r"[ \t]*(?:[$>%][ \t]+)?(?P<said>(?:\w+=\S*[ \t]+)*(?P<program>[\w./-]+)[ \t]+\S.*)"
+# CommonMark 0.31, "Fenced code blocks": what closes one has no info string.
+_FENCE = re.compile(r"[ \t]*(?:```+|~~~+)(?P<info>[^\r\n]*)")
+# A prompt and assignments, each perhaps on a line of its own, then the program.
+_PROMPT = re.compile(r"[ \t]*(?:[$>%][ \t]+)?")
+_PROGRAM = re.compile(r"(?:\w+=\S*(?:[ \t]|\\\r?\n)+)*(?P<program>[\w./-]+)[ \t]+\S")
+# A command is of interest that names a config or a script.
+_NAMES_A_FILE = re.compile(
+    r"\w(?:" + "|".join(map(re.escape, (*YAML_SUFFIXES, *TOML_SUFFIXES, *SHELL_SUFFIXES))) + r")\b"
 )
 _LONGEST = 400_000
 
 
-def starts_in_readme(source: Source, names: Iterable[str]) -> ExcerptShell | None:
-    """The launch lines in fenced code that name one of these files, each once; none of them can be
-    edited. The names are the files' own, without their folders."""
-    named = [name for name in names if name in source.text]
-    if not named:
-        return None
+def starts_in_readme(source: Source) -> ExcerptShell | None:
+    """The commands in fenced code that start something with a config, or a script, each once; none
+    of them can be edited."""
     found: list[list[Span]] = []
     seen: set[str] = set()
     for lines in _commands(source.text[:_LONGEST]):
         said = "\n".join(source.text[line.start : line.end] for line in lines)
-        if said in seen or not any(name in said for name in named):
+        program = _PROGRAM.match(said)
+        if said in seen or program is None or not _NAMES_A_FILE.search(said):
             continue
-        seen.add(said)
-        found.append(lines)
+        if _starts(program["program"]):
+            seen.add(said)
+            found.append(lines)
     return commands_in(source, found, _LOCKED)
 
 
+def _starts(program: str) -> bool:
+    name = program.rpartition("/")[2]
+    return is_launch(program) or name in SHELLS or name.endswith(SHELL_SUFFIXES)
+
+
 def _commands(text: str) -> Iterator[list[Span]]:
-    """Commands that start training, each with the lines that it is continued on."""
+    """The lines of fenced code, each with those that it is continued on."""
     inside = False
     lines: list[Span] = []
     for line in lines_of(text, 0, len(text)):
-        if _FENCE.match(text, line.start, line.end):
+        fence = _FENCE.match(text, line.start, line.end)
+        if fence is not None and not (inside and fence["info"].strip()):
             inside = not inside
             if lines:
                 yield lines
             lines = []
-        elif lines:
-            lines.append(Span(line.start, line.start + len(_of(text, line))))
-            if not _is_continued(text, line):
+        elif inside:
+            prompt = _PROMPT.match(text, line.start, line.end) if not lines else None
+            start = line.start if prompt is None else prompt.end()
+            lines.append(Span(start, line.start + len(_of(text, line))))
+            if not _of(text, line).endswith("\\"):
                 yield lines
                 lines = []
-        elif inside:
-            command = _COMMAND.match(text, line.start, line.end)
-            if command is not None and is_launch(command["program"]):
-                lines = [Span(*command.span("said"))]
-                if not _is_continued(text, line):
-                    yield lines
-                    lines = []
-
-
-def _is_continued(text: str, line: Span) -> bool:
-    return _of(text, line).endswith("\\")
 
 
 def _of(text: str, line: Span) -> str:

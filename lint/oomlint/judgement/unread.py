@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oomlint.dialects.machine.launch import place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Origin
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def in_words(run: Run, field: Any) -> str:
     origin = run.origin(field)
     if origin is None or origin.block is None or origin.entry is None:
         return (origin.source if origin is not None else "") or f"{run.key(field)} is not known"
+    if origin.block.level is Level.UNREAD:
+        return "no file says for certain how it is started"
     return origin.source or _of_option(run, field, origin) or _of_value(run, field, origin)
 
 

@@ -173,13 +173,22 @@ def _scene(
     shell: Any = document  # no protocol says that it can be hashed
     around = [c for c in _handed_to_slurm(shell).around(command.span) if c.span != command.span]
     for share in (*(c.flags for c in around), *outer):
-        yield Block(document, share, SLURM_COMMAND, anchor)
+        yield Block(document, _of_job(share), SLURM_COMMAND, anchor)
     yield from docker_scene(document, command)
     given = docker_environment(document, command)
     if given is not None:
         yield Block(document, given, ENVIRONMENT, anchor)
     yield Block(document, command.environment, ENVIRONMENT, anchor)
     yield Block(document, flags, table, anchor)
+
+
+def _of_job(share: Mapping) -> Mapping:
+    """Options of Slurm's commands without those that the job's own size gives a value:
+    ``srun --nodes=$SLURM_NNODES`` and ``--nodes=$((SLURM_NNODES - 1))`` count a step of the job, and
+    say nothing of how large that is."""
+    entries = share.entries.items()
+    own = {key: entry for key, entry in entries if not getattr(entry.value, "asks", "")}
+    return share if len(own) == len(share.entries) else replace(share, entries=own)
 
 
 def _directives(document: Document, outer: list[Mapping]) -> Mapping | None:

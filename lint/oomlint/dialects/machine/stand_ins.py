@@ -49,6 +49,8 @@ def _assumed(run: Cells, field: Any, value: Any, why: str) -> Setting:
 
 _Answer = Callable[[Cells], int | None]
 _NAME = r"[a-z_]+"
+# What a job asks for is what its scheduler tells it; GPUs the machine may have more of.
+_OF_JOB = frozenset({"nodes", "tasks", "tasks_per_node"})
 
 
 def _answer(run: Cells, field: Any, asker: Origin) -> Setting | None:
@@ -73,6 +75,8 @@ def _answer(run: Cells, field: Any, asker: Origin) -> Setting | None:
         return None
     if value is None:
         return None
+    if names <= _OF_JOB and run.says(slurm.nodes):
+        return Setting(value, Origin("derived", asker.block, source="the job asks for that many"))
     return _assumed(run, field, value, "the script asks its machine, which has that many")
 
 

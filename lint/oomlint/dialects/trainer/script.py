@@ -29,6 +29,7 @@ from oomlint.dialects.trainer.tables import (
     PREPARES_KBIT,
     QUANTIZATION,
     TOKENIZER,
+    TOLD_OF_ADAPTER,
     TRAINER_CALL,
     WRAPS,
 )
@@ -224,6 +225,18 @@ def _adapter_of(
     return configs[0] if len(set(map(_said, configs))) == 1 else None
 
 
+def _adapts_as_told(trainer: Call, document: Document) -> bool:
+    """Whether the adapter's config is what TRL's own function makes of ModelConfig, whose keys say
+    it (TRL f2cd5771 trainer/utils.py get_peft_config; alignment-handbook 925acdfe
+    src/alignment/model_utils.py has the same). PEFT's function of that name takes a dictionary."""
+    found = _argument(trainer, "peft_config")
+    if found is None or found.callee.rpartition(".")[2] != "get_peft_config":
+        return False
+    imports: frozenset[str] = getattr(document, "imports", frozenset())
+    homes = {name.partition(".")[0] for name in imports if name.endswith(".get_peft_config")}
+    return bool(homes) and "peft" not in homes
+
+
 def _config_of(wrap: Call, calls: Sequence[Call]) -> Call | None:
     """The ``LoraConfig`` that a call of ``get_peft_model`` is given."""
     found = _argument(wrap, "peft_config", "1")
@@ -298,6 +311,8 @@ def script_claim(
         blocks.append(_block(document, run.config, config_table))
     if run.trainer is not None:
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
+        if _adapts_as_told(run.trainer, document):
+            table = TOLD_OF_ADAPTER[table.name]
         blocks.append(_block(document, run.trainer, table))
     blocks += machine_of_notebook(document)
     # Without a config call the arguments come from a command line: no run of its own.

@@ -21,6 +21,7 @@ from oomlint.dialects.trainer.tables import (
     FROM_PRETRAINED,
     LOADING_TRAINER_CALL,
     PREPARES_KBIT,
+    TOLD_OF_ADAPTER,
     TRAINER_CALL,
     WRAPS,
 )
@@ -36,7 +37,7 @@ early_load = Meaning()
 classifier = Meaning()
 """A model that classifies has no logits over the vocabulary, in training or evaluation."""
 
-_TRAINER_TABLES = (TRAINER_CALL, LOADING_TRAINER_CALL)
+_TRAINER_TABLES = (TRAINER_CALL, LOADING_TRAINER_CALL, *TOLD_OF_ADAPTER.values())
 _SCRIPT_TABLES = (FROM_PRETRAINED, EARLY_FROM_PRETRAINED, ADAPTER, *_TRAINER_TABLES)
 
 

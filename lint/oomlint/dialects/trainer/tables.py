@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.kinds import (
     BOOLEAN,
     DTYPE_OR_AUTO_LOAD,
@@ -169,6 +171,12 @@ LOADING_TRAINER_CALL = Table(
     known_prefixes=("",),
     section="trainer",
 )
+
+# The same where the adapter is what the options of the run make it.
+TOLD_OF_ADAPTER = {
+    table.name: replace(table, rows=tuple(row for row in table.rows if row.key != "peft_config"))
+    for table in (TRAINER_CALL, LOADING_TRAINER_CALL)
+}
 
 # transformers 5.23 training_args_seq2seq.py, besides the rows.
 _SEQ2SEQ_KNOWN = frozenset({"sortish_sampler", "generation_num_beams", "generation_config"})

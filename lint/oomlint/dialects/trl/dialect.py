@@ -8,7 +8,7 @@ ModelConfig for weights and adapter, ScriptArguments for the data; TrlParser tak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from oomlint.dialects.base import Claim, Dialect, Reference
@@ -33,10 +33,12 @@ from oomlint.dialects.trl.objectives import (
     is_yaml,
     objective_of_class,
     objective_of_launch,
+    objective_of_line,
+    objective_of_recipe,
     options_of,
     recipe_of,
 )
-from oomlint.documents.base import Document, Mapping, Scalar
+from oomlint.documents.base import Document, Mapping, Node, Scalar
 from oomlint.documents.text import Location, Source
 
 _OF_TRL = frozenset(
@@ -67,9 +69,21 @@ class Trl(Dialect):
                 yield script_claim(self, document, run, CALLS[kind])
         for root in getattr(document, "roots", ()):
             if isinstance(root, Mapping) and _is_trl(set(root.entries)):
-                anchor = root.entries["model_name_or_path"].span
-                block = Block(document, root, TRL, anchor)
-                yield Claim(self, "run", document, (*_env_blocks(document, root), block))
+                yield self._on_recipe(document, root)
+
+    def adopt(self, document: Document) -> Claim | None:
+        """TRL/scripts/utils.py TrlParser: ``--config`` is any mapping of options; what the line
+        says itself, the model say, need not stand in it."""
+        roots: Sequence[Node] = getattr(document, "roots", ())
+        root = roots[0] if len(roots) == 1 else None
+        if not isinstance(root, Mapping) or not root.entries:
+            return None
+        return self._on_recipe(document, root)
+
+    def _on_recipe(self, document: Document, root: Mapping) -> Claim:
+        named = root.entries.get("model_name_or_path") or next(iter(root.entries.values()))
+        block = Block(document, root, TRL, named.span)
+        return Claim(self, "run", document, (*_env_blocks(document, root), block))
 
     def _launches(self, document: Document) -> Iterator[Claim]:
         for launch in launches(document):
@@ -105,11 +119,19 @@ class Trl(Dialect):
         if not isinstance(recipe, Scalar):
             return
         where = Location(launch.document.source.path, place(recipe))
-        named = Reference(str(recipe.value), where, self.name, optional=True, decides=True)
+        named = Reference(
+            str(recipe.value), where, self.name, optional=True, decides=True, adopts=False
+        )
         references = (*launch.scene_references, *script_reference(launch), named)
         options = parsed_options(launch.flags, RECIPE_OPTIONS)
         own = OverrideBlock(launch.document, options, RECIPE_OPTIONS, launch.anchor)
         yield Claim(self, "launch", launch.document, (*launch.blocks, own), references)
+
+    def are_kin(self, config: Claim, launch: Claim) -> bool:
+        """TRL has a script for each objective, and each its own number of ranks: of GRPO one node
+        or card is left to vLLM, a DPO of the same model has a reference beside it."""
+        objectives = {objective_of_recipe(config.blocks), objective_of_line(launch.blocks)}
+        return None in objectives or len(objectives) == 1
 
     def preset(self, reference: Reference) -> Claim | None:
         """An Accelerate config that TRL ships, by its name."""

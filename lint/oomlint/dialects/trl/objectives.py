@@ -6,14 +6,14 @@ Read from TRL f2cd5771 (1.10.0.dev0); ``TRL`` below is ``trl``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER
-from oomlint.dialects.table import Table
+from oomlint.dialects.table import Block, Table
 from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.dialects.trainer.keys import MODEL_ROWS, over
 from oomlint.dialects.trl.keys import KNOWN, RENAMED_LENGTH, TRL, call_table
@@ -184,14 +184,25 @@ def is_yaml(node: Node) -> bool:
 
 def objective_of_run(run: Cells) -> str | None:
     """What is optimised: as the launch line says, else the class, else the keys, else the path."""
-    stated = [_OBJECTIVE_OF_TABLE.get(block.table.name) for block in run.blocks]
-    if any(stated):
-        return next(o for o in reversed(stated) if o is not None)
+    stated = objective_of_line(run.blocks)
+    if stated is not None:
+        return stated
     trainer = next(_trainers_in(run), None)
     if trainer is not None:
         return objective_of_class(trainer)
-    keys = {key for block in run.blocks if block.table is TRL for key in block.mapping.entries}
-    paths = [block.path for block in run.blocks if block.table is TRL]
+    return objective_of_recipe(run.blocks)
+
+
+def objective_of_line(blocks: Sequence[Block]) -> str | None:
+    """What is optimised, as far as the script that a line starts tells."""
+    stated = (_OBJECTIVE_OF_TABLE.get(block.table.name) for block in reversed(blocks))
+    return next((objective for objective in stated if objective is not None), None)
+
+
+def objective_of_recipe(blocks: Sequence[Block]) -> str | None:
+    """What is optimised, as far as the keys of a YAML tell, or its path."""
+    keys = {key for block in blocks if block.table is TRL for key in block.mapping.entries}
+    paths = [block.path for block in blocks if block.table is TRL]
     by_path = next((o for o in map(_objective_of_path, paths) if o is not None), None)
     return _objective_of_keys(keys) or by_path or ("dpo" if "beta" in keys else None)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from oomlint.documents.shell.expand import Expander
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
 
 _ARGUMENT_LOOP = re.compile(r"\$#|\$\{?#|getopts?\b|\$\{?[1@]\b")
+_QUIETLY = ("-q", "-qE", "-Eq", "-qs", "-sq", "-qsE")
 _ONE_VARIABLE = re.compile(r'"?\$\{?([A-Za-z_]\w*|\d)(?::?[-+]\s*\w?)?\}?"?')
 
 
@@ -53,12 +54,20 @@ def matching_item(script: Script, node: Syntax, expander: Expander) -> Syntax | 
 
 class Conditions:
     """Truth of the tests of one script; ``filled_in`` are variables that what the test guards
-    would set, so that a test for an empty one asks whether to use a default."""
+    would set, so that a test for an empty one asks whether to use a default. ``read`` gives the text
+    of a file that lies here, ``None`` of others: what a test asks of those is not known."""
 
-    def __init__(self, script: Script, expander: Expander, filled_in: set[str]) -> None:
+    def __init__(
+        self,
+        script: Script,
+        expander: Expander,
+        filled_in: set[str],
+        read: Callable[[str], str | None],
+    ) -> None:
         self.script = script
         self.expander = expander
         self.filled_in = filled_in
+        self.read = read
 
     def holds(self, node: Syntax) -> bool | None:
         """Whether a condition is true; ``None`` where that is not known."""
@@ -82,9 +91,11 @@ class Conditions:
         sign, operand = self.script.text.of(node.children[0]), node.children[-1]
         if sign == "!":
             return _not(self.holds(operand))
+        text = self._text(operand)
+        if sign in ("-e", "-f"):
+            return True if text and self.read(text) is not None else None
         if sign not in ("-z", "-n"):
             return None
-        text = self._text(operand)
         return None if text is None else (not text) == (sign == "-z")
 
     def _binary(self, node: Syntax) -> bool | None:
@@ -128,7 +139,22 @@ class Conditions:
                 return bool(text)
             case ["test", left, sign, right]:
                 return compared(left, sign, right)
+            case ["test", "-e" | "-f", name]:
+                return True if self.read(name) is not None else None
+            case ["grep", flags, pattern, name] if flags in _QUIETLY:
+                return self._is_found(pattern, name)
         return None
+
+    def _is_found(self, pattern: str, name: str) -> bool | None:
+        """``grep -q``: whether a line of a file has a match, of a pattern that says the same to Python
+        as to grep (GNU grep 3.11, 3.6: basic expressions differ in what braces and the like are)."""
+        text = self.read(name)
+        if text is None or re.search(r"[\\[({+?|](?!s[*+])", pattern):
+            return None
+        try:
+            return re.search(pattern, text, re.MULTILINE) is not None
+        except re.error:
+            return None
 
     def _text(self, node: Syntax) -> str | None:
         text = self.expander.known(node)

@@ -95,6 +95,8 @@ class Reader:
         self.folders = Folders()
         self.depth = 0
         self.rounds = 0
+        self.is_left = False
+        """Whether the loop that is running was left by ``break``."""
         self.parsed: dict[Span, Script] = {}
 
     def run(self) -> None:
@@ -183,7 +185,14 @@ class Reader:
 
     def _conditions(self, script: Script, guarded: Iterable[tuple[str, Syntax]]) -> Conditions:
         names = {name for _, node in guarded for name in assigned_names(script, node)}
-        return Conditions(script, self.variables.expander(script), names)
+        return Conditions(script, self.variables.expander(script), names, self._text_of)
+
+    def _text_of(self, name: str) -> str | None:
+        """The text of a file that the script looks into, if it is here."""
+        found = self.find(name)
+        if found is not None and found.path not in self.sourced:
+            self.sourced.append(found.path)
+        return None if found is None else found.text
 
     def _branch(self, script: Script, node: Syntax) -> None:
         if node.type == "for_statement":
@@ -199,6 +208,8 @@ class Reader:
         elif node.type == "while_statement" and reads_arguments(
             script, node.child_by_field_name("condition")
         ):
+            if self._take_arguments(script, node):
+                return
             # Arguments that have no default must be given: nobody knows them.
             names, held = assigned_names(script, node), self.variables.held
             is_started = "@" in held  # whoever starts it may choose any of them
@@ -208,6 +219,27 @@ class Reader:
         else:
             self.variables.forget(assigned_names(script, node))
             self._any_of(script, node, [[child] for child in node.named_children])
+
+    def _take_arguments(self, script: Script, node: Syntax) -> bool:
+        """Run a loop that takes the script's arguments apart, as long as each round uses some up;
+        whether it can be told what comes of that."""
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        before, left = dict(self.variables.held), self.variables.arguments
+        while left is not None and condition is not None and body is not None:
+            goes_on = self._conditions(script, ()).holds(condition)
+            if goes_on is False:
+                return True
+            self.is_left = False
+            if goes_on:
+                self._statements(script, body)
+            if self.is_left:
+                return True
+            rest = self.variables.arguments
+            if rest is None or len(rest) >= len(left):
+                break
+            left = rest
+        self.variables.held = before
+        return False
 
     def _any_of(
         self, script: Script, node: Syntax, groups: list[list[Syntax]], *, one_runs: bool = False
@@ -384,6 +416,11 @@ class Reader:
         heredoc = next((r for r in redirects if r.type == "heredoc_redirect"), None)
         if program == "set" and (set(texts) & {"-a", "allexport"} or "-ea" in texts):
             self.variables.export_all = "+o" not in texts
+        elif program == "shift":
+            count = texts[1] if len(texts) > 1 else "1"
+            self.variables.shift(int(count) if count and count.isdigit() else 0)
+        elif program == "break":
+            self.is_left = True
         elif program in Folders.PROGRAMS:
             self.folders.change(program, texts[1:])
         elif program == "read":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _POSITIONAL = ("@", "#", *"123456789")
 _NOWHERE = Span(0, 0)
 # Where a script reads what it was started with.
-TAKES_ARGUMENTS = re.compile(r"\$(?:[@*1-9]|\{[@*1-9])")
+TAKES_ARGUMENTS = re.compile(r"\$(?:[@*1-9]|\{[@*1-9])|\bgetopts\b")
 
 
 class Variables:
@@ -215,11 +215,31 @@ class Variables:
         taken = TAKES_ARGUMENTS.search(self.source.text)
         place = Span(*taken.span()) if taken is not None else _NOWHERE
         step = Step(Container("value", place, shared=True), place, place)
-        fields = [(Chunk(text, (step,)),) for text in arguments]
-        for number, field in enumerate(fields[:9], 1):
-            self.held[str(number)] = Binding(str(number), place, place, field)
-        self.held["@"] = self.held["*"] = Binding("@", place, place, fields=tuple(fields))
-        self.held["#"] = Binding("#", place, place, (Chunk(str(len(fields)), (step,)),))
+        self._take(tuple((Chunk(text, (step,)),) for text in arguments))
+
+    @property
+    def arguments(self) -> tuple[Field, ...] | None:
+        """``$1`` and so on, as far as anybody says what they are."""
+        held = self.held.get("@")
+        return None if held is None else held.fields
+
+    def shift(self, count: int) -> None:
+        """``shift``: the first arguments are done with."""
+        arguments = self.arguments
+        if arguments is not None:
+            self._take(arguments[count:])
+
+    def _take(self, arguments: tuple[Field, ...]) -> None:
+        """Make these the arguments, each standing where its word does."""
+        place = arguments[0][0].path[0].word if arguments and arguments[0] else _NOWHERE
+        step = Step(Container("value", place, shared=True), place, place)
+        for key in _POSITIONAL:
+            self.held.pop(key, None)
+        for number, field in enumerate(arguments[:9], 1):
+            word = field[0].path[0].word if field else place
+            self.held[str(number)] = Binding(str(number), word, word, field)
+        self.held["@"] = self.held["*"] = Binding("@", place, place, fields=arguments)
+        self.held["#"] = Binding("#", place, place, (Chunk(str(len(arguments)), (step,)),))
 
     @contextmanager
     def called_with(self, arguments: Sequence[Field]) -> Iterator[None]:

@@ -1,0 +1,309 @@
+"""How a config is started that no script here starts: what documents it, or what it is taken to be.
+
+A line at the config's own head or in a README that names it, or that starts a script which then names
+it, documents the launch. Else the project's lines for configs of its kind are a hint: that of the
+nearest is taken to be the config's too, which is assumed as long as all of them shard alike, and
+otherwise, or where only programs of another kind are shown, not read: somebody knows which it is, and
+the files do not say. What a comment
+at the head says of the machine counts before the lines for others; a documented line that does not
+agree with it leaves open which of the two holds.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from oomlint.dialects.base import Claim
+from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
+from oomlint.documents.base import Document
+from oomlint.documents.text import Source
+from oomlint.errors import FileError
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.siblings import distance, launch_scripts, stand_alike
+from oomlint.workspace import Workspace
+
+if TYPE_CHECKING:
+    from oomlint.dialects.machine.handed import Handed
+    from oomlint.dialects.table import Block
+    from oomlint.run import Run
+
+IN_COMMENT = "it stands in a comment"
+IN_README = "it stands in a README"
+OF_ANOTHER = "it starts another config"
+
+# What a launch decides on beside the number of ranks.
+_SHARDING: tuple[Any, ...] = (
+    f.parallel.backend,
+    f.parallel.zero.stage,
+    f.parallel.fsdp.strategy,
+    f.offload.optimizer,
+    f.offload.params,
+)
+_README_NAMES = ("README.md", "readme.md", "Readme.md")
+# Lines that differ, of which is asked how they shard: a sweep has no more ways.
+_MOST_COMPARED = 8
+
+
+class Reading(Struct, frozen=True, eq=False):
+    """What a linker lends: the launch lines of a script by its name, those of a script that is
+    started with arguments, and the run that comes of a claim."""
+
+    launches: Callable[[str], Sequence[Claim]]
+    handed: Callable[[Handed, str], Iterable[Claim]]
+    built: Callable[[Claim], Run]
+
+
+class _Line(Struct, frozen=True, eq=False):
+    """A launch line, the config that it starts, how far that is from another, and whether both are
+    trained alike."""
+
+    launch: Claim
+    started: str
+    reason: str
+    apart: int = 0
+    is_kin: bool = True
+
+
+class _Way(Struct, frozen=True, eq=False):
+    """How a config would be started by the line of another."""
+
+    line: _Line
+    launch: Claim
+    run: Run
+
+
+class Suggestions:
+    """The launch lines that a project shows, by the config that they start."""
+
+    def __init__(self, workspace: Workspace, reading: Reading) -> None:
+        self.workspace = workspace
+        self.reading = reading
+        self._shown: dict[tuple[str, str], list[_Line]] = {}
+        self._scripted: dict[tuple[str, str], list[_Line]] = {}
+
+    def started(self, claim: Claim) -> Claim:
+        """The launch line that a config is started by, or is taken to be, where no script here
+        starts it; the claim on the config itself where there is none."""
+        if claim.kind != "run" or kind_of(claim.path) not in (*YAML_SUFFIXES, *TOML_SUFFIXES):
+            return claim
+        header = self._started_by(self._header(claim), claim)
+        if len(header) == 1:
+            return self._told(header[0], claim, IN_COMMENT, Level.STATED)
+        if header:
+            return claim
+        said = self._head(claim)
+        own = [line.launch for line in self._documented(claim) if line.started == claim.path]
+        if not own:
+            taken = self._taken(claim)
+            return taken if said is None else replace(taken, blocks=(*taken.blocks, said))
+        differ = len({_words_of(launch) for launch in own}) > 1
+        level = Level.ASSUMED if differ else Level.FACT
+        launch = self._told(own[0], claim, IN_README, level)
+        if said is not None and _disagrees(said, self.reading.built(launch)):
+            return self._told(own[0], claim, IN_README, Level.UNREAD)
+        return launch
+
+    # -- taken to be ----------------------------------------------------------------------
+
+    def _taken(self, claim: Claim) -> Claim:
+        """The nearest line for a config of its kind as this config's own."""
+        ways: dict[tuple[object, ...], _Way] = {}
+        lines = self._of_others(claim)
+        kin = [line for line in lines if line.is_kin]
+        for line in kin or lines:
+            launch = self._told(_as_beside(line.launch, claim), claim, line.reason, Level.ASSUMED)
+            words = _words_of(launch)
+            if words not in ways and len(ways) < _MOST_COMPARED:
+                ways[words] = _Way(line, launch, self.reading.built(launch))
+        if not ways:
+            return claim
+        # Of two that are as near the one counts that tells how many ranks there are.
+        nearest = min(ways.values(), key=lambda way: (way.line.apart, _ranks(way.run) is None))
+        if kin and _are_alike(way.run for way in ways.values()):
+            return nearest.launch
+        return self._told(nearest.launch, claim, nearest.line.reason, Level.UNREAD)
+
+    def _of_others(self, claim: Claim) -> list[_Line]:
+        """The lines that start configs like this one, the nearest first. Of a config
+        that a script starts the script counts, whatever a README shows, which mostly has examples: of
+        those only the ones that stand as the config does."""
+        found: list[_Line] = []
+        scripted = self._in_scripts(claim)
+        run = {line.started for line in scripted}
+        for line in (*scripted, *self._documented(claim)):
+            if line.reason == IN_README and (
+                line.started in run or not stand_alike(claim.path, line.started)
+            ):
+                continue
+            apart = distance(claim.path, line.started)
+            # A path on its author's machine that ends as this one does is this one.
+            is_kin = os.path.isabs(line.started) or claim.dialect.are_kin(claim, line.launch)
+            if apart is not None:
+                found.append(replace(line, apart=apart, is_kin=is_kin))
+        return sorted(found, key=lambda line: line.apart)
+
+    # -- lines ----------------------------------------------------------------------------
+
+    def _in_scripts(self, claim: Claim) -> list[_Line]:
+        """The lines of launch scripts above a config that start configs of its framework: worked
+        out once for all configs of a folder."""
+        key = (claim.path.rpartition("/")[0], claim.dialect.name)
+        if key not in self._scripted:
+            self._scripted[key] = [
+                _Line(launch, started, OF_ANOTHER)
+                for name in launch_scripts(self.workspace, claim.path)
+                for launch in self.reading.launches(name)
+                for started in self._started(launch, name, claim.dialect.name)
+            ]
+        return self._scripted[key]
+
+    def _documented(self, claim: Claim) -> Iterator[_Line]:
+        """The lines that READMEs above a config show, of configs of its framework that are here."""
+        for folder in reversed(self.workspace.search_folders(claim.path)):
+            for readme in _README_NAMES:
+                path = self.workspace.name(os.path.join(folder, readme))
+                key = (path, claim.dialect.name)
+                if key not in self._shown:
+                    self._shown[key] = list(self._shown_in(path, claim))
+                yield from self._shown[key]
+
+    def _shown_in(self, readme: str, claim: Claim) -> Iterator[_Line]:
+        data = self.workspace.read_or_none(readme) if self.workspace.exists(readme) else None
+        if not data:
+            return
+        from oomlint.dialects.machine.handed import handed
+        from oomlint.documents.readme import starts_in_readme
+
+        try:
+            document = starts_in_readme(Source(readme, data.decode("utf-8", "replace")))
+        except FileError:  # it need not be shell
+            return
+        if document is None:
+            return
+        launches = [each for each in claim.dialect.recognise(document) if each.kind == "launch"]
+        for given in handed(document):
+            launches += self.reading.handed(given, readme)
+        for launch in launches:
+            for started in self._started(launch, readme, claim.dialect.name):
+                if self.workspace.exists(started):
+                    yield _Line(launch, started, IN_README)
+
+    def _started(self, launch: Claim, name: str, dialect: str) -> Iterator[str]:
+        """The configs of a framework that a line starts which stands in a file."""
+        if launch.dialect.name != dialect:
+            return
+        for reference in launch.references:
+            if reference.dialect == dialect:
+                yield self.workspace.resolve(reference.path, name) or reference.path
+
+    # -- the config's own head ------------------------------------------------------------
+
+    def _head(self, claim: Claim) -> Block | None:
+        """What the comment above the first key says of the machine."""
+        if "#" not in claim.document.source.text:  # nor is there a comment
+            return None
+        from oomlint.dialects.machine.head_comment import head_comment
+
+        return head_comment(claim.document)
+
+    def _header(self, claim: Claim) -> Document | None:
+        if "#" not in claim.document.source.text:  # nor is there a comment
+            return None
+        from oomlint.documents.header import start_in_header
+
+        try:
+            return start_in_header(claim.document.source)
+        except FileError:  # a comment need not be shell
+            return None
+
+    def _started_by(self, document: Document | None, claim: Claim) -> list[Claim]:
+        """The launch lines of a document that start a config."""
+        if document is None:
+            return []
+        return [
+            launch
+            for launch in claim.dialect.recognise(document)
+            if launch.kind == "launch" and self._starts(launch, claim)
+        ]
+
+    def _starts(self, launch: Claim, claim: Claim) -> bool:
+        named = (self.workspace.resolve(r.path, claim.path) for r in launch.references)
+        return claim.path in named
+
+    # -- as the config's own --------------------------------------------------------------
+
+    def _told(self, launch: Claim, claim: Claim, reason: str, level: Level) -> Claim:
+        """A launch line that a config is told to be started by, and so well the files that it names:
+        none of it is to be edited."""
+        blocks = tuple(replace(block, locked=reason, level=level) for block in launch.blocks)
+        references = tuple(
+            each
+            if self.workspace.resolve(each.path, launch.path) == claim.path
+            else replace(each, level=level)
+            for each in launch.references
+        )
+        return replace(launch, blocks=blocks, references=references)
+
+
+def _as_beside(launch: Claim, claim: Claim) -> Claim:
+    """The launch line of a config's sibling as one of its own, which it is taken to have: the
+    machine and what starts the ranks. Which script of the project's own trains the sibling, and
+    what it is told there, is the sibling's alone."""
+    references = tuple(
+        replace(r, path=claim.path) if r.dialect == claim.dialect.name else r
+        for r in launch.references
+        if r.dialect
+    )
+    blocks = tuple(block for block in launch.blocks if block.table.section != "training")
+    return replace(launch, blocks=blocks, references=references)
+
+
+def _words_of(launch: Claim) -> tuple[object, ...]:
+    """What a launch line says, wherever it stands."""
+    named = tuple(reference.path for reference in launch.references)
+    said = (
+        (key, str(getattr(entry.value, "value", "")))
+        for block in launch.blocks
+        for key, entry in block.mapping.entries.items()
+    )
+    return (named, tuple(said))
+
+
+def _are_alike(runs: Iterable[Run]) -> bool:
+    """Whether launches shard alike, as far as they say how. By half as many ranks again a share of
+    the states changes less than by what the ranks do with it."""
+    runs = tuple(runs)
+    for field in _SHARDING:
+        if len({value for run in runs if (value := _known(run, field)) is not None}) > 1:
+            return False
+    ranks = [number for run in runs if (number := _ranks(run)) is not None]
+    return not ranks or max(ranks) <= 2 * min(ranks)
+
+
+def _disagrees(said: Block, run: Run) -> bool:
+    """Whether a comment says something else of the machine than how a run is started."""
+    settings: dict[Any, Any] = {field: each.value for field, each in said.read().settings.items()}
+    nodes = settings.pop(f.parallel.nodes, 1)
+    gpus = settings.pop(f.parallel.gpus_per_node, None)
+    ranks = _ranks(run)
+    if gpus and ranks and max(ranks, nodes * gpus) > 2 * min(ranks, nodes * gpus):
+        return True
+    found = {field: run.settings.get(field) for field in settings}
+    return any(own is not None and own.value != settings[field] for field, own in found.items())
+
+
+def _ranks(run: Run) -> int | None:
+    """How many ranks a run has, where that was read."""
+    ranks: int | None = _known(run, f.parallel.world)
+    return ranks
+
+
+def _known(run: Run, field: Any) -> Any:
+    """The value of a field; ``None`` where it was not read."""
+    return None if run.level(field) is Level.UNREAD else run.plan.get(field)
