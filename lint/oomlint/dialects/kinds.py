@@ -60,6 +60,9 @@ class Kind(Struct, frozen=True):
     schema: Mapping[str, Any] | None = None
     spellings: tuple[Any, ...] = ()
     """What a file may say, of a list that may be open: ``schema`` knows only closed ones."""
+    names: bool = False
+    """Whether a name of Python code, such as ``torch.bfloat16``, says a value by itself; of other
+    kinds nobody knows what it stands for."""
 
     def or_auto(self) -> Kind:
         """The same kind where ``"auto"`` is a legal spelling too; no value is written as that."""
