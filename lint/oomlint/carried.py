@@ -2,7 +2,8 @@
 
 A copy is often of another version, or changed: it has keys of its own, and values. A program that was
 built after a framework's model has arguments of the same names in a package of its own, and its
-configs are none of the framework's.
+configs are none of the framework's. And a program may load a config by itself: what it asks for by
+name is no slip of the pen.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ _DEEPEST = 4
 _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 
 
-def without_declared(workspace: Workspace, run: Run, claims: Iterable[Claim]) -> Run:
-    """The run less the stray keys, and the values out of range, that the project's own copy of its
-    framework declares."""
+def without_declared(
+    workspace: Workspace, run: Run, claims: Iterable[Claim], readers: OwnReaders
+) -> Run:
+    """The run less the stray keys that the project's own programs ask for, and less those and the
+    values out of range that its own copy of the framework declares."""
+    strays = tuple(stray for stray in run.stray if not readers.ask_for(stray))
+    run = run if len(strays) == len(run.stray) else replace(run, stray=strays)
     refused = [stray for stray in run.stray if stray.block.table.refuses(stray.path)]
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]
     if not refused and not worded:
@@ -66,6 +71,35 @@ def _copies(workspace: Workspace, claims: Iterable[Claim]) -> Iterator[bytes]:
     for name in filter(None, names):
         with suppress(FileError):
             yield workspace.read(name)
+
+
+# What opens a config in Python: PyYAML, ruamel, OmegaConf, json, tomllib and toml.
+_LOADS = re.compile(rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(")
+_ASKED = re.compile(rb"[\"'](\w+)[\"']|\.(\w+)")
+
+
+class OwnReaders:
+    """What a project's programs that load files by themselves ask for by name."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._words: dict[str, frozenset[bytes]] = {}
+
+    def ask_for(self, stray: StrayKey) -> bool:
+        """Whether a program of the project loads files and asks for such a key, which is like one
+        of the framework's that it leaves alone."""
+        if not stray.nearest or not stray.block.table.ignores_unknown:
+            return False
+        folder = str(self.workspace.project_around(stray.block.path))
+        if folder not in self._words:
+            self._words[folder] = frozenset(self._asked(folder))
+        return stray.entry.key.encode() in self._words[folder]
+
+    def _asked(self, folder: str) -> Iterator[bytes]:
+        for file in walk(self.workspace.file(folder), (".py",), deepest=_DEEPEST):
+            data = self.workspace.read_or_none(self.workspace.name(file)) or b""
+            if _LOADS.search(data):
+                yield from (quoted or named for quoted, named in _ASKED.findall(data))
 
 
 class OwnPrograms:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.carried import OwnPrograms, without_declared
+from oomlint.carried import OwnPrograms, OwnReaders, without_declared
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
@@ -120,6 +120,7 @@ class Linker:
         self._readme_texts: dict[str, str] = {}
         self._scripts: dict[tuple[str, str], Sequence[tuple[Claim, str]]] = {}
         self._own_programs = OwnPrograms(workspace)
+        self._own_readers = OwnReaders(workspace)
 
     def link(
         self,
@@ -507,7 +508,7 @@ class Linker:
             copier=Copier(self.workspace, claims),
         )
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
-        return without_declared(self.workspace, run, claims)
+        return without_declared(self.workspace, run, claims, self._own_readers)
 
     def _placed(self, missing: MissingFile, claim: Claim, launch: Launch | None) -> MissingFile:
         """A missing file, marked where the program that it is meant for is not here either, or

@@ -325,9 +325,9 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def placed(self) -> Run:
         """This run on one node of eight GPUs, where nobody says how many there are and it
-        matters."""
+        matters; one process takes as many as it needs."""
         parallel = self.plan.parallel
-        if parallel.world is not None or parallel.backend in (None, "none"):
+        if parallel.world is not None or parallel.backend in (None, "none", "device_map_pp"):
             return self
         return self.assuming({f.parallel.nodes: 1, f.parallel.gpus_per_node: USUAL_NODE})
 

@@ -95,7 +95,9 @@ def test_values_of_other_modules(script: str, expression: str, value: object) ->
 
 
 def test_what_another_module_says_is_not_edited_here() -> None:
-    assert "config.py" in (_value("config.BATCH", "import config\n", config="BATCH = 4\n").locked or "")
+    assert "config.py" in (
+        _value("config.BATCH", "import config\n", config="BATCH = 4\n").locked or ""
+    )
 
 
 def test_settings_of_the_environment_may_differ() -> None:

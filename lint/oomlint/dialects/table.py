@@ -347,7 +347,9 @@ class Block(Struct, frozen=True, eq=False, dict=True):
                 if value is AUTO:
                     auto[row.field] = origin
                 elif value is not None:
-                    level = Level.ASSUMED if getattr(entry.value, "may_differ", False) else self.level
+                    level = (
+                        Level.ASSUMED if getattr(entry.value, "may_differ", False) else self.level
+                    )
                     settings.setdefault(row.field, Setting(value, origin, (), level))
                 break
         return Reading(

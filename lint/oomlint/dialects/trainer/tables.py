@@ -35,9 +35,7 @@ from oomlint.plan.fields import f
 POSITIONAL = frozenset(str(number) for number in range(10))
 
 # torch.bfloat16 reaches us as a name; its text is what transformers accepts as well.
-DTYPE = Kind(
-    lambda raw: DTYPE_OR_AUTO_LOAD.read(str(raw)), DTYPE_OR_AUTO_LOAD.write, names=True
-)
+DTYPE = Kind(lambda raw: DTYPE_OR_AUTO_LOAD.read(str(raw)), DTYPE_OR_AUTO_LOAD.write, names=True)
 
 
 def _read_model(raw: Any) -> str | None:

@@ -146,7 +146,9 @@ def _of_class(held: _Object, first: _Object, name: str, depth: int) -> Found | N
     return None
 
 
-def _of_init(held: _Object, first: _Object, stores: list[ast.Assign | ast.AnnAssign]) -> Found | None:
+def _of_init(
+    held: _Object, first: _Object, stores: list[ast.Assign | ast.AnnAssign]
+) -> Found | None:
     """What the one statement of ``__init__`` that assigns the attribute gives it."""
     init = _method(held.cls, "__init__")
     if init is None or len(stores) != 1 or stores[0] not in init.body or held.cls is not first.cls:

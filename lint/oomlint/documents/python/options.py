@@ -7,20 +7,17 @@ A script may take its parser's dataclasses from a module beside it, or be three 
 from __future__ import annotations
 
 import ast
-import posixpath
 import re
-import warnings
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.modules import FindSource, Module, Modules, paths_of
 from oomlint.documents.python.parsers import argparse_names, command_functions, parsed_classes
-from oomlint.documents.python.scopes import FunctionNode, dotted
-from oomlint.documents.python.tree import Tree, read_tree
+from oomlint.documents.python.scopes import dotted
+from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Places
 from oomlint.documents.text import Source, Span
 
@@ -140,7 +137,9 @@ class _Reader:
         home = self.modules.of(module, level, file.source.path)
         return None if home is None else self._resolved(inner or rest, home, depth + 1)
 
-    def _defaults(self, cls: ast.ClassDef, file: Module, places: Places, place: Span | None) -> None:
+    def _defaults(
+        self, cls: ast.ClassDef, file: Module, places: Places, place: Span | None
+    ) -> None:
         """Note the plain defaults of a class's fields; ``place`` is where this file names a
         class of another one."""
         for name, target, value in _fields(cls):

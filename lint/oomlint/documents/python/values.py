@@ -48,6 +48,14 @@ _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
 }
+_OPERATORS: Final[dict[type[ast.cmpop], str]] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
 _SHARED: Final = "{} is used in several places"
 
 
@@ -58,6 +66,10 @@ class PythonScalar(Scalar, frozen=True, eq=False):
     option: str = ""
     either: tuple[Node, Node] | None = None
     """What it is where the option is on, and where it is off."""
+    compared: tuple[str, Any] | None = None
+    """How the option decides where it is no switch: an operator, and what it is compared with."""
+    unset: Any = UNKNOWN
+    """Of an option that decides: what it is where the command line does not say."""
     may_differ: bool = False
     """Whether a variable of the environment takes its place where there is one."""
 
@@ -164,13 +176,29 @@ class Evaluator:
         unknown = _unknown(self.places.span(expression))
         if self._asks_for_ranks(expression.test, scope):
             return self._by_ranks(expression, expression.body, expression.orelse, scope, depth)
-        holder, _, option = (dotted(expression.test) or "").rpartition(".")
+        asked, compared = expression.test, None
+        if isinstance(asked, ast.Compare) and len(asked.ops) == 1:
+            compared = (
+                _OPERATORS.get(type(asked.ops[0]), ""),
+                self.value(asked.comparators[0], scope, depth + 1),
+            )
+            asked = asked.left
+        holder, _, option = (dotted(asked) or "").rpartition(".")
         found = scope.find(holder) if holder else None
         if found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0]):
             return unknown
+        if compared is not None and (not compared[0] or compared[1] is UNKNOWN):
+            return unknown
         sides = [self.node(e, scope, depth + 1) for e in (expression.body, expression.orelse)]
+        default = self.options.get(option)
         return PythonScalar(
-            unknown.span, UNKNOWN, locked=unknown.locked, option=option, either=(sides[0], sides[1])
+            unknown.span,
+            UNKNOWN,
+            locked=unknown.locked,
+            option=option,
+            either=(sides[0], sides[1]),
+            compared=compared,
+            unset=UNKNOWN if default is None else self.value(default, scope, depth + 1),
         )
 
     def _by_ranks(
