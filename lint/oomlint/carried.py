@@ -102,8 +102,19 @@ class OwnReaders:
                 yield from (quoted or named for quoted, named in _ASKED.findall(data))
 
 
+# A list of words, or a line, that begins with a program which trains or starts what does.
+_STARTS = re.compile(
+    rb"[\[(=,]\s*[rbf]?[\"'](?:torchrun|accelerate|deepspeed|llamafactory-cli|swift|axolotl|trl|tune)"
+    rb"(?:[\"']\s*,|[ ]+[\w-])"
+)
+_AS_PROCESS = re.compile(rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\(")
+# What a program that trains by itself has.
+_TRAINS = re.compile(rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b")
+
+
 class OwnPrograms:
-    """Which projects train with a program of their own that took over a framework's arguments."""
+    """Which projects train with a program of their own that took over a framework's arguments, or
+    that starts a framework's."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -120,6 +131,17 @@ class OwnPrograms:
         if key not in self._found:
             self._found[key] = any(self._akin(folder, dialect))
         return self._found[key]
+
+    def starts_another(self, launch: Claim) -> bool:
+        """Whether the script of a command trains nothing itself but starts a launcher as a process
+        of its own: what it tells that one, its options do not say."""
+        scripts = (r for r in launch.references if not r.dialect and r.path.endswith(".py"))
+        for script in scripts:
+            name = self.workspace.resolve(script.path, launch.path)
+            data = (name and self.workspace.read_or_none(name)) or b""
+            if _AS_PROCESS.search(data) and _STARTS.search(data) and not _TRAINS.search(data):
+                return True
+        return False
 
     def _carries(self, claim: Claim) -> bool:
         paths = claim.dialect.declared_in

@@ -21,6 +21,7 @@ from oomlint.carried import OwnPrograms, OwnReaders, without_declared
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
+from oomlint.dialects.kinds import is_stand_in
 from oomlint.dialects.table import Block, Reading
 from oomlint.documents import (
     HELD_LANGUAGES,
@@ -143,7 +144,9 @@ class Linker:
             claims += self._claims_of(name, linked, must_read=name in explicit)
         claims = [self._as_submitted(claim) for claim in self._with_handed(claims)]
         used: set[str] = set()
-        launches = [c for c in claims if c.kind == "launch"]
+        launches = [
+            c for c in claims if c.kind == "launch" and not self._own_programs.starts_another(c)
+        ]
         runs = [run for run in self._built(launches, used, linked) if _trains(run)]
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
@@ -603,7 +606,10 @@ class Linker:
         if reference.optional and not self._may_be_ours(found, reference.dialect):
             return []
         if found is None:
-            missing.append(MissingFile(reference.path, reference.location, "was not found"))
+            blank = is_stand_in(reference.path)
+            missing.append(
+                MissingFile(reference.path, reference.location, "was not found", is_blank=blank)
+            )
             return []
         try:
             claims = self.claims(found)

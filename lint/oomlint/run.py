@@ -42,6 +42,8 @@ class MissingFile(Struct, frozen=True, eq=False):
     is_elsewhere: bool = False
     """Nothing suggests that it should be here: it has an absolute path, or the very program that is
     started is not here either (another repository, a container), or the script writes it first."""
+    is_blank: bool = False
+    """Its name is to be filled in."""
 
 
 class Limits(Struct, frozen=True):
