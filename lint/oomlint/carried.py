@@ -109,7 +109,9 @@ _STARTS = re.compile(
 )
 _AS_PROCESS = re.compile(rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\(")
 # What a program that trains by itself has.
-_TRAINS = re.compile(rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b")
+_TRAINS = re.compile(
+    rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b"
+)
 
 
 class OwnPrograms:
