@@ -529,3 +529,19 @@ def test_a_reranker_reads_every_document_of_a_query() -> None:
     assert _run("MAX_NEGATIVE_SAMPLES=3 " + head + "\n").plan.objective.pairs_per_sample == 4
     packed = _run(head + " --packing true --attn_impl flash_attn\n").plan
     assert packed.objective.pairs_per_sample == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "device_map", "backend"),
+    [
+        ("", "auto", "device_map_pp"),
+        (" --device_map auto", "auto", "device_map_pp"),
+        (" --device_map cuda:0", "single", "dp"),
+        (""" --device_map '{"": 0}'""", "single", "dp"),
+        (""" --device_map '{"model.layers": 0, "lm_head": 1}'""", "explicit", "device_map_pp"),
+    ],
+)
+def test_a_device_map_places_the_model(flag: str, device_map: str, backend: str) -> None:
+    line = "CUDA_VISIBLE_DEVICES=0,1 swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset x"
+    run = _run(f"{line} --train_type lora{flag}\n")
+    assert (run.plan.load.device_map, run.plan.parallel.backend) == (device_map, backend)

@@ -26,18 +26,13 @@ from oomlint.plan.fields import Private, path_of
 _UNFOLLOWED = frozenset(
     {
         "accelerate.recompute",
-        "axolotl.batch_flattening",
-        "foundry.int8",
         "hf.optim_targets",
-        "lf.compute_accuracy",
         "lf.env.ktransformers",
         "lf.freeze_extra",
-        "lr.quant_storage",
         "mg.grouped_gemm",
         "mg.positions",
         "mg.rotary",
         "or.ref_model",
-        "swift.device_map",
         "swift.offload_model",
         "swift.offload_optimizer",
         "swift.offload_teacher",
