@@ -36,7 +36,6 @@ import re
 from collections.abc import Iterable
 
 from oomlint.documents.text import Edit
-from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.rule import (
@@ -92,8 +91,6 @@ class MultiGpuNoLauncher(Rule):
         parallel = run.plan.parallel
         if parallel.world is None:
             return
-        if run.level(f.parallel.backend) is Level.UNREAD:
-            return  # a device map that nobody could read may spread the model instead
         gathered = _gathered_logits(run, parallel.world)
         on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""
         place = run.settings[f.parallel.backend].origin.block

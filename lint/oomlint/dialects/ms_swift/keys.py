@@ -35,7 +35,7 @@ from oomlint.dialects.trainer.arguments import (
 )
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import LENGTH, over
-from oomlint.dialects.trainer.tables import DEVICE_MAP
+from oomlint.dialects.trainer.tables import read_device_map
 from oomlint.plan.fields import Private, f
 
 BASE = "ms-swift 3602360a arguments/base_args/base_args.py"
@@ -97,11 +97,11 @@ def _read_placement(raw: Any) -> str:
     """A word or a device, or a dictionary as JSON or in a file of it (arguments/base_args/model_args.py:95)."""
     text = str(raw).strip()
     if isinstance(raw, dict):
-        return DEVICE_MAP.read(raw)
+        return read_device_map(raw)
     if not text.startswith("{"):
-        return "explicit" if text.endswith(".json") else DEVICE_MAP.read(raw)
+        return "explicit" if text.endswith(".json") else read_device_map(raw)
     try:
-        return DEVICE_MAP.read(json.loads(text))
+        return read_device_map(json.loads(text))
     except ValueError:
         raise BadValue("expected a device map: a word, or a dictionary as JSON") from None
 

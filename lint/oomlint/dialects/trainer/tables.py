@@ -46,7 +46,7 @@ def _unwritable(_value: Any) -> Any:
     raise CannotEdit("the script builds this object itself")
 
 
-def _read_device_map(raw: Any) -> str:
+def read_device_map(raw: Any) -> str:
     """transformers 5.23 modeling_utils.py from_pretrained: a word, a device, or a dictionary."""
     if isinstance(raw, dict):
         return "single" if set(raw) == {""} else "explicit"
@@ -64,7 +64,7 @@ def _read_presence(raw: Any) -> bool:
 
 
 MODEL_ID = Kind(_read_model, _unwritable)
-DEVICE_MAP = Kind(_read_device_map)
+DEVICE_MAP = Kind(read_device_map)
 _PRESENCE = Kind(_read_presence, _unwritable)
 
 FROM_PRETRAINED = Table(
