@@ -77,8 +77,8 @@ def _copies(workspace: Workspace, claims: Iterable[Claim]) -> Iterator[bytes]:
 
 
 # What opens a config in Python: PyYAML, ruamel, OmegaConf, json, tomllib and toml.
-_LOADS = re.compile(rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(")
-_ASKED = re.compile(rb"[\"'](\w+)[\"']|\.(\w+)")
+_LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\("
+_ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 
 
 class OwnReaders:
@@ -102,20 +102,18 @@ class OwnReaders:
         files = walk(self.workspace.file(folder), (".py",), deepest=_DEEPEST)
         for file in islice(files, _MOST_PROGRAMS):
             data = self.workspace.read_or_none(self.workspace.name(file)) or b""
-            if _LOADS.search(data):
-                yield from (quoted or named for quoted, named in _ASKED.findall(data))
+            if re.search(_LOADS, data):
+                yield from (quoted or named for quoted, named in re.findall(_ASKED, data))
 
 
 # A list of words, or a line, that begins with a program which trains or starts what does.
-_STARTS = re.compile(
+_STARTS = (
     rb"[\[(=,]\s*[rbf]?[\"'](?:torchrun|accelerate|deepspeed|llamafactory-cli|swift|axolotl|trl|tune)"
     rb"(?:[\"']\s*,|[ ]+[\w-])"
 )
-_AS_PROCESS = re.compile(rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\(")
+_AS_PROCESS = rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\("
 # What a program that trains by itself has.
-_TRAINS = re.compile(
-    rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b"
-)
+_TRAINS = rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b"
 
 
 class OwnPrograms:
@@ -145,7 +143,11 @@ class OwnPrograms:
         for script in scripts:
             name = self.workspace.resolve(script.path, launch.path)
             data = (name and self.workspace.read_or_none(name)) or b""
-            if _AS_PROCESS.search(data) and _STARTS.search(data) and not _TRAINS.search(data):
+            if (
+                re.search(_AS_PROCESS, data)
+                and re.search(_STARTS, data)
+                and not re.search(_TRAINS, data)
+            ):
                 return True
         return False
 
