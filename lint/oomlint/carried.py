@@ -3,7 +3,8 @@ and what its code makes of a key is what the key does there.
 
 A copy is often of another version, or changed: it has keys of its own, and values. A program that was
 built after a framework's model has arguments of the same names in a package of its own, and its
-configs are none of the framework's.
+configs are none of the framework's. And a program may load a config by itself: what it asks for by
+name is no slip of the pen.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -24,12 +26,18 @@ from oomlint.workspace import Workspace, walk
 
 # `src/llamafactory/hparams/model_args.py` of a copy in a folder of the project.
 _DEEPEST = 4
+# To read so many takes a tenth of a second.
+_MOST_PROGRAMS = 500
 _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 
 
-def without_declared(workspace: Workspace, run: Run, claims: Iterable[Claim]) -> Run:
-    """The run less the stray keys, and the values out of range, that the project's own copy of its
-    framework declares."""
+def without_declared(
+    workspace: Workspace, run: Run, claims: Iterable[Claim], readers: OwnReaders
+) -> Run:
+    """The run less the stray keys that the project's own programs ask for, and less those and the
+    values out of range that its own copy of the framework declares."""
+    strays = tuple(stray for stray in run.stray if not readers.ask_for(stray))
+    run = run if len(strays) == len(run.stray) else replace(run, stray=strays)
     refused = [stray for stray in run.stray if stray.block.table.refuses(stray.path)]
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]
     if not refused and not worded:
@@ -108,8 +116,49 @@ class CarriedCode:
         return None
 
 
+# What opens a config in Python: PyYAML, ruamel, OmegaConf, json, tomllib and toml.
+_LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\("
+_ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
+
+
+class OwnReaders:
+    """What a project's programs that load files by themselves ask for by name."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._words: dict[str, frozenset[bytes]] = {}
+
+    def ask_for(self, stray: StrayKey) -> bool:
+        """Whether a program of the project loads files and asks for such a key, which is like one
+        of the framework's that it leaves alone."""
+        if not stray.nearest or not stray.block.table.ignores_unknown:
+            return False
+        folder = str(self.workspace.project_around(stray.block.path))
+        if folder not in self._words:
+            self._words[folder] = frozenset(self._asked(folder))
+        return stray.entry.key.encode() in self._words[folder]
+
+    def _asked(self, folder: str) -> Iterator[bytes]:
+        files = walk(self.workspace.file(folder), (".py",), deepest=_DEEPEST)
+        for file in islice(files, _MOST_PROGRAMS):
+            data = self.workspace.read_or_none(self.workspace.name(file)) or b""
+            if re.search(_LOADS, data):
+                yield from (quoted or named for quoted, named in re.findall(_ASKED, data))
+
+
+# A list of words, or a line, that begins with a program which trains or starts what does.
+_STARTS = (
+    rb"[\[(=,]\s*[rbf]?[\"'](?:torchrun|accelerate|deepspeed|llamafactory-cli|swift|axolotl|trl|tune)"
+    rb"(?:[\"']\s*,|[ ]+[\w-])"
+)
+_AS_PROCESS = rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\("
+# What a program that trains by itself has.
+_TRAINS = rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b"
+
+
 class OwnPrograms:
-    """Which projects train with a program of their own that took over a framework's arguments."""
+    """Which projects train with a program of their own that took over a framework's arguments, or
+    that starts a framework's."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -126,6 +175,21 @@ class OwnPrograms:
         if key not in self._found:
             self._found[key] = any(self._akin(folder, dialect))
         return self._found[key]
+
+    def starts_another(self, launch: Claim) -> bool:
+        """Whether the script of a command trains nothing itself but starts a launcher as a process
+        of its own: what it tells that one, its options do not say."""
+        scripts = (r for r in launch.references if not r.dialect and r.path.endswith(".py"))
+        for script in scripts:
+            name = self.workspace.resolve(script.path, launch.path)
+            data = (name and self.workspace.read_or_none(name)) or b""
+            if (
+                re.search(_AS_PROCESS, data)
+                and re.search(_STARTS, data)
+                and not re.search(_TRAINS, data)
+            ):
+                return True
+        return False
 
     def _carries(self, claim: Claim) -> bool:
         paths = claim.dialect.declared_in

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.carried import CarriedCode, OwnPrograms, without_declared
+from oomlint.carried import CarriedCode, OwnPrograms, OwnReaders, without_declared
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
+from oomlint.dialects.kinds import is_stand_in
 from oomlint.dialects.table import Block, Reading
 from oomlint.documents import (
     HELD_LANGUAGES,
@@ -117,6 +118,7 @@ class Linker:
         self._suggestions = Suggestions(workspace, lent)
         self._own_programs = OwnPrograms(workspace)
         self._carried = CarriedCode(workspace)
+        self._own_readers = OwnReaders(workspace)
 
     def link(
         self,
@@ -139,7 +141,9 @@ class Linker:
             claims += self._claims_of(name, linked, must_read=name in explicit)
         claims = [self._as_submitted(claim) for claim in self._with_handed(claims)]
         used: set[str] = set()
-        launches = [c for c in claims if c.kind == "launch"]
+        launches = [
+            c for c in claims if c.kind == "launch" and not self._own_programs.starts_another(c)
+        ]
         runs = [run for run in self._built(launches, used, linked) if _trains(run)]
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
@@ -419,7 +423,7 @@ class Linker:
             copier=Copier(self.workspace, claims),
         )
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
-        return without_declared(self.workspace, run, claims)
+        return without_declared(self.workspace, run, claims, self._own_readers)
 
     def _placed(self, missing: MissingFile, claim: Claim, launch: Launch | None) -> MissingFile:
         """A missing file, marked where the program that it is meant for is not here either, or
@@ -515,7 +519,10 @@ class Linker:
         if reference.optional and not self._may_be_ours(found, reference.dialect):
             return []
         if found is None:
-            missing.append(MissingFile(reference.path, reference.location, "was not found"))
+            blank = is_stand_in(reference.path)
+            missing.append(
+                MissingFile(reference.path, reference.location, "was not found", is_blank=blank)
+            )
             return []
         try:
             claims = self.claims(found)

@@ -42,6 +42,8 @@ class MissingFile(Struct, frozen=True, eq=False):
     is_elsewhere: bool = False
     """Nothing suggests that it should be here: it has an absolute path, or the very program that is
     started is not here either (another repository, a container), or the script writes it first."""
+    is_blank: bool = False
+    """Its name is to be filled in."""
 
 
 class Limits(Struct, frozen=True):
@@ -331,9 +333,9 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def placed(self) -> Run:
         """This run on one node of eight GPUs, where nobody says how many there are and it
-        matters."""
+        matters; one process takes as many as it needs."""
         parallel = self.plan.parallel
-        if parallel.world is not None or parallel.backend in (None, "none"):
+        if parallel.world is not None or parallel.backend in (None, "none", "device_map_pp"):
             return self
         return self.assuming({f.parallel.nodes: 1, f.parallel.gpus_per_node: USUAL_NODE})
 

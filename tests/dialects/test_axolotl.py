@@ -538,3 +538,16 @@ def test_lora_kernels_came_with_releases():
 
 def test_writing_no_tokens_in_evaluation_is_legal():
     assert run_of("eval_max_new_tokens: 0\n").wrong == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "pad"),
+    [
+        ("flash_attention: true\n", "none"),
+        ("flash_attention: true\npad_to_sequence_len: true\n", "none"),
+        ("flash_attention: true\nsample_packing: true\n", "max_len"),
+        ("sdp_attention: true\n", "longest"),
+    ],
+)
+def test_a_batch_is_flattened_where_attention_keeps_samples_apart(more: str, pad: str) -> None:
+    assert plan_of(f"micro_batch_size: 4\nbatch_flattening: auto\n{more}").seq.pad == pad

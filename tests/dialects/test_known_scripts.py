@@ -271,6 +271,17 @@ def test_llava_trains_all_but_the_tower_or_the_projector_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "limit", "length"),
+    [("plain", 2048, 1024), ("plain", 512, 512), ("v1", 2048, 2048)],
+)
+def test_llavas_captions_are_short(version: str, limit: int, length: int) -> None:
+    run = _run(
+        f"{_LLAVA} --version {version} --model_max_length {limit} --mm_projector_type linear\n"
+    )
+    assert run.plan.seq.max_len == length
+
+
+@pytest.mark.parametrize(
     ("parts", "method", "frozen", "params"),
     [
         ("mm_mlp_adapter", "freeze", None, 1024 * 4096 + 4096 * 4096),

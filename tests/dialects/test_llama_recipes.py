@@ -178,3 +178,11 @@ def test_every_linear_layer_is_said_in_pefts_word() -> None:
         "--enable", '--lora_config.target_modules \'["q_proj","o_proj"]\' --use_peft --enable'
     )
     assert _run(listed).plan.trainable.targets == ("q_proj", "o_proj")
+
+
+@pytest.mark.parametrize(("flags", "storage"), [("", "fp32"), (" --enable_fsdp", "bf16")])
+def test_packed_weights_are_stored_as_asked_but_under_fsdp(flags: str, storage: str) -> None:
+    line = "torchrun --nproc_per_node 2 finetuning.py --use_peft --peft_method lora --quantization 4bit"
+    model = "--model_name meta-llama/Llama-2-7b-hf --quantization_config.quant_storage float32"
+    run = _run(f"{line} {model}{flags}\n")
+    assert run.plan.quant.storage_dtype == storage

@@ -14,6 +14,7 @@ from oomlint.documents.text import Source, by_path
 from oomlint.errors import CannotEdit, FileError
 from oomlint.fix.edits import make_fix
 from oomlint.linking import Linker, LinkOptions
+from oomlint.memory.facts import Facts
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
@@ -570,3 +571,20 @@ def test_lengths_of_2023_are_no_strangers() -> None:
     assert not run.stray
     old = [key.path for block, _ in run.parts.blocks for key, _ in block.renamed()]
     assert old == ["max_source_length", "max_target_length"]
+
+
+@pytest.mark.parametrize(
+    ("modules", "trained"),
+    [
+        ("", 2 * 218_112_000),
+        ("freeze_trainable_modules: self_attn\n", 2 * 41_943_040),
+        ("freeze_extra_modules: embed_tokens,lm_head\n", 2 * 218_112_000 + 2 * 128_256 * 4096),
+    ],
+)
+def test_parts_of_layers_and_modules_beside_them_are_trained(modules: str, trained: int) -> None:
+    text = (
+        "model_name_or_path: meta-llama/Meta-Llama-3-8B\nstage: sft\ndo_train: true\ndataset: a\n"
+        f"template: llama3\noutput_dir: out\nfinetuning_type: freeze\n{modules}"
+    )
+    (run,) = link({"a.yaml": text}).runs
+    assert Facts(run.placed.plan).trained_numel == trained

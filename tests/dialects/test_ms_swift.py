@@ -14,6 +14,7 @@ from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
+from oomlint.memory.facts import Facts
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
@@ -529,3 +530,27 @@ def test_a_reranker_reads_every_document_of_a_query() -> None:
     assert _run("MAX_NEGATIVE_SAMPLES=3 " + head + "\n").plan.objective.pairs_per_sample == 4
     packed = _run(head + " --packing true --attn_impl flash_attn\n").plan
     assert packed.objective.pairs_per_sample == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "device_map", "backend"),
+    [
+        ("", "auto", "device_map_pp"),
+        (" --device_map auto", "auto", "device_map_pp"),
+        (" --device_map cuda:0", "single", "dp"),
+        (""" --device_map '{"": 0}'""", "single", "dp"),
+        (""" --device_map '{"model.layers": 0, "lm_head": 1}'""", "explicit", "device_map_pp"),
+    ],
+)
+def test_a_device_map_places_the_model(flag: str, device_map: str, backend: str) -> None:
+    line = "CUDA_VISIBLE_DEVICES=0,1 swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset x"
+    run = _run(f"{line} --train_type lora{flag}\n")
+    assert (run.plan.load.device_map, run.plan.parallel.backend) == (device_map, backend)
+
+
+def test_what_is_named_anew_is_trained_where_everything_is_frozen() -> None:
+    line = "swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset x --train_type full"
+    run = _run(f"{line} --freeze_parameters_ratio 1 --trainable_parameters lm_head model.norm\n")
+    assert run.plan.trainable.method == "freeze"
+    assert Facts(run.placed.plan).trained_numel == 152_064 * 3584 + 3584
+    assert _run(f"{line} --trainable_parameters lm_head\n").plan.trainable.method == "full"

@@ -15,11 +15,14 @@ from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
+from oomlint.memory.facts import Facts
+from oomlint.memory.host import processes_of
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Proposal, Severity
 from oomlint.run import Run
 from oomlint.workspace import Workspace
+from oomlint_rules.launch.multi_gpu_no_launcher import MultiGpuNoLauncher
 
 _TRAINER = """\
 import torch
@@ -716,3 +719,42 @@ def test_the_number_of_processes_places_the_model(choice: str) -> None:
     for line, placed in (("python a.py", "auto"), ("torchrun --nproc_per_node 4 a.py", "single")):
         run = run_of({"run.sh": f"{line}\n", "a.py": script})
         assert run.plan.load.device_map == placed
+
+
+_BY_OPTION = """\
+import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--num_gpus", type=int, default=1)
+args = parser.parse_args()
+device_map = "auto" if args.num_gpus > 1 else {"": 0}
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf", device_map=device_map)
+arguments = TrainingArguments(output_dir="out", per_device_train_batch_size=1)
+Trainer(model=model, args=arguments, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(("flag", "placed"), [(" --num_gpus 2", "auto"), ("", "single")])
+def test_a_comparison_with_an_option_places_the_model(flag: str, placed: str) -> None:
+    line = f"CUDA_VISIBLE_DEVICES=0,1 python a.py{flag}\n"
+    run = run_of({"run.sh": line, "a.py": _BY_OPTION})
+    assert run.plan.load.device_map == placed
+    assert run.plan.parallel.backend == ("device_map_pp" if placed == "auto" else "dp")
+
+
+def test_a_placement_that_nobody_reads_is_no_data_parallel() -> None:
+    script = _BY_OPTION.replace("args.num_gpus > 1", "torch.cuda.device_count() > 1")
+    run = run_of({"run.sh": "CUDA_VISIBLE_DEVICES=0,1 python a.py\n", "a.py": script})
+    assert run.level(f.parallel.backend) is Level.UNREAD
+    (finding,) = MultiGpuNoLauncher().check(run)
+    assert finding.severity is Severity.INFO
+
+
+@pytest.mark.parametrize(("gpus", "stages"), [(None, 1), (8, 8)])
+def test_a_script_that_spreads_its_model_is_one_process(gpus: int | None, stages: int) -> None:
+    hardware = None if gpus is None else parse_hardware(f"{gpus}xA100-80GB")
+    run = run_of({"train.py": _TRAINER}, hardware=hardware)
+    assert run.plan.parallel.backend == "device_map_pp"
+    assert Facts(run.placed.plan).pp == stages
+    assert processes_of(Facts(run.placed.plan)) == 1

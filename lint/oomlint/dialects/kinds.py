@@ -30,6 +30,15 @@ class StandIn(BadValue):
 _STAND_IN = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO"
 
 
+def is_stand_in(path: str) -> bool:
+    """Whether a path, or a folder in it, is only a word for one: ``...``, ``/.../train.json``."""
+    return any(part in _BLANKS or _IN_BRACKETS.fullmatch(part) for part in path.split("/"))
+
+
+_BLANKS = frozenset({"...", "???", "TODO"})
+_IN_BRACKETS = re.compile(r"<[^<>]+>|[xX]{3,}")
+
+
 def _refused(raw: Any, expected: str) -> BadValue:
     blank = isinstance(raw, str) and re.fullmatch(_STAND_IN, raw.strip())
     return (StandIn if blank else BadValue)(expected)
@@ -60,6 +69,9 @@ class Kind(Struct, frozen=True):
     schema: Mapping[str, Any] | None = None
     spellings: tuple[Any, ...] = ()
     """What a file may say, of a list that may be open: ``schema`` knows only closed ones."""
+    names: bool = False
+    """Whether a name of Python code, such as ``torch.bfloat16``, says a value by itself; of other
+    kinds nobody knows what it stands for."""
 
     def or_auto(self) -> Kind:
         """The same kind where ``"auto"`` is a legal spelling too; no value is written as that."""

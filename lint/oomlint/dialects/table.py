@@ -21,6 +21,7 @@ from oomlint.documents.base import (
     Document,
     Entry,
     Mapping,
+    Name,
     Node,
     Scalar,
     Sequence,
@@ -332,20 +333,24 @@ class Block(Struct, frozen=True, eq=False, dict=True):
                 raw = self.value(entry.value)
                 if raw is None:
                     continue
-                if _is_unknown(raw):
+                if _is_unknown(raw) or (isinstance(raw, Name) and not row.kind.names):
                     unknown[row.field] = origin
                     break
                 try:
                     value = row.kind.read(raw)
                 except BadValue as error:
-                    if not isinstance(error, StandIn):
+                    # What a name of code stands for, only the program knows.
+                    if not isinstance(error, StandIn) and not isinstance(raw, Name):
                         wrong.append(WrongValue(self, entry, str(error)))
                     unknown[row.field] = origin
                     break
                 if value is AUTO:
                     auto[row.field] = origin
                 elif value is not None:
-                    settings.setdefault(row.field, Setting(value, origin, (), self.level))
+                    level = (
+                        Level.ASSUMED if getattr(entry.value, "may_differ", False) else self.level
+                    )
+                    settings.setdefault(row.field, Setting(value, origin, (), level))
                 break
         return Reading(
             settings,

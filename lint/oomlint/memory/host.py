@@ -37,6 +37,11 @@ def power_of_two(size: float) -> float:
     return float(1 << (int(size) - 1).bit_length())
 
 
+def processes_of(f: Facts) -> int:
+    """The processes of a node: one drives all the GPUs that it spreads a model or a batch over."""
+    return 1 if f.backend in ("device_map_pp", "dp") else min(f.per_node, f.world)
+
+
 @batchless
 def load_bytes_of(f: Facts) -> float:
     """Bytes of host RAM that the ranks of one node hold while the model loads."""
@@ -54,7 +59,7 @@ def load_bytes_of(f: Facts) -> float:
     if load.meta_init:
         return 0.0
     copies = load.per_rank_host_copies
-    ranks = min(f.per_node, f.world)
+    ranks = processes_of(f)
     if copies is None:
         if (
             f.backend == "zero"
@@ -72,7 +77,7 @@ def load_bytes_of(f: Facts) -> float:
         )
         if load.device_map in ("auto", "single", "balanced", "explicit") or not sharded:
             # Weights go to the GPU tensor by tensor from memory-mapped files.
-            return min(copy, _SHARD_FILE) * (ranks if f.backend != "device_map_pp" else 1)
+            return min(copy, _SHARD_FILE) * ranks
         copies = 1
     return copy * copies * ranks
 
@@ -186,7 +191,7 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     plan = f.plan
     m = f.model
     assert m is not None
-    ranks = float(min(f.per_node, f.world))
+    ranks = float(processes_of(f))
     process = _PROCESS * ranks
     workers = float(plan.data.workers or 0) * ranks
     prefetch = plan.data.prefetch or 2
@@ -223,5 +228,5 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
 
 def overhead_bounds(f: Facts) -> tuple[float, float]:
     """How much less and more than planned the processes of a node may take, in bytes."""
-    ranks = float(min(f.per_node, f.world))
+    ranks = float(processes_of(f))
     return (_PROCESS - _PROCESS_LOW) * ranks, (_PROCESS_HIGH - _PROCESS) * ranks

@@ -86,11 +86,16 @@ class ReferencedFileMissing(Rule):
             files={"train.yaml": f"{_RUN}deepspeed: deepspeed_configs/zero3_bf16.json\n"},
             why="Axolotl ships a file of that name",
         ),
+        Example(
+            files={"train.yaml": f'{_RUN}deepspeed: "..."\n'},
+            why="the name is to be filled in",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
         for missing in run.missing:
-            yield self._lost(run, missing)
+            if not missing.is_blank:
+                yield self._lost(run, missing)
 
     def _lost(self, run: Run, missing: MissingFile) -> Finding:
         unusable = not missing.problem.endswith("not found")

@@ -32,6 +32,7 @@ from collections.abc import Iterable
 
 from oomlint.rule import Example, Finding, Rule, Severity, Where
 from oomlint.run import Run
+from oomlint_rules._examples import script
 
 _LOOP = (
     "import torch\n"
@@ -43,6 +44,7 @@ _LOOP = (
     "    model(**batch).loss.backward()\n"
     "    optimizer.step()\n"
 )
+_LOADS = "model.load_state_dict(torch.load('last.pt'))\n"
 
 
 class Rank0GpuSkew(Rule):
@@ -62,9 +64,18 @@ class Rank0GpuSkew(Rule):
             },
             why="one GPU",
         ),
+        Example(
+            files={
+                "train.py": f"import os\nrank = os.environ['LOCAL_RANK']\n{script()}{_LOADS}",
+                "train.sh": "torchrun --nproc_per_node 1 train.py\n",
+            },
+            why="one rank",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
+        if run.plan.parallel.world == 1:
+            return  # there is one rank to fill it
         for fact in run.facts:
             if fact.kind == "torch-load-no-map-location":
                 yield self.finding(

@@ -81,6 +81,21 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {f.model.attn_impl: wanted}
 
 
+# Kernels that keep samples of one row apart (AX/utils/schemas/enums.py attn_supports_packing).
+_VARLEN = frozenset({"flash2", "flash3", "flex", "xformers", "sage"})
+
+
+@training.derive(f.seq.pad, source="AX/core/builders/causal.py:594")
+def flattening(run: Cells) -> Any:
+    """A batch is joined to one row where samples are not packed already and the attention can keep
+    them apart; ``auto`` asks for that, and without it ``true`` is refused
+    (AX/utils/schemas/validation.py:967)."""
+    if not run[own.batch_flattening] or run[f.seq.packing] != "none":
+        return None
+    is_supervised = run[f.objective.kind] in ("sft", "pretrain")
+    return "none" if is_supervised and run[f.model.attn_impl] in _VARLEN else None
+
+
 @training.derive(f.seq.pad)
 def padding(run: Cells) -> Any:
     padded = run[own.pad_to_max]

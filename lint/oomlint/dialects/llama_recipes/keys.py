@@ -13,6 +13,7 @@ from typing import Any
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
+    DTYPE,
     NUMBER,
     POSITIVE,
     TARGETS,
@@ -138,7 +139,7 @@ LLAMA_RECIPES = Table(
         _fsdp("fsdp_cpu_offload", f.parallel.fsdp.cpu_offload, BOOLEAN),
         _fsdp("optimizer", f.optimizer.name, TEXT, "AdamW"),
         Row("quantization_config.use_double_quant", f.quant.double, BOOLEAN, aliases=("use_double_quant",)),
-        Row("quantization_config.quant_storage", own.quant_storage, TEXT, aliases=("quant_storage",)),
+        Row("quantization_config.quant_storage", own.quant_storage, DTYPE, aliases=("quant_storage",)),
         Row("use_fast_kernels", own.fast_kernels, BOOLEAN, default=False, source=_TRAINING),
         Row("run_validation", f.eval.enabled, BOOLEAN, default=True, source=_TRAINING),
         Row("save_model", own.save_model, BOOLEAN, default=True, source=_TRAINING),

@@ -263,11 +263,17 @@ def double_quantization(run: Cells) -> Any:
     return False if run[f.quant.method] == "bnb4" else None
 
 
-@meaning.derive(f.quant.storage_dtype, f.quant.compute_dtype)
-def nf4(run: Cells) -> Any:
+@meaning.derive(
+    f.quant.storage_dtype,
+    f.quant.compute_dtype,
+    source="llama-cookbook 0e003351 configs/quantization.py, finetuning.py:141",
+)
+def four_bit(run: Cells) -> Any:
+    """Under FSDP the packed weights are stored in the dtype that computes, whatever is asked."""
     if run[f.quant.method] != "bnb4":
         return None
-    return {f.quant.storage_dtype: "bf16", f.quant.compute_dtype: "bf16"}
+    storage = None if run[own.fsdp] else run[own.quant_storage]
+    return {f.quant.storage_dtype: storage or "bf16", f.quant.compute_dtype: "bf16"}
 
 
 @meaning.derive(f.quant.prepares_kbit, source=_SCRIPT)

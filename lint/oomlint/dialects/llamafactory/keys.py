@@ -76,7 +76,6 @@ class lf(Private, prefix="lf"):  # noqa: N801  a namespace of fields, read like 
     asft: bool
     packing: bool
     neat_packing: bool
-    compute_accuracy: bool
     fp8: bool
     fp8_backend: str
     ray_workers: int
@@ -209,7 +208,6 @@ _ROWS = (
     Row("buffer_size", f.data.shuffle_buffer, POSITIVE, default=16384, source="LF/hparams/data_args.py:62"),
     Row("preprocessing_num_workers", f.data.preprocess_workers, COUNT),
     Row("max_samples", f.data.max_samples, POSITIVE),
-    Row("compute_accuracy", lf.compute_accuracy, BOOLEAN, default=False, source="LF/hparams/finetuning_args.py:558"),
     Row("fp8", lf.fp8, BOOLEAN, default=False, source="LF/hparams/training_args.py:123"),
     Row("fp8_backend", lf.fp8_backend, TEXT, default="auto", source="LF/hparams/training_args.py:130"),
     Row("ray_num_workers", lf.ray_workers, POSITIVE, source="LF/hparams/training_args.py:43"),

@@ -6,6 +6,7 @@ are transformers 4.55 to 5.8, whose defaults hold.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from oomlint.dialects.cells import Cells
@@ -142,6 +143,21 @@ def last_layers(run: Cells) -> Any:
     """Negative: as many layers from the front."""
     layers = run[lf.freeze_layers] if _finetuning_type(run) == "freeze" else None
     return None if layers is None else abs(layers)
+
+
+@meaning.derive(f.trainable.names, source="LF/model/adapter.py:99")
+def trained_names(run: Cells) -> Any:
+    """Parts of layers, and modules outside of them, are trained by their names; whole layers need
+    no names."""
+    layers, dims = run[f.trainable.last_layers], run[f.model.dims]
+    parts, extra = run[lf.freeze_modules] or (), run[lf.freeze_extra] or ()
+    if layers is None or dims is None or not dims.layers or not (extra or "all" not in parts):
+        return None
+    count = min(layers, dims.layers)
+    first = dims.layers - count if (run[lf.freeze_layers] or 0) > 0 else 0
+    numbers = "|".join(map(str, range(first, first + count)))
+    inside = (rf".*\.(?:{numbers})\.{'' if part == 'all' else re.escape(part)}" for part in parts)
+    return (*inside, *(f".*{re.escape(name)}" for name in extra))
 
 
 @meaning.derive(f.parallel.fsdp.isolates_trainable, source="LF/model/adapter.py:106")

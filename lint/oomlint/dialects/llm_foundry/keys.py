@@ -43,7 +43,6 @@ class own(Private, prefix="foundry"):  # noqa: N801  a namespace of fields, read
     flash2: bool
     attention: str
     mpt_attention: str
-    int8: bool
     weights: str
     loss: str
     peft: str
@@ -171,7 +170,6 @@ LLM_FOUNDRY = Table(
             _ATTENTION,
             aliases=("model.config_overrides.attn_config.attn_impl",),
         ),
-        Row("model.load_in_8bit", own.int8, BOOLEAN),
         Row("model.master_weights_dtype", own.weights, DTYPE),
         Row("model.trust_remote_code", f.model.trust_remote_code, BOOLEAN),
         Row("model.loss_fn", own.loss, TEXT),
@@ -243,7 +241,8 @@ LLM_FOUNDRY = Table(
         Row("callbacks.hf_checkpointer.precision", own.hf_dtype, DTYPE),
         Row("max_duration", own.duration, TEXT),
     ),
-    known=known_keys("llm_foundry"),
+    # train.py:138 refuses load_in_8bit: it is there for evaluation.
+    known=known_keys("llm_foundry") | {"model.load_in_8bit"},
     # Arguments of registered components, which are any callable's own.
     known_prefixes=(
         "variables.", "model.", "tokenizer.", "train_loader.", "eval_loader.", "eval_loaders.",

@@ -6,6 +6,7 @@ keys mean together.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from oomlint.dialects.kinds import (
     NUMBER,
     POSITIVE,
     TEXT,
+    BadValue,
     Kind,
     choice,
     read_integer,
@@ -33,6 +35,7 @@ from oomlint.dialects.trainer.arguments import (
 )
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import LENGTH, over
+from oomlint.dialects.trainer.tables import read_device_map
 from oomlint.plan.fields import Private, f
 
 BASE = "ms-swift 3602360a arguments/base_args/base_args.py"
@@ -88,6 +91,22 @@ def _read_targets(raw: Any) -> tuple[str, ...]:
 
 
 TARGETS = Kind(_read_targets, list)
+
+
+def _read_placement(raw: Any) -> str:
+    """A word or a device, or a dictionary as JSON or in a file of it (arguments/base_args/model_args.py:95)."""
+    text = str(raw).strip()
+    if isinstance(raw, dict):
+        return read_device_map(raw)
+    if not text.startswith("{"):
+        return "explicit" if text.endswith(".json") else read_device_map(raw)
+    try:
+        return read_device_map(json.loads(text))
+    except ValueError:
+        raise BadValue("expected a device map: a word, or a dictionary as JSON") from None
+
+
+_PLACEMENT = Kind(_read_placement)
 
 # Tuners that add adapters beside the linear layers, by what they cost. ``lora_llm`` trains
 # the vision tower whole beside LoRA on the language model (SW/tuner_plugin/lora_llm.py).
@@ -181,7 +200,6 @@ class own(Private, prefix="swift"):  # noqa: N801  a namespace of fields, read l
     quant_method: str
     quant_bits: int
     use_flash: bool
-    device_map: str
     packing: bool
     packing_length: int
     padding_free: bool
@@ -282,7 +300,7 @@ _ROWS = (
     Row("attn_impl", f.model.attn_impl, ATTENTION, source=MODEL),
     Row("use_flash_attn", own.use_flash, BOOLEAN),
     Row("experts_impl", f.model.experts_impl, choice({"grouped_mm": "grouped", "eager": "loop"}, otherwise=None)),
-    Row("device_map", own.device_map, Kind(str), aliases=("device_map_config", "device_map_config_path")),
+    Row("device_map", f.load.device_map, _PLACEMENT, aliases=("device_map_config", "device_map_config_path")),
     Row("quant_method", own.quant_method, choice({"bnb": "bnb", "hqq": "hqq", "eetq": "eetq", "fp8": "fp8_weight", "awq": "awq", "gptq": "gptq", "aqlm": "aqlm"}, otherwise="other"), source=QUANT),
     Row("quant_bits", own.quant_bits, Kind(_read_bits), aliases=("quantization_bit",), source=QUANT),
     Row("bnb_4bit_use_double_quant", f.quant.double, BOOLEAN, source=QUANT),

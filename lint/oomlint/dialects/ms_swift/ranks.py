@@ -16,6 +16,7 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.ms_swift.keys import env, own
+from oomlint.dialects.table import Setting
 from oomlint.plan.fields import f
 
 ranks = Meaning()
@@ -87,6 +88,11 @@ def gpus_of_node(run: Cells) -> Any:
 
 
 def _spreads(run: Cells) -> bool:
+    return _holds_several(run) and not _is_placed(run)
+
+
+def _holds_several(run: Cells) -> bool:
+    """Whether a process has several GPUs that nothing shards over."""
     if _shards(run):
         return False
     is_alone = launcher_of(run) is PLAIN and not _starts_torchrun(run)
@@ -95,9 +101,18 @@ def _spreads(run: Cells) -> bool:
     return (run[f.parallel.world] or 1) > 1
 
 
+def _is_placed(run: Cells) -> bool:
+    """Whether ``device_map`` puts the whole model on one of them."""
+    placed = run.said(f.load.device_map)
+    return isinstance(placed, Setting) and placed.value == "single"
+
+
 @spreading.derive(f.parallel.backend, source=_SPREAD)
 def backend(run: Cells) -> Any:
-    return "device_map_pp" if _spreads(run) else None
+    """A model on one GPU of several is copied to the others (transformers 5.23 trainer.py:2666)."""
+    if _spreads(run):
+        return "device_map_pp"
+    return "dp" if _is_placed(run) and _holds_several(run) else None
 
 
 @spreading.derive(f.parallel.pp, source=_SPREAD)

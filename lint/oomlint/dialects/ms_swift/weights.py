@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from oomlint.dialects.cells import Cells
@@ -68,7 +69,7 @@ def texts_of_sample(run: Cells) -> Any:
 
 def _trains_whole(run: Cells) -> bool:
     """Whether the model itself is trained: full fine-tuning, be it a few layers at a time."""
-    return run[f.trainable.method] in ("full", "layerwise")
+    return run[f.trainable.method] in ("full", "freeze", "layerwise")
 
 
 @weights.derive(f.objective.ref_model, source=RLHF)
@@ -113,6 +114,21 @@ def trained_share(run: Cells) -> Any:
     if not 0 < ratio < 1 or dims is None or not dims.params_total:
         return None
     return int((1 - ratio) * dims.params_total)
+
+
+@weights.override(f.trainable.method, source="SW/utils/transformers_utils.py:68")
+def trains_only_named(run: Cells) -> Any:
+    """With everything frozen first, what is named anew is all that is trained."""
+    is_named = run[own.freeze_ratio] == 1 and run[own.trainable]
+    return "freeze" if is_named and run[f.trainable.method] == "full" else None
+
+
+@weights.derive(f.trainable.names, source="SW/utils/transformers_utils.py:102")
+def named_anew(run: Cells) -> Any:
+    """By how their names begin."""
+    if run[f.trainable.method] != "freeze":
+        return None
+    return tuple(map(re.escape, run[own.trainable] or ())) or None
 
 
 _PARTS = {

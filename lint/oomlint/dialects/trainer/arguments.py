@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.accelerate.keys import (
     BACKWARD_PREFETCH,
     FSDP_VERSION,
@@ -38,6 +40,7 @@ from oomlint.dialects.kinds import (
 )
 from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
+from oomlint.documents.base import Name
 from oomlint.plan.fields import f
 
 KNOWN_TRAINING_ARGUMENTS = known_keys("training_arguments")
@@ -70,13 +73,40 @@ def _read_resume(raw: Any) -> bool:
         return bool(str(raw).strip())
 
 
+_ENUMERATIONS = frozenset(
+    {"EvaluationStrategy", "IntervalStrategy", "SaveStrategy", "OptimizerNames"}
+)
+# Whose value is not its name in lower case.
+_MEMBERS = {
+    "ADAMW_BNB": "adamw_bnb_8bit",
+    "RMSPROP_8BIT": "rmsprop_bnb_8bit",
+    "RMSPROP_32BIT": "rmsprop_bnb_32bit",
+}
+
+
+def _or_member(kind: Kind) -> Kind:
+    """The same kind where a member of an enumeration says the word that it stands for
+    (transformers 5.23 trainer_utils.py:240, training_args.py:118): ``IntervalStrategy.STEPS``."""
+
+    def read(raw: Any) -> Any:
+        *_, holder, member = ("", *str(raw).split("."))
+        if not isinstance(raw, Name):
+            return kind.read(raw)
+        if holder not in _ENUMERATIONS:
+            raise BadValue("expected a member of the enumeration of these")
+        return kind.read(_MEMBERS.get(member, member.lower()))
+
+    return replace(kind, read=read, names=True)
+
+
 LIMIT = Kind(_read_limit, schema={"type": "integer"})
 RESUME = Kind(_read_resume, schema={"type": ["boolean", "string"]})
 _FSDP = Kind(_read_fsdp, lambda words: " ".join(words), {"type": ["boolean", "string", "array"]})
-INTERVAL = choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"})
-_SAVE_INTERVAL = choice(
-    {"no": "no", False: "no", "steps": "steps", "epoch": "epoch", "best": "best"}
+INTERVAL = _or_member(choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"}))
+_SAVE_INTERVAL = _or_member(
+    choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch", "best": "best"})
 )
+_OPTIMIZER = _or_member(TEXT)
 
 
 def _read_config_file(raw: Any) -> str | None:
@@ -133,7 +163,7 @@ TRAINING_ARGUMENTS = (
     ),
     Row("auto_find_batch_size", f.batch.auto_micro, BOOLEAN, default=False, source=f"{SOURCE}:989"),
     Row("max_steps", "total_steps", LIMIT, source=f"{SOURCE}:779"),
-    Row("optim", f.optimizer.name, TEXT, default="adamw_torch_fused", source=f"{SOURCE}:806", changes=FUSED_BY_TRAINER),
+    Row("optim", f.optimizer.name, _OPTIMIZER, default="adamw_torch_fused", source=f"{SOURCE}:806", changes=FUSED_BY_TRAINER),
     Row("optim_args", hf.optim_args, TEXT),
     Row("optim_target_modules", hf.optim_targets, LIST),
     Row("adafactor", hf.adafactor, BOOLEAN, source="transformers 4.57 training_args.py:1303"),

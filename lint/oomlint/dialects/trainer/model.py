@@ -212,7 +212,12 @@ def likely_dtype(run: Cells) -> Any:
 
 
 def _is_one_process(run: Cells) -> bool:
+    """Whether no launcher starts several: nobody does, or no line here starts a script that spreads
+    its model over GPUs itself, with which Accelerate refuses to train in several processes
+    (accelerate 1.12 accelerator.py prepare_model)."""
     run[launch.unseen]
+    if launcher_of(run) is None:
+        return _spreads(run)
     return launcher_of(run) is PLAIN and run[launch.total_processes] is None
 
 
@@ -236,7 +241,10 @@ def uses_one(run: Cells) -> Any:
 
 def _spans(run: Cells) -> bool:
     """Whether one process holds several GPUs that nothing else shards over."""
-    if not _is_one_process(run) or (run[f.parallel.world] or 1) < 2:
+    if not _is_one_process(run):
+        return False
+    ranks = run[f.parallel.world]
+    if ranks == 1 or (ranks is None and launcher_of(run) is not None):
         return False
     return not uses_deepspeed(run) and not run[fsdp.enabled]
 

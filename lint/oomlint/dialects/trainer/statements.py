@@ -5,8 +5,9 @@ itself of options that it never reads.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterator, Mapping as MappingABC
+from collections.abc import Callable, Iterator, Mapping as MappingABC
 from typing import Any
 
 from msgspec.structs import replace
@@ -139,6 +140,29 @@ def _has_several_ranks(run: Cells) -> bool | None:
     return None if ranks is None else ranks > 1
 
 
+_COMPARED: MappingABC[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _holds(node: Any, given: MappingABC[str, Node]) -> bool | None:
+    """Whether the option that decides on a value is on, or compares as the script asks."""
+    if node.compared is None:
+        return is_on(node.option, given)
+    written = given.get(node.option)
+    value = node.unset if written is None else plain_value(written, "yaml12")
+    sign, other = node.compared
+    try:
+        return None if value is UNKNOWN else _COMPARED[sign](value, other)
+    except TypeError:
+        return None
+
+
 @options.said()
 def chosen(run: Cells, field: Any, said: Said) -> Said:
     """Values that an option decides on (``dtype=torch.bfloat16 if args.bf16 else None``), or the
@@ -156,7 +180,10 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
                 return said
             node = node.either[not several]
         else:
-            node = node.either[not is_on(node.option, given)]
+            holds = _holds(node, given)
+            if holds is None:
+                return said
+            node = node.either[not holds]
     raw = UNKNOWN if node is None else plain_value(node, "yaml12")
     return said if raw is UNKNOWN else _read(run, field, said, raw, None)
 

@@ -37,7 +37,7 @@ from oomlint.plan.fields import f
 POSITIONAL = frozenset(str(number) for number in range(10))
 
 # torch.bfloat16 reaches us as a name; its text is what transformers accepts as well.
-DTYPE = Kind(lambda raw: DTYPE_OR_AUTO_LOAD.read(str(raw)), DTYPE_OR_AUTO_LOAD.write)
+DTYPE = Kind(lambda raw: DTYPE_OR_AUTO_LOAD.read(str(raw)), DTYPE_OR_AUTO_LOAD.write, names=True)
 
 
 def _read_model(raw: Any) -> str | None:
@@ -48,7 +48,7 @@ def _unwritable(_value: Any) -> Any:
     raise CannotEdit("the script builds this object itself")
 
 
-def _read_device_map(raw: Any) -> str:
+def read_device_map(raw: Any) -> str:
     """transformers 5.23 modeling_utils.py from_pretrained: a word, a device, or a dictionary."""
     if isinstance(raw, dict):
         return "single" if set(raw) == {""} else "explicit"
@@ -66,7 +66,7 @@ def _read_presence(raw: Any) -> bool:
 
 
 MODEL_ID = Kind(_read_model, _unwritable)
-DEVICE_MAP = Kind(_read_device_map)
+DEVICE_MAP = Kind(read_device_map)
 _PRESENCE = Kind(_read_presence, _unwritable)
 
 FROM_PRETRAINED = Table(

@@ -60,12 +60,14 @@ def _read_dtype(raw: Any) -> str | None:
     return None if str(raw).lower() in ("", "none", "auto") else DTYPE.read(raw)
 
 
+_DTYPE = Kind(_read_dtype, DTYPE.write, names=True)
+
 FAST_MODEL = Table(
     name="FastModel.from_pretrained",
     rows=(
         Row("model_name", f.model.id, MODEL_ID, aliases=("0",), source=_LOADER),
         Row("max_seq_length", unsloth.max_len, LENGTH, default=2048, aliases=("1",), source=_LOADER),
-        Row("dtype", hf.load_dtype, Kind(_read_dtype, DTYPE.write), aliases=("2",), source=_LOADER),
+        Row("dtype", hf.load_dtype, _DTYPE, aliases=("2",), source=_LOADER),
         Row("load_in_4bit", unsloth.load_4bit, BOOLEAN, default=True, aliases=("3",), source=_LOADER),
         Row("load_in_8bit", unsloth.load_8bit, BOOLEAN, default=False, source=_LOADER),
         Row("load_in_16bit", unsloth.load_16bit, BOOLEAN, default=False, source=_LOADER),

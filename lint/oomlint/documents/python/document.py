@@ -21,7 +21,8 @@ from oomlint.errors import CannotEdit, ParseError
 if TYPE_CHECKING:
     import ast
 
-    from oomlint.documents.python.options import FindSource, Options
+    from oomlint.documents.python.modules import FindSource
+    from oomlint.documents.python.options import Options
 
 # A file without any of these has nothing for us: two files of three are dropped here.
 _WORDS_THAT_MATTER: Final = (
@@ -64,6 +65,8 @@ class PythonDocument(Struct, frozen=True, eq=False):
     """What the script's command line may say."""
     starts: str | None = None
     """Path of the file whose function the script does nothing but call."""
+    sourced: tuple[str, ...] = ()
+    """Paths of other files that this one takes declarations or values from."""
 
     def set_value(self, node: Node, value: Literal) -> list[Edit]:
         """Replace an expression by a literal in the file's quotes, or by a :class:`Name`.
@@ -149,11 +152,6 @@ class PythonDocument(Struct, frozen=True, eq=False):
     def option_defaults(self) -> Mapping | None:
         """Defaults of the fields of the dataclasses that the script parses; ``None`` without any."""
         return self.options.defaults
-
-    @property
-    def sourced(self) -> tuple[str, ...]:
-        """Paths of other files that this one takes declarations from."""
-        return self.options.sourced
 
     # -- how edits are written --------------------------------------------------------
 
@@ -295,6 +293,7 @@ def _tree(source: Source) -> ast.Module:
 def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
     from oomlint.documents.python.calls import read_calls, run_order
     from oomlint.documents.python.facts import facts_of
+    from oomlint.documents.python.modules import Modules
     from oomlint.documents.python.options import read_options, started
     from oomlint.documents.python.tree import read_tree
     from oomlint.documents.python.values import Evaluator, Places
@@ -302,9 +301,11 @@ def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
     places = Places(source)
     tree = read_tree(root)
     scopes = tree.scopes
-    evaluator = Evaluator(places, tree)
+    taken_in = Modules(find)
+    evaluator = Evaluator(places, tree, taken_in)
     steps = run_order(tree)
     calls, origin = read_calls(steps, evaluator, places)
+    options = read_options(source, tree, taken_in)
     modules: dict[str, str] = {}
     for name, bindings in scopes.module.bindings.items():
         if len(bindings) == 1 and bindings[0].kind == "import":
@@ -315,6 +316,7 @@ def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
         facts_of(source, tree, places, evaluator, steps, calls, origin),
         frozenset(scopes.imports),
         modules,
-        read_options(source, tree, find),
+        options,
         getattr(started(source, tree, find) if not calls else None, "path", None),
+        tuple(taken_in.read),
     )

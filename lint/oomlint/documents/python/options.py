@@ -7,24 +7,19 @@ A script may take its parser's dataclasses from a module beside it, or be three 
 from __future__ import annotations
 
 import ast
-import posixpath
 import re
-import warnings
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.python.modules import FindSource, Module, Modules, paths_of
 from oomlint.documents.python.parsers import argparse_names, command_functions, parsed_classes
-from oomlint.documents.python.scopes import FunctionNode, dotted
-from oomlint.documents.python.tree import Tree, read_tree
+from oomlint.documents.python.scopes import dotted
+from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Places
 from oomlint.documents.text import Source, Span
-
-FindSource = Callable[[str], Source | None]
-"""The text of another file of the project, by its path as an import names it."""
 
 # A file without any of these declares no options of its own.
 DECLARES: Final = re.compile(
@@ -35,9 +30,6 @@ _NO_CALL = "the script's options are no call to add to"
 _LIBRARIES = frozenset({"transformers", "trl"})
 _NO_FIELDS = frozenset({"object", "abc.ABC", "ABC", "typing.Generic"})
 _DEEPEST_IMPORT = 3
-_MOST_FILES = 12
-# A tree takes up to 350 bytes a character (measured).
-_MOST_KEPT = 50_000
 
 
 class Options(Struct, frozen=True, eq=False):
@@ -50,85 +42,45 @@ class Options(Struct, frozen=True, eq=False):
     """Whether every place that declares options could be read."""
     defaults: Mapping | None = None
     """Plain defaults of dataclass fields; those of other files are not to be edited here."""
-    sourced: tuple[str, ...] = ()
-    """Paths of the other files that were read."""
 
 
-def read_options(source: Source, tree: Tree, find: FindSource) -> Options:
+def read_options(source: Source, tree: Tree, modules: Modules) -> Options:
     """The options that a file declares or imports the declarations of."""
     if not DECLARES.search(source.text):
         return Options()
-    reader = _Reader(source, find)
-    reader.read(_File(source, tree))
+    reader = _Reader(source, modules)
+    reader.read(Module(source, tree))
     return Options(
         frozenset(reader.names),
         frozenset(reader.bases),
         reader.found_parser and reader.is_whole,
         reader.mapping(),
-        tuple(reader.sourced),
     )
 
 
 def started(source: Source, tree: Tree, find: FindSource) -> Source | None:
     """The file of the project whose function a script does nothing but call, if it is one."""
-    imports = _File(source, tree).imports if "train" in tree.calls else {}
+    imports = Module(source, tree).imports if "train" in tree.calls else {}
     if "train" in imports:
         module, level, _ = imports["train"]
-        for path in _paths_of(module, level, source.path):
+        for path in paths_of(module, level, source.path):
             found = find(path)
             if found is not None:
                 return found
     return None
 
 
-class _File(Struct, eq=False):
-    """A module, with what it defines and where its other names come from."""
-
-    source: Source
-    tree: Tree
-    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
-    functions: dict[str, FunctionNode] = field(default_factory=dict)
-    imports: dict[str, tuple[str, int, str]] = field(default_factory=dict)
-    """Module, level and name there, by the name here."""
-
-    def __post_init__(self) -> None:
-        for cls in self.tree.classes:
-            self.classes.setdefault(cls.name, cls)
-        for function in self.tree.functions:
-            self.functions.setdefault(function.name, function)
-        for node in self.tree.imports:
-            for name in node.names:
-                origin = (name.name, 0, "")
-                if isinstance(node, ast.ImportFrom):
-                    origin = (node.module or "", node.level, name.name)
-                self.imports[name.asname or name.name] = origin
-
-
-def _paths_of(module: str, level: int, from_path: str) -> Iterator[str]:
-    """Where Python would look for a module: beside the script first, then in the project."""
-    folder = posixpath.dirname(from_path)
-    parts = module.replace(".", "/")
-    if level:
-        base = posixpath.normpath(posixpath.join(folder, "../" * (level - 1), parts))
-        yield from (f"{base}.py", f"{base}/__init__.py")
-        return
-    for start in (folder, "", "src"):
-        base = posixpath.join(start, parts)
-        yield from (f"{base}.py", f"{base}/__init__.py")
-
-
 class _Reader:
-    def __init__(self, source: Source, find: FindSource) -> None:
+    def __init__(self, source: Source, modules: Modules) -> None:
         self.source = source
-        self.find = find
+        self.modules = modules
         self.names: set[str] = set()
         self.bases: set[str] = set()
         self.entries: dict[str, Entry] = {}
-        self.sourced: dict[str, _File | None] = {}
         self.found_parser = False
         self.is_whole = True
 
-    def read(self, file: _File) -> None:
+    def read(self, file: Module) -> None:
         """Declarations of one file."""
         places = Places(file.source)
         for cls in file.tree.root.body:
@@ -150,7 +102,7 @@ class _Reader:
             self.names |= {argument.arg for argument in every}
             self.is_whole &= arguments.kwarg is None
 
-    def _class(self, name: str, file: _File, place: Span, depth: int) -> None:
+    def _class(self, name: str, file: Module, place: Span, depth: int) -> None:
         """The fields of a class that a parser is made of, those it inherits first."""
         found = self._resolved(name, file, depth)
         if found is None:
@@ -172,7 +124,7 @@ class _Reader:
         if home.source is not self.source:
             self._defaults(cls, home, Places(home.source), place)
 
-    def _resolved(self, name: str, file: _File, depth: int) -> tuple[ast.ClassDef, _File] | None:
+    def _resolved(self, name: str, file: Module, depth: int) -> tuple[ast.ClassDef, Module] | None:
         if name in file.classes:
             return file.classes[name], file
         root, _, rest = name.partition(".")
@@ -182,21 +134,12 @@ class _Reader:
         module, level, inner = origin
         if rest and inner:  # `from pkg import module` and `module.Class`
             module, inner = f"{module}.{inner}" if module else inner, rest
-        home = self._module(module, level, file.source.path)
+        home = self.modules.of(module, level, file.source.path)
         return None if home is None else self._resolved(inner or rest, home, depth + 1)
 
-    def _module(self, module: str, level: int, from_path: str) -> _File | None:
-        for path in _paths_of(module, level, from_path):
-            if path in self.sourced:
-                return self.sourced[path]
-            found = self.find(path) if len(self.sourced) < _MOST_FILES else None
-            if found is not None:
-                if found.path not in self.sourced:
-                    self.sourced[found.path] = _read_file(found)
-                return self.sourced[found.path]
-        return None
-
-    def _defaults(self, cls: ast.ClassDef, file: _File, places: Places, place: Span | None) -> None:
+    def _defaults(
+        self, cls: ast.ClassDef, file: Module, places: Places, place: Span | None
+    ) -> None:
         """Note the plain defaults of a class's fields; ``place`` is where this file names a
         class of another one."""
         for name, target, value in _fields(cls):
@@ -218,23 +161,6 @@ class _Reader:
     def mapping(self) -> Mapping | None:
         whole = Span(0, len(self.source.text))
         return Mapping(whole, self.entries, locked=_NO_CALL) if self.entries else None
-
-
-def _read_file(source: Source) -> _File | None:
-    return (_parsed_once if len(source.text) < _MOST_KEPT else _parsed)(source)
-
-
-def _parsed(source: Source) -> _File | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the user's escapes, not about us
-            return _File(source, read_tree(ast.parse(source.text)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-# Scripts that lie side by side take their options from the same few modules.
-_parsed_once = lru_cache(maxsize=16)(_parsed)
 
 
 def _fields(cls: ast.ClassDef) -> Iterator[tuple[str, ast.Name, ast.expr | None]]:

@@ -214,8 +214,9 @@ def _import_from(node: ast.ImportFrom, scope: Scope, _: Scope, tree: Tree) -> No
     tree.imports.append(node)
     module = "." * node.level + (node.module or "")
     tree.scopes.imports.update({module, module.split(".")[0]} - {""})
+    holder = f"{module}." if node.module else module
     for alias in node.names:
-        qualified = f"{module}.{alias.name}"
+        qualified = f"{holder}{alias.name}"
         tree.scopes.imports.add(qualified)
         scope.bind(alias.asname or alias.name, Binding("import", qualified=qualified))
 

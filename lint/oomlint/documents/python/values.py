@@ -20,6 +20,8 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
+from oomlint.documents.python.instances import Found, attribute
+from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.parsers import (
     Switch,
     argparse_defaults,
@@ -46,6 +48,14 @@ _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
 }
+_OPERATORS: Final[dict[type[ast.cmpop], str]] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
 _SHARED: Final = "{} is used in several places"
 
 
@@ -56,6 +66,12 @@ class PythonScalar(Scalar, frozen=True, eq=False):
     option: str = ""
     either: tuple[Node, Node] | None = None
     """What it is where the option is on, and where it is off."""
+    compared: tuple[str, Any] | None = None
+    """How the option decides where it is no switch: an operator, and what it is compared with."""
+    unset: Any = UNKNOWN
+    """Of an option that decides: what it is where the command line does not say."""
+    may_differ: bool = False
+    """Whether a variable of the environment takes its place where there is one."""
 
 
 Guard: TypeAlias = tuple[str, bool]
@@ -109,8 +125,17 @@ class Places:
 class Evaluator:
     """Evaluates expressions of one file. Every result is a node with its place."""
 
-    def __init__(self, places: Places, tree: Tree) -> None:
+    def __init__(
+        self,
+        places: Places,
+        tree: Tree,
+        modules: Modules | None = None,
+        known: dict[str, Evaluator] | None = None,
+    ) -> None:
         self.places = places
+        self.modules = modules or Modules(lambda _path: None)
+        self.known = {} if known is None else known
+        """Of the other modules that were asked, by path."""
         self.scopes = tree.scopes
         self.calls: dict[int, Call] = {}
         """Calls already read, by ``id`` of their syntax node: values may refer to them."""
@@ -151,13 +176,29 @@ class Evaluator:
         unknown = _unknown(self.places.span(expression))
         if self._asks_for_ranks(expression.test, scope):
             return self._by_ranks(expression, expression.body, expression.orelse, scope, depth)
-        holder, _, option = (dotted(expression.test) or "").rpartition(".")
+        asked, compared = expression.test, None
+        if isinstance(asked, ast.Compare) and len(asked.ops) == 1:
+            compared = (
+                _OPERATORS.get(type(asked.ops[0]), ""),
+                self.value(asked.comparators[0], scope, depth + 1),
+            )
+            asked = asked.left
+        holder, _, option = (dotted(asked) or "").rpartition(".")
         found = scope.find(holder) if holder else None
         if found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0]):
             return unknown
+        if compared is not None and (not compared[0] or compared[1] is UNKNOWN):
+            return unknown
         sides = [self.node(e, scope, depth + 1) for e in (expression.body, expression.orelse)]
+        default = self.options.get(option)
         return PythonScalar(
-            unknown.span, UNKNOWN, locked=unknown.locked, option=option, either=(sides[0], sides[1])
+            unknown.span,
+            UNKNOWN,
+            locked=unknown.locked,
+            option=option,
+            either=(sides[0], sides[1]),
+            compared=compared,
+            unset=UNKNOWN if default is None else self.value(default, scope, depth + 1),
         )
 
     def _by_ranks(
@@ -346,7 +387,7 @@ class Evaluator:
             return _unknown(span)
         owner, (binding,) = found
         if binding.kind == "import":
-            return Scalar(span, Name(binding.qualified))
+            return self._imported(expression, binding.qualified, scope, depth)
         if binding.kind == "definition":
             return Scalar(span, Name(expression.id))
         given = self.given.get((id(owner.node), expression.id))
@@ -372,7 +413,10 @@ class Evaluator:
         root, _, rest = name.partition(".")
         qualified = scope.imported(root)
         if qualified:
-            return Scalar(span, Name(f"{qualified}.{rest}"))
+            return self._imported(expression, f"{qualified}.{rest}", scope, depth)
+        found = attribute(expression, scope, self)
+        if found is not None:
+            return self._of_object(found, span, name, depth)
         if "." not in rest and not {name, f"{root}.*"} & self.scopes.changed:
             default = self._setting(root, rest, scope)
             if default is not None:
@@ -381,6 +425,60 @@ class Evaluator:
                     return _locked(node, f"{name} is a switch of the command line")
                 return node
         return _unknown(span)
+
+    def _of_object(self, found: Found, span: Span, name: str, depth: int) -> Node:
+        """What an attribute of an object of the project is, from where it is asked for."""
+        node = found.home.node(found.value, found.scope, depth + 1)
+        if found.home is not self:
+            node = _from_elsewhere(node, span, found.home.places.source.path)
+        elif found.may_differ:
+            node = _locked(_seen_from(node, span), f"{name} may come from the environment")
+        else:
+            node = self._seen(node, span, name, alone=self.scopes.reads[name] <= 1)
+        if not found.may_differ or not isinstance(node, Scalar):
+            return node
+        option = getattr(node, "option", "")
+        return PythonScalar(
+            node.span, node.value, node.plain, node.via, node.locked, option, may_differ=True
+        )
+
+    # -- other modules ----------------------------------------------------------------
+
+    def elsewhere(self, name: str, scope: Scope) -> tuple[Evaluator, ast.expr] | None:
+        """Who knows an imported name, and what it is called there, where a module of the project
+        has it."""
+        qualified = scope.imported(name)
+        found = qualified and self.modules.holding(qualified, self.places.source.path)
+        if not found:
+            return None
+        module, inner = found
+        return self._reader_of(module), ast.parse(inner, mode="eval").body
+
+    def _reader_of(self, module: Module) -> Evaluator:
+        path = module.source.path
+        if path not in self.known:
+            places = Places(module.source)
+            self.known[path] = Evaluator(places, module.tree, self.modules, self.known)
+        return self.known[path]
+
+    def _imported(self, expression: ast.expr, qualified: str, scope: Scope, depth: int) -> Node:
+        """What an imported name stands for: itself where a library has it, its value where a module
+        of the project gives it one."""
+        span = self.places.span(expression)
+        name = dotted(expression) or ""
+        found = self.elsewhere(name, scope)
+        if found is None:
+            return Scalar(span, Name(qualified))
+        holder = name.rpartition(".")[0]
+        if {name, holder, f"{holder}.*"} & self.scopes.changed:
+            return _unknown(span)
+        home, there = found
+        node = home.node(there, home.scopes.module, depth + 1)
+        if isinstance(node, Scalar) and isinstance(node.value, Name):
+            return Scalar(span, Name(qualified))
+        return _from_elsewhere(node, span, home.places.source.path)
+
+    # -- parts, and what names lead to ------------------------------------------------
 
     def _subscript(self, expression: ast.Subscript, scope: Scope, depth: int) -> Node:
         """``CONFIG["key"]`` of a dict that nothing changes."""
@@ -509,6 +607,23 @@ def _locked(node: Node, reason: str) -> Node:
         }
         return replace(node, entries=entries, locked=reason)
     return replace(node, locked=node.locked or reason)
+
+
+def _from_elsewhere(node: Node, span: Span, path: str) -> Node:
+    """A value of another file, from where a name stands for it here."""
+    reason = f"it is written in {path}"
+    if isinstance(node, Sequence):
+        items = tuple(_from_elsewhere(item, span, path) for item in node.items)
+        return Sequence(span, items, reason)
+    if isinstance(node, Mapping):
+        entries = [
+            PythonEntry(key, span, _from_elsewhere(entry.value, span, path), span, locked=reason)
+            for key, entry in node.entries.items()
+        ]
+        return replace(_mapping(entries, span, "dict", node.open_ended), locked=reason)
+    if node.value is UNKNOWN or isinstance(node.value, Call):
+        return _unknown(span)
+    return replace(node, span=span, via=None, locked=reason)
 
 
 def _mapping(entries: list[PythonEntry], span: Span, kind: str, open_ended: bool) -> PythonMapping:

@@ -1,0 +1,227 @@
+"""What attributes of a project's own objects are: of a class that holds settings, of an instance
+that the program makes of one, wherever in the project they stand.
+
+``settings = Settings()`` and ``settings.batch_size``: what the call says, else what ``__init__``
+assigns, else the default in the class or in one that it is derived from. A class of pydantic's
+settings takes each value from the environment where that has one.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from oomlint.documents.python.scopes import Scope, dotted
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.values import Evaluator
+
+_DEEPEST: Final = 8
+# Classes of libraries that give those derived from them no attribute that is a setting, and take
+# what a call names as one (pydantic 2.13 main.py, pydantic-settings 2.14 main.py).
+_BASES: Final = frozenset({"object", "ABC", "BaseModel", "BaseSettings", "Generic", "Protocol"})
+_FROM_ENVIRONMENT: Final = "BaseSettings"
+# dataclasses.field, pydantic.Field, attrs.field.
+_FIELDS: Final = frozenset({"field", "Field", "ib"})
+
+
+class Found(Struct, frozen=True, eq=False):
+    """An expression that gives an attribute its value, and where it is to be evaluated."""
+
+    value: ast.expr
+    home: Evaluator
+    scope: Scope
+    may_differ: bool = False
+    """Whether a variable of the environment takes its place."""
+
+
+class _Object(Struct, frozen=True, eq=False):
+    """A class, or what a call makes of it."""
+
+    cls: ast.ClassDef
+    home: Evaluator
+    call: ast.Call | None
+    scope: Scope
+    """Where the call stands."""
+    caller: Evaluator
+
+
+def attribute(expression: ast.Attribute, scope: Scope, evaluator: Evaluator) -> Found | None:
+    """What ``object.name`` is, if the text tells."""
+    return _attribute(expression, scope, evaluator, 0)
+
+
+def _attribute(
+    expression: ast.Attribute, scope: Scope, evaluator: Evaluator, depth: int
+) -> Found | None:
+    held = _object(expression.value, scope, evaluator, depth)
+    if held is None or _is_changed(expression, evaluator):
+        return None
+    return _of_call(held, expression.attr) or _of_class(held, held, expression.attr, depth)
+
+
+def _is_changed(expression: ast.Attribute, evaluator: Evaluator) -> bool:
+    name = dotted(expression) or ""
+    holder = name.rpartition(".")[0]
+    return bool({name, holder, f"{holder}.*"} & evaluator.scopes.changed)
+
+
+# -- which object ----------------------------------------------------------------------------------
+
+
+def _object(expression: ast.expr, scope: Scope, evaluator: Evaluator, depth: int) -> _Object | None:
+    if depth > _DEEPEST:
+        return None
+    if isinstance(expression, ast.Attribute):
+        elsewhere = evaluator.elsewhere(dotted(expression) or "", scope)
+        if elsewhere is not None:
+            home, there = elsewhere
+            return _object(there, home.scopes.module, home, depth + 1)
+        inner = _attribute(expression, scope, evaluator, depth + 1)
+        return None if inner is None else _object(inner.value, inner.scope, inner.home, depth + 1)
+    if isinstance(expression, ast.Call):
+        called = _object(expression.func, scope, evaluator, depth + 1)
+        if called is None or called.call is not None:
+            return None
+        return _Object(called.cls, called.home, expression, scope, evaluator)
+    return _named(expression, scope, evaluator, depth) if isinstance(expression, ast.Name) else None
+
+
+def _named(name: ast.Name, scope: Scope, evaluator: Evaluator, depth: int) -> _Object | None:
+    found = scope.find(name.id)
+    if found is None or len(found[1]) != 1:
+        return None
+    owner, (binding,) = found
+    if binding.kind == "import":
+        elsewhere = evaluator.elsewhere(name.id, scope)
+        if elsewhere is None:
+            return None
+        home, there = elsewhere
+        return _object(there, home.scopes.module, home, depth + 1)
+    if binding.kind == "definition":
+        cls = evaluator.scopes.classes.get(name.id)
+        return None if cls is None else _Object(cls, evaluator, None, owner, evaluator)
+    is_made = binding.kind == "value" and isinstance(binding.value, (ast.Call, ast.Name))
+    if not is_made or binding.value is None:
+        return None
+    return _object(binding.value, owner, evaluator, depth + 1)
+
+
+# -- what it says of an attribute ------------------------------------------------------------------
+
+
+def _of_call(held: _Object, name: str) -> Found | None:
+    """What the call that makes an instance gives the attribute of that name."""
+    if held.call is None or _method(held.cls, "__init__") is not None:
+        return None
+    given = next((k.value for k in held.call.keywords if k.arg == name), None)
+    return None if given is None else Found(given, held.caller, held.scope)
+
+
+def _of_class(held: _Object, first: _Object, name: str, depth: int) -> Found | None:
+    """What a class says of an attribute; ``first`` is what it was asked of. ``None`` as well where
+    nobody can tell: a positional argument, a method that assigns it, a base that is not here."""
+    if depth > _DEEPEST or (first.call is not None and _is_open(first.call)):
+        return None
+    stores = list(_assigned(held.cls, name))
+    if stores and first.call is not None:
+        return _of_init(held, first, stores)
+    values = [value for target, value in _fields(held.cls) if target == name]
+    scope = held.home.scopes.of_node[id(held.cls)]
+    if values or stores or _method(held.cls, name) is not None:
+        default = _default(values[0]) if len(values) == 1 else None
+        if default is None:
+            return None
+        return Found(default, held.home, scope, may_differ=_asks_environment(first, 0))
+    for base in held.cls.bases:
+        parent = _object(base, held.home.scopes.module, held.home, depth + 1)
+        if parent is None and (dotted(base) or "").rpartition(".")[2] not in _BASES:
+            return None
+        found = None if parent is None else _of_class(parent, first, name, depth + 1)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_init(
+    held: _Object, first: _Object, stores: list[ast.Assign | ast.AnnAssign]
+) -> Found | None:
+    """What the one statement of ``__init__`` that assigns the attribute gives it."""
+    init = _method(held.cls, "__init__")
+    if init is None or len(stores) != 1 or stores[0] not in init.body or held.cls is not first.cls:
+        return None
+    value = stores[0].value
+    scope = held.home.scopes.of_node[id(init)]
+    if not isinstance(value, ast.Name) or value.id not in scope.bindings:
+        return None if value is None else Found(value, held.home, scope)
+    assert first.call is not None
+    given = next((k.value for k in first.call.keywords if k.arg == value.id), None)
+    if given is not None:
+        return Found(given, first.caller, first.scope)
+    binding = scope.bindings[value.id]
+    default = binding[0].value if len(binding) == 1 else None
+    return None if default is None else Found(default, held.home, held.home.scopes.module)
+
+
+def _is_open(call: ast.Call) -> bool:
+    return bool(call.args) or any(keyword.arg is None for keyword in call.keywords)
+
+
+def _fields(cls: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """What the body of a class assigns; without a value where a field is only declared."""
+    for statement in cls.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield statement.target.id, statement.value
+        elif isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, statement.value
+
+
+def _default(value: ast.expr | None) -> ast.expr | None:
+    """The default in ``= value``, ``= field(default=value)``, ``= Field(value)``; of a factory that
+    is a class or a lambda, what it makes."""
+    if not isinstance(value, ast.Call) or (dotted(value.func) or "").split(".")[-1] not in _FIELDS:
+        return value
+    keywords = {keyword.arg: keyword.value for keyword in value.keywords}
+    if "default" in keywords or value.args:
+        default = keywords.get("default") or value.args[0]
+        is_required = isinstance(default, ast.Constant) and default.value is Ellipsis
+        return None if is_required else default
+    factory = keywords.get("default_factory")
+    if isinstance(factory, ast.Lambda):
+        return factory.body
+    made = isinstance(factory, (ast.Name, ast.Attribute))
+    return ast.copy_location(ast.Call(factory, [], []), value) if made and factory else None
+
+
+def _assigned(cls: ast.ClassDef, name: str) -> Iterator[ast.Assign | ast.AnnAssign]:
+    """Where methods assign ``self.name``; what is not a plain statement counts as one too."""
+    for node in ast.walk(cls):
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, (ast.AnnAssign, ast.AugAssign))
+            else []
+        )
+        if any(dotted(target) == f"self.{name}" for target in targets):
+            assert isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign))
+            yield node  # type: ignore[misc]
+
+
+def _method(cls: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    return next((s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name == name), None)
+
+
+def _asks_environment(held: _Object, depth: int) -> bool:
+    for base in held.cls.bases:
+        if (dotted(base) or "").rpartition(".")[2] == _FROM_ENVIRONMENT:
+            return True
+        parent = _object(base, held.home.scopes.module, held.home, depth + 1)
+        if parent is not None and depth < _DEEPEST and _asks_environment(parent, depth + 1):
+            return True
+    return False

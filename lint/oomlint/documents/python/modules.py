@@ -1,0 +1,116 @@
+"""Modules of a project that a script imports, each read once."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from msgspec import Struct, field
+
+from oomlint.documents.python.scopes import FunctionNode
+from oomlint.documents.python.tree import Tree, read_tree
+from oomlint.documents.text import Source
+
+FindSource: TypeAlias = Callable[[str], Source | None]
+"""The text of another file of the project, by its path as an import names it."""
+
+_MOST_FILES: Final = 12
+# A tree takes up to 350 bytes a character (measured).
+_MOST_KEPT: Final = 50_000
+# What is not looked for in a project: half of what training scripts import, and no setting of theirs.
+_INSTALLED: Final = sys.stdlib_module_names | {
+    "accelerate", "bitsandbytes", "datasets", "deepspeed", "numpy", "peft", "torch", "transformers",
+    "trl", "unsloth",
+}  # fmt: skip
+
+
+class Module(Struct, eq=False):
+    """A file, with what it defines and where its other names come from."""
+
+    source: Source
+    tree: Tree
+    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+    functions: dict[str, FunctionNode] = field(default_factory=dict)
+    imports: dict[str, tuple[str, int, str]] = field(default_factory=dict)
+    """Module, level and name there, by the name here."""
+
+    def __post_init__(self) -> None:
+        for cls in self.tree.classes:
+            self.classes.setdefault(cls.name, cls)
+        for function in self.tree.functions:
+            self.functions.setdefault(function.name, function)
+        for node in self.tree.imports:
+            for name in node.names:
+                origin = (name.name, 0, "")
+                if isinstance(node, ast.ImportFrom):
+                    origin = (node.module or "", node.level, name.name)
+                self.imports[name.asname or name.name] = origin
+
+
+class Modules:
+    """The modules that one script takes something from, found by its imports."""
+
+    def __init__(self, find: FindSource) -> None:
+        self.find = find
+        self.read: dict[str, Module | None] = {}
+        """By path; ``None`` of a file that is no Python."""
+
+    def of(self, module: str, level: int, from_path: str) -> Module | None:
+        """The module that an import in a file means."""
+        for path in paths_of(module, level, from_path):
+            if path in self.read:
+                return self.read[path]
+            found = self.find(path) if len(self.read) < _MOST_FILES else None
+            if found is not None:
+                if found.path not in self.read:
+                    self.read[found.path] = _read(found)
+                return self.read[found.path]
+        return None
+
+    def holding(self, qualified: str, from_path: str) -> tuple[Module, str] | None:
+        """The module in which a dotted name stands as an import in a file gives it
+        (``package.config.BATCH``, ``.config.BATCH``), and its name there."""
+        level = len(qualified) - len(qualified.lstrip("."))
+        parts = [part for part in qualified.split(".") if part]
+        if not level and parts and parts[0] in _INSTALLED:
+            return None
+        for length in range(len(parts) - 1, -1 if level else 0, -1):
+            found = self.of(".".join(parts[:length]), level, from_path)
+            if found is not None:
+                return found, ".".join(parts[length:])
+        return None
+
+
+def paths_of(module: str, level: int, from_path: str) -> Iterator[str]:
+    """Where Python would look for a module: beside the script first, then in the project."""
+    folder = posixpath.dirname(from_path)
+    parts = module.replace(".", "/")
+    if level:
+        base = posixpath.normpath(posixpath.join(folder, "../" * (level - 1), parts))
+        yield from (f"{base}.py", f"{base}/__init__.py")
+        return
+    for start in (folder, "", "src"):
+        base = posixpath.join(start, parts)
+        yield from (f"{base}.py", f"{base}/__init__.py")
+
+
+def _read(source: Source) -> Module | None:
+    return (_parsed_once if len(source.text) < _MOST_KEPT else _parsed)(source)
+
+
+def _parsed(source: Source) -> Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the user's escapes, not about us
+            return Module(source, read_tree(ast.parse(source.text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+# Scripts that lie side by side take their options from the same few modules.
+_parsed_once = lru_cache(maxsize=16)(_parsed)

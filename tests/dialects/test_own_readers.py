@@ -1,0 +1,55 @@
+"""Configs that a program of the project loads by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.linked import link
+
+from oomlint.dialects import registry
+from oomlint.linking import Linker, LinkOptions
+from oomlint.workspace import Workspace
+
+_RECIPE = (
+    "model_name_or_path: meta-llama/Llama-2-7b-hf\ndataset_name: a/b\nlearning_rate: 1.0e-5\n"
+    "trained_model_path: out\n"
+)
+_LOADS = "import yaml\nconfig = yaml.safe_load(open(path))\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "strays"),
+    [
+        (_LOADS + "load(config['trained_model_path'])\n", 0),
+        (_LOADS + "load(Box(config).trained_model_path)\n", 0),
+        (_LOADS + "load(config['other'])\n", 1),
+        ("load(config['trained_model_path'])\n", 1),
+    ],
+)
+def test_a_key_that_a_program_asks_for_is_no_slip(
+    program: str, strays: int, tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "recipe.yaml").write_text(_RECIPE)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "score.py").write_text(program)
+    linker = Linker(Workspace(tmp_path), registry(), LinkOptions())
+    (run,) = linker.link(["recipe.yaml"]).runs
+    assert len(run.stray) == strays
+
+
+_LINE = "python train.py --output_dir out --num_train_epochs 1 --learning_rate 1e-5 --bf16 True --save_steps 9 --per_device_train_batch_size 1\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "runs"),
+    [
+        ('import subprocess\nwords = [\n    "llamafactory-cli", "train",\n]\nrun(words)\n', 0),
+        ("import os\nos.system(f'torchrun --nproc_per_node {n} other.py')\n", 0),
+        ('import subprocess\nsubprocess.run(["nvidia-smi", "-L"])\n', 1),
+        ('import subprocess\nparser.add_argument("--deepspeed")\nTrainer(args=args)\n', 1),
+    ],
+)
+def test_a_script_that_starts_a_launcher_trains_nothing_itself(program: str, runs: int) -> None:
+    assert len(link({"run.sh": _LINE, "train.py": program}).runs) == runs
