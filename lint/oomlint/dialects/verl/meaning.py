@@ -14,7 +14,7 @@ from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.verl.batches import batches
-from oomlint.dialects.verl.changes import CHECKPOINTS, SLEEP_BY_KEY, VLLM_SLEEPS
+from oomlint.dialects.verl.changes import CHECKPOINTS, SLEEP_BY_KEY, UNPADS, VLLM_SLEEPS
 from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
 from oomlint.dialects.verl.keys import PPO_SOURCE, SFT_SOURCE, SOURCE, own
 from oomlint.dialects.verl.sharding import sharding
@@ -306,6 +306,14 @@ def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
     if rest < 1:
         raise CannotEdit("the prompts alone are longer: lower data.max_prompt_length")
     return {_O.rollout.max_completion_tokens: rest}
+
+
+@meaning.default(own.unpads, source=UNPADS.source)
+def unpads_by_default(run: Cells) -> Any:
+    """Megatron's actor packs by a key of its own."""
+    if not _is_ppo(run):
+        return None
+    return True if is_megatron(run) or run.has(UNPADS) else UNPADS.was
 
 
 @meaning.derive(f.seq.packing, f.seq.pad)
