@@ -154,6 +154,7 @@ def test_badam_has_gradients_of_one_block_at_a_time() -> None:
     assert adam is not None
     assert badam < adam / 20
 
+
 @pytest.mark.parametrize(("method", "shared"), [("bnb4", True), ("gptq", False), ("awq", False)])
 @pytest.mark.parametrize("backend", ["fsdp1", "zero"])
 def test_packed_weights_in_buffers_are_whole_on_every_rank(

@@ -65,7 +65,9 @@ def first_logits(f: Facts, rows: float, prompt: float) -> float:
     ``prompt`` tokens of all rows where the library is older."""
     model = f.model
     assert model is not None
-    projects_all = f.older(LAST_LOGITS.package, LAST_LOGITS.since) and not model.traits.projects_last
+    projects_all = (
+        f.older(LAST_LOGITS.package, LAST_LOGITS.since) and not model.traits.projects_last
+    )
     tokens = prompt if projects_all else rows
     wide = 0.0 if f.plan.loss.upcast_fp32 is False else 4.0
     return (f.compute + wide) * model.vocab / f.tp * tokens
