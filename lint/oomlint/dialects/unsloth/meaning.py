@@ -112,11 +112,13 @@ def trained_ends(run: Cells) -> Any:
     """An embedding among the targets becomes a trained copy of it, and so did an output projection
     until it got an adapter like the rest."""
     named = run.base(f.trainable.targets)
-    if not isinstance(named, tuple) or not run.given.once(is_for_language):
+    if named is None or isinstance(named, str) or not run.given.once(is_for_language):
         return None
-    moved = ("embed_tokens",) if run.has(ADAPTS_HEAD) else ("embed_tokens", "lm_head")
-    ends = tuple(name for name in moved if name in named)
-    saved = tuple(run.base(f.trainable.modules_to_save) or ())
+    also = run.base(f.trainable.modules_to_save)
+    saved = tuple(also or ())
+    ends = tuple(name for name in ("embed_tokens", "lm_head") if name in named)
+    if "lm_head" in ends and run.has(ADAPTS_HEAD):
+        ends = ends[:-1]
     if not ends:
         return None
     return {
