@@ -205,6 +205,7 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=x
     actor_rollout_ref.model.path=Qwen/Qwen2-72B-Instruct \\
     actor_rollout_ref.actor.use_dynamic_bsz=True \\
     actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24000 \\
+    actor_rollout_ref.model.use_remove_padding=True \\
     actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=5
 """
 
