@@ -71,6 +71,12 @@ NARROW_LOGITS = Change(
     "models return their logits in fp32",
     "transformers 4.45 and 4.46 models/llama/modeling_llama.py",
 )
+LAST_LOGITS = Change(
+    "transformers",
+    (4, 45),
+    "generation begins with the logits of every token of the prompts",
+    "transformers 4.44.2 and 4.45.0 generation/utils.py _sample, models/llama/modeling_llama.py",
+)
 PACKED_BY_ONE_RANK = Change(
     "transformers",
     (4, 45),

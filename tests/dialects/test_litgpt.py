@@ -88,6 +88,17 @@ def test_lora_on_one_device() -> None:
     assert (plan.eval.every, plan.data.workers) == (50, 4)
 
 
+def test_mixed_precision_gathers_fp32_where_the_model_is_sharded() -> None:
+    mixed, plain = (
+        _run(f"precision: {precision}\n{_FULL}") for precision in ("bf16-mixed", "bf16-true")
+    )
+    assert (mixed.plan.precision.compute, mixed.plan.precision.gathered) == ("bf16", "fp32")
+    assert plain.plan.precision.gathered is None
+    (made, half) = (run.estimate.gpu.by_phase["backward"]["gradients"] for run in (mixed, plain))
+    # fabric.no_backward_sync leaves them whole between the optimizer steps.
+    assert (made or 0) > 4 * 6.7e9 > (half or 0)
+
+
 def test_no_precision_is_mixed() -> None:
     plan = _run(_LORA.replace("precision: bf16-true\n", "")).plan
     assert (plan.precision.param, plan.precision.grad, plan.precision.optim_state) == ("fp32",) * 3

@@ -87,6 +87,23 @@ def test_a_model_is_quantized_unless_told_otherwise() -> None:
 
 
 @pytest.mark.parametrize(
+    ("release", "saved", "adapted"),
+    [("", ("embed_tokens",), 2), ("unsloth==2026.2.1\n", ("embed_tokens", "lm_head"), 1)],
+)
+def test_an_embedding_among_the_targets_is_trained_whole(
+    release: str, saved: tuple[str, ...], adapted: int
+) -> None:
+    modules = '    r = 32,\n    target_modules = ["q_proj", "embed_tokens", "lm_head"],\n'
+    files = {"train.py": _SFT.replace("    r = 32,\n", modules), "requirements.txt": release}
+    run = run_of(files, "train.py")
+    assert run.plan.trainable.modules_to_save == saved
+    assert run.plan.trainable.targets == ("q_proj", "lm_head")[:adapted]
+    plain = _run(_SFT.replace("    r = 32,\n", modules.replace(', "embed_tokens", "lm_head"', "")))
+    more = (run.estimate.gpu.peak_bytes or 0) - (plain.estimate.gpu.peak_bytes or 0)
+    assert more > 2 * 4 * 128_256 * 4096 * len(saved)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "fused"),
     [
         ("", "", ("mlp", "qkv", "o")),

@@ -205,6 +205,7 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=x
     actor_rollout_ref.model.path=Qwen/Qwen2-72B-Instruct \\
     actor_rollout_ref.actor.use_dynamic_bsz=True \\
     actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24000 \\
+    actor_rollout_ref.model.use_remove_padding=True \\
     actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=5
 """
 
@@ -287,6 +288,29 @@ def test_megatron_split_each_layer_by_default_before_release_0_4() -> None:
     assert changes[0].release == "0.4"
     assert (before.plan.parallel.tp, before.plan.parallel.dp) == (4, 2)
     assert not [c for c, _ in _run(_MEGATRON).alternatives if c[0].package == "verl"]
+
+
+@pytest.mark.parametrize(
+    ("release", "checkpointing", "packing"),
+    [("0.1", "none", "none"), ("0.6.1", "full", "none"), ("0.7.0", "full", "varlen")],
+)
+def test_what_the_actor_does_unsaid_depends_on_the_release(
+    release: str, checkpointing: str, packing: str
+) -> None:
+    text = _GRPO.replace("    actor_rollout_ref.model.enable_gradient_checkpointing=False \\\n", "")
+    run = run_of({"run.sh": text, "requirements.txt": f"verl=={release}\n"}, "run.sh")
+    assert (run.plan.checkpointing.mode, run.plan.seq.packing) == (checkpointing, packing)
+
+
+def test_micro_batches_by_gpu_are_no_key_of_the_first_release() -> None:
+    text = _GRPO.replace("    actor_rollout_ref.model.enable_gradient_checkpointing=False \\\n", "")
+
+    def open_releases(text: str) -> set[str]:
+        return {change.release for change in _run(text).open if change.package == "verl"}
+
+    assert open_releases(text) == {"0.7"}
+    by_all = text.replace("ppo_micro_batch_size_per_gpu", "ppo_micro_batch_size")
+    assert open_releases(by_all) == {"0.2", "0.7"}
 
 
 def test_reads_megatron() -> None:

@@ -77,6 +77,20 @@ def test_generation_in_evaluation_keeps_keys_and_values():
     assert found.gpu.phases["backward"] == plain.gpu.phases["backward"]
 
 
+def test_generation_began_with_the_logits_of_whole_prompts():
+    writing = BASE.with_values({"eval.generate": True, "eval.max_new_tokens": 50_000})
+    older, newer = (
+        estimate(writing.with_values({"versions": {"transformers": release}})).gpu.by_phase[
+            "evaluation"
+        ]["logits"]
+        for release in ("4.44.2", "4.45.0")
+    )
+    rows, length = BASE.batch.eval_micro or BASE.batch.micro, BASE.seq.max_len
+    assert newer == 6 * 128_256 * rows
+    assert newer == 6 * 128_256 * rows
+    assert older == newer * length
+
+
 def test_latent_attention_caches_its_compressed_vector():
     mla = Mla(q_rank=None, kv_rank=512, qk_nope=128, qk_rope=64, v_dim=128)
     latent = BASE.with_values(

@@ -153,3 +153,24 @@ def test_badam_has_gradients_of_one_block_at_a_time() -> None:
     assert badam is not None
     assert adam is not None
     assert badam < adam / 20
+
+
+@pytest.mark.parametrize(("method", "shared"), [("bnb4", True), ("gptq", False), ("awq", False)])
+@pytest.mark.parametrize("backend", ["fsdp1", "zero"])
+def test_packed_weights_in_buffers_are_whole_on_every_rank(
+    method: str, shared: bool, backend: str
+) -> None:
+    values = {
+        "trainable.method": "lora",
+        "trainable.r": 8,
+        "quant.method": method,
+        "parallel.backend": backend,
+    }
+    parameters = [
+        states.parameters
+        for world in (1, 2)
+        if (states := state_bytes(zero_plan(3, world).with_values(values))) is not None
+    ]
+    packed = 68e9 / 2
+    assert (parameters[0] - parameters[1] > packed / 2) is shared
+    assert parameters[0] > packed

@@ -56,6 +56,10 @@ def save_peaks_of(f: Facts) -> SavePeaks:
     ):
         # FULL_STATE_DICT all-gathers unit by unit and offloads to rank 0's host.
         gpu = max(2.0, f.weight) * float(m.largest_block)
+        if save.gather_device == "gpu":
+            # Every rank clones each unit before it is sharded again
+            # (torch distributed/fsdp/_state_dict_utils.py _common_unshard_post_state_dict_hook).
+            gpu = max(2.0, f.weight) * m.numel
         host = trained_storage(f) if f.lora else m.numel * max(2.0, f.weight)
         if with_optimizer:
             host += optimizer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomlint.changes import LAST_LOGITS
 from oomlint.memory.buffers import comm_buffers
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import widest
@@ -46,18 +47,30 @@ def evaluation_point(f: Facts, idle: Point) -> Point:
         # Seq2SeqTrainer generates under summon_full_params: the whole model on every rank
         # (transformers 5.23 trainer_seq2seq.py prediction_step).
         window = f.stream * model.numel / f.tp
-    # generate asks for the logits of the last token of each sample alone
-    # (transformers 5.23 generation/utils.py:2954, logits_to_keep = 1).
-    last = (f.compute + 4.0) * model.vocab / f.tp * f.eval_rows
+    first = first_logits(f, f.eval_rows, f.eval_rows * f.length)
     written = f.eval_rows * (f.length + (f.plan.eval.max_new_tokens or 0))
     cache = key_value_cache(f, written)
-    by_writing = Point(idle.gradients, layer + cache, last, idle.communication + window, 0.0)
+    by_writing = Point(idle.gradients, layer + cache, first, idle.communication + window, 0.0)
     return highest([by_loss, by_writing])
 
 
 def generates(f: Facts) -> bool:
     """Whether evaluation writes text with the trained model itself, not with an engine beside."""
     return bool(f.plan.eval.generate) and f.plan.objective.rollout.engine in (None, "none", "hf")
+
+
+def first_logits(f: Facts, rows: float, prompt: float) -> float:
+    """Bytes of the logits with which generation begins, the most that it makes at once: of the last
+    token of each row (transformers 5.23 generation/utils.py:2954, logits_to_keep = 1), and of the
+    ``prompt`` tokens of all rows where the library is older."""
+    model = f.model
+    assert model is not None
+    projects_all = (
+        f.older(LAST_LOGITS.package, LAST_LOGITS.since) and not model.traits.projects_last
+    )
+    tokens = prompt if projects_all else rows
+    wide = 0.0 if f.plan.loss.upcast_fp32 is False else 4.0
+    return (f.compute + wide) * model.vocab / f.tp * tokens
 
 
 def key_value_cache(f: Facts, tokens: float) -> float:

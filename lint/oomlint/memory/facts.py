@@ -204,9 +204,9 @@ class Facts:
         self.grad: float = storage if grad is None else grad
         self.optim_state: float = self.grad if state is None else state
         self.master: float = self._bytes(p.master) or 0.0
-        # What modules see: sharding policies gather the compute dtype.
-        gathered = self.backend in ("fsdp1", "fsdp2", "zero", "megatron") and p.compute is not None
-        self.stream: float = self.compute if gathered else storage
+        # What modules see: sharding policies gather the compute dtype, or one of their own.
+        gathers = self.backend in ("fsdp1", "fsdp2", "zero", "megatron") and p.compute is not None
+        self.stream: float = (self._bytes(p.gathered) or self.compute) if gathers else storage
 
     # -- batch ---------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomlint.memory.buffers import comm_buffers
-from oomlint.memory.evaluation import key_value_cache
+from oomlint.memory.evaluation import first_logits, key_value_cache
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import widest
 from oomlint.memory.logits import logits_of
@@ -75,8 +75,8 @@ def _written_by_itself(f: Facts, idle: Point) -> Point:
     layer = max([widest(p.inference, prompt, scores) for p in stack.walk.kinds])
     length = (rollout.max_prompt_tokens or 0) + (rollout.max_completion_tokens or 0) or f.length
     cache = key_value_cache(f, rows * length) / parts
-    last = (f.compute + 4.0) * model.vocab / f.tp * rows
-    return Point(idle.gradients, layer + cache, last, idle.communication + window, 0.0)
+    first = first_logits(f, rows, prompt)
+    return Point(idle.gradients, layer + cache, first, idle.communication + window, 0.0)
 
 
 def _samples(f: Facts) -> float:

@@ -27,6 +27,10 @@ _QUANT_BYTES = {
     "nvfp4": 0.5 + 1 / 16,
 }
 _DOUBLE_QUANT = 0.5 + 1 / 64 + 4 / (64 * 256)
+# Their layers hold the packed weights in buffers, which neither FSDP nor ZeRO-3 divides
+# (AutoGPTQ 9f7d370 nn_modules/qlinear/qlinear_cuda.py:51, AutoAWQ 88e4c76
+# modules/linear/gemm.py:135; torch distributed/fsdp/_init_utils.py shards parameters alone).
+IN_BUFFERS = frozenset({"gptq", "awq"})
 
 # Optimizer state elements for one parameter element, all kept in ``precision.optim_state``.
 # torch.optim: Adam 2, momentum and RMSprop and Adagrad 1; Lion 1 (arXiv 2302.06675); LAMB 2;
@@ -110,19 +114,35 @@ def frozen_weight_bytes(f: Facts) -> float:
     if packed is None:
         return (ends + other + linear + experts + rest) * stored + _widened(f, stored)
     kept = 4.0 if plan.quant.prepares_kbit else max(2.0, stored)
-    head = 0.0
     if f.head_packed:
-        head = m.head_numel / f.tp
-        ends -= head
+        ends -= m.head_numel / f.tp
     if plan.quant.method == "mxfp4":
         # gpt-oss packs its experts alone; NVIDIA's NVFP4 checkpoints pack every linear layer.
         return experts * packed + (ends + other + linear + rest) * max(2.0, stored)
     return (
-        (linear + head) * packed
-        + experts * (packed if f.experts_packed else max(2.0, stored))
+        _packed_numel(f) * packed
+        + (0.0 if f.experts_packed else experts * max(2.0, stored))
         + other * max(2.0, stored)
         + (ends + rest) * kept
     )
+
+
+def _packed_numel(f: Facts) -> float:
+    """Elements of a rank's linear layers that are quantised, before sharding."""
+    m = f.model
+    assert m is not None
+    head = m.head_numel / f.tp if f.head_packed else 0.0
+    experts = m.expert_numel / (f.pp * f.ep * expert_split(f)) if f.experts_packed else 0.0
+    return m.linear_numel / (f.tp * f.pp) + head + experts
+
+
+@batchless
+def buffer_bytes(f: Facts) -> float:
+    """Bytes of base weights that are no parameters, so that every rank has all of them."""
+    packed = quantised_bytes(f.plan.quant)
+    if packed is None or f.plan.quant.method not in IN_BUFFERS:
+        return 0.0
+    return _packed_numel(f) * packed
 
 
 def largest_trained(f: Facts) -> float:
@@ -287,7 +307,8 @@ def trained_padded(f: Facts) -> float:
 def state_bytes_of(f: Facts) -> StateBytes:
     """States of resolved facts; see :func:`state_bytes`."""
     plan = f.plan
-    base = frozen_weight_bytes(f)
+    buffers = buffer_bytes(f)
+    base = frozen_weight_bytes(f) - buffers
     extra = trained_storage(f)
     trained = local_trained(f)
     grads = trained * f.grad
@@ -330,7 +351,7 @@ def state_bytes_of(f: Facts) -> StateBytes:
         base = extra = 0.0
         if backend in ("fsdp1", "fsdp2"):
             grads = master = optim = 0.0
-    return StateBytes(base + extra, grads, master, optim)
+    return StateBytes(base + buffers + extra, grads, master, optim)
 
 
 def state_bytes(plan: Plan) -> StateBytes | None:

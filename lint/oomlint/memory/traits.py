@@ -28,6 +28,7 @@ class Traits(Struct, frozen=True):
     ``wide_scores``: eager attention multiplies queries and keys in fp32. ``experts_beside``:
     experts and a dense feed-forward part take the same input, and what they give is added up.
     ``streams``: residual streams, of which a block computes with one.
+    ``projects_last``: generation has always asked for the logits of the last token alone.
     ``scattered_adapter``: an adapter of some of the fused projection's heads is copied to its place.
     """
 
@@ -63,6 +64,7 @@ class Traits(Struct, frozen=True):
     half_softmax: bool = False
     inner_dropout: bool = False
     narrow_loss: bool = False
+    projects_last: bool = False
     wide_scores: bool = False
     layer_scale: bool = False
     clamped_glu: bool = False
@@ -139,7 +141,10 @@ _TRAITS: dict[str, Traits] = {
     "gemma4_unified": _GEMMA4,
     "gemma4_unified_text": _GEMMA4,
     "diffusion_gemma": _GEMMA4,
-    "glm": Traits(fused_gate_up=True, rotary=0.5, concatenated_rope=True),
+    # THUDM/glm-4-9b-chat modeling_chatglm.py: return_last_logit, before transformers had Glm.
+    "glm": Traits(
+        fused_gate_up=True, rotary=0.5, concatenated_rope=True, projects_last=True
+    ),
     "glm4": _GLM4,
     # Glm4vTextDecoderLayer is GLM-4's, with rotations of its own for pictures.
     "glm4v": _GLM4,
@@ -168,7 +173,9 @@ _TRAITS: dict[str, Traits] = {
     "gpt_oss": Traits(refuses_sdpa=True, sinks=True, clamped_glu=True, router="chosen"),
     "llama4": Traits(l2_qk_norm=True, dense_routing=True),
     "olmoe": Traits(qk_norm_full=True),
-    "chatglm": Traits(fused_qkv=True, fused_gate_up=True, rotary=0.5, concatenated_rope=True),
+    "chatglm": Traits(
+        fused_qkv=True, fused_gate_up=True, rotary=0.5, concatenated_rope=True, projects_last=True
+    ),
     "baichuan": Traits(fused_qkv=True),
     "qwen": Traits(fused_qkv=True),
     "internlm2": Traits(fused_qkv=True),

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.parameters import Block, padded, padded_adapter, padded_block
-from oomlint.memory.states import expert_split, quantised_bytes
+from oomlint.memory.states import IN_BUFFERS, expert_split, quantised_bytes
 
 
 class Units(Struct, frozen=True):
@@ -29,7 +29,7 @@ def units_of(f: Facts) -> Units:
     m = f.model
     assert m is not None
     ranks = f.shard if f.backend == "fsdp2" else 1
-    packed = quantised_bytes(f.plan.quant)
+    packed = 0.0 if f.plan.quant.method in IN_BUFFERS else quantised_bytes(f.plan.quant)
     blocks = tuple(
         (padded_block(b, m.hidden, ranks) - packed_away(b, packed, f.stream)) / f.tp
         - experts_elsewhere(f, b)
@@ -60,7 +60,8 @@ def experts_elsewhere(f: Facts, block: Block) -> float:
 
 
 def packed_away(block: Block, packed: float | None, width: float) -> float:
-    """Elements of ``width`` bytes that quantised linear weights save in a gathered block."""
+    """Elements of ``width`` bytes that quantised linear weights save in a gathered block, all of
+    them where they are no parameters (0 bytes)."""
     return 0.0 if packed is None else block.linear_numel * (1 - packed / width)
 
 

@@ -204,7 +204,8 @@ class Precision(Section, frozen=True, kw_only=True):
 
     For trainable methods other than full fine-tuning, ``grad`` and ``optim_state`` speak
     of the trainable parameters and ``param`` of the frozen ones. Under a mixed-precision
-    sharding policy ``param`` is the sharded storage and ``compute`` what is gathered.
+    sharding policy ``param`` is the sharded storage and ``compute`` what is gathered, unless the
+    policy gathers ``gathered`` and leaves the rest to autocast.
     """
 
     param: DType | None = None
@@ -213,6 +214,7 @@ class Precision(Section, frozen=True, kw_only=True):
     grad_accum: DType | None = None
     optim_state: DType | None = None
     compute: DType | None = None
+    gathered: DType | None = None
     autocast: bool | None = None
     autocast_cache: bool | None = None
     comm: DType | None = None

@@ -292,7 +292,8 @@ class Eval(Section, frozen=True, kw_only=True):
 
 class Save(Section, frozen=True, kw_only=True):
     """``merge``: a job that adds an adapter to its base and writes the model, holding all of it
-    or one file after the other; ``merge_device`` is where."""
+    or one file after the other; ``merge_device`` is where. ``gather_device``: where a full state dict
+    of a sharded model comes together."""
 
     strategy: Literal["no", "steps", "epoch", "best", "end"] | None = None
     every: float | None = None
@@ -301,6 +302,7 @@ class Save(Section, frozen=True, kw_only=True):
     contents: tuple[str, ...] | None = None
     format: Literal["safetensors", "bin", "dcp", "ds_zero", "distcp"] | None = None
     full_gather: bool | None = None
+    gather_device: Literal["cpu", "gpu"] | None = None
     save_only_model: bool | None = None
     load_best_at_end: bool | None = None
     dir: str | None = None

@@ -3,7 +3,7 @@
 ## What it finds
 
 `FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT)` without a `FullStateDictConfig`
-that offloads to the CPU.
+that offloads to the CPU; and `trainer.model.state_dict()` in a run under FSDP, which has neither.
 
 ## Why it runs out of memory
 
@@ -44,6 +44,21 @@ _SAVE = (
     "    torch.save(model.state_dict(), 'last.pt')\n"
 )
 _OFFLOADS = ", FullStateDictConfig(offload_to_cpu=True, rank0_only=True)"
+_TRAINER = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n\n"
+    "args = TrainingArguments(output_dir='out', bf16=True{fsdp})\n"
+    "model = AutoModelForCausalLM.from_pretrained('meta-llama/Llama-2-7b-hf')\n"
+    "trainer = Trainer(model=model, args=args, train_dataset=data)\n"
+    "trainer.train()\n"
+    "state_dict = trainer.model.state_dict()\n"
+    "if trainer.args.should_save:\n"
+    "    trainer._save('out', state_dict={{k: v.cpu() for k, v in state_dict.items()}})\n"
+)
+_WHY = {
+    "no-config": "it has no config",
+    "not-offloaded": "its config does not offload",
+    "of-trainer": "nobody configures it",
+}
 
 
 class FsdpStateDictOnGpu(Rule):
@@ -55,22 +70,27 @@ class FsdpStateDictOnGpu(Rule):
     bad = (
         Example(files={"train.py": _SAVE.format(config="")}),
         Example(files={"train.py": _SAVE.format(config=", FullStateDictConfig(rank0_only=True)")}),
+        Example(
+            files={"train.py": _TRAINER.format(fsdp=", fsdp='full_shard auto_wrap'")},
+            hardware="4xA100-80GB",
+        ),
     )
-    good = (Example(files={"train.py": _SAVE.format(config=_OFFLOADS)}),)
+    good = (
+        Example(files={"train.py": _SAVE.format(config=_OFFLOADS)}),
+        Example(files={"train.py": _TRAINER.format(fsdp="")}, hardware="4xA100-80GB"),
+    )
 
     def check(self, run: Run) -> Iterable[Finding]:
         for fact in run.facts:
             if fact.kind != "state-dict-on-gpu":
                 continue
-            how = (
-                "its config does not offload"
-                if fact.detail["reason"] != "no-config"
-                else "it has no config"
-            )
+            reason = fact.detail["reason"]
+            if reason == "of-trainer" and run.plan.parallel.backend not in ("fsdp1", "fsdp2"):
+                continue
             yield self.finding(
                 run,
                 Severity.WARNING,
-                f"FULL_STATE_DICT gathers the model on every GPU: {how}",
+                f"FULL_STATE_DICT gathers the model on every GPU: {_WHY[reason]}",
                 at=fact,
                 details=("pass FullStateDictConfig(offload_to_cpu=True, rank0_only=True)",),
                 resource="gpu",

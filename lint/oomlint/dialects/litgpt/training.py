@@ -27,12 +27,14 @@ training.constant(
 
 
 @training.derive(
-    f.load.dtype, _P.param, _P.grad, _P.master, _P.optim_state, _P.compute, _P.autocast, _P.logits,
-    _P.comm, f.trainable.adapter_dtype, f.quant.compute_dtype,
+    f.load.dtype, _P.param, _P.grad, _P.master, _P.optim_state, _P.compute, _P.gathered,
+    _P.autocast, _P.logits, _P.comm, f.trainable.adapter_dtype, f.quant.compute_dtype,
 )  # fmt: skip
 def dtypes(run: Cells) -> Any:
     """Lightning Fabric: ``-true`` makes everything that dtype, ``-mixed`` keeps fp32 under
-    autocast; adapters are like the rest (fabric/plugins/precision)."""
+    autocast; adapters are like the rest (fabric/plugins/precision). FSDP gathers fp32 under
+    ``-mixed``, and sums unsharded gradients in it, however narrow what is stored
+    (lightning-fabric 2.0.3 to 2.5 plugins/precision/fsdp.py mixed_precision_config)."""
     said = run[own.precision]
     if said is None:
         return None
@@ -50,6 +52,7 @@ def dtypes(run: Cells) -> Any:
         # Under quantization LitGPT takes bitsandbytes' PagedAdamW, whose states are float32.
         _P.optim_state: "fp32" if frozen != stored else stored,
         _P.compute: half or "fp32",
+        _P.gathered: "fp32" if shards and mixed else None,
         _P.autocast: mixed,
         _P.logits: half or "fp32",
         _P.comm: half or "fp32" if shards else None,

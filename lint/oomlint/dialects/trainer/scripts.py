@@ -176,6 +176,17 @@ def keeps_logits(run: Cells) -> Any:
     return None
 
 
+def _gathers_on_gpu(blocks: list[Block]) -> bool:
+    facts = (fact for block in blocks for fact in getattr(block.document, "facts", ()))
+    return any(fact.kind == "state-dict-on-gpu" for fact in facts)
+
+
+@calls.derive(f.save.gather_device, source="torch FSDP: state dicts stay where they are gathered")
+def gathering(run: Cells) -> Any:
+    """Where the script asks for the state dict itself; the Trainer offloads its own."""
+    return "gpu" if run.given.once(_gathers_on_gpu) else None
+
+
 # -- classifiers -----------------------------------------------------------------------------------
 
 # Heads with a few classes in place of the vocabulary.

@@ -15,6 +15,7 @@ from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.scripts import calls
 from oomlint.dialects.trl.training import trainers
+from oomlint.dialects.unsloth.changes import ADAPTS_HEAD
 from oomlint.dialects.unsloth.keys import CLI, FAST_PEFT, SEVEN, WRAPPER, is_for_language, unsloth
 from oomlint.dialects.unsloth.training import training
 from oomlint.errors import CannotEdit
@@ -100,6 +101,30 @@ def targets(run: Cells) -> Any:
     if not run.given.once(_wraps) or run[unsloth.full]:
         return None
     return SEVEN if run.given.once(is_for_language) else ("all-linear",)
+
+
+@meaning.override(
+    f.trainable.targets,
+    f.trainable.modules_to_save,
+    source="unsloth 015bdef0 models/llama.py:3318",
+)
+def trained_ends(run: Cells) -> Any:
+    """An embedding among the targets becomes a trained copy of it, and so did an output projection
+    until it got an adapter like the rest."""
+    named = run.base(f.trainable.targets)
+    if named is None or isinstance(named, str) or not run.given.once(is_for_language):
+        return None
+    also = run.base(f.trainable.modules_to_save)
+    saved = tuple(also or ())
+    ends = tuple(name for name in ("embed_tokens", "lm_head") if name in named)
+    if "lm_head" in ends and run.has(ADAPTS_HEAD):
+        ends = ends[:-1]
+    if not ends:
+        return None
+    return {
+        f.trainable.targets: tuple(name for name in named if name not in ends),
+        f.trainable.modules_to_save: (*saved, *(name for name in ends if name not in saved)),
+    }
 
 
 meaning.cannot_say("the script itself has to call get_peft_model", f.trainable.method)

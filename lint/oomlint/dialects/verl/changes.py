@@ -26,3 +26,12 @@ MICRO_PER_GPU = Change(
     "verl", (0, 2), "fsdp_sft_trainer divides data.micro_batch_size by the number of ranks",
     "verl 0.1 trainer/fsdp_sft_trainer.py:90; 0.2 reads micro_batch_size_per_gpu alone",
 )  # fmt: skip
+
+CHECKPOINTS = Change(
+    "verl", (0, 2), "gradient checkpointing is off by default",
+    "verl 0.1 and 0.2 trainer/config/ppo_trainer.yaml", was="none",
+)  # fmt: skip
+UNPADS = Change(
+    "verl", (0, 7), "samples are padded by default",
+    "verl 0.6.1 and 0.7.0 trainer/config/model/hf_model.yaml", was=False,
+)  # fmt: skip

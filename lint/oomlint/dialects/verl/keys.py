@@ -26,6 +26,7 @@ from oomlint.dialects.kinds import (
     switch,
 )
 from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.verl.changes import CHECKPOINTS
 from oomlint.plan.fields import Private, f
 
 SOURCE = "verl b178a3cd"
@@ -147,9 +148,9 @@ VERL_PPO = Table(
         Row(ACTOR_MODEL + "path", f.model.id, TEXT),
         Row(ACTOR_MODEL + "trust_remote_code", f.model.trust_remote_code, BOOLEAN),
         Row(ACTOR_MODEL + "override_config.attn_implementation", f.model.attn_impl, _ATTENTION),
-        Row(ACTOR_MODEL + "enable_gradient_checkpointing", f.checkpointing.mode, switch(on="full", off="none"), default="full", source=PPO_SOURCE),
+        Row(ACTOR_MODEL + "enable_gradient_checkpointing", f.checkpointing.mode, switch(on="full", off="none"), default="full", source=PPO_SOURCE, changes=(CHECKPOINTS,)),
         Row(ACTOR_MODEL + "enable_activation_offload", f.offload.activations, switch(on="cpu", off="none"), default="none", source=PPO_SOURCE),
-        Row(ACTOR_MODEL + "use_remove_padding", own.unpads, BOOLEAN, default=True, source=PPO_SOURCE),
+        Row(ACTOR_MODEL + "use_remove_padding", own.unpads, BOOLEAN, source=PPO_SOURCE),
         Row(ACTOR_MODEL + "use_fused_kernels", own.fused, BOOLEAN, default=False, source=PPO_SOURCE),
         Row(ACTOR_MODEL + "use_liger", own.liger, BOOLEAN, default=False, source=PPO_SOURCE),
         Row(ACTOR_MODEL + "lora_rank", f.trainable.r, _RANK, aliases=(ACTOR_MODEL + "lora.rank",)),

@@ -5,15 +5,16 @@ Read from verl 0.8.0.dev (b178a3cd, 2026-01-29); ``VL`` below is its ``verl`` pa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.offloading import to_cpu
-from oomlint.dialects.meaning import Meaning, Said, Wishes
+from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.verl.batches import batches
-from oomlint.dialects.verl.changes import SLEEP_BY_KEY, VLLM_SLEEPS
+from oomlint.dialects.verl.changes import CHECKPOINTS, SLEEP_BY_KEY, UNPADS, VLLM_SLEEPS
 from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
 from oomlint.dialects.verl.keys import PPO_SOURCE, SFT_SOURCE, SOURCE, own
 from oomlint.dialects.verl.sharding import sharding
@@ -21,6 +22,16 @@ from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
 meaning = Meaning(sharding, batches)
+
+_NEWER_KEYS = (f.batch.micro, f.objective.rollout.rollout_micro_batch, own.unpads, own.dynamic)
+
+
+@meaning.requires
+def releases(run: Cells) -> Iterator[Bounds]:
+    """Micro batches by GPU, by tokens and without padding came with 0.2 (verl 0.1 and 0.2
+    trainer/config/ppo_trainer.yaml)."""
+    if _is_ppo(run) and any(run.says(key) for key in _NEWER_KEYS):
+        yield "verl", CHECKPOINTS.since, ()
 
 
 def _is_ppo(run: Cells) -> bool:
@@ -295,6 +306,14 @@ def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
     if rest < 1:
         raise CannotEdit("the prompts alone are longer: lower data.max_prompt_length")
     return {_O.rollout.max_completion_tokens: rest}
+
+
+@meaning.default(own.unpads, source=UNPADS.source)
+def unpads_by_default(run: Cells) -> Any:
+    """Megatron's actor packs by a key of its own."""
+    if not _is_ppo(run):
+        return None
+    return True if is_megatron(run) or run.has(UNPADS) else UNPADS.was
 
 
 @meaning.derive(f.seq.packing, f.seq.pad)

@@ -205,6 +205,10 @@ class _Look(Struct, frozen=True, eq=False):
     def state_dicts(self) -> Iterator[Fact]:
         setters = [s for s in self.steps if s.last in ("state_dict_type", "set_state_dict_type")]
         if not setters:
+            for call in self.tree.calls_to("state_dict"):
+                # Of a Trainer's model, which FSDP has wrapped if it wraps any.
+                if (dotted(call.func) or "").endswith("trainer.model.state_dict"):
+                    yield self._fact("state-dict-on-gpu", call, reason="of-trainer")
             return
         alone = {
             id(inner)
