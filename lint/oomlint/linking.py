@@ -34,7 +34,7 @@ from oomlint.documents import (
 )
 from oomlint.documents.base import Document
 from oomlint.documents.text import Location, Source
-from oomlint.errors import FileError, InternalError
+from oomlint.errors import FileError, InternalError, in_words
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -170,7 +170,7 @@ class Linker:
                 runs.append(self._build(extended(claim), used, root=claim))
             except Exception as error:  # a dialect's bug must not cost the user the other runs
                 linked.errors.append(
-                    InternalError(claim.path, f"{claim.dialect.called} failed: {_words(error)}")
+                    InternalError(claim.path, f"{claim.dialect.called} failed: {in_words(error)}")
                 )
         return runs
 
@@ -455,7 +455,7 @@ class Linker:
             try:
                 claims = tuple(dialect.recognise(document))
             except Exception as error:  # as above: one dialect's bug is not the others'
-                failure = InternalError(name, f"{dialect.called} failed: {_words(error)}")
+                failure = InternalError(name, f"{dialect.called} failed: {in_words(error)}")
                 self._failures.setdefault(name, []).append(failure)
                 continue
             if wanted and all(wanted not in (c.framework, c.dialect.name) for c in claims):
@@ -782,10 +782,6 @@ def _words_of(launch: Claim) -> tuple[object, ...]:
         for key, entry in block.mapping.entries.items()
     )
     return (named, tuple(said))
-
-
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 class _Unread(Dialect):

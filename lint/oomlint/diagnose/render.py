@@ -21,10 +21,10 @@ from oomlint.diagnose.shapes import (
 from oomlint.diagnose.words import advice, figures, headline
 from oomlint.engine import Diagnosis, Report
 from oomlint.judgement import judgement_of
+from oomlint.judgement.words import sentence
 from oomlint.report.json import error_object, finding_object
 from oomlint.report.paint import Paint
 from oomlint.report.places import Fingerprints, Places, url
-from oomlint.report.runs import sentence
 from oomlint.report.shapes import FindingShape
 from oomlint.rule import Severity, gib
 

@@ -155,16 +155,18 @@ def _weakest(deciding: list[Basis]) -> tuple[Level, tuple[Basis, ...]]:
     return level, tuple(basis for basis in deciding if basis.level is level)
 
 
-def assumed_otherwise(run: Run) -> Iterator[tuple[Estimate, ...]]:
-    """Of each value that nobody gives and that moves memory: the estimates at what else it
-    plausibly is."""
+def assumed_otherwise(run: Run) -> Iterator[tuple[tuple[str, Estimate], ...]]:
+    """Of each value that nobody gives and that moves memory: what else it plausibly is, in words
+    (``load.dtype is fp32``), and the estimate at each."""
     for leaf, level in _weak(run).items():
         if level is not Level.ASSUMED:
             continue
         own = run.plan.get(leaf)
         others = [each for each in _plausible(run, leaf) if each.get(leaf) != own]
         if others:
-            yield tuple(_estimate(run, change) for change in others)
+            yield tuple(
+                (f"{run.key(leaf)} is {each[leaf]}", _estimate(run, each)) for each in others
+            )
 
 
 def is_open(run: Run) -> bool:

@@ -161,6 +161,14 @@ class RiskShape(TypedDict):
     any: float
 
 
+OtherwiseShape = TypedDict(
+    "OtherwiseShape",
+    {"if": str, "probability": float, "gpu_bytes": int | None, "host_bytes": int | None},
+)
+OtherwiseShape.__doc__ = """What a run may be besides what its prediction takes it for, how likely that is, and
+what it needs then."""
+
+
 class AsMeantShape(TypedDict):
     """The run as it is once misspelt keys are renamed."""
 
@@ -209,6 +217,7 @@ class RunShape(TypedDict):
     verdict: Literal["fits", "tight", "does_not_fit", "unknown"]
     risk: RiskShape | None
     evidence: EvidenceShape | None
+    otherwise: list[OtherwiseShape]
     as_meant: AsMeantShape | None
     causes: list[CauseShape]
     way: WayOutShape | None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 # What nobody reads comfortably beyond, and what a page or a log takes where there is no terminal.
 _WIDEST, _USUAL, _LEAST = 120, 100, 40
 _ESCAPE = re.compile(r"\x1b\[[\d;]*m")
+_BREAK = re.compile(r" (?!(?:%|[KMGT]iB)(?!\w))")
 
 
 def terminal_width() -> int:
@@ -34,10 +35,11 @@ def wrapped(
     *,
     paint: Callable[[str], str] = lambda text: text,
 ) -> Iterator[str]:
-    """The lines of a text, broken between words; a word that is longer than a line stays whole."""
+    """The lines of a text, broken between words; a word that is longer than a line stays whole, and so
+    does a number with its unit."""
     line, room = "", width - len(first)
     start = first
-    for word in text.split(" "):
+    for word in _BREAK.split(text):
         longer = f"{line} {word}" if line else word
         if line and _columns(longer) > room:
             yield start + paint(line)

@@ -84,4 +84,4 @@ class HostMemoryAtRisk(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        return headline(self, run, "host", "of host RAM a node", HOST_FIELDS)
+        return headline(self, run, "host", HOST_FIELDS)
