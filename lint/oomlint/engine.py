@@ -103,6 +103,8 @@ class Options(Struct, frozen=True):
     framework: str | None = None
     values: MappingABC[str, Any] = field(default_factory=dict)
     margin: float = 0.85
+    as_written: bool = False
+    """Whether misspelt keys do nothing, as in a run that is over; else findings speak of what they mean."""
     baseline: Baseline | None = None
     """Findings that are known and neither reported nor fixed."""
     plugins: tuple[str, ...] = ()
@@ -112,7 +114,7 @@ class Options(Struct, frozen=True):
 
     @property
     def link(self) -> LinkOptions:
-        return LinkOptions(self.hardware, self.framework, self.values, self.margin)
+        return LinkOptions(self.hardware, self.framework, self.values, self.margin, self.as_written)
 
 
 class Report(Struct, frozen=True, eq=False):

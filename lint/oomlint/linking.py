@@ -68,6 +68,7 @@ class LinkOptions(Struct, frozen=True):
     framework: str | None = None
     values: MappingABC[str, Any] = field(default_factory=dict)
     margin: float = 0.85
+    as_written: bool = False
 
 
 # A line that makes a trainer or what one is given, and is no class of that kind.
@@ -505,6 +506,7 @@ class Linker:
             versions=self._versions(claims),
             floors=self._floors(claims),
             copier=Copier(self.workspace, claims),
+            as_written=self.options.as_written,
         )
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
         return without_declared(self.workspace, run, claims)

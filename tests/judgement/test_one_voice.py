@@ -77,8 +77,8 @@ _NEEDS = (
 )
 # A verdict, in the words in force or in any that were ever used for one; not "fits on: A100-40GB".
 _VERDICTS = re.compile(
-    r"\bunknown whether it fits\b|\bnot known\b|\b(?:may|does|will) not fit\b|\b(?:tight|good) fit\b"
-    r"|(?<!GiB )\btoo much\b|\bclose to the limit\b|\bmay need more\b|\bfits\b(?! on\b| without --)"
+    r"\bunknown whether it fits\b|\b(?:may|does|will) not fit\b|\b(?:tight|good) fit\b"
+    r"|(?<![GM]iB )\btoo much\b|\bclose to the limit\b|\bmay need more\b|\bfits\b(?! on\b| without --)"
 )
 _LIMITS = re.compile(r"\([^()]*usable per GPU[^()]*\)")
 
