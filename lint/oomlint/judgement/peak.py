@@ -100,7 +100,7 @@ class Peak(Struct, frozen=True):
     def context(self) -> tuple[str, ...]:
         """What a finding about one part of the need has to say of all of it, as details: the need itself
         where no limit is known, for then no headline says it, and on what it rests."""
-        rests = (f"reckoned with {' and '.join(self.conditions)}",) if self.conditions else ()
+        rests = tuple(reckoned_with(each) for each in self.conditions)
         if self.limit is not None:
             return rests
         return (f"the run {self._need}{self._place}", self._holder, *rests)
@@ -273,6 +273,11 @@ def exceeds(run: Run, resource: Literal["gpu", "host"], need: float) -> bool:
     the limit is unknown nothing is said to be more."""
     limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
     return limit is not None and not has_room(settled(run).estimate, resource, need, limit)
+
+
+def reckoned_with(condition: str) -> str:
+    """The detail of a finding for a condition of its number."""
+    return f"reckoned with {condition}"
 
 
 def conditions_of(run: Run) -> tuple[str, ...]:

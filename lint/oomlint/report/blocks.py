@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -10,11 +11,13 @@ from oomlint.amounts import gib
 from oomlint.engine import Diagnosis, Report
 from oomlint.fix.edits import Fix
 from oomlint.judgement import Judgement, judgement_of, words
+from oomlint.judgement.peak import reckoned_with
+from oomlint.judgement.severity import verdict_at
 from oomlint.precedence import suffices, worst_first
 from oomlint.report.excerpts import excerpt, finding_lines, fix_lines
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.places import Places
-from oomlint.report.wrapping import wrapped
+from oomlint.report.wrapping import glued, wrapped
 from oomlint.rule import Applicability, Finding, Severity
 
 
@@ -100,11 +103,12 @@ def block(trouble: Trouble, places: Places, paint: Paint, width: int) -> Iterato
 
 def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
     spoken = judgement.spoken
-    style, verdict = VERDICT_STYLES[spoken.verdict], spoken.verdict
+    verdict = spoken.verdict
     for number, peak in enumerate(judgement.peaks):
+        style = VERDICT_STYLES[verdict_at(peak.risk or 0.0)]
         head = "and" if number else f"{words.mark(verdict)} {words.verdict_words(verdict)}"
         text, first = f"{head}: {words.need(peak)}", "    " if number else "  "
-        yield from wrapped(text, width, first, "    ", paint=lambda t: paint(t, style))
+        yield from wrapped(text, width, first, "    ", paint=partial(paint, style=style))
     if judgement.meant is not None:
         yield from wrapped(words.both_readings(judgement), width, "    ", "    ")
     weak = [] if spoken.evidence is None else spoken.evidence.rests_on[:2]
@@ -120,7 +124,8 @@ def _leading(
     if leader in trouble.headlines:
         yield from _largest_part(leader, trouble.judgement, places, paint, width)
     else:
-        yield from finding_lines(leader, places, paint, width, indent="  ")
+        told = {reckoned_with(reading) for reading in trouble.judgement.spoken.because}
+        yield from finding_lines(leader, places, paint, width, indent="  ", told=told)
 
 
 def _largest_part(
@@ -131,7 +136,7 @@ def _largest_part(
     rule = f"{paint(label, label)} {paint(headline.rule.code, 'bold')} {headline.rule.name}:"
     parts = [f"{cause.words} {gib(cause.size)}" for cause in judgement.causes]
     yield from wrapped(f"{rule} {', '.join(parts) or 'many small parts'}", width, "  ", "    ")
-    yield from excerpt(headline.finding.location, label, places, paint, indent="    ")
+    yield from excerpt(headline.finding.location, label, places, paint, width, indent="    ")
     if judgement.causes and judgement.causes[0].remedy:
         yield from wrapped(f"what lowers it: {judgement.causes[0].remedy}", width, "    ", "    ")
 
@@ -143,9 +148,13 @@ def _others(
     for diagnosis in trouble.causes:
         if diagnosis is leader:
             continue
-        where = places.head(diagnosis.finding.location)
-        text = f"also: {diagnosis.finding.message} ({diagnosis.rule.code}, {where})"
-        yield from wrapped(visible(text), width, "  ", "    ")
+        at = diagnosis.finding.location
+        is_named = at.path == trouble.judgement.name
+        where = f"line {places.start(at).line}" if is_named else places.head(at)
+        place = glued(f"({diagnosis.rule.code}, {where})")
+        yield from wrapped(
+            visible(f"also: {diagnosis.finding.message} ") + place, width, "  ", "    "
+        )
 
 
 def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
