@@ -246,7 +246,7 @@ def test_a_package_that_cannot_be_imported_costs_nobody_the_rest(with_example):
         ),
         ("from oomlint import Rule\nclass Bare(Rule):\n    pass\n", "has a rule Bare without code"),
         ("x = 1\n", "brings nothing through oomlint.rules (other)"),
-        ("raise SystemExit\n", "cannot be loaded: SystemExit: no reason given"),
+        ("raise SystemExit\n", "cannot be loaded: no reason given (SystemExit)"),
     ],
 )
 def test_what_is_refused(with_example, text, says):

@@ -132,4 +132,4 @@ def test_what_was_not_read_and_decides_is_named_below():
     told = " ".join(render(report, "text", Paint()).split())
     assert "unknown whether it fits 8xA100-80GB" in told
     assert "$MICRO has no value" in told
-    assert "1 run: unknown; " in told
+    assert "1 run: unknown whether it fits; " in told
