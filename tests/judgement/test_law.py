@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, Literal
+
 import pytest
 
 from oomlint.judgement import EVEN, LOST, TIGHT, Risk, Severity
-from oomlint.judgement.law import probability, risk_of_need
+from oomlint.judgement.law import has_room, holds, probability, risk_in, risk_of_need
 from oomlint.judgement.severity import bound, severity_at, verdict_at
 from oomlint.memory import DeviceEstimate
 from oomlint.plan.evidence import Level
@@ -71,3 +74,19 @@ def test_either_resource_kills() -> None:
     assert Risk(0.5, None).any == 0.5
     assert Risk(None, 0.9).any is None
     assert Risk(None, 0.9).verdict == "unknown"
+
+
+@pytest.mark.parametrize("resource", ["gpu", "host"])
+def test_what_fits_is_what_rather_lives_whoever_asks(resource: Literal["gpu", "host"]) -> None:
+    """A peak, a need of one instant as large, and a risk: one answer, which is not that of the limit."""
+    for peak in range(800, 1200, 5):
+        device = DeviceEstimate(
+            peak_bytes=peak, low_bytes=peak * 9 // 10, high_bytes=peak * 11 // 10
+        )
+        estimate: Any = SimpleNamespace(**{resource: device})
+        risk = risk_in(estimate, resource, 1000)
+        fits = risk is not None and risk < EVEN
+        assert holds(estimate, resource, 1000) == fits
+        assert has_room(estimate, resource, peak, 1000) == fits
+    unknown: Any = SimpleNamespace(**{resource: DeviceEstimate()})
+    assert not holds(unknown, resource, 1000)
