@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from oomlint.hardware import Hardware, usable_bytes
@@ -45,8 +46,9 @@ def run_object(judgement: Judgement, way: Fix | None = None) -> RunShape:
         ],
         "verdict": forecast.verdict,
         "risk": risk_object(forecast.risk),
-        "evidence": None if forecast.evidence is None else evidence_object(forecast.evidence),
-        "otherwise": [_otherwise(doubt) for doubt in judgement.spoken.doubts],
+        "evidence": None
+        if forecast.evidence is None
+        else evidence_object(forecast.evidence, judgement.spoken.doubts),
         "as_meant": None
         if meant is None
         else {
@@ -158,8 +160,8 @@ def edit_object(edit: Edit) -> EditShape:
     return shape
 
 
-def evidence_object(evidence: Evidence) -> EvidenceShape:
-    """What a prediction rests on besides what is written and known."""
+def evidence_object(evidence: Evidence, doubts: Iterable[Doubt] = ()) -> EvidenceShape:
+    """What a prediction rests on besides what is written and known, and what else the run may be."""
     return {
         "level": cast("Any", evidence.level.word),
         "rests_on": [
@@ -174,6 +176,7 @@ def evidence_object(evidence: Evidence) -> EvidenceShape:
             }
             for basis in evidence.rests_on
         ],
+        "otherwise": [_otherwise(doubt) for doubt in doubts],
     }
 
 
