@@ -10,9 +10,9 @@ from oomlint.engine import Options, Report, lint
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
 from oomlint.judgement.forecast import forecast_of
+from oomlint.judgement.words import left_open, sentence
 from oomlint.lsp.hints import breakdown
 from oomlint.report import estimates, fits, html, markdown
-from oomlint.report.runs import left_open, sentence
 from oomlint.workspace import Workspace
 
 _LAUNCH = (

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.diagnosis import Diagnosis as Diagnosis
-from oomlint.errors import FileError, InternalError, UsageError
+from oomlint.errors import FileError, InternalError, UsageError, in_words
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
 from oomlint.judgement import needs_all_samples_long
@@ -103,6 +103,8 @@ class Options(Struct, frozen=True):
     framework: str | None = None
     values: MappingABC[str, Any] = field(default_factory=dict)
     margin: float = 0.85
+    as_written: bool = False
+    """Whether misspelt keys do nothing, as in a run that is over; else findings speak of what they mean."""
     baseline: Baseline | None = None
     """Findings that are known and neither reported nor fixed."""
     plugins: tuple[str, ...] = ()
@@ -112,7 +114,7 @@ class Options(Struct, frozen=True):
 
     @property
     def link(self) -> LinkOptions:
-        return LinkOptions(self.hardware, self.framework, self.values, self.margin)
+        return LinkOptions(self.hardware, self.framework, self.values, self.margin, self.as_written)
 
 
 class Report(Struct, frozen=True, eq=False):
@@ -237,11 +239,7 @@ def _check(
             failed.add(rule)
             path = run.claims[0].path if run.claims else run.name
             whose = f" of the plug-in {rule.origin}" if rule.origin else ""
-            errors.append(
-                InternalError(
-                    path, f"rule {rule.name}{whose} failed: {type(error).__name__}: {error}"
-                )
-            )
+            errors.append(InternalError(path, f"rule {rule.name}{whose} failed: {in_words(error)}"))
         if timings is not None:
             timings[rule.name] = timings.get(rule.name, 0.0) + perf_counter() - start
 

@@ -7,6 +7,23 @@ from typing import Any, ClassVar, Literal
 ErrorKind = Literal["parse", "io", "encoding", "internal"]
 
 
+# Of what a library says people read a line or two; some quote a whole file.
+_LONGEST = 200
+
+
+def in_words(error: BaseException) -> str:
+    """An error that nobody foresaw, in one line of bounded length for the user: what it says, then its kind
+    for a report (``division by zero (ZeroDivisionError)``)."""
+    kind = type(error).__name__
+    if isinstance(error, KeyError) and len(error.args) == 1:
+        said = f"there is no {error.args[0]!r}"  # it says nothing but the key
+    else:
+        said = " ".join(str(error).split())
+    if len(said) > _LONGEST:
+        said = f"{said[: _LONGEST - 1]}…"
+    return f"{said} ({kind})" if said else f"no reason given ({kind})"
+
+
 class FileError(Exception):
     """A file could not be used; ``line`` and ``column`` are 1-based, ``None`` if unknown."""
 

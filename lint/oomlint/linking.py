@@ -35,7 +35,7 @@ from oomlint.documents import (
 )
 from oomlint.documents.base import Document
 from oomlint.documents.text import Location
-from oomlint.errors import FileError, InternalError
+from oomlint.errors import FileError, InternalError, in_words
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -65,6 +65,7 @@ class LinkOptions(Struct, frozen=True):
     framework: str | None = None
     values: MappingABC[str, Any] = field(default_factory=dict)
     margin: float = 0.85
+    as_written: bool = False
 
 
 # A line that makes a trainer or what one is given, and is no class of that kind.
@@ -171,7 +172,7 @@ class Linker:
                 runs.append(self._build(extended(claim), used, root=claim))
             except Exception as error:  # a dialect's bug must not cost the user the other runs
                 linked.errors.append(
-                    InternalError(claim.path, f"{claim.dialect.called} failed: {_words(error)}")
+                    InternalError(claim.path, f"{claim.dialect.called} failed: {in_words(error)}")
                 )
         return runs
 
@@ -367,7 +368,7 @@ class Linker:
             try:
                 claims = tuple(dialect.recognise(document))
             except Exception as error:  # as above: one dialect's bug is not the others'
-                failure = InternalError(name, f"{dialect.called} failed: {_words(error)}")
+                failure = InternalError(name, f"{dialect.called} failed: {in_words(error)}")
                 self._failures.setdefault(name, []).append(failure)
                 continue
             if wanted and all(wanted not in (c.framework, c.dialect.name) for c in claims):
@@ -421,6 +422,7 @@ class Linker:
             },
             floors=self._floors(claims),
             copier=Copier(self.workspace, claims),
+            as_written=self.options.as_written,
         )
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
         return without_declared(self.workspace, run, claims, self._own_readers)
@@ -682,10 +684,6 @@ def _launch_of(claim: Claim) -> Launch | None:
 
     at = claim.blocks[-1].anchor
     return next((launch for launch in launches(claim.document) if launch.anchor == at), None)
-
-
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 class _Unread(Dialect):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping as MappingABC
 from typing import TypeAlias
 
 from oomlint.engine import Diagnosis
+from oomlint.judgement import exceeds
 from oomlint.rule import Applicability
 
 Failure: TypeAlias = tuple[str, str, int, int | None]
@@ -37,11 +38,16 @@ def worst_first(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
 
 
 def suffices(diagnosis: Diagnosis) -> bool:
-    """Whether a finding's fix brings the peak within the limit; where that is unknown, any does that
-    has a prediction."""
+    """Whether a run rather lives than dies with a finding's fix; where its limit is unknown, with any that
+    has a prediction. What a headline carries is the way out, which is one because it suffices."""
+    finding, run = diagnosis.finding, diagnosis.run
     after = diagnosis.fix.predicted_bytes_after if diagnosis.fix is not None else None
-    limit = diagnosis.finding.limit_bytes
-    return after is not None and (limit is None or after <= limit)
+    if after is None:
+        return False
+    resource = finding.resource
+    if run is None or finding.rule.is_headline or finding.limit_bytes is None:
+        return True
+    return resource not in ("gpu", "host") or not exceeds(run, resource, after)
 
 
 def _failure(diagnosis: Diagnosis) -> Failure | None:

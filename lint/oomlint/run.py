@@ -92,6 +92,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     floors: MappingABC[str, str] = field(default_factory=dict)
     """Package → the oldest release that the project allows."""
     copier: Copier | None = None
+    as_written: bool = False
+    """Whether a misspelt key does nothing, whatever it means."""
     shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """File that the run names, and other runs use too → the names of all its runs; filled in once
     all are known."""
@@ -363,9 +365,14 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         meant = {each.field: each.value for each in self.misspelt}
         return self.assuming(meant) if meant else self
 
-    @cached_property
+    @property
     def misspelt(self) -> tuple[Misspelt, ...]:
-        """The keys that are taken for others, at most one for each field."""
+        """The keys that are taken for others; none of a run that is asked for as it is written."""
+        return () if self.parts.as_written else self.meant_otherwise
+
+    @cached_property
+    def meant_otherwise(self) -> tuple[Misspelt, ...]:
+        """The keys that mean others, at most one for each field."""
         found: dict[Any, Misspelt] = {}
         for stray in self.stray:
             row = stray.block.table.names.get(stray.nearest[0]) if stray.nearest else None

@@ -17,7 +17,7 @@ from oomlint.documents import STAGED, kind_of, parse
 from oomlint.documents.base import Document
 from oomlint.documents.lines import Lines
 from oomlint.documents.text import Source
-from oomlint.errors import FileError, InternalError, ParseError, ReadError
+from oomlint.errors import FileError, InternalError, ParseError, ReadError, in_words
 from oomlint.versions import floors, included, is_pin_file, is_requirements, merged, pins
 
 # A config is at most a few hundred kilobytes; what is larger is data, and named so.
@@ -192,7 +192,7 @@ class Workspace:
         except RecursionError:
             return ParseError(name, "is nested too deeply to be read")
         except Exception as error:  # a reader's bug must not cost the user the other files
-            return InternalError(name, f"reading failed: {type(error).__name__}: {error}")
+            return InternalError(name, f"reading failed: {in_words(error)}")
 
     def _found(self, reference: str, from_file: str) -> Source | None:
         """The text of a file that a script takes in, if it is here."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.judgement import Relief, relief, settled
+from oomlint.judgement import Relief, exceeds, relief, settled
 from oomlint.judgement.ways_out import each_way_out
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
@@ -23,8 +23,8 @@ _STEP = 256
 
 def states_exceed(run: Run) -> bool:
     """Whether weights, gradients and optimizer states alone are more than the card has."""
-    states, limit = state_bytes(settled(run).plan), run.limits.gpu_bytes
-    return states is not None and limit is not None and states.total > limit
+    states = state_bytes(settled(run).plan)
+    return states is not None and exceeds(run, "gpu", states.total)
 
 
 def leading_remedy(run: Run) -> Relief | None:

@@ -79,17 +79,22 @@ def test_the_frame_names_the_rule_without_a_config_and_with_one(oomlint, project
     assert "OOM103 logits-materialized-large-vocab (by the traceback)" in told
 
 
-def test_the_prediction_is_that_of_which_the_findings_speak(oomlint, project, axolotl):
-    """Of a run whose key is misspelt, the reading that its author means."""
+def test_a_log_is_held_against_the_run_as_it_was_written(oomlint, project, axolotl):
+    """What its author means by a misspelt key is not what ran: there is one number, that of the run as written."""
     (project / "train.log").write_text(LOGITS)
     axolotl.write_text(axolotl.read_text().replace("sequence_len:", "sequence_length:"))
     text = oomlint("diagnose", "train.log", "--config", "axolotl.yaml").stdout
     asked = ("estimate", "axolotl.yaml", "--hardware", "79.1GiB", "--output-format", "json")
-    meant = json.loads(oomlint(*asked).stdout)["runs"][0]["as_meant"]
-    assert meant is not None
-    peak = f"{meant['gpu']['peak_bytes'] / 2**30:.0f} GiB per GPU"
-    assert f"axolotl.yaml: predicted peak {peak}" in text
-    assert "read as sequence_len" in text
+    run = json.loads(oomlint(*asked).stdout)["runs"][0]
+    written, meant = (
+        f"{each['gpu']['peak_bytes'] / 2**30:.1f} GiB" for each in (run, run["as_meant"])
+    )
+    assert written != meant
+    assert f"axolotl.yaml: predicted peak {written} per GPU" in text
+    assert "(as written, where sequence_length does nothing)" in text
+    assert f"predicted for axolotl.yaml: {written}" in text
+    assert meant not in text
+    assert "read as" not in text
 
 
 def test_rules_that_are_about_something_else_are_left_out(oomlint, project, axolotl):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, Literal
+
 import pytest
 from msgspec.structs import replace
 
 from oomlint.judgement import EVEN, LOST, TIGHT, Risk, Severity
-from oomlint.judgement.law import LAW, probability, risk_in, risk_of_need
+from oomlint.judgement.law import LAW, has_room, holds, probability, risk_in, risk_of_need
 from oomlint.judgement.severity import bound, severity_at, verdict_at
 from oomlint.memory import DeviceEstimate, Estimate, HostEstimate
 from oomlint.plan.evidence import Level
@@ -92,3 +95,19 @@ def test_what_an_engine_takes_of_the_card_is_no_guess() -> None:
     estimate = Estimate(device, HostEstimate(), None, (), ())
     law = replace(LAW, floor=0.0, ceiling=0.0)
     assert risk_in(estimate, "gpu", 80, law=law) == pytest.approx(taken)
+
+
+@pytest.mark.parametrize("resource", ["gpu", "host"])
+def test_what_fits_is_what_rather_lives_whoever_asks(resource: Literal["gpu", "host"]) -> None:
+    """A peak, a need of one instant as large, and a risk: one answer, which is not that of the limit."""
+    for peak in range(800, 1200, 5):
+        device = DeviceEstimate(
+            peak_bytes=peak, low_bytes=peak * 9 // 10, high_bytes=peak * 11 // 10
+        )
+        estimate: Any = SimpleNamespace(**{resource: device})
+        risk = risk_in(estimate, resource, 1000)
+        fits = risk is not None and risk < EVEN
+        assert holds(estimate, resource, 1000) == fits
+        assert has_room(estimate, resource, peak, 1000) == fits
+    unknown: Any = SimpleNamespace(**{resource: DeviceEstimate()})
+    assert not holds(unknown, resource, 1000)

@@ -222,7 +222,7 @@ def test_a_package_that_cannot_be_imported_costs_nobody_the_rest(with_example):
     report = with_example.findings()
     (error,) = report["errors"]
     assert error["path"] == "broken-rules 1.0"
-    assert error["message"].startswith("the plug-in cannot be loaded: ModuleNotFoundError: ")
+    assert error["message"].endswith("(ModuleNotFoundError)")
     assert error["kind"] == "internal"
     assert "checkpoints-in-shared-memory" in names(report)
     result = with_example("--output-format", "concise")
@@ -246,7 +246,7 @@ def test_a_package_that_cannot_be_imported_costs_nobody_the_rest(with_example):
         ),
         ("from oomlint import Rule\nclass Bare(Rule):\n    pass\n", "has a rule Bare without code"),
         ("x = 1\n", "brings nothing through oomlint.rules (other)"),
-        ("raise SystemExit\n", "cannot be loaded: SystemExit: no reason given"),
+        ("raise SystemExit\n", "cannot be loaded: no reason given (SystemExit)"),
     ],
 )
 def test_what_is_refused(with_example, text, says):
@@ -264,7 +264,10 @@ def test_a_rule_that_raises_is_an_error_of_its_plug_in(with_example):
     with_example.install("other", {"oomlint.rules": {"o": "other"}}, {"other.py": text})
     report = with_example.findings()
     (error,) = report["errors"]
-    assert error["message"] == "rule acme-hello of the plug-in other 1.0 failed: KeyError: 'x'"
+    assert (
+        error["message"]
+        == "rule acme-hello of the plug-in other 1.0 failed: there is no 'x' (KeyError)"
+    )
     assert {"acme-fine", "checkpoints-in-shared-memory"} <= names(report)
 
 
@@ -341,7 +344,7 @@ def test_a_dialect_that_fails_costs_nobody_the_other_dialects(machine):
     (machine.project / "train.yaml").write_text(CONFIG + "# acme:\n")
     report = machine.findings("train.yaml")
     (error,) = report["errors"]
-    assert error["message"] == "acme-trainer of the plug-in acme 1.0 failed: ValueError: odd"
+    assert error["message"] == "acme-trainer of the plug-in acme 1.0 failed: odd (ValueError)"
     assert [run["framework"] for run in report["runs"]] == ["axolotl"]
 
 

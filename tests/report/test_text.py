@@ -13,6 +13,7 @@ from oomlint.report.diff import render as render_diff
 from oomlint.report.excerpts import excerpt
 from oomlint.report.paint import Paint
 from oomlint.report.places import Places
+from oomlint.report.wrapping import columns, wrapped
 from oomlint.workspace import Workspace
 
 GOLDEN = """\
@@ -67,7 +68,7 @@ def test_concise_is_one_line_a_finding(report):
 def show(text: str, start: int, end: int) -> list[str]:
     workspace = Workspace(overlay={"a.yaml": text.encode()})
     places = Places(Report((), (), (), 1, workspace))
-    return list(excerpt(Location("a.yaml", Span(start, end)), "error", places, Paint()))
+    return list(excerpt(Location("a.yaml", Span(start, end)), "error", places, Paint(), 100))
 
 
 def test_underline_stands_below_its_text_whatever_the_width():
@@ -132,4 +133,34 @@ def test_what_was_not_read_and_decides_is_named_below():
     told = " ".join(render(report, "text", Paint()).split())
     assert "unknown whether it fits 8xA100-80GB" in told
     assert "$MICRO has no value" in told
-    assert "1 run: unknown; " in told
+    assert "1 run: unknown whether it fits; " in told
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_no_line_is_wider_than_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    long = (
+        "CUDA_VISIBLE_DEVICES=0,1 && torchrun --nproc_per_node 2 train.py " + "--option 日本 " * 40
+    )
+    files = {
+        "config.yaml": b"base_model: meta-llama/Llama-3.1-8B\ndatasets:\n  - path: a\nsequence_length: 8192\n"
+        b"micro_batch_size: 16\nbf16: true\noptimizer: adamw_torch\nadapter: " + b"x" * 300 + b"\n",
+        "train.sh": long.encode(),
+    }
+    options = Options(hardware=parse_hardware("1xA100-40GB"))
+    report = lint(Workspace(Path("/project"), files), [*files], options)
+    for paint in (Paint(), Paint(enabled=True)):
+        lines = render(report, "text", paint).splitlines()
+        assert any("^^^" in line for line in lines)
+        assert [line for line in lines if columns(line) > width] == []
+
+
+def test_a_number_stays_with_its_unit_and_a_colour_goes_on() -> None:
+    assert list(wrapped("it needs 12 GiB (risk 34 %)", 17, "", "  ")) == [
+        "it needs 12 GiB",
+        "  (risk 34 %)",
+    ]
+    red = Paint(enabled=True)("one two", "bad")
+    assert list(wrapped(red, 5, "", "")) == ["\x1b[31mone\x1b[0m", "\x1b[31mtwo\x1b[0m"]

@@ -55,7 +55,14 @@ def test_a_large_mask_is_no_warning_where_the_run_fits():
 
 
 def test_states_that_are_too_large_alone_go_by_the_risk_of_the_run():
-    whole = RUN.partition("adapter")[0].replace("sequence_length: 8192", "sequence_len: 512")
+    whole = RUN.partition("adapter")[0].replace("sequence_length: 8192", "sequence_len: 256")
     finding = findings("1xA100-40GB", whole)["gpu-states-over-budget"]
     assert finding.severity.label == "error"
     assert finding.details[-1].startswith("what is enough: LoRA of rank 16 (")
+
+
+def test_what_only_just_goes_below_the_limit_is_not_enough():
+    """39.0 of 39.4 GiB is a risk of 70 %."""
+    whole = RUN.partition("adapter")[0].replace("sequence_length: 8192", "sequence_len: 512")
+    finding = findings("1xA100-40GB", whole)["gpu-states-over-budget"]
+    assert not any("enough" in detail for detail in finding.details)

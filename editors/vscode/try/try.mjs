@@ -76,7 +76,7 @@ async function tour(page) {
   const status = page.locator(".statusbar-item", { hasText: "GiB" });
   await seen("status bar", status.first());
   await page.keyboard.press("Control+Shift+M");
-  await seen("problems", page.locator(".markers-panel", { hasText: "gradient checkpointing is off" }));
+  await seen("problems", page.locator(".markers-panel", { hasText: "no gradient checkpointing" }));
   await picture(page, "vscode-findings.png");
 
   await choose(page, "RTX-4090-24GB", "8");
@@ -96,7 +96,7 @@ async function tour(page) {
   await page.keyboard.press("Escape");
 
   await run(page, "Fix All");
-  await seen("the fix", page.locator(".view-line", { hasText: /gradient_checkpointing:.true/ }).first());
+  await seen("the fix", page.locator(".view-line", { hasText: /sequence_len:/ }).first());
   await page.keyboard.press("Control+S");
   await page.locator(".tab.active.dirty").waitFor({ state: "detached" });
   await page.locator(".markers-panel", { hasText: "No problems" }).waitFor();

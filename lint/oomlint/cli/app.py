@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from oomlint.cli.output import emit_bytes, forget_output
-from oomlint.errors import CannotEdit, FileError, UsageError
+from oomlint.errors import CannotEdit, FileError, UsageError, in_words
 
 
 def run(words: Sequence[str]) -> int:
@@ -49,9 +49,9 @@ def _described(error: BaseException) -> str:
     while trace is not None:
         code: Any = trace.tb_frame.f_code
         if "oomlint" in code.co_filename:
-            place = f" ({os.path.basename(code.co_filename)}:{trace.tb_lineno})"
+            place = f" at {os.path.basename(code.co_filename)}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+    return f"{in_words(error)}{place}"
 
 
 def _has_working_directory() -> bool:

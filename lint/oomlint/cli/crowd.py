@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from oomlint.errors import in_words
+
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkProcess
@@ -127,7 +129,7 @@ def _serve(
         try:
             result = work(item)
         except Exception as error:  # told where it is reported: a traceback helps nobody here
-            result = Lost(f"{type(error).__name__}: {error}")
+            result = Lost(in_words(error))
         connection.send(result)
         del result
         tidy()

@@ -101,7 +101,11 @@ def _lint(given: Given, configs: Sequence[str], logs: Sequence[Log]) -> Report:
     from oomlint.diagnose.verdict import judge
     from oomlint.engine import lint
 
-    jobs = make_jobs(given, configs)
+    # What a log tells of is the run that was, in which a misspelt key did nothing.
+    jobs = [
+        replace(job, options=replace(job.options, as_written=True))
+        for job in make_jobs(given, configs)
+    ]
     report = merge(
         lint(job.workspace, job.names, job.options, explicit=job.explicit) for job in jobs
     )

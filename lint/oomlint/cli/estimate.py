@@ -18,7 +18,7 @@ from oomlint.cli.options import (
     settings_options,
 )
 from oomlint.cli.output import emit, painter
-from oomlint.errors import FileError, ParseError, ReadError, UsageError
+from oomlint.errors import FileError, ParseError, ReadError, UsageError, in_words
 from oomlint.report.paint import ColorChoice, Paint
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _plans(given: Given, plan_file: str, jsonl: bool, output: _Output) -> int:
                 lines.append(as_json({"error": str(error)}, indent=None))
             except Exception as error:  # one plan's failure must not cost the others their answer
                 failed = True
-                message = f"internal error: {type(error).__name__}: {error}"
+                message = f"internal error: {in_words(error)}"
                 lines.append(as_json({"error": message}, indent=None))
     emit("".join(lines), output.file)
     return 3 if failed else 0

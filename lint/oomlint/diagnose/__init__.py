@@ -66,7 +66,7 @@ def examine(
     from oomlint.judgement import judgement_of
 
     verdict = judge(logs)
-    forecasts = [judgement_of(run).spoken for run in report.runs] if report is not None else []
+    forecasts = [judgement_of(run).written for run in report.runs] if report is not None else []
     explanations = found(verdict, report.diagnoses, all_rules()) if report is not None else ()
     if not explanations and not (report is not None and report.runs):
         explanations = usual(verdict, all_rules())

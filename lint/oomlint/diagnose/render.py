@@ -21,12 +21,13 @@ from oomlint.diagnose.shapes import (
 from oomlint.diagnose.words import advice, figures, headline
 from oomlint.engine import Diagnosis, Report
 from oomlint.judgement import judgement_of
+from oomlint.judgement.words import sentence
 from oomlint.report.json import error_object, finding_object
 from oomlint.report.paint import Paint
 from oomlint.report.places import Fingerprints, Places, url
-from oomlint.report.runs import sentence
 from oomlint.report.shapes import FindingShape
 from oomlint.rule import Severity, gib
+from oomlint.run import Run
 
 _PLAIN = Paint()
 # Of the timeline and of explanations, people read so many.
@@ -99,7 +100,14 @@ def _predicted(examination: Examination) -> str:
     cause, report = examination.verdict.cause, examination.report
     if report is None or cause is None or cause.signature.resource != "gpu":
         return ""
-    return "; ".join(sentence(judgement_of(run).spoken) for run in report.runs[:_MOST_RUNS])
+    return "; ".join(_sentence(run) for run in report.runs[:_MOST_RUNS])
+
+
+def _sentence(run: Run) -> str:
+    """The prediction for a run as it is written, and which keys of it do nothing there."""
+    ignored = ", ".join(each.key.path for each in run.meant_otherwise)
+    told = sentence(judgement_of(run).written)
+    return f"{told} (as written, where {ignored} does nothing)" if ignored else told
 
 
 def _decided(frame: Frame) -> str:

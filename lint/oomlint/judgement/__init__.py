@@ -19,6 +19,7 @@ from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
 from oomlint.judgement.peak import (
     Peak,
+    exceeds,
     judge_gpu,
     judge_host,
     risk_of,
@@ -40,6 +41,7 @@ __all__ = [
     "Verdict",
     "card_holds",
     "confidence",
+    "exceeds",
     "judge_gpu",
     "judge_host",
     "judgement_of",

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Gpu
+
+# A card is said to hold a run if a twentieth of it stays free: at 95 % of the limit a run is about as
+# likely to die as not (:mod:`oomlint.judgement.law`).
+_ROOM = 0.95
+
+
+def cards_that_hold(peak: int) -> tuple[Gpu, ...]:
+    """The common cards whose usable memory holds a peak with room to spare, the smallest first."""
+    return tuple(gpu for gpu, usable in _common_cards() if usable * _ROOM >= peak)
 
 
 def smallest_card(peak: int) -> str | None:
-    """The smallest common card whose usable memory holds a peak with room to spare."""
-    return next((name for name, usable in _common_cards() if usable * 0.95 >= peak), None)
+    """The name of the smallest of them."""
+    return next((gpu.name for gpu in cards_that_hold(peak)), None)
 
 
 def card_holds(name: str, peak: int) -> bool:
@@ -23,8 +36,8 @@ def _usable(name: str) -> int:
 
 
 @cache
-def _common_cards() -> tuple[tuple[str, int], ...]:
-    """Names and usable bytes, the smallest first."""
+def _common_cards() -> tuple[tuple[Gpu, int], ...]:
+    """Cards and usable bytes, the smallest first."""
     from oomlint.hardware import common_cards, usable_bytes
 
-    return tuple((gpu.name, usable_bytes(gpu)) for gpu in common_cards())
+    return tuple((gpu, usable_bytes(gpu)) for gpu in common_cards())

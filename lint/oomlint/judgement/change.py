@@ -30,7 +30,7 @@ class Relief(Struct, frozen=True):
     def suffices(self) -> bool:
         """The problem is gone afterwards (or a smaller common card holds the run)."""
         if self.before.limit is not None:
-            return not self.after.overflows
+            return self.after.holds
         return self.after.card is not None and self.after.card != self.before.card
 
     @property

@@ -12,9 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from oomlint.changes import Change
 from oomlint.hardware import usual_limit
 from oomlint.judgement.evidence import assumed_otherwise
+from oomlint.judgement.law import holds
 from oomlint.judgement.severity import Confidence
 from oomlint.memory import Estimate, state_bytes
 from oomlint.memory.allocator import lengths_vary
@@ -44,10 +47,12 @@ _MOST = 0.9
 
 
 class Doubt(Struct, frozen=True):
-    """What a run may be besides, and the probability that it is."""
+    """What a run may be besides, and the probability that it is. ``words`` go on after an "if":
+    ``load.dtype is fp32``."""
 
     weight: float
     estimate: Estimate
+    words: str
 
 
 def settled(run: Run) -> Run:
@@ -67,25 +72,35 @@ def doubts(run: Run) -> tuple[Doubt, ...]:
 def _found(run: Run) -> Iterator[Doubt]:
     if sharding_is_open(run):
         sharded = {f.parallel.backend: "zero", **ZERO_3}
-        yield Doubt(_SHARDED, run.assuming(sharded).estimate)
+        words = "what launches it shards the model"
+        yield Doubt(_SHARDED, run.assuming(sharded).estimate, words)
     if _joins_many(run):
         for share, weight in _FILLED:
-            yield Doubt(weight, _filled(run, share).estimate)
+            words = f"samples have {share:.0%} of the tokens that they may have"
+            yield Doubt(weight, _filled(run, share).estimate, words)
     else:
         shorter = short_samples(run)
         if shorter is not None:
-            yield Doubt(_SHORT, shorter.estimate)
+            yield Doubt(_SHORT, shorter.estimate, f"no sample has more than {_short(run):,} tokens")
     others = run.alternatives
-    for _, other in others:
-        yield Doubt(_OTHER_RELEASE / len(others), other.estimate)
+    for changes, other in others:
+        weight = _OTHER_RELEASE / len(others)
+        yield Doubt(weight, other.estimate, _across(run, changes[0]))
     # What a value is assumed to be may be what another release takes, or follow from another that is
     # assumed: one doubt, not two.
     told = [other.estimate for _, other in others]
-    for estimates in assumed_otherwise(run):
-        for estimate in estimates:
+    for choices in assumed_otherwise(run):
+        for words, estimate in choices:
             if not any(_are_alike(estimate, other) for other in told):
-                yield Doubt(_OTHER_VALUE / len(estimates), estimate)
-        told += estimates
+                yield Doubt(_OTHER_VALUE / len(choices), estimate, words)
+        told += (estimate for _, estimate in choices)
+
+
+def _across(run: Run, change: Change) -> str:
+    """``transformers is older than 4.46``, the other side of an open change."""
+    if run.open[change]:
+        return f"{change.package} is older than {change.release}"
+    return f"{change.package} is {change.release} or newer"
 
 
 def _are_alike(one: Estimate, other: Estimate) -> bool:
@@ -99,7 +114,7 @@ def _scaled(found: Iterable[Doubt]) -> Iterator[Doubt]:
     total = sum(doubt.weight for doubt in found)
     scale = min(1.0, _MOST / total) if total else 1.0
     for doubt in found:
-        yield Doubt(doubt.weight * scale, doubt.estimate)
+        yield replace(doubt, weight=doubt.weight * scale)
 
 
 # A quarter of the usual 4,096 tokens: of the 32 data sets whose lengths ms-swift's tables give
@@ -115,7 +130,7 @@ def short_samples(run: Run) -> Run | None:
     seq, batch = run.plan.seq, run.plan.batch
     if seq.max_len is None:
         return None
-    short = min(seq.max_len // _SHORT_SAMPLES, _SHORT_SAMPLE)
+    short = _short(run)
     shorter: dict[Any, Any] = {f.seq.max_len: short}
     if batch.max_tokens_per_gpu:
         # All samples of a step together may be fewer tokens than one micro batch may have.
@@ -127,6 +142,10 @@ def short_samples(run: Run) -> Run | None:
     elif seq.packing != "varlen" and not lengths_vary(run.plan):
         return None
     return run.assuming(shorter)
+
+
+def _short(run: Run) -> int:
+    return min((run.plan.seq.max_len or 0) // _SHORT_SAMPLES, _SHORT_SAMPLE)
 
 
 def _joins_many(run: Run) -> bool:
@@ -164,12 +183,9 @@ def needs_all_samples_long(run: Run) -> bool:
 
 
 def fits_with_short_samples(run: Run, phase: str | None, limit: int) -> bool:
+    """Whether the GPU holds a run without long samples."""
     shorter = short_samples(run)
-    if shorter is None:
-        return False
-    device = shorter.estimate.gpu
-    peak = device.peak_bytes if phase is None else device.phases.get(phase)
-    return peak is not None and peak <= limit
+    return shorter is not None and holds(shorter.estimate, "gpu", limit, phase)
 
 
 def sharding_is_open(run: Run) -> bool:

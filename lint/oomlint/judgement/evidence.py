@@ -158,11 +158,12 @@ def _weakest(deciding: list[Basis]) -> tuple[Level, tuple[Basis, ...]]:
     return level, tuple(basis for basis in deciding if basis.level is level)
 
 
-def assumed_otherwise(run: Run) -> Iterator[tuple[Estimate, ...]]:
-    """Of each thing that nobody says: the estimates at what else the fields plausibly are that follow
-    from it and move memory. Taken to be started as its sibling is, a run may have another launcher;
-    that this would shard, and compute, and count otherwise is one doubt and not three."""
-    doubts: list[tuple[set[Any], list[Estimate]]] = []
+def assumed_otherwise(run: Run) -> Iterator[tuple[tuple[str, Estimate], ...]]:
+    """Of each thing that nobody says: what else the fields plausibly are that follow from it and move
+    memory, in words (``load.dtype is fp32``), and the estimate at each. Taken to be started as its
+    sibling is, a run may have another launcher; that this would shard, and compute, and count
+    otherwise is one doubt and not three."""
+    doubts: list[tuple[set[Any], list[tuple[str, Estimate]]]] = []
     for leaf, level in _weak(run).items():
         roots = set(_lost_at(run, leaf))
         # What follows from the number of ranks alone is no doubt beside that of their number.
@@ -176,15 +177,15 @@ def assumed_otherwise(run: Run) -> Iterator[tuple[Estimate, ...]]:
         doubts.append(
             (
                 roots.union(*(each[0] for each in shared)),
-                [*(estimate for each in shared for estimate in each[1]), *estimates],
+                [*(other for each in shared for other in each[1]), *estimates],
             )
         )
-    for _, estimates in doubts:
-        yield tuple(estimates)
+    for _, others in doubts:
+        yield tuple(others)
 
 
-def _otherwise(run: Run, leaf: Any) -> Iterator[Estimate]:
-    """The estimates with a field that is assumed at what else it plausibly is.
+def _otherwise(run: Run, leaf: Any) -> Iterator[tuple[str, Estimate]]:
+    """What else a field that is assumed plausibly is, in words, and the estimate at each.
 
     How many ranks there are is up to whoever starts the run before his machine, which we have taken
     as it is: that there may be more of them calms, that he might leave most of it idle is
@@ -197,7 +198,7 @@ def _otherwise(run: Run, leaf: Any) -> Iterator[Estimate]:
         found = _estimate(run, change)
         needs_more = peak is not None and (found.gpu.peak_bytes or 0) > peak
         if leaf != f.parallel.world or not needs_more:
-            yield found
+            yield f"{run.key(leaf)} is {change[leaf]}", found
 
 
 def is_open(run: Run) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.judgement.doubts import Doubt, doubts
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.peak import risk_of
@@ -77,6 +78,8 @@ class Forecast(Struct, frozen=True):
     """RAM of a node in bytes, ``None`` if nobody says."""
     evidence: Evidence | None = None
     """How well that is known on which it rests; ``None`` of a plan that was given as such."""
+    doubts: tuple[Doubt, ...] = ()
+    """What the run may be besides, where its hardware is known."""
     because: tuple[str, ...] = ()
     """How misspelt keys were read, for the reader to know; empty of a run as it is written."""
 
@@ -121,6 +124,7 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
         assumptions=(*assumed, *found.assumptions, *differing),
         host_limit=run.limits.host_bytes,
         evidence=evidence_of(run),
+        doubts=() if run.hardware is None else doubts(probe),
         because=because,
     )
 

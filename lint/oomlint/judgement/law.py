@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from oomlint.judgement.severity import EVEN
+
 if TYPE_CHECKING:
     from oomlint.memory import DeviceEstimate, Estimate, HostEstimate
 
@@ -69,10 +71,29 @@ def risk_in(
     parts = device.parts or {}
     engine = parts.get(phase or device.peak_phase or "", {}).get("engine", 0.0)
     passes = risk_of_need(device, need, limit, law, taken=engine)
-    if passes is None:
-        return None
+    return None if passes is None else _dies(passes, resource, law)
+
+
+def _dies(passes: float, resource: Literal["gpu", "host"], law: Law) -> float:
+    """The probability that a run dies, by the probability that its need passes the limit."""
     floor = law.floor if resource == "gpu" else 0.0
     return floor + (1.0 - floor - law.ceiling) * passes
+
+
+def holds(
+    estimate: Estimate, resource: Literal["gpu", "host"], limit: int, phase: str | None = None
+) -> bool:
+    """Whether a run that needs what is estimated rather lives than dies of a resource; of one without
+    a prediction nobody can say so."""
+    risk = risk_in(estimate, resource, limit, phase)
+    return risk is not None and risk < EVEN
+
+
+def has_room(estimate: Estimate, resource: Literal["gpu", "host"], need: float, limit: int) -> bool:
+    """The same of so many bytes at one instant, which are as uncertain as the peak that is estimated."""
+    device: DeviceEstimate | HostEstimate = estimate.gpu if resource == "gpu" else estimate.host
+    passes = risk_of_need(device, need, limit)
+    return passes is not None and _dies(passes, resource, LAW) < EVEN
 
 
 def risk_of_need(

@@ -26,12 +26,21 @@ from oomlint.judgement.doubts import (
     sharding_is_open,
 )
 from oomlint.judgement.evidence import weakest_of_claims
-from oomlint.judgement.law import risk_in, risk_of_need
-from oomlint.judgement.severity import Confidence, Severity, bound, severity_at
+from oomlint.judgement.law import has_room, holds, risk_in, risk_of_need
+from oomlint.judgement.severity import TIGHT, Confidence, Severity, bound, severity_at
+from oomlint.judgement.words import when
+from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.run import Run
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
 _WORTH, _WORTH_ANYWHERE = 0.03, 0.25
+
+
+class Otherwise(Struct, frozen=True):
+    """What the need is if the run is another than it is taken for; ``words`` go on after an "if"."""
+
+    need: int
+    words: str
 
 
 class Peak(Struct, frozen=True):
@@ -50,8 +59,15 @@ class Peak(Struct, frozen=True):
     """``an A100-80GB``, ``a host with 512 GiB``, or what was assumed."""
     components: Mapping[str, int | None]
     """What is alive at the peak, in bytes."""
+    holds: bool = False
+    """Whether the run rather lives than dies by the prediction itself, what else it may be aside; ``False``
+    where the hardware is unknown."""
     conditions: tuple[str, ...] = ()
     """On what reading of the files the number rests, for the reader to know."""
+    upper: int | None = None
+    """The upper bound of what is predicted, in bytes."""
+    otherwise: Otherwise | None = None
+    """Where the prediction itself fits: the reading of the run by which it is at risk."""
 
     @property
     def worth(self) -> float:
@@ -84,7 +100,7 @@ class Peak(Struct, frozen=True):
     def context(self) -> tuple[str, ...]:
         """What a finding about one part of the need has to say of all of it, as details: the need itself
         where no limit is known, for then no headline says it, and on what it rests."""
-        rests = (f"reckoned with {' and '.join(self.conditions)}",) if self.conditions else ()
+        rests = tuple(reckoned_with(each) for each in self.conditions)
         if self.limit is not None:
             return rests
         return (f"the run {self._need}{self._place}", self._holder, *rests)
@@ -117,22 +133,6 @@ class Peak(Struct, frozen=True):
         return f"the smallest common card that holds it is {self.card}"
 
 
-_PHASES = {
-    "load": "while loading",
-    "forward": "in the forward pass",
-    "backward": "in the backward pass",
-    "optimizer_step": "in the optimizer step",
-    "train": "while training",
-    "evaluation": "in evaluation",
-    "save": "while saving",
-}
-
-
-def when(phase: str | None) -> str:
-    """``in the backward pass``"""
-    return _PHASES.get(phase or "", "at the peak")
-
-
 def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
     """Judge the GPU peak (of one phase, if named); ``None`` where no number is known."""
     probe = settled(run)
@@ -143,7 +143,8 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
     limit = run.limits.gpu_bytes
     conditions: list[str] = []
     most = usual_limit() if limit is None else limit
-    if peak > most and fits_with_short_samples(probe, phase, most):
+    fits = holds(probe.estimate, "gpu", most, phase)
+    if not fits and fits_with_short_samples(probe, phase, most):
         conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
     risk = risk_of(run.intended, "gpu", phase)
     if risk is not None:
@@ -164,7 +165,10 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         card=smallest_card(peak),
         where=where,
         components=gpu.components,
+        holds=limit is not None and fits,
         conditions=(*conditions, *conditions_of(run)),
+        upper=_upper(gpu, peak),
+        otherwise=_otherwise(run.intended, "gpu", phase),
     )
 
 
@@ -187,8 +191,36 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         card=None,
         where=f"a host with {gib(limit)} of RAM" if limit is not None else "an unknown host",
         components=host.components,
+        holds=limit is not None and holds(settled(run).estimate, "host", limit, phase),
         conditions=conditions_of(run),
+        upper=_upper(host, peak),
+        otherwise=_otherwise(run.intended, "host", phase),
     )
+
+
+def _upper(device: DeviceEstimate | HostEstimate, need: int) -> int | None:
+    """The upper bound of a need, whose own is that of the peak in proportion."""
+    high, peak = device.high_bytes, device.peak_bytes
+    return None if high is None or not peak else round(high * need / peak)
+
+
+def _otherwise(run: Run, resource: Literal["gpu", "host"], phase: str | None) -> Otherwise | None:
+    """The doubt that puts a run at risk whose prediction does not, the weightiest."""
+    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
+    risk = risk_of(run, resource, phase)
+    if limit is None or risk is None or risk < TIGHT:
+        return None
+    base = risk_in(run.placed.estimate, resource, limit, phase)
+    if base is None or base >= TIGHT:
+        return None
+    found: list[tuple[float, Otherwise]] = []
+    for doubt in doubts(run.placed):
+        other = risk_in(doubt.estimate, resource, limit, phase)
+        device = doubt.estimate.gpu if resource == "gpu" else doubt.estimate.host
+        need = device.peak_bytes if phase is None else device.phases.get(phase)
+        if other is not None and need is not None and other > base:
+            found.append((doubt.weight * (other - base), Otherwise(need, doubt.words)))
+    return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def _bounded(run: Run, risk: float, resource: str) -> Severity | None:
@@ -234,6 +266,18 @@ def severity_of_need(run: Run, resource: Literal["gpu", "host"], need: float) ->
     device = estimate.gpu if resource == "gpu" else estimate.host
     risk = None if limit is None else risk_of_need(device, need, limit)
     return None if risk is None else severity_at(risk)
+
+
+def exceeds(run: Run, resource: Literal["gpu", "host"], need: float) -> bool:
+    """Whether a run rather dies than not of needing so many bytes of a resource at one instant; where
+    the limit is unknown nothing is said to be more."""
+    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
+    return limit is not None and not has_room(settled(run).estimate, resource, need, limit)
+
+
+def reckoned_with(condition: str) -> str:
+    """The detail of a finding for a condition of its number."""
+    return f"reckoned with {condition}"
 
 
 def conditions_of(run: Run) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from oomlint.amounts import gib, of_gib
 from oomlint.dialects.machine.fields import launch
 from oomlint.errors import CannotEdit
 from oomlint.judgement.doubts import settled
+from oomlint.judgement.law import holds
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.run import Run
 
@@ -34,9 +35,13 @@ def each_way_out(run: Run) -> tuple[str, ...]:
     return tuple(way for way in (_shard(run), _offload(run), _more_cards(run), _lora(run)) if way)
 
 
-def _fits(run: Run, peak: int | None) -> bool:
+def _fits(run: Run, changed: Run) -> bool:
+    """Whether a changed run rather fits than not on the cards of the run as it is; where they are unknown,
+    whatever can be predicted does."""
     limit = run.limits.gpu_bytes
-    return peak is not None and (limit is None or peak <= limit)
+    if limit is None:
+        return changed.estimate.gpu.peak_bytes is not None
+    return holds(changed.estimate, "gpu", limit)
 
 
 def _shard(run: Run) -> str:
@@ -47,10 +52,9 @@ def _shard(run: Run) -> str:
     if plan.parallel.backend not in (None, "ddp") or world is None or world < 2:
         return ""
     sharded = base.assuming({f.parallel.backend: "zero", f.parallel.zero.stage: 3})
-    peak = sharded.estimate.gpu.peak_bytes
-    if not _fits(run, peak):
+    if not _fits(run, sharded):
         return ""
-    return f"sharding with ZeRO-3 or FSDP ({gib(peak)} a card)"
+    return f"sharding with ZeRO-3 or FSDP ({_card(sharded)} a card)"
 
 
 def _offload(run: Run) -> str:
@@ -64,18 +68,17 @@ def _offload(run: Run) -> str:
     if plan.parallel.zero.stage != 3:
         changes |= ZERO_3
     try:
-        moved = run.what_if(changes)
+        moved = settled(run.what_if(changes))
     except CannotEdit:
         return ""
-    estimate = settled(moved).estimate
-    if not _fits(run, estimate.gpu.peak_bytes):
+    if not _fits(run, moved):
         return ""
     way = "ZeRO-3 with the optimizer in host RAM"
-    card, need = gib(estimate.gpu.peak_bytes), estimate.host.peak_bytes
+    card, need = _card(moved), moved.estimate.host.peak_bytes
     have = run.limits.host_bytes
     if have is None or need is None:
         return f"{way} ({card} a card, {gib(need)} of RAM a node)"
-    if need <= have:
+    if holds(moved.estimate, "host", have):
         return f"{way} ({card} a card, {of_gib(need, have)} of RAM a node)"
     return f"{way} ({card} a card) and {gib(need)} of RAM a node instead of {gib(have)}"
 
@@ -91,26 +94,26 @@ def _more_cards(run: Run) -> str:
         return ""
     used, whole = nodes * per_node, machine.gpus_per_node
     if nodes == machine.nodes and per_node < whole:
-        peak = _peak_on(base, nodes, whole)
-        if _fits(run, peak):
-            return f"all {nodes * whole} cards instead of {used} ({gib(peak)} each)"
+        larger = _on(base, nodes, whole)
+        if _fits(run, larger):
+            return f"all {nodes * whole} cards instead of {used} ({_card(larger)} each)"
         per_node = whole
     for count in _doublings(nodes):
-        peak = _peak_on(base, count, per_node)
-        if _fits(run, peak):
-            return f"{count * per_node} such cards instead of {used} ({gib(peak)} each)"
+        larger = _on(base, count, per_node)
+        if _fits(run, larger):
+            return f"{count * per_node} such cards instead of {used} ({_card(larger)} each)"
     return ""
 
 
-def _peak_on(run: Run, nodes: int, per_node: int) -> int | None:
-    """The predicted peak of a GPU, in bytes, of the same run on so many nodes and cards."""
+def _on(run: Run, nodes: int, per_node: int) -> Run:
+    """The same run on so many nodes and cards."""
     return run.assuming(
         {
             f.parallel.nodes: nodes,
             f.parallel.gpus_per_node: per_node,
             launch.total_processes: nodes * per_node,
         }
-    ).estimate.gpu.peak_bytes
+    )
 
 
 def _doublings(nodes: int) -> Iterator[int]:
@@ -128,7 +131,11 @@ def _lora(run: Run) -> str:
         f.trainable.targets: "all_linear",
         f.save.contents: ("adapter",),
     }
-    peak = settled(run).assuming(lora).estimate.gpu.peak_bytes
-    if not _fits(run, peak):
+    adapted = settled(run).assuming(lora)
+    if not _fits(run, adapted):
         return ""
-    return f"LoRA of rank 16 ({gib(peak)} a card)"
+    return f"LoRA of rank 16 ({_card(adapted)} a card)"
+
+
+def _card(run: Run) -> str:
+    return gib(run.estimate.gpu.peak_bytes)

@@ -10,16 +10,14 @@ from lsprotocol import types
 from oomlint.documents.text import Location
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement, judgement_of
+from oomlint.judgement.words import PHASE_WORDS, mark, other_reading, sentence
 from oomlint.lsp.keys import knobs
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
-from oomlint.report.runs import PHASE_WORDS, conclusion, other_reading, peaks, sentence
 from oomlint.rule import gib
 from oomlint.run import Run
 
 ESTIMATE = "oomlint.estimate"
-
-_MARKS = {"fits": "✓", "tight": "!", "does_not_fit": "✗", "unknown": "?"}
 
 
 def inlay_hints(view: View, range: types.Range) -> list[types.InlayHint]:
@@ -68,7 +66,7 @@ def verdict_line(run: Run) -> str:
     """``oomlint ✗ a.yaml: predicted peak 88.7 GiB per GPU (backward), …: does not fit …``, by the reading
     that findings speak of."""
     forecast = judgement_of(run).spoken
-    return f"oomlint {_MARKS[forecast.verdict]} {sentence(forecast)}"
+    return f"oomlint {mark(forecast.verdict)} {sentence(forecast)}"
 
 
 def status(analysis: Analysis) -> dict[str, object]:
@@ -98,7 +96,7 @@ def _short(forecast: Forecast) -> str:
 
 def _marked(forecast: Forecast) -> str:
     is_judged = forecast.hardware is not None and forecast.estimate.gpu.peak_bytes is not None
-    return f"{_short(forecast)} {_MARKS[forecast.verdict]}" if is_judged else _short(forecast)
+    return f"{_short(forecast)} {mark(forecast.verdict)}" if is_judged else _short(forecast)
 
 
 def breakdown(judgement: Judgement) -> str:
@@ -106,7 +104,7 @@ def breakdown(judgement: Judgement) -> str:
     forecast, other = judgement.spoken, other_reading(judgement)
     gpu = forecast.estimate.gpu
     lines = [
-        f"**{forecast.name}**: {peaks(forecast)}: {conclusion(forecast)}",
+        sentence(forecast).replace(forecast.name, f"**{forecast.name}**", 1),
         *(("", other) if other else ()),
         "",
         "| at the peak | GiB |",

@@ -14,6 +14,7 @@ from oomlint.engine import Diagnosis, all_rules
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.judgement.unpredicted import why_unpredicted
+from oomlint.judgement.words import meaning
 from oomlint.lsp.alternatives import alternatives
 from oomlint.lsp.diagnostics import overlapping
 from oomlint.lsp.keys import Key, keys_at
@@ -22,7 +23,6 @@ from oomlint.lsp.view import View
 from oomlint.models import ModelFacts
 from oomlint.plan.fields import below, f
 from oomlint.report.markdown import escaped
-from oomlint.report.runs import meaning
 from oomlint.report.why import account, basis_sentence, shown
 from oomlint.rule import count, gib
 from oomlint.run import Run

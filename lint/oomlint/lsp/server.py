@@ -15,7 +15,7 @@ from pygls.uris import to_fs_path
 
 from oomlint import __version__
 from oomlint.documents import SUFFIXES
-from oomlint.errors import CannotEdit, UsageError
+from oomlint.errors import CannotEdit, UsageError, in_words
 from oomlint.lsp import commands
 from oomlint.lsp.actions import EXPLAIN, FIT, KINDS, actions, fix_all
 from oomlint.lsp.commands import Answer
@@ -70,7 +70,7 @@ class Server(LanguageServer):
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """What a client got wrong, or we did, goes to the log and into nobody's face."""
-        log.error("%s: %s", type(error).__name__, error)
+        log.error("%s", in_words(error))
 
     def shutdown(self) -> None:
         self.session.end()

@@ -22,7 +22,7 @@ from oomlint import footprint
 from oomlint.dialects import registry
 from oomlint.dialects.base import Dialect, Registry
 from oomlint.entry_points import PROFILES, entry_points, name_of
-from oomlint.errors import InternalError
+from oomlint.errors import InternalError, in_words
 from oomlint.rule import ListedRule, Rule
 
 if TYPE_CHECKING:
@@ -179,8 +179,7 @@ class _Collection(Generic[T]):
         try:
             found = list(load())
         except (Exception, SystemExit) as error:  # its author's to mend, not the user's to suffer
-            words = " ".join(str(error).split()) or "no reason given"
-            self._say(origin, f"cannot be loaded: {type(error).__name__}: {words}")
+            self._say(origin, f"cannot be loaded: {in_words(error)}")
             return None
         for item in found:
             if item in self.items:  # offered twice, say by a package that lists it and its folder

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
-from oomlint.amounts import gib, of_gib, percent
+from oomlint.amounts import gib
 from oomlint.engine import Diagnosis, Report
 from oomlint.fix.edits import Fix
-from oomlint.judgement import Forecast, Judgement, Peak, judgement_of
-from oomlint.judgement.peak import when
+from oomlint.judgement import Judgement, judgement_of, words
+from oomlint.judgement.peak import reckoned_with
+from oomlint.judgement.severity import verdict_at
 from oomlint.precedence import suffices, worst_first
 from oomlint.report.excerpts import excerpt, finding_lines, fix_lines
-from oomlint.report.paint import Paint, visible
+from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.places import Places
-from oomlint.report.runs import meaning
-from oomlint.report.wrapping import wrapped
+from oomlint.report.wrapping import glued, wrapped
 from oomlint.rule import Applicability, Finding, Severity
-
-_MARKS = {"fits": "✓", "tight": "!", "does_not_fit": "✗", "unknown": "?"}
-_STYLES = {"fits": "good", "tight": "tight", "does_not_fit": "bad", "unknown": "dim"}
-_HEADS = {"tight": "may not fit", "does_not_fit": "will not fit", "unknown": "unknown"}
-_EACH = {"gpu": "per GPU", "host": "of host RAM a node"}
 
 
 class Trouble(Struct, frozen=True, eq=False):
@@ -107,43 +103,19 @@ def block(trouble: Trouble, places: Places, paint: Paint, width: int) -> Iterato
 
 def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
     spoken = judgement.spoken
-    style = _STYLES[spoken.verdict]
+    verdict = spoken.verdict
     for number, peak in enumerate(judgement.peaks):
-        head = f"{_MARKS[spoken.verdict]} {_HEADS[spoken.verdict]}: " if number == 0 else "  and: "
-        yield from wrapped(head + _need(peak), width, "  ", "    ", paint=lambda t: paint(t, style))
+        style = VERDICT_STYLES[verdict_at(peak.risk or 0.0)]
+        head = "and" if number else f"{words.mark(verdict)} {words.verdict_words(verdict)}"
+        text, first = f"{head}: {words.need(peak)}", "    " if number else "  "
+        yield from wrapped(text, width, first, "    ", paint=partial(paint, style=style))
     if judgement.meant is not None:
-        yield from wrapped(_as_written(judgement), width, "    ", "    ")
+        yield from wrapped(words.both_readings(judgement), width, "    ", "    ")
     weak = [] if spoken.evidence is None else spoken.evidence.rests_on[:2]
     for basis in weak:
         verb = "was not read" if basis.level.word == "unread" else f"is assumed to be {basis.value}"
         swing = f" (moves up to {gib(basis.swing_bytes)})" if basis.swing_bytes else ""
         yield from wrapped(f"rests on: {basis.key} {verb}{swing}", width, "    ", "      ")
-
-
-def in_trouble(judgement: Judgement) -> str:
-    """The verdict on a run in trouble, in one line: what it needs, and by which reading."""
-    needs = " and ".join(_need(peak).removeprefix("needs ") for peak in judgement.peaks)
-    where = "" if judgement.hardware is None else f" {judgement.hardware.name}"
-    text = f"{_HEADS[judgement.verdict]}{where}: needs {needs}"
-    return text if judgement.meant is None else f"{text}; {_as_written(judgement)}"
-
-
-def _need(peak: Peak) -> str:
-    assert peak.limit is not None
-    assert peak.risk is not None
-    need = of_gib(peak.predicted, peak.limit)
-    return f"needs {need} {_EACH[peak.resource]} {when(peak.phase)} (risk {percent(peak.risk)})"
-
-
-def _as_written(judgement: Judgement) -> str:
-    """What the files say as they stand, of a run whose misspelt keys are taken for what they mean."""
-    written = judgement.written
-    return f"{meaning(judgement.spoken)}; as written {gib(written.estimate.gpu.peak_bytes)}: {_word(written)}"
-
-
-def _word(forecast: Forecast) -> str:
-    words = {"fits": "it fits", "tight": "it may not fit", "does_not_fit": "too much"}
-    return words.get(forecast.verdict, "unknown whether it fits")
 
 
 def _leading(
@@ -152,7 +124,8 @@ def _leading(
     if leader in trouble.headlines:
         yield from _largest_part(leader, trouble.judgement, places, paint, width)
     else:
-        yield from finding_lines(leader, places, paint, width, indent="  ")
+        told = {reckoned_with(reading) for reading in trouble.judgement.spoken.because}
+        yield from finding_lines(leader, places, paint, width, indent="  ", told=told)
 
 
 def _largest_part(
@@ -163,7 +136,7 @@ def _largest_part(
     rule = f"{paint(label, label)} {paint(headline.rule.code, 'bold')} {headline.rule.name}:"
     parts = [f"{cause.words} {gib(cause.size)}" for cause in judgement.causes]
     yield from wrapped(f"{rule} {', '.join(parts) or 'many small parts'}", width, "  ", "    ")
-    yield from excerpt(headline.finding.location, label, places, paint, indent="    ")
+    yield from excerpt(headline.finding.location, label, places, paint, width, indent="    ")
     if judgement.causes and judgement.causes[0].remedy:
         yield from wrapped(f"what lowers it: {judgement.causes[0].remedy}", width, "    ", "    ")
 
@@ -175,9 +148,13 @@ def _others(
     for diagnosis in trouble.causes:
         if diagnosis is leader:
             continue
-        where = places.head(diagnosis.finding.location)
-        text = f"also: {diagnosis.finding.message} ({diagnosis.rule.code}, {where})"
-        yield from wrapped(visible(text), width, "  ", "    ")
+        at = diagnosis.finding.location
+        is_named = at.path == trouble.judgement.name
+        where = f"line {places.start(at).line}" if is_named else places.head(at)
+        place = glued(f"({diagnosis.rule.code}, {where})")
+        yield from wrapped(
+            visible(f"also: {diagnosis.finding.message} ") + place, width, "  ", "    "
+        )
 
 
 def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
@@ -195,29 +172,23 @@ def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
 
 def counts(judged: Sequence[Judgement]) -> str:
     """``5 runs: 1 does not fit, 1 may not fit, 3 fit``"""
-    numbers = {
-        word: sum(j.verdict == word for j in judged)
-        for word in ("does_not_fit", "tight", "fits", "unknown")
-    }
     total = f"{len(judged)} run{'' if len(judged) == 1 else 's'}"
-    unpredicted = sum(bool(j.spoken.estimate.unknown) for j in judged)
-    numbers["unknown"] -= unpredicted
-    parts = list(_counted(numbers, any(j.hardware is None for j in judged)))
-    if unpredicted:
-        parts.append(f"{unpredicted} without a prediction")
-    if len(judged) == 1:
-        return f"{total}: {parts[0].split(' ', 1)[1]}" if parts else total
+    parts = list(_counted(judged))
+    if len(parts) == 1 and len(judged) == 1:
+        return f"{total}: {parts[0].removeprefix('1 ')}"
     return f"{total}: {', '.join(parts)}" if parts else total
 
 
-def _counted(numbers: dict[str, int], hardware_is_open: bool) -> Iterable[str]:
-    for word, one, many in (
-        ("does_not_fit", "does not fit", "do not fit"),
-        ("tight", "may not fit", "may not fit"),
-        ("fits", "fits", "fit"),
-    ):
-        if numbers[word]:
-            yield f"{numbers[word]} {one if numbers[word] == 1 else many}"
-    if numbers["unknown"]:
-        why = "without known hardware" if hardware_is_open else "unknown"
-        yield f"{numbers['unknown']} {why}"
+def _counted(judged: Sequence[Judgement]) -> Iterator[str]:
+    """How many runs have each verdict, the worst first; those that have none by what they lack."""
+    predicted = [each for each in judged if not each.spoken.estimate.unknown]
+    placed = [each for each in predicted if each.hardware is not None]
+    for verdict in ("does_not_fit", "tight", "fits", "unknown"):
+        number = sum(each.verdict == verdict for each in placed)
+        wording = words.WORDINGS[verdict]
+        if number:
+            yield f"{number} {wording.one if number == 1 else wording.many}"
+    if len(placed) < len(predicted):
+        yield f"{len(predicted) - len(placed)} without known hardware"
+    if len(predicted) < len(judged):
+        yield f"{len(judged) - len(predicted)} without a prediction"

@@ -10,8 +10,9 @@ from oomlint.compare import Change, Comparison, Difference, Resource, Step, Valu
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast
 from oomlint.judgement.unpredicted import why_unpredicted
+from oomlint.judgement.words import PHASE_WORDS, conclusion, peaks
 from oomlint.report.paint import VERDICT_STYLES, Paint
-from oomlint.report.runs import PHASE_WORDS, conclusion, peaks, run_object
+from oomlint.report.runs import run_object
 from oomlint.report.shapes import (
     ChangeShape,
     CompareShape,
@@ -47,13 +48,13 @@ def _lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
         others = [path for path in forecast.files if path != forecast.name]
         if others:
             yield f"   with {', '.join(others)}"
-        style = VERDICT_STYLES.get(forecast.verdict)
+        style = VERDICT_STYLES[forecast.verdict]
         text = conclusion(forecast)
         if judged.meant is not None:
             meant = judged.meant
             text = f"as written, and compared here: {text}"
             yield f"   as meant: {peaks(meant)}: {conclusion(meant)}"
-        yield f"   {paint(text, style) if style else text}"
+        yield f"   {paint(text, style)}"
     yield ""
     yield from _peaks(a, b, paint)
     yield ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from oomlint.engine import Diagnosis, Report
 from oomlint.judgement import Judgement
-from oomlint.report.blocks import in_trouble, troubles
+from oomlint.judgement.words import in_trouble
+from oomlint.report.blocks import troubles
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
 
@@ -19,7 +20,7 @@ def render(report: Report, paint: Paint = _PLAIN) -> str:
 
 
 def _run(judgement: Judgement, paint: Paint) -> str:
-    """``a.yaml: will not fit 8xA100-80GB: needs 88.7 of 79.1 GiB per GPU …``, always one line."""
+    """``a.yaml: does not fit 8xA100-80GB: needs 88.7 of 79.1 GiB per GPU …``, always one line."""
     name = paint(visible(" ".join(judgement.name.split())), "path")
     return f"{name}: {visible(in_trouble(judgement))}"
 

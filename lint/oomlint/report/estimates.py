@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from oomlint.hardware import common_cards, usable_bytes
+from oomlint.hardware import usable_bytes
 from oomlint.judgement import Judgement
+from oomlint.judgement.cards import cards_that_hold
+from oomlint.judgement.words import PHASE_WORDS, conclusion, limits, meaning, other_reading
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.report.paint import VERDICT_STYLES, Paint
-from oomlint.report.runs import PHASE_WORDS, conclusion, limits, meaning, other_reading
 from oomlint.rule import gib
 
 _PLAIN = Paint()
@@ -55,7 +56,7 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
         yield ""
         yield f"on disk: {gib(forecast.estimate.disk_checkpoint_bytes)} for each checkpoint"
     yield ""
-    style = VERDICT_STYLES.get(forecast.verdict, "bold")
+    style = VERDICT_STYLES[forecast.verdict]
     yield paint(f"verdict: {conclusion(forecast)}", style)
     yield f"fits on: {fits_on(gpu.peak_bytes)}"
     if forecast.assumptions:
@@ -137,9 +138,8 @@ def in_gib(size: int) -> str:
 def fits_on(peak: int) -> str:
     """The common cards by size, each with what would stay free."""
     sizes: dict[int, list[str]] = {}
-    for card in common_cards():
-        if usable_bytes(card) * 0.95 >= peak:
-            sizes.setdefault(card.nameplate_gb or 0, []).append(card.name)
+    for card in cards_that_hold(peak):
+        sizes.setdefault(card.nameplate_gb or 0, []).append(card.name)
     if not sizes:
         return "no common card"
     return "; ".join(", ".join(names) for names in list(sizes.values())[:3]) + (

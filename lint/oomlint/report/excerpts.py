@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from unicodedata import category, combining, east_asian_width
+from collections.abc import Collection, Iterator
 
 from oomlint.amounts import gib
 from oomlint.documents.text import Location
@@ -11,28 +10,36 @@ from oomlint.engine import Diagnosis
 from oomlint.fix.edits import Fix
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
-from oomlint.report.wrapping import wrapped
+from oomlint.report.wrapping import columns, glued, wrapped
 from oomlint.rule import Applicability
 
 _TAB = "    "
-_WIDEST = 160
+# What is shown before a mark for which a line is too long.
+_NEARBY = 20
 
 
 def finding_lines(
-    diagnosis: Diagnosis, places: Places, paint: Paint, width: int, *, indent: str = ""
+    diagnosis: Diagnosis,
+    places: Places,
+    paint: Paint,
+    width: int,
+    *,
+    indent: str = "",
+    told: Collection[str] = (),
 ) -> Iterator[str]:
-    """A finding without its fix."""
+    """A finding without its fix, and without the details that were ``told`` before."""
     finding, label = diagnosis.finding, diagnosis.severity.label
     rule = f"{paint(label, label)} {paint(finding.rule.code, 'bold')} {finding.rule.name}:"
     deeper = f"{indent}  "
     title = visible(" ".join(finding.message.split()))
     yield from wrapped(f"{rule} {title}", width, indent, deeper)
-    yield from excerpt(finding.location, label, places, paint, indent=deeper)
+    yield from excerpt(finding.location, label, places, paint, width, indent=deeper)
     for detail in finding.details:
-        yield from wrapped(visible(" ".join(detail.split())), width, deeper, deeper)
+        if detail not in told:
+            yield from wrapped(visible(" ".join(detail.split())), width, deeper, f"{deeper}  ")
     for note in finding.notes:
-        where = places.head(note.location)
-        yield from wrapped(f"{visible(note.message)} ({where})", width, deeper, deeper)
+        where = glued(places.head(note.location))
+        yield from wrapped(f"{visible(note.message)} ({where})", width, deeper, f"{deeper}  ")
 
 
 def fix_lines(
@@ -44,8 +51,10 @@ def fix_lines(
         return
     before, after = diagnosis.finding.predicted_bytes, fix.predicted_bytes_after
     is_a_peak = diagnosis.finding.resource in ("gpu", "host") and before
-    numbers = f": {gib(before)} → {gib(after)}" if is_a_peak and after is not None else ""
-    head = paint(f"{label} ({how(fix)}):", "fix")
+    numbers = f"{gib(before)} → {gib(after)}" if is_a_peak and after is not None else ""
+    numbers = f": {glued(numbers)}" if numbers else ""
+    style = "dim" if fix.applicability is Applicability.DISPLAY else "fix"
+    head = paint(f"{label} ({how(fix)}):", style)
     yield from wrapped(f"{head} {visible(fix.title)}{numbers}", width, indent, f"{indent}  ")
 
 
@@ -58,7 +67,7 @@ def how(fix: Fix) -> str:
 
 
 def excerpt(
-    location: Location, style: str, places: Places, paint: Paint, *, indent: str = ""
+    location: Location, style: str, places: Places, paint: Paint, width: int, *, indent: str = ""
 ) -> Iterator[str]:
     """Where a span is, and its first line with its text underlined; nothing for an empty file."""
     source = places.source(location.path)
@@ -69,30 +78,44 @@ def excerpt(
     text = source.text[line.start : line.end]
     first = start.column - 1
     last = max(first + 1, min(location.span.end - line.start, len(text)))
-    before, marked, after = (
-        visible(t.replace("\t", _TAB)) for t in (text[:first], text[first:last], text[last:])
-    )
-    width = _width(before)
-    if width + _width(marked) > _WIDEST:
-        # A minified file: only the neighbourhood of the span is of use.
-        before, marked, after = "…" + before[-40:], marked[: _WIDEST - 60], "…"
-        width = _width(before)
     number = str(start.line)
-    bar = paint("|", "dim")
     gutter = " " * len(number)
+    before, marked, after = _within(
+        width - len(indent) - len(number) - len(" | "),
+        *(visible(t.replace("\t", _TAB)) for t in (text[:first], text[first:last], text[last:])),
+    )
+    bar = paint("|", "dim")
     where = f"{places.head(location)}{places.also(location)}"
     yield f"{indent}{gutter}{paint('-->', 'dim')} {paint(where, 'path')}"
-    tail = after[: max(0, _WIDEST - width - _width(marked))]
-    underline = "^" * max(1, _width(marked))
-    yield f"{indent}{paint(number, 'dim')} {bar} {before}{marked}{tail}".rstrip()
-    yield f"{indent}{gutter} {bar} {' ' * width}{paint(underline, style)}"
+    underline = "^" * max(1, columns(marked))
+    yield f"{indent}{paint(number, 'dim')} {bar} {before}{marked}{after}".rstrip()
+    yield f"{indent}{gutter} {bar} {' ' * columns(before)}{paint(underline, style)}"
 
 
-def _width(text: str) -> int:
-    """Terminal columns: wide East Asian characters take two, combining ones none."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if combining(c) or category(c) == "Cf" else 2 if east_asian_width(c) in "WF" else 1
-        for c in text
-    )
+def _within(room: int, before: str, marked: str, after: str) -> tuple[str, str, str]:
+    """A line in three parts, cut to so many columns: what is marked is what is to be seen, then what stands
+    behind it, and what stands before it where there is no room for all."""
+    if columns(before) + columns(marked) + columns(after.rstrip()) <= room:
+        return before, marked, after
+    if columns(before) + columns(marked) > room - 1:
+        before = _end(before, max(0, min(_NEARBY, room - columns(marked) - 1)))
+        marked = _start(marked, room - columns(before) - 1)
+    return before, marked, _start(after, room - columns(before) - columns(marked))
+
+
+def _start(text: str, room: int) -> str:
+    """The start of a text in so many columns, with a sign where it is cut."""
+    if columns(text) <= room:
+        return text
+    while text and columns(text) >= room:
+        text = text[: min(len(text) - 1, max(room, 0))]
+    return f"{text}…" if room > 0 else ""
+
+
+def _end(text: str, room: int) -> str:
+    """The end of it."""
+    if columns(text) <= room:
+        return text
+    while text and columns(text) >= room:
+        text = text[max(1, len(text) - max(room, 0)) :]
+    return f"…{text}" if room > 0 else ""

@@ -12,10 +12,11 @@ from oomlint.fix.edits import Fix
 from oomlint.judgement import Forecast, Judgement, judgement_of, settled, sharding_is_open
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.ways_out import ways_out
+from oomlint.judgement.words import left_open, limits, meaning, verdict_of_it, verdict_words
 from oomlint.plan.fields import f as fields
 from oomlint.planner import Aim, HardwareOption, Move, Way
 from oomlint.report.paint import Paint
-from oomlint.report.runs import as_json, left_open, limits, meaning, run_object
+from oomlint.report.runs import as_json, run_object
 from oomlint.report.shapes import FitShape, FittingShape, MoveShape, WayShape
 from oomlint.rule import gib
 from oomlint.run import Misspelt, Run
@@ -29,18 +30,11 @@ _AIMS = {
     "seq_len": "the longest samples that fit",
     "throughput": "the most tokens a second that fit",
 }
-_VERDICTS = {
-    "fits": "it fits",
-    "tight": "it may not fit",
-    "does_not_fit": "it does not fit",
-}
 
 
 def _verdict(forecast: Forecast) -> str:
-    if forecast.verdict != "unknown":
-        return _VERDICTS[forecast.verdict]
-    why = left_open(forecast) or (" without --hardware" if forecast.hardware is None else "")
-    return f"whether it fits is not known{why}"
+    without = " without --hardware" if forecast.hardware is None else ""
+    return f"{verdict_of_it(forecast.verdict)}{left_open(forecast) or without}"
 
 
 class Fitting(Struct, frozen=True):
@@ -143,7 +137,7 @@ def _table(fitting: Fitting, paint: Paint) -> Iterator[str]:
             yield from _wrapped(f"but {text}", left, left)
         if way.verdict == "tight":
             high = gib(estimate.gpu.high_bytes)
-            yield left + paint(f"a tight fit: it may need up to {high} per GPU", "tight")
+            yield left + paint(f"{verdict_words(way.verdict)}: up to {high} per GPU", "tight")
     yield ""
     yield "  GPU and host: predicted peaks; saving: of the host that writes a checkpoint; time: of a"
     yield "  step over that of the run as it is, estimated. `--apply N` writes a way."

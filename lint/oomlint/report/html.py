@@ -14,17 +14,17 @@ from msgspec import Struct
 from oomlint import __version__
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement
+from oomlint.judgement.words import (
+    PHASE_WORDS,
+    conclusion,
+    meaning,
+    other_reading,
+    verdict_words,
+)
 from oomlint.memory import Assumption, DeviceEstimate, HostEstimate
 from oomlint.report.estimates import NEVER, fits_on, in_gib
-from oomlint.report.runs import PHASE_WORDS, conclusion, meaning, other_reading
 from oomlint.rule import gib
 
-_VERDICTS = {
-    "fits": "fits",
-    "tight": "may not fit",
-    "does_not_fit": "does not fit",
-    "unknown": "unknown",
-}
 # A limit further off than this many times what is needed would squeeze the bars to nothing.
 _FAR = 2.5
 # Room at the right of the longest bar or of the limit.
@@ -53,7 +53,7 @@ def _contents(judged: Sequence[Judgement]) -> str:
 
 
 def _badge(forecast: Forecast) -> str:
-    return f'<span class="badge {forecast.verdict}">{_VERDICTS[forecast.verdict]}</span>'
+    return f'<span class="badge {forecast.verdict}">{verdict_words(forecast.verdict)}</span>'
 
 
 def _run(judgement: Judgement, number: int) -> str:

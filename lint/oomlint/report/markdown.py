@@ -9,19 +9,15 @@ from collections.abc import Iterator
 
 from oomlint.engine import Diagnosis, Report
 from oomlint.judgement import Forecast, Judgement, judgement_of
+from oomlint.judgement.words import meaning, verdict_with_reason
 from oomlint.precedence import leaders
 from oomlint.report.places import Places, url
-from oomlint.report.runs import left_open, meaning
 from oomlint.report.text import summary
 from oomlint.rule import gib
 
-VERDICTS = {
-    "fits": "fits",
-    "tight": "⚠️ may not fit",
-    "does_not_fit": "❌ does not fit",
-    "unknown": "not known",
-}
 SIGNS = {"error": "❌", "warning": "⚠️", "info": "\N{INFORMATION SOURCE}\N{VARIATION SELECTOR-16}"}  # fmt: skip
+
+_BESIDE = {"tight": "⚠️ ", "does_not_fit": "❌ "}
 
 # Of a run with misspelt keys: the other reading is what its author means.
 AS_WRITTEN = "as written"
@@ -80,7 +76,7 @@ def _row(forecast: Forecast, reading: str) -> str:
 
 def verdict(forecast: Forecast) -> str:
     """The verdict as a cell of a table, with what leaves it open."""
-    return VERDICTS[forecast.verdict] + escaped(left_open(forecast))
+    return _BESIDE.get(forecast.verdict, "") + escaped(verdict_with_reason(forecast))
 
 
 def line(diagnosis: Diagnosis, places: Places) -> str:

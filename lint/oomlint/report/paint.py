@@ -25,7 +25,7 @@ _CODES = {
     "removed": "31",
     "hunk": "36",
 }
-VERDICT_STYLES = {"fits": "good", "tight": "tight", "does_not_fit": "bad"}
+VERDICT_STYLES = {"fits": "good", "tight": "tight", "does_not_fit": "bad", "unknown": "dim"}
 
 
 class Paint(Struct, frozen=True):

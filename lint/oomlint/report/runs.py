@@ -1,19 +1,18 @@
-"""A run's prediction as JSON, and as one line for people."""
+"""A run's prediction as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from oomlint.hardware import Gpu, Hardware, common_cards, usable_bytes
+from oomlint.hardware import Hardware, usable_bytes
 from oomlint.judgement import Cause, Forecast, Judgement, Risk
-from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.plan import plan_to_dict
-from oomlint.rule import gib
 
 if TYPE_CHECKING:
     from oomlint.documents.text import Edit
     from oomlint.fix.edits import Fix
+    from oomlint.judgement.doubts import Doubt
     from oomlint.judgement.evidence import Evidence
     from oomlint.report.shapes import (
         CauseShape,
@@ -22,23 +21,11 @@ if TYPE_CHECKING:
         GpuShape,
         HardwareShape,
         HostShape,
+        OtherwiseShape,
         RiskShape,
         RunShape,
         WayOutShape,
     )
-
-# A card is said to hold a run if a twentieth of it stays free, as the rules judge it.
-_ROOM = 0.95
-
-PHASE_WORDS: Mapping[str, str] = {
-    "load": "loading",
-    "forward": "forward",
-    "backward": "backward",
-    "optimizer_step": "optimizer step",
-    "train": "training",
-    "evaluation": "evaluation",
-    "save": "saving",
-}
 
 
 def run_object(judgement: Judgement, way: Fix | None = None) -> RunShape:
@@ -59,7 +46,9 @@ def run_object(judgement: Judgement, way: Fix | None = None) -> RunShape:
         ],
         "verdict": forecast.verdict,
         "risk": risk_object(forecast.risk),
-        "evidence": None if forecast.evidence is None else evidence_object(forecast.evidence),
+        "evidence": None
+        if forecast.evidence is None
+        else evidence_object(forecast.evidence, judgement.spoken.doubts),
         "as_meant": None
         if meant is None
         else {
@@ -114,6 +103,15 @@ def risk_object(risk: Risk | None) -> RiskShape | None:
     return {"gpu": rounded(risk.gpu), "host": rounded(risk.host), "any": round(risk.any, 3)}
 
 
+def _otherwise(doubt: Doubt) -> OtherwiseShape:
+    return {
+        "if": doubt.words,
+        "probability": round(doubt.weight, 3),
+        "gpu_bytes": doubt.estimate.gpu.peak_bytes,
+        "host_bytes": doubt.estimate.host.peak_bytes,
+    }
+
+
 def cause_object(cause: Cause) -> CauseShape:
     return {
         "code": cause.code,
@@ -162,8 +160,8 @@ def edit_object(edit: Edit) -> EditShape:
     return shape
 
 
-def evidence_object(evidence: Evidence) -> EvidenceShape:
-    """What a prediction rests on besides what is written and known."""
+def evidence_object(evidence: Evidence, doubts: Iterable[Doubt] = ()) -> EvidenceShape:
+    """What a prediction rests on besides what is written and known, and what else the run may be."""
     return {
         "level": cast("Any", evidence.level.word),
         "rests_on": [
@@ -178,6 +176,7 @@ def evidence_object(evidence: Evidence) -> EvidenceShape:
             }
             for basis in evidence.rests_on
         ],
+        "otherwise": [_otherwise(doubt) for doubt in doubts],
     }
 
 
@@ -196,87 +195,6 @@ def hardware_object(hardware: Hardware | None, host_bytes: int | None) -> Hardwa
         "host_bytes_per_node": host_bytes or hardware.host_bytes_per_node,
         "source": hardware.source,
     }
-
-
-def smallest_cards(peak: int) -> list[Gpu]:
-    """The common cards of the smallest size that holds a peak; none if no card does."""
-    fitting = [card for card in common_cards() if usable_bytes(card) * _ROOM >= peak]
-    return [card for card in fitting if card.nameplate_gb == fitting[0].nameplate_gb]
-
-
-def sentence(forecast: Forecast) -> str:
-    """``NAME: predicted peak 61.2 GiB per GPU (backward), 40 GiB per host: fits 8xA100-80GB …``"""
-    return f"{forecast.name}: {peaks(forecast)}: {conclusion(forecast)}"
-
-
-def peaks(forecast: Forecast) -> str:
-    gpu, host = forecast.estimate.gpu, forecast.estimate.host
-    if gpu.peak_bytes is None:
-        return "no prediction"
-    phase = PHASE_WORDS.get(gpu.peak_phase or "", gpu.peak_phase)
-    text = (
-        f"predicted peak {gib(gpu.peak_bytes)} per GPU ({phase}), {gib(host.peak_bytes)} per host"
-    )
-    return f"{text} ({meaning(forecast)})" if forecast.because else text
-
-
-def meaning(forecast: Forecast) -> str:
-    """``with sequence_length read as sequence_len``; empty of a run as it is written."""
-    return f"with {' and '.join(forecast.because)}" if forecast.because else ""
-
-
-def other_reading(judgement: Judgement) -> str:
-    """``as written: predicted peak 18.8 GiB per GPU …: fits …``; empty where there is one reading."""
-    if judgement.meant is None:
-        return ""
-    return f"as written: {peaks(judgement.written)}: {conclusion(judgement.written)}"
-
-
-def conclusion(forecast: Forecast) -> str:
-    """What the numbers mean for the hardware, or which cards would do."""
-    gpu = forecast.estimate.gpu
-    if gpu.peak_bytes is None:
-        return why_unpredicted(forecast)
-    hardware = forecast.hardware
-    if hardware is None:
-        return f"hardware unknown; {_cards(gpu.peak_bytes)}"
-    return f"{_verdict_words(forecast, hardware)} {limits(forecast, hardware)}{left_open(forecast)}"
-
-
-def left_open(forecast: Forecast) -> str:
-    """``: $TP has no value``, what leaves open whether the run fits: it was not read, or not known."""
-    from oomlint.judgement import evidence
-
-    if forecast.estimate.unknown:
-        return f": {why_unpredicted(forecast)}"
-    if forecast.verdict != "unknown" or forecast.evidence is None:
-        return ""
-    words = evidence.left_open(forecast.evidence)
-    return f": {words}" if words else ""
-
-
-def _cards(peak: int) -> str:
-    cards = smallest_cards(peak)
-    if not cards:
-        return "no common card holds it"
-    names = [card.name for card in cards]
-    return f"the smallest common cards that hold it: {', '.join(names)}"
-
-
-def _verdict_words(forecast: Forecast, hardware: Hardware) -> str:
-    words: dict[str, str] = {
-        "fits": "fits",
-        "tight": "may not fit",
-        "does_not_fit": "does not fit",
-        "unknown": "unknown whether it fits",
-    }
-    return f"{words[forecast.verdict]} {hardware.name}"
-
-
-def limits(forecast: Forecast, hardware: Hardware) -> str:
-    text = f"({gib(usable_bytes(hardware.gpu))} usable per GPU"
-    ram = forecast.host_limit
-    return text + (f", {gib(ram)} per host)" if ram is not None else ")")
 
 
 def as_json(value: Any, *, indent: int | None = 2) -> str:

@@ -146,11 +146,21 @@ class BasisShape(TypedDict):
     swing_bytes: int | None
 
 
+OtherwiseShape = TypedDict(
+    "OtherwiseShape",
+    {"if": str, "probability": float, "gpu_bytes": int | None, "host_bytes": int | None},
+)
+OtherwiseShape.__doc__ = """What a run may be besides what its prediction takes it for, how likely that is, and
+what it needs then."""
+
+
 class EvidenceShape(TypedDict):
-    """``level``: the weakest of what moves the peak. ``rests_on``: the widest swing first."""
+    """``level``: the weakest of what moves the peak. ``rests_on``: the widest swing first. ``otherwise``: of
+    the reading that findings speak of, on known hardware."""
 
     level: EvidenceLevel
     rests_on: list[BasisShape]
+    otherwise: list[OtherwiseShape]
 
 
 class RiskShape(TypedDict):

@@ -6,18 +6,17 @@ from collections.abc import Iterator
 
 from oomlint.engine import Report
 from oomlint.judgement import judgement_of
+from oomlint.judgement.words import left_open, sentence
 from oomlint.report.applied import applied_lines, files_changed
 from oomlint.report.blocks import block, counts, troubles
 from oomlint.report.excerpts import finding_lines, fix_lines
 from oomlint.report.json import fixable
-from oomlint.report.paint import Paint, visible
+from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.places import Places
-from oomlint.report.runs import left_open, sentence
 from oomlint.report.wrapping import terminal_width, wrapped
 from oomlint.rule import Applicability
 
 _PLAIN = Paint()
-_STYLES = {"fits": "good", "tight": "tight", "does_not_fit": "bad", "unknown": "dim"}
 _HOW_TO_NAME = (
     "The hardware is not known, so nothing is held against a limit: name it with "
     "--hardware 8xA100-80GB, or keep it in oomlint.toml (oomlint init)."
@@ -73,7 +72,7 @@ def _runs(report: Report, paint: Paint, width: int, *, only_open: bool) -> Itera
         if only_open and (forecast.hardware is None or not left_open(forecast)):
             continue
         for line in wrapped(visible(sentence(forecast)), width, "", "  "):
-            yield paint(line, _STYLES[forecast.verdict])
+            yield paint(line, VERDICT_STYLES[forecast.verdict])
 
 
 def summary(report: Report, paint: Paint = _PLAIN) -> str:

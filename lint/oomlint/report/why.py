@@ -37,7 +37,7 @@ _COUNTS = {
     Level.UNREAD: "stated, and whether it counts was not read",
 }
 
-_HOW = {
+LEVEL_WORDS = {
     Level.MEASURED: "measured",
     Level.STATED: "stated",
     Level.FACT: "known",
@@ -69,9 +69,9 @@ def account(run: Run, field: Any) -> Account:
     level, setting, origin = run.level(field), run.settings.get(field), run.origin(field)
     place, source = _place(run, field), "" if origin is None else visible(origin.source)
     if setting is None and level is Level.UNREAD:
-        return Account(_HOW[level], place, visible(in_words(run, field)))
+        return Account(LEVEL_WORDS[level], place, visible(in_words(run, field)))
     if not place or level not in _COUNTS:
-        return Account(_HOW[level], place, source)
+        return Account(LEVEL_WORDS[level], place, source)
     conditions = tuple(root for root in run.roots(field) if root != field)
     return Account(_COUNTS[level], place, source, conditions)
 
@@ -95,7 +95,7 @@ def _overview(run: Run, paint: Paint) -> Iterator[str]:
         return
     bases = rests_on(run)
     if not bases:
-        level = _HOW[level_of(run)]
+        level = LEVEL_WORDS[level_of(run)]
         yield f"  The prediction rests on what the files say and what is known (at worst: {level})."
         return
     yield "  The prediction rests on these values, the widest swing first:"
@@ -108,7 +108,7 @@ def _overview(run: Run, paint: Paint) -> Iterator[str]:
 
 def _basis(run: Run, basis: Basis, paint: Paint) -> Iterator[str]:
     style = "warning" if basis.level is Level.UNREAD else "info"
-    how = paint(_HOW[basis.level], style)
+    how = paint(LEVEL_WORDS[basis.level], style)
     yield f"  {paint(str(basis.leaf), 'bold')} = {shown(basis.value)}  {how}"
     place = _place(run, basis.field)
     if place:
@@ -127,7 +127,7 @@ def _swing(basis: Basis) -> str:
 
 def basis_sentence(basis: Basis) -> str:
     """``load.dtype = fp32, assumed: nothing names a dtype; moves the peak of a GPU by …``"""
-    text = f"{basis.leaf} = {shown(basis.value)}, {_HOW[basis.level]}: {visible(basis.why)}"
+    text = f"{basis.leaf} = {shown(basis.value)}, {LEVEL_WORDS[basis.level]}: {visible(basis.why)}"
     return f"{text}; {_swing(basis)}" if basis.swing_bytes else text
 
 

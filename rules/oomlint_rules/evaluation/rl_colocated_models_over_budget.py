@@ -106,8 +106,7 @@ class RlColocatedModelsOverBudget(Rule):
         if others < _SHARE * before.predicted:
             return
         names = ", ".join(_beside(run))
-        enough = alone.predicted <= (before.limit or 0)
-        own = "the trained model fits" if enough else f"the need is {gib(alone.predicted)}"
+        own = "the trained model fits" if alone.holds else f"the need is {gib(alone.predicted)}"
         severity = lowered(before.severity, run)
         # Sizes of further models are taken from the actor; close to the limit that is a guess.
         guessed = any(a.field.startswith("objective.") for a in run.estimate.assumptions)

@@ -157,4 +157,4 @@ def _host_has_room(run: Run, changes: dict[Any, str]) -> bool:
         after = judge_host(run.what_if(changes))
     except CannotEdit:
         return False
-    return after is None or after.limit is None or after.predicted <= after.limit
+    return after is None or after.limit is None or after.holds

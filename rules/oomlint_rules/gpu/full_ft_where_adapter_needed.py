@@ -128,4 +128,4 @@ def _fits(run: Run, changes: dict[Any, Any]) -> bool:
     if not any("offload" in name for name in changes):
         return True
     host = judge_host(run.what_if(changes))
-    return host is None or host.limit is None or host.predicted <= host.limit
+    return host is None or host.limit is None or host.holds

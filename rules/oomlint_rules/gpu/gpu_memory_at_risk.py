@@ -75,4 +75,4 @@ class GpuMemoryAtRisk(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        return headline(self, run, "gpu", "per GPU", GPU_FIELDS)
+        return headline(self, run, "gpu", GPU_FIELDS)

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.judgement import judge_gpu, relief, settled
+from oomlint.judgement import exceeds, judge_gpu, judge_host, relief, settled
 from oomlint.memory import StateBytes, state_bytes
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, count, gib
@@ -124,7 +124,7 @@ class GpuStatesOverBudget(Rule):
         if judged is None or judged.limit is None or judged.severity is None:
             return
         states = state_bytes(base.plan)
-        if states is None or states.total <= judged.limit:
+        if states is None or not exceeds(run, "gpu", states.total):
             return
         yield self.finding(
             run,
@@ -203,6 +203,5 @@ def _host_is_too_small(run: Run, changes: Mapping[Any, Any]) -> bool:
     """Whether offloading is wanted where the host's RAM is unknown or too little."""
     if not any(name.startswith("offload.") for name in changes):
         return False
-    need = settled(run.what_if(changes)).estimate.host.peak_bytes
-    have = run.limits.host_bytes
-    return have is None or need is None or need > have
+    judged = judge_host(run.what_if(changes))
+    return judged is None or not judged.holds

@@ -35,11 +35,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import Relief, judge_gpu, relief, settled, sharding_is_open
-from oomlint.memory import state_bytes
+from oomlint.judgement import Relief, judge_gpu, relief, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.run import Run
+from oomlint_rules._remedies import states_exceed
 
 _YAML = (
     "base_model: NousResearch/Meta-Llama-3-8B\n"
@@ -88,7 +88,7 @@ class MicroBatchTooLarge(Rule):
         found = smaller_batch(run, micro, accum or 1)
         if found is None or found.severity is None or found.severity < Severity.WARNING:
             return
-        applicability = _applicability(run, found)
+        applicability = _applicability(run)
         if applicability is Applicability.DISPLAY and sharding_is_open(run):
             return
         before = found.before
@@ -138,8 +138,6 @@ def smaller_batch(run: Run, micro: int, accum: int) -> Relief | None:
     return first
 
 
-def _applicability(run: Run, found: Relief) -> Applicability:
+def _applicability(run: Run) -> Applicability:
     """Shown only where the states alone are too much: then no batch size fits."""
-    states, limit = state_bytes(settled(run).plan), found.before.limit
-    hopeless = states is not None and limit is not None and states.total > limit
-    return Applicability.DISPLAY if hopeless else Applicability.SAFE
+    return Applicability.DISPLAY if states_exceed(run) else Applicability.SAFE

@@ -31,28 +31,24 @@ from oomlint.rule import KNOWN, Example, Finding, Rule, Where
 from oomlint.run import Run
 from oomlint_rules._headline import HOST_FIELDS, headline
 
-_YAML = (
-    "base_model: NousResearch/Llama-2-70b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "optimizer: adamw_torch_fused\n"
-    "deepspeed: ds.json\n"
+_COMMAND = (
+    "accelerate launch --config_file zero3.yaml trl/scripts/sft.py"
+    " --model_name_or_path Qwen/Qwen2.5-32B --dataset_name tatsu-lab/alpaca"
+    " --dtype bfloat16 --bf16 true --gradient_checkpointing --per_device_train_batch_size 1"
+    " --max_length 2048 --output_dir out\n"
 )
-_JSON = (
-    "{\n"
-    '  "zero_optimization": {\n'
-    '    "stage": 3,\n'
-    '    "offload_optimizer": {"device": "cpu"}\n'
-    "  },\n"
-    '  "bf16": {"enabled": true},\n'
-    '  "train_micro_batch_size_per_gpu": "auto"\n'
-    "}\n"
+_ACCELERATE = (
+    "distributed_type: DEEPSPEED\n"
+    "mixed_precision: bf16\n"
+    "num_machines: 1\n"
+    "num_processes: 4\n"
+    "deepspeed_config:\n"
+    "  zero_stage: 3\n"
+    "  zero3_init_flag: true\n"
+    "  offload_optimizer_device: cpu\n"
+    "  offload_param_device: cpu\n"
 )
+_FILES = {"train.sh": _COMMAND, "zero3.yaml": _ACCELERATE}
 
 
 class HostMemoryAtRisk(Rule):
@@ -64,24 +60,24 @@ class HostMemoryAtRisk(Rule):
 
     bad = (
         Example(
-            files={"axolotl.yaml": _YAML, "ds.json": _JSON},
-            hardware="8xA100-80GB",
-            host_memory="256GiB",
-            why="12 bytes a parameter are offloaded to 256 GiB",
+            files=_FILES,
+            hardware="4xA100-80GB",
+            host_memory="384GiB",
+            why="weights, gradients and states of 32.8 billion parameters are offloaded to 384 GiB",
         ),
     )
     good = (
         Example(
-            files={"axolotl.yaml": _YAML, "ds.json": _JSON},
-            hardware="8xA100-80GB",
+            files=_FILES,
+            hardware="4xA100-80GB",
             host_memory="2TiB",
         ),
         Example(
-            files={"axolotl.yaml": _YAML, "ds.json": _JSON},
-            hardware="8xA100-80GB",
+            files=_FILES,
+            hardware="4xA100-80GB",
             why="the RAM of the host is unknown",
         ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        return headline(self, run, "host", "of host RAM a node", HOST_FIELDS)
+        return headline(self, run, "host", HOST_FIELDS)

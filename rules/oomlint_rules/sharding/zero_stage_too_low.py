@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.judgement import Relief, relief, settled
+from oomlint.judgement import Relief, exceeds, relief, settled
 from oomlint.memory import state_bytes
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count, gib
 from oomlint.run import Run
@@ -165,8 +165,7 @@ def _what_is_whole(run: Run) -> str:
 
 def _gain(run: Run, found: Relief, changes: Mapping[Any, Any]) -> Iterator[str]:
     """What sharding more brings, and what else it takes where that is too little."""
-    limit = found.before.limit
-    if limit is None or found.after.predicted <= limit:
+    if found.before.limit is None or found.suffices:
         yield f"with {_goal(run)} {found.sentence}"
         return
     changed = run.what_if(changes)
@@ -180,10 +179,10 @@ def _states_alone(run: Run) -> Iterator[str]:
     pass the limit by themselves."""
     base = settled(run)
     states, dims = state_bytes(base.plan), base.plan.model.dims
-    world, limit = base.plan.parallel.world, run.limits.gpu_bytes
-    if states is None or dims is None or not dims.params_total or not world or limit is None:
+    world = base.plan.parallel.world
+    if states is None or dims is None or not dims.params_total or not world:
         return
-    if states.total <= limit:
+    if not exceeds(run, "gpu", states.total):
         return
     each = states.total * world / dims.params_total
     yield (

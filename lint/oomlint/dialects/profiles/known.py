@@ -21,6 +21,7 @@ from oomlint.dialects.profiles.load import shipped
 from oomlint.dialects.profiles.match import Profiles, Project, Told
 from oomlint.dialects.profiles.records import Match, Profile, ProfileError, Script
 from oomlint.entry_points import PROFILES, entry_points, name_of
+from oomlint.errors import in_words
 from oomlint.regular import read_regular
 
 # Far above what describes a project.
@@ -98,8 +99,7 @@ def _of_packages() -> Iterator[tuple[str, str, str | ProfileError]]:
             folders = list(import_module(point.module).__path__)
             paths = [path for folder in folders for path in _files_in(folder)]
         except Exception as error:  # its author's to mend, not the user's to suffer
-            words = " ".join(str(error).split()) or type(error).__name__
-            yield origin, origin, ProfileError(point.module, "", words)
+            yield origin, origin, ProfileError(point.module, "", in_words(error))
             continue
         if not paths:
             yield origin, origin, ProfileError(point.module, "", "holds no TOML file")

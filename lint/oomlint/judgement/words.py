@@ -1,0 +1,227 @@
+"""The words of a judgement: its verdict, the needs at risk, the readings. They are made here and nowhere
+else, so that a report, a page, an editor and a review say the same of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from oomlint.amounts import gib, of_gib, percent
+from oomlint.judgement.cards import cards_that_hold
+from oomlint.judgement.severity import Verdict
+from oomlint.judgement.unpredicted import why_unpredicted
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+    from oomlint.judgement.forecast import Forecast
+    from oomlint.judgement.judgement import Judgement
+    from oomlint.judgement.peak import Peak
+
+PHASE_WORDS: Mapping[str, str] = {
+    "load": "loading",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer_step": "optimizer step",
+    "train": "training",
+    "evaluation": "evaluation",
+    "save": "saving",
+}
+_WHEN: Mapping[str, str] = {
+    "load": "while loading",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "optimizer_step": "in the optimizer step",
+    "train": "while training",
+    "evaluation": "in evaluation",
+    "save": "while saving",
+}
+_EACH: Mapping[str, str] = {"gpu": "per GPU", "host": "of host RAM a node"}
+
+# Of a need with more room than this a reader asks what can be at risk: its upper bound.
+_NEAR = 0.8
+
+
+def when(phase: str | None) -> str:
+    """``in the backward pass``"""
+    return _WHEN.get(phase or "", "at the peak")
+
+
+# -- the verdict -------------------------------------------------------------------------
+
+
+class Wording(Struct, frozen=True):
+    """A verdict's sign, and its words for one run and for several."""
+
+    mark: str
+    one: str
+    many: str
+
+
+WORDINGS: Mapping[Verdict, Wording] = {
+    "fits": Wording("✓", "fits", "fit"),
+    "tight": Wording("!", "may not fit", "may not fit"),
+    "does_not_fit": Wording("✗", "does not fit", "do not fit"),
+    "unknown": Wording("?", "unknown whether it fits", "unknown whether they fit"),
+}
+
+
+def mark(verdict: Verdict) -> str:
+    """``✗``"""
+    return WORDINGS[verdict].mark
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """``does not fit``"""
+    return WORDINGS[verdict].one
+
+
+def verdict_of_it(verdict: Verdict) -> str:
+    """``it does not fit``, to stand behind a number."""
+    words = verdict_words(verdict)
+    return words if verdict == "unknown" else f"it {words}"
+
+
+def verdict_with_reason(forecast: Forecast) -> str:
+    """``does not fit``; of one that is open, what leaves it so."""
+    return verdict_words(forecast.verdict) + left_open(forecast)
+
+
+# -- a need at risk ----------------------------------------------------------------------
+
+
+def need(peak: Peak) -> str:
+    """``needs 88.7 of 79.1 GiB per GPU in the backward pass (risk 71 %)``; where only what the
+    prediction rests on is at risk, ``needs 13.7 of 79.1 GiB ..., and 90.2 if ... (risk 23 %)``."""
+    return f"needs {_amount(peak, when(peak.phase))}{_or(peak)}{_risk(peak)}"
+
+
+def short_need(peak: Peak, *, as_meant: bool, is_open: bool = False, most: int) -> str:
+    """The same for a title of at most ``most`` characters: when it is needed gives way first, or to the
+    words for how the files were read. One that ``is_open`` has no risk."""
+    verb, risk = ("would need", "") if is_open else ("needs", _risk(peak))
+    bare = f"{verb} {_amount(peak, 'as meant' if as_meant else '')}"
+    shorter = [f"{bare}{_or(peak)}{risk}", f"{bare}{_or(peak, 'otherwise')}{risk}"]
+    if not as_meant:
+        shorter.insert(0, f"{verb} {_amount(peak, when(peak.phase))}{_or(peak)}{risk}")
+    return next((text for text in shorter if len(text) <= most), shorter[-1])
+
+
+def otherwise(peak: Peak) -> str:
+    """``90.2 GiB if load.dtype is fp32``, the reading of the run that is at risk; mostly nothing."""
+    other = peak.otherwise
+    return "" if other is None else f"{gib(other.need)} if {other.words}"
+
+
+def _amount(peak: Peak, when: str) -> str:
+    assert peak.limit is not None
+    amount = of_gib(peak.predicted, peak.limit)
+    if peak.otherwise is None and peak.upper is not None and peak.predicted < _NEAR * peak.limit:
+        amount = f"{_bare(peak.predicted)} to {of_gib(peak.upper, peak.limit)}"
+    return " ".join(part for part in (amount, _EACH[peak.resource], when) if part)
+
+
+def _or(peak: Peak, instead: str = "") -> str:
+    """``, and 90.2 if load.dtype is fp32``, or with other words for the condition."""
+    other = peak.otherwise
+    return "" if other is None else f", and {_bare(other.need)} {instead or f'if {other.words}'}"
+
+
+def _risk(peak: Peak) -> str:
+    assert peak.risk is not None
+    return f" (risk {percent(peak.risk)})"
+
+
+def _bare(size: int) -> str:
+    return gib(size).removesuffix(" GiB")
+
+
+def in_trouble(judgement: Judgement) -> str:
+    """The verdict on a run in trouble, in one line: what it needs, and by which reading."""
+    needs = " and ".join(need(peak).removeprefix("needs ") for peak in judgement.peaks)
+    where = "" if judgement.hardware is None else f" {judgement.hardware.name}"
+    text = f"{verdict_words(judgement.verdict)}{where}: needs {needs}"
+    return text if judgement.meant is None else f"{text}; {both_readings(judgement)}"
+
+
+# -- readings ----------------------------------------------------------------------------
+
+
+def meaning(forecast: Forecast) -> str:
+    """``with sequence_length read as sequence_len``; empty of a run as it is written."""
+    return f"with {' and '.join(forecast.because)}" if forecast.because else ""
+
+
+def both_readings(judgement: Judgement) -> str:
+    """``with sequence_length read as sequence_len; as written 18.8 GiB: it fits``"""
+    written = judgement.written
+    peak = gib(written.estimate.gpu.peak_bytes)
+    return f"{meaning(judgement.spoken)}; as written {peak}: {verdict_of_it(written.verdict)}"
+
+
+def other_reading(judgement: Judgement) -> str:
+    """``as written: predicted peak 18.8 GiB per GPU …: fits …``; empty where there is one reading."""
+    if judgement.meant is None:
+        return ""
+    return f"as written: {peaks(judgement.written)}: {conclusion(judgement.written)}"
+
+
+# -- a run in one line -------------------------------------------------------------------
+
+
+def sentence(forecast: Forecast) -> str:
+    """``NAME: predicted peak 61.2 GiB per GPU (backward), 40 GiB per host: fits 8xA100-80GB …``"""
+    return f"{forecast.name}: {peaks(forecast)}: {conclusion(forecast)}"
+
+
+def peaks(forecast: Forecast) -> str:
+    gpu, host = forecast.estimate.gpu, forecast.estimate.host
+    if gpu.peak_bytes is None:
+        return "no prediction"
+    phase = PHASE_WORDS.get(gpu.peak_phase or "", gpu.peak_phase)
+    text = (
+        f"predicted peak {gib(gpu.peak_bytes)} per GPU ({phase}), {gib(host.peak_bytes)} per host"
+    )
+    return f"{text} ({meaning(forecast)})" if forecast.because else text
+
+
+def conclusion(forecast: Forecast) -> str:
+    """What the numbers mean for the hardware, or which cards would do."""
+    gpu = forecast.estimate.gpu
+    if gpu.peak_bytes is None:
+        return why_unpredicted(forecast)
+    hardware = forecast.hardware
+    if hardware is None:
+        return f"hardware unknown; {_cards(gpu.peak_bytes)}"
+    words = f"{verdict_words(forecast.verdict)} {hardware.name}"
+    return f"{words} {limits(forecast, hardware)}{left_open(forecast)}"
+
+
+def left_open(forecast: Forecast) -> str:
+    """``: $TP has no value``, what leaves open whether the run fits: it was not read, or not known."""
+    from oomlint.judgement import evidence
+
+    if forecast.estimate.unknown:
+        return f": {why_unpredicted(forecast)}"
+    if forecast.verdict != "unknown" or forecast.evidence is None:
+        return ""
+    words = evidence.left_open(forecast.evidence)
+    return f": {words}" if words else ""
+
+
+def limits(forecast: Forecast, hardware: Hardware) -> str:
+    from oomlint.hardware import usable_bytes
+
+    text = f"({gib(usable_bytes(hardware.gpu))} usable per GPU"
+    ram = forecast.host_limit
+    return text + (f", {gib(ram)} per host)" if ram is not None else ")")
+
+
+def _cards(peak: int) -> str:
+    """The common cards of the smallest size that holds a peak."""
+    cards = cards_that_hold(peak)
+    names = [card.name for card in cards if card.nameplate_gb == cards[0].nameplate_gb]
+    if not names:
+        return "no common card holds it"
+    return f"the smallest common cards that hold it: {', '.join(names)}"
