@@ -30,6 +30,8 @@ HEAD_COMMENT = Table(
     loader="yaml12",
     section="comment",
 )
+# More are those of several nodes together: "a preset for 64 A100 GPUs".
+_MOST_OF_A_NODE = 16
 _LOCKED = "it stands in a comment"
 
 _COMMENT = re.compile(r"[ \t]*#(?P<said>[^\r\n]*)(?:\r?\n|$)")
@@ -48,9 +50,13 @@ def head_comment(document: Document) -> Block | None:
     lines = [span for span in _comments(text) if _GPUS.search(text, span.start, span.end)]
     if len(lines) != 1:
         return None
-    entries = {entry.key: entry for entry in _entries(text, lines[0])}
-    mapping = Mapping(lines[0], entries)
-    return Block(document, mapping, HEAD_COMMENT, lines[0], locked=_LOCKED, level=Level.ASSUMED)
+    (line,) = lines
+    gpus = _GPUS.search(text, line.start, line.end)
+    if gpus is None or int(gpus["gpus"]) > _MOST_OF_A_NODE:
+        return None
+    entries = {entry.key: entry for entry in _entries(text, line)}
+    mapping = Mapping(line, entries)
+    return Block(document, mapping, HEAD_COMMENT, line, locked=_LOCKED, level=Level.ASSUMED)
 
 
 def _comments(text: str) -> Iterator[Span]:
