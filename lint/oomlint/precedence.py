@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping as MappingABC
 from typing import TypeAlias
 
 from oomlint.engine import Diagnosis
-from oomlint.judgement import exceeds
+from oomlint.judgement import judgement_of
+from oomlint.judgement.law import has_room
 from oomlint.rule import Applicability
 
 Failure: TypeAlias = tuple[str, str, int, int | None]
@@ -47,7 +48,9 @@ def suffices(diagnosis: Diagnosis) -> bool:
     resource = finding.resource
     if run is None or finding.rule.is_headline or finding.limit_bytes is None:
         return True
-    return resource not in ("gpu", "host") or not exceeds(run, resource, after)
+    if resource not in ("gpu", "host"):
+        return True
+    return has_room(judgement_of(run).spoken.estimate, resource, after, finding.limit_bytes)
 
 
 def _failure(diagnosis: Diagnosis) -> Failure | None:
