@@ -29,7 +29,7 @@ OutputFormat = Literal[
 Framework = Literal[
     "llama-factory", "axolotl", "trl", "hf-trainer", "accelerate", "deepspeed", "torchtune",
     "torchtitan", "ms-swift", "llama-recipes", "litgpt", "llm-foundry", "openrlhf", "verl", "nemo",
-    "megatron", "unsloth",
+    "megatron", "gpt-neox", "unsloth",
 ]  # fmt: skip
 
 

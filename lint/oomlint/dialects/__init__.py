@@ -9,6 +9,7 @@ from importlib import import_module
 from oomlint.dialects.base import Dialect, Entry, Registry
 
 CLASSES = (
+    ("gpt_neox.dialect", "GptNeox"),
     ("deepspeed.dialect", "DeepSpeed"),
     ("fsdp_config", "FsdpConfig"),
     ("deepspeed.launch", "DeepSpeedLaunch"),
