@@ -105,6 +105,10 @@ CONFIGS = (
         _yaml("ppo_trainer*", "**/verl/trainer/config/ppo_*"), {"VL": "verl verl"},
     ),
     Config(
+        "easyr1", "EasyR1", "easyr1.keys", "EASYR1", _yaml("**/EasyR1/examples/*"),
+        {"ER": "EasyR1 verl"},
+    ),
+    Config(
         "gpt-neox", "GPT-NeoX", "gpt_neox.keys", "GPT_NEOX",
         _yaml("**/gpt-neox/configs/**/*"), {"NX": "gpt-neox megatron"}, dashes=True,
     ),

@@ -27,6 +27,7 @@ CLASSES = (
     ("ms_swift.dialect", "MsSwiftFsdp"),
     ("nemo.dialect", "Nemo"),
     ("openrlhf.dialect", "OpenRlhf"),
+    ("easyr1.dialect", "EasyR1"),
     ("verl.dialect", "Verl"),
     ("trainer.json_file", "HfTrainerJson"),
     ("trainer.yaml_file", "HfTrainerYaml"),
