@@ -34,6 +34,7 @@ CLASSES = (
     ("llamafactory.dialect", "LlamaFactory"),
     ("llamafactory.v1", "LlamaFactoryV1"),
     ("llama_recipes.dialect", "LlamaRecipes"),
+    ("xtuner.dialect", "Xtuner"),
     ("unsloth.dialect", "Unsloth"),
     ("unsloth.command_line", "UnslothCli"),
     ("trl.dialect", "Trl"),

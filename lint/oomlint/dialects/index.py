@@ -30,6 +30,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'LlamaFactory': ('llama-factory', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'model_name_or_path', b'llamafactory-cli', b'lmf train', b'LLaMA-Factory'), True, ()),
     'LlamaFactoryV1': ('llama-factory-v1', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'train_dataset', b'USE_V1'), True, ()),
     'LlamaRecipes': ('llama-recipes', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'finetuning',), True, ()),
+    'Xtuner': ('xtuner', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'xtuner',), False, ('.py',)),
     'Unsloth': ('unsloth', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'unsloth',), True, ('.py',)),
     'UnslothCli': ('unsloth-cli', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'unsloth train', b'load_in_4bit', b'training_type'), False, ('.py',)),
     'Trl': ('trl', ('.yaml', '.yml', '.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'model_name_or_path', b'trl', b'--config', b'Trainer'), True, ()),
