@@ -25,7 +25,8 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 class Config(Struct, frozen=True):
     """A kind of config file: its schema's name, its table, and files that are surely of the kind.
 
-    ``roots`` are what abbreviations at the head of sources stand for.
+    ``roots`` are what abbreviations at the head of sources stand for. ``dashes``: keys may have
+    dashes for underscores.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Config(Struct, frozen=True):
     table: str
     files: tuple[str, ...]
     roots: Mapping[str, str] = field(default_factory=dict)
+    dashes: bool = False
 
     def load(self) -> Table:
         table: Table = getattr(import_module(f"oomlint.dialects.{self.module}"), self.table)
@@ -101,6 +103,14 @@ CONFIGS = (
     Config(
         "verl", "verl PPO", "verl.keys", "VERL_PPO",
         _yaml("ppo_trainer*", "**/verl/trainer/config/ppo_*"), {"VL": "verl verl"},
+    ),
+    Config(
+        "easyr1", "EasyR1", "easyr1.keys", "EASYR1", _yaml("**/EasyR1/examples/*"),
+        {"ER": "EasyR1 verl"},
+    ),
+    Config(
+        "gpt-neox", "GPT-NeoX", "gpt_neox.keys", "GPT_NEOX",
+        _yaml("**/gpt-neox/configs/**/*"), {"NX": "gpt-neox megatron"}, dashes=True,
     ),
     Config(
         "nemo", "NeMo 1 Megatron", "nemo.keys", "NEMO",
@@ -211,7 +221,12 @@ class _Builder:
 
     def table(self, table: Table) -> dict[str, Any]:
         """The schema of a mapping that is read with a table."""
-        return self._mapping(_tree(table), is_open=table.ignores_unknown is None)
+        out = self._mapping(_tree(table), is_open=table.ignores_unknown is None)
+        if self.config.dashes:
+            keys = out["properties"]
+            dashed = {key.replace("_", "-"): value for key, value in keys.items() if "_" in key}
+            out["properties"] = dict(sorted({**keys, **dashed}.items()))
+        return out
 
     def _mapping(self, node: _Node, *, is_open: bool) -> dict[str, Any]:
         out: dict[str, Any] = {

@@ -9,6 +9,7 @@ from importlib import import_module
 from oomlint.dialects.base import Dialect, Entry, Registry
 
 CLASSES = (
+    ("gpt_neox.dialect", "GptNeox"),
     ("deepspeed.dialect", "DeepSpeed"),
     ("fsdp_config", "FsdpConfig"),
     ("deepspeed.launch", "DeepSpeedLaunch"),
@@ -26,12 +27,14 @@ CLASSES = (
     ("ms_swift.dialect", "MsSwiftFsdp"),
     ("nemo.dialect", "Nemo"),
     ("openrlhf.dialect", "OpenRlhf"),
+    ("easyr1.dialect", "EasyR1"),
     ("verl.dialect", "Verl"),
     ("trainer.json_file", "HfTrainerJson"),
     ("trainer.yaml_file", "HfTrainerYaml"),
     ("llamafactory.dialect", "LlamaFactory"),
     ("llamafactory.v1", "LlamaFactoryV1"),
     ("llama_recipes.dialect", "LlamaRecipes"),
+    ("xtuner.dialect", "Xtuner"),
     ("unsloth.dialect", "Unsloth"),
     ("unsloth.command_line", "UnslothCli"),
     ("trl.dialect", "Trl"),

@@ -5,6 +5,7 @@ Written by ``python -m oomlint.dialects`` from the classes themselves; do not ed
 
 # fmt: off
 SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple[str, ...]]] = {
+    'GptNeox': ('gpt-neox', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'num-layers', b'num_layers', b'deepy.py'), False, ()),
     'DeepSpeed': ('deepspeed', ('.json',), (b'zero_optimization', b'train_micro_batch_size_per_gpu', b'train_batch_size'), True, ()),
     'FsdpConfig': ('fsdp-config', ('.json',), (), True, ()),
     'DeepSpeedLaunch': ('deepspeed-launch', ('.sh', '.bash', '.slurm', '.sbatch', '.job', '.py'), (b'deepspeed_config', b'deepspeed.initialize'), False, ('.py',)),
@@ -22,12 +23,14 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'MsSwiftFsdp': ('ms-swift-fsdp', ('.json',), (), True, ()),
     'Nemo': ('nemo', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'micro_batch_size', b'tensor_model_parallel_size', b'megatron_'), False, ()),
     'OpenRlhf': ('openrlhf', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'openrlhf', b'micro_train_batch_size'), True, ()),
+    'EasyR1': ('easyr1', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'verl.trainer.main', b'micro_batch_size_per_device_for_update', b'rollout_batch_size'), False, ()),
     'Verl': ('verl', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'verl', b'actor_rollout_ref'), True, ()),
     'HfTrainerJson': ('hf-trainer-json', ('.json',), (b'per_device_train_batch_size',), False, ()),
     'HfTrainerYaml': ('hf-trainer-yaml', ('.yaml', '.yml'), (b'per_device_train_batch_size',), False, ()),
     'LlamaFactory': ('llama-factory', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'model_name_or_path', b'llamafactory-cli', b'lmf train', b'LLaMA-Factory'), True, ()),
     'LlamaFactoryV1': ('llama-factory-v1', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'train_dataset', b'USE_V1'), True, ()),
     'LlamaRecipes': ('llama-recipes', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'finetuning',), True, ()),
+    'Xtuner': ('xtuner', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'xtuner',), False, ('.py',)),
     'Unsloth': ('unsloth', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'unsloth',), True, ('.py',)),
     'UnslothCli': ('unsloth-cli', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'unsloth train', b'load_in_4bit', b'training_type'), False, ('.py',)),
     'Trl': ('trl', ('.yaml', '.yml', '.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'model_name_or_path', b'trl', b'--config', b'Trainer'), True, ()),

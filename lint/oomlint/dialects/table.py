@@ -7,7 +7,7 @@ is a mapping in a document, read with a table; it is the unit that fixes write t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping as MappingABC
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -118,9 +118,10 @@ class Table(Struct, frozen=True, dict=True):
                 heads.setdefault(name.partition(".")[0], {})[number] = None
         return {head: tuple(numbers) for head, numbers in heads.items()}
 
-    def rows_in(self, mapping: Mapping) -> list[Row]:
-        """The rows of which a mapping may hold a spelling, in the order of the table."""
-        heads = {key.partition(".")[0] for key in mapping.entries}
+    def rows_in(self, mapping: Mapping, more: Iterable[str] = ()) -> list[Row]:
+        """The rows of which a mapping may hold a spelling, in the order of the table; ``more`` are
+        keys that it holds in other letters."""
+        heads = {key.partition(".")[0] for key in (*mapping.entries, *more)}
         if self.strip_prefix:
             heads |= {
                 key.removeprefix(self.strip_prefix).partition(".")[0] for key in mapping.entries
@@ -273,6 +274,8 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     """Where the file is copied to before it is changed, since a framework ships it."""
     level: Level = Level.STATED
     """How well it is known that what stands here holds for the run."""
+    dashes: bool = False
+    """Whether keys of the uppermost mapping may have dashes for underscores."""
 
     @property
     def path(self) -> str:
@@ -293,7 +296,19 @@ class Block(Struct, frozen=True, eq=False, dict=True):
 
     def find(self, key: str) -> Entry | None:
         """The entry at a dotted key, written nested or flat, with or without its prefix."""
-        return _find(self.mapping, key, self.table.strip_prefix)
+        entry = _find(self.mapping, key, self.table.strip_prefix)
+        if entry is None and self.dashes:
+            entry = _find(self.mapping, self._as_written(key), "")
+        return entry
+
+    @cached_property
+    def _dashed(self) -> MappingABC[str, str]:
+        """Keys with underscores, and how the file writes them."""
+        return {key.replace("-", "_"): key for key in self.mapping.entries} if self.dashes else {}
+
+    def _as_written(self, key: str) -> str:
+        head, dot, rest = key.partition(".")
+        return self._dashed.get(head, head) + dot + rest
 
     def value_at(self, location: Location) -> Node | None:
         """The value of this block that stands at a location."""
@@ -309,7 +324,7 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         wrong: list[WrongValue] = []
         nested: list[Block] = []
         auto: dict[str, Origin] = {}
-        for row in self.table.rows_in(self.mapping):
+        for row in self.table.rows_in(self.mapping, self._dashed):
             for name in (row.key, *row.aliases):
                 entry = self.find(name)
                 if entry is None:
@@ -378,6 +393,8 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         table = self.table
         for entry in mapping.entries.values():
             path = prefix + entry.key
+            if self.dashes and not prefix:
+                path = path.replace("-", "_")
             bare = path.removeprefix(table.strip_prefix) if table.strip_prefix else path
             if path.startswith(table.known_prefixes or ("\0",)):
                 continue
@@ -452,7 +469,8 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         parent, key = self.mapping, row.key
         while "." in key:
             head, _, tail = key.partition(".")
-            entry = parent.entries.get(head)
+            written = self._as_written(head) if parent is self.mapping else head
+            entry = parent.entries.get(written)
             if entry is None or not isinstance(entry.value, Mapping):
                 break
             parent, key = entry.value, tail

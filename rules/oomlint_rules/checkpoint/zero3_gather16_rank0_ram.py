@@ -180,7 +180,7 @@ class Zero3Gather16Rank0Ram(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.save.strategy == "no":
+        if plan.save.strategy == "no" or plan.save.full_gather is False:
             return
         probe = settled(run)
         dims = probe.plan.model.dims

@@ -47,7 +47,7 @@ from oomlint.run import Run
 from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95
-_ON_RAY = ("verl", "openrlhf")
+_ON_RAY = ("verl", "easyr1", "openrlhf")
 _RL = frozenset({"ppo", "grpo", "rloo"})
 # Most machines with eight cards that RL is trained on have more.
 _NOTEWORTHY = 480 * 2**30

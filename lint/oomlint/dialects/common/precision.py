@@ -84,9 +84,10 @@ def _note_arithmetic(run: Cells) -> None:
 
 def quantizes_experts(run: Cells) -> bool:
     """Whether it depends on how transformers holds experts that bitsandbytes packs them."""
+    if run[f.quant.method] not in ("bnb4", "bnb8"):
+        return False  # asking for the model would make it a root of every dtype
     dims = run[f.model.dims]
-    packs = run[f.quant.method] in ("bnb4", "bnb8") and dims is not None
-    return packs and bool(dims and dims.moe) and not run[f.quant.quantises_moe_experts]
+    return bool(dims and dims.moe) and not run[f.quant.quantises_moe_experts]
 
 
 # -- DeepSpeed -------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Nobody should change such a file in place, since other runs name it too; and where it is not at
 hand, its values are these. Sources: axolotl 067b021c deepspeed_configs/*.json, LLaMA-Factory
-ff6d4d12 examples/deepspeed/*.json, ms-swift 3602360a swift/config/*.json; whole files, so that
+ff6d4d12 examples/deepspeed/*.json, ms-swift 3602360a swift/config/*.json, xtuner v0.1.21
+xtuner/configs/deepspeed/*.json; whole files, so that
 a copy says all that the original says.
 """
 
@@ -78,7 +79,7 @@ def neighbour(path: str, wishes: MappingABC[Any, Any]) -> str | None:
         return None
     folder, slash, file = path.rpartition("/")
     name, dot, suffix = file.partition(".")
-    shipped = (_of_axolotl(), _of_llamafactory(), _of_swifts())
+    shipped = (_of_axolotl(), _of_llamafactory(), _of_swifts(), _of_xtuner())
     family = next(configs for configs in shipped if name in configs)
     wanted = {**_sense(config), **wishes}
     if wanted[f.parallel.zero.stage] < 3:
@@ -115,6 +116,9 @@ def _files_called(name: str) -> Iterable[MappingABC[str, Any]]:
 def _preset(path: str) -> MappingABC[str, Any] | None:
     if path in SWIFT_PRESETS:
         return _of_swift(path)
+    found: MappingABC[str, Any] | None = _of_xtuner().get(path)
+    if found is not None:
+        return found
     match = re.search(_FILE_NAME, path)
     return None if match is None else _by_file().get(match["name"])
 
@@ -212,6 +216,31 @@ def _bucketed(elements: float) -> dict[str, Any]:
 @cache
 def _by_file() -> MappingABC[str, Any]:
     return {**_of_axolotl(), **_of_llamafactory()}
+
+
+def _of_xtuner() -> dict[str, Any]:
+    """Names that ``xtuner train --deepspeed`` takes for its own files."""
+    gathers = {"stage3_gather_16bit_weights_on_model_save": True}
+    offloaded = {"offload_optimizer": _PINNED}
+    stages: dict[str, dict[str, Any]] = {
+        "zero1": {"stage": 1},
+        "zero2": {"stage": 2},
+        "zero2_offload": {"stage": 2, **offloaded},
+        "zero3": {"stage": 3, **gathers},
+        "zero3_offload": {"stage": 3, **offloaded, "offload_param": _PINNED, **gathers},
+    }
+    head = {key: value for key, value in _AUTO_BATCH.items() if key != "train_batch_size"}
+    stock = {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
+    half = {"fp16": {"enabled": "auto", "initial_scale_power": 16}, "bf16": _AUTO_BF16}
+    return {
+        f"deepspeed_{name}": {
+            **head,
+            **stock,
+            "zero_optimization": {**zero, "overlap_comm": True},
+            **half,
+        }
+        for name, zero in stages.items()
+    }
 
 
 def _of_axolotl() -> dict[str, Any]:

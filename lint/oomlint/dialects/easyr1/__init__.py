@@ -1,0 +1,1 @@
+"""EasyR1: a fork of verl with keys and workers of its own."""

@@ -1,0 +1,1 @@
+"""xtuner: Python files of settings, in the manner of mmengine."""

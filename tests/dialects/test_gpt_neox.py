@@ -1,0 +1,266 @@
+"""GPT-NeoX's YAML, alone, in parts, and as ``deepy.py`` puts it together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.fixing import fixed
+from tests.linked import link, run_of
+
+from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
+from oomlint.hardware import parse_hardware
+from oomlint.rule import Applicability, Proposal, SetFields
+from oomlint.run import Run
+
+_MODEL = """\
+{
+  "pipe-parallel-size": 1,
+  "model-parallel-size": 2,
+  "num-layers": 24,
+  "hidden-size": 2048,
+  "num-attention-heads": 16,
+  "seq-length": 2048,
+  "max-position-embeddings": 2048,
+  "pos-emb": "rotary",
+  "no-weight-tying": true,
+"""
+_TRAINING = """\
+  "optimizer": {"type": "Adam", "params": {"lr": 0.0002, "betas": [0.9, 0.95],}},
+  "zero_optimization": {
+    "stage": 1,
+    "allgather_bucket_size": 500000000,
+    "overlap_comm": True,
+  },
+  "train_micro_batch_size_per_gpu": 4,  # as many as fit
+  "gradient_accumulation_steps": 8,
+  "checkpoint_activations": true,
+  "gradient_clipping": 1.0,
+  "fp16": {"enabled": true, "loss_scale": 0},
+  "train_iters": 320000,
+  "checkpoint_factor": 1000,
+"""
+_PATHS = """\
+{
+  "data_path": "data/enwik8",
+  "vocab_file": "data/20B_tokenizer.json",
+  "tokenizer_type": "HFTokenizer",
+  "save": "checkpoints",
+  "load": "checkpoints",
+}
+"""
+_YAML = f"{_MODEL}{_TRAINING}}}\n"
+_LAUNCH = "python ./deepy.py train.py -d configs model.yml paths\n"
+
+
+def _run(text: str = _YAML, hardware: str = "8xA100-80GB") -> Run:
+    run = run_of({"a.yml": text}, hardware=parse_hardware(hardware))
+    assert run.framework == "gpt-neox"
+    return run
+
+
+def _with(line: str) -> str:
+    return _YAML.replace('"train_iters"', f'{line}\n  "train_iters"')
+
+
+def _fixed(changes: dict[str, Any], text: str = _YAML) -> str:
+    return fixed(_run, text, changes)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def test_a_whole_config() -> None:
+    run = _run()
+    plan, dims = run.plan, run.plan.model.dims
+    assert not run.stray
+    assert dims is not None
+    # 50257 tokens of GPT-2 padded to a multiple of 128 on each of two ranks.
+    assert (dims.layers, dims.ffn, dims.vocab, dims.arch) == (24, 8192, 50432, "gpt_neox")
+    assert dims.tie_embeddings is False
+    assert (plan.parallel.tp, plan.parallel.pp, plan.parallel.dp) == (2, 1, 4)
+    assert (plan.parallel.backend, plan.parallel.zero.stage) == ("zero", 1)
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.batch.global_) == (4, 8, 128)
+    assert (plan.precision.param, plan.precision.master) == ("fp16", "fp32")
+    assert plan.checkpointing.mode == "full"
+    assert plan.model.attn_impl == "eager"
+    assert plan.loss.logits_materialised == "loss_parallel"
+    assert plan.save.strategy == "no"  # checkpoint_factor says how often, save whether
+
+
+def test_a_gated_mlp_is_a_third_of_the_given_width() -> None:
+    line = '"intermediate_size": 32768, "mlp_multiple_of": 256, "activation": "swiglu", "norm": "rmsnorm",'
+    dims = _run(_with(line)).plan.model.dims
+    assert dims is not None
+    assert (dims.ffn, dims.act, dims.arch) == (11008, "swiglu", "llama")
+
+
+@pytest.mark.parametrize(
+    ("config", "kernel"),
+    [
+        ('[[["flash"], 24]]', "flash2"),
+        ('[[["flash"], "all"]]', "flash2"),
+        ('[[["flash", "global"], 12]]', "eager"),
+        ('[[["mamba"], "all"]]', None),
+    ],
+)
+def test_attention(config: str, kernel: str | None) -> None:
+    plan = _run(_with(f'"attention_config": {config},')).plan
+    assert (plan.model.dims is None) == (kernel is None)
+    if kernel is not None:
+        assert plan.model.attn_impl == kernel
+
+
+def test_tuning_by_preferences_holds_a_second_model() -> None:
+    plan = _run(_with('"train_impl": "dpo",')).plan
+    assert (plan.objective.kind, plan.objective.ref_model) == ("dpo", "copy")
+    alone = _run(_with('"train_impl": "dpo", "dpo_reference_free": true,')).plan
+    assert alone.objective.ref_model == "none"
+
+
+def test_precision_says_what_deepspeeds_switches_say() -> None:
+    text = _YAML.replace('"fp16": {"enabled": true, "loss_scale": 0}', '"precision": "bfloat16"')
+    plan = _run(text).plan
+    assert (plan.precision.param, plan.precision.master) == ("bf16", "fp32")
+    whole = _run(text.replace("bfloat16", "fp32")).plan
+    assert (whole.precision.param, whole.precision.master) == ("fp32", "none")
+
+
+def test_a_model_of_experts() -> None:
+    dims = _run(_with('"moe_num_experts": 64, "moe_expert_interval": 2,')).plan.model.dims
+    assert dims is not None
+    assert dims.moe is not None
+    assert (dims.moe.experts, dims.moe.every_n) == (64, 2)
+
+
+def test_a_node_that_is_too_small_means_more_of_them() -> None:
+    text = _YAML.replace('"pipe-parallel-size": 1', '"pipe-parallel-size": 8')
+    parallel = _run(text).plan.parallel
+    assert (parallel.nodes, parallel.world, parallel.dp) == (2, 16, 1)
+
+
+def test_a_run_of_as_many_nodes_as_the_hardware_has() -> None:
+    assert _run(hardware="3x8xA100-40GB").plan.parallel.world == 24
+
+
+def test_unknown_keys_are_refused() -> None:
+    (stray,) = _run(_with('"checkpoint-activation": true,')).stray
+    assert stray.path == "checkpoint_activation"
+    assert "checkpoint_activations" in stray.nearest
+    assert stray.block.table.refuses(stray.path)
+
+
+def test_what_the_project_declares_is_legal() -> None:
+    files = {"a.yml": _with('"decay_lr_to": 0.03,')}
+    assert run_of(files).stray
+    declared = "@dataclass\nclass NeoXArgsTraining:\n    decay_lr_to: float = None\n"
+    own = {**files, "megatron/neox_arguments/neox_args.py": declared}
+    assert not run_of(own, "a.yml").stray
+
+
+# -- deepy.py --------------------------------------------------------------------------------------
+
+
+def test_a_run_of_several_files() -> None:
+    files = {
+        "run.sh": _LAUNCH,
+        "configs/model.yml": _YAML,
+        "configs/paths.yml": _PATHS,
+    }
+    run = run_of(files, hardware=parse_hardware("8xA100-80GB"))
+    assert set(run.files) == set(files)
+    assert (run.plan.save.strategy, run.plan.save.every) == ("steps", 1000)
+    assert run.plan.parallel.world == 8
+
+
+def test_a_model_alone_is_nobodys_run() -> None:
+    files = {"configs/model.yml": f"{_MODEL}}}\n", "configs/train.yml": "{\n" + _TRAINING + "}\n"}
+    assert not link(files).runs
+    launch = {"run.sh": "./deepy.py train.py configs/model configs/train.yml\n"}
+    run = run_of({**files, **launch})
+    assert run.plan.batch.micro == 4
+    assert run.plan.model.dims is not None
+
+
+def test_options_of_the_launcher() -> None:
+    text = _with('"num_gpus": 4, "hostfile": "hosts",')
+    run = run_of({"a.yml": text, "hosts": "a slots=8\nb slots=8\n"}, "a.yml")
+    assert (run.plan.parallel.nodes, run.plan.parallel.gpus_per_node) == (2, 4)
+
+
+@pytest.mark.parametrize("script", ["generate.py", "eval.py"])
+def test_other_scripts_train_nothing(script: str) -> None:
+    launch = f"./deepy.py {script} -d configs model.yml\n"
+    linked = link({"run.sh": launch, "configs/model.yml": _YAML}, "run.sh")
+    assert not linked.runs
+
+
+def test_a_copy_for_the_autotuner_is_no_config_of_deepspeed() -> None:
+    text = """{"num-layers": 12, "hidden-size": 768, "num-attention-heads": 12, "pos-emb": "rotary",
+     "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}, "fp16": {"enabled": true},
+     "seq-length": 2048, "comment": "neox", "autotuning": {"enabled": true}}"""
+    run = run_of({"tune.json": text})
+    assert run.framework == "gpt-neox"
+    assert not run.stray
+
+
+# -- fixes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"batch.micro": 2, "batch.grad_accum": 16}, '"train_micro_batch_size_per_gpu": 2,  # as'),
+        ({"checkpointing.mode": "none"}, '"checkpoint_activations": false'),
+        ({"seq.max_len": 1024}, '"seq-length": 1024'),
+        ({"parallel.pp": 2}, '"pipe-parallel-size": 2'),
+        ({"parallel.tp": 4}, '"model-parallel-size": 4'),
+        ({"model.attn_impl": "flash2"}, '"attention_config": [[["flash"], 24]]'),
+        ({"optimizer.kind": "adamw8bit"}, '"use_bnb_optimizer": true'),
+        ({"offload.optimizer": "cpu"}, '"type": "cpu_adam"'),
+        ({"checkpointing.offload": "cpu"}, '"partition_activations": true'),
+    ],
+)
+def test_wishes(changes: dict[str, Any], line: str) -> None:
+    after = _fixed(changes)
+    assert line.replace('"', "") in after.replace('"', "")
+    assert "# as many as fit" in after
+
+
+def test_higher_stages_want_no_pipeline() -> None:
+    text = _YAML.replace('"model-parallel-size": 2', '"model-parallel-size": 1')
+    after = _fixed({"parallel.zero.stage": 3}, text)
+    assert '"pipe-parallel-size": 0' in after
+    assert '"stage": 3' in after
+
+
+def test_checkpoints_are_saved_as_often_as_wished() -> None:
+    after = _fixed({"save.every": 500}, _with('"save": "checkpoints",'))
+    assert '"checkpoint_factor": 500' in after
+
+
+def test_dashes_stand_for_underscores_in_what_is_deepspeeds_too() -> None:
+    text = _YAML.replace('"zero_optimization"', '"zero-optimization"')
+    text = text.replace("train_micro_batch_size_per_gpu", "train-micro-batch-size-per-gpu")
+    assert _run(text).plan == _run().plan
+    after = _fixed({"offload.optimizer": "cpu"}, text)
+    assert "zero_optimization" not in after
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parallel.zero.stage": 3},
+        {"quant.method": "bnb4"},
+        {"checkpointing.mode": "selective_op"},
+        {"loss.logits_materialised": "fused"},
+        {"batch.eval_micro": 1},
+    ],
+)
+def test_what_gpt_neox_cannot_say(changes: dict[str, Any]) -> None:
+    run = _run()
+    fix = make_fix(run, Proposal("title", (SetFields(changes),), Applicability.SAFE), None)
+    assert fix is None or fix.reason is not None
+    with pytest.raises(CannotEdit):
+        run.dialect.express(changes, run.cells)
