@@ -37,11 +37,13 @@ def worst_first(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
 
 
 def suffices(diagnosis: Diagnosis) -> bool:
-    """Whether a finding's fix brings the peak within the limit; where that is unknown, any does that
-    has a prediction."""
-    after = diagnosis.fix.predicted_bytes_after if diagnosis.fix is not None else None
-    limit = diagnosis.finding.limit_bytes
-    return after is not None and (limit is None or after <= limit)
+    """Whether a finding's run rather survives once its fix is made; where no limit is known, any fix
+    suffices that has a prediction."""
+    fix = diagnosis.fix
+    if fix is None or fix.predicted_bytes_after is None:
+        return False
+    risk = fix.risk_after
+    return risk is None or risk.any is None or not risk.is_lost
 
 
 def _failure(diagnosis: Diagnosis) -> Failure | None:
