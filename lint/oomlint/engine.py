@@ -264,7 +264,10 @@ def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:
             findings = list(rule.check(run))
         except Exception:  # reported where the rule runs for the user
             continue
-        if any(f.severity >= (Severity.WARNING if f.resource is None else Severity.ERROR) for f in findings):
+        if any(
+            f.severity >= (Severity.WARNING if f.resource is None else Severity.ERROR)
+            for f in findings
+        ):
             found.add(rule.name)
     return frozenset(found)
 
@@ -275,18 +278,23 @@ def fix_for(run: Run, finding: Finding) -> Fix | None:
     That of a remark is only shown, and so is one that costs something where only data would tell whether it is
     needed.
     """
-    shown: Fix | None = None
+    needless: Fix | None = None
+    unwritable: Fix | None = None
+    is_remark = finding.severity < Severity.WARNING
     reason = _needless(run, finding) if finding.proposals else None
     for proposal in finding.proposals:
         fix = make_fix(run, proposal, finding.resource)
-        if fix is not None and reason:
-            fix = replace(
-                fix, applicability=Applicability.DISPLAY, reason=fix.reason or reason, made=None
-            )
-        if fix is not None and fix.applicability > Applicability.DISPLAY:
+        if fix is None or fix.applicability is Applicability.DISPLAY:
+            unwritable = unwritable or fix
+        elif reason and (is_remark or fix.applicability is Applicability.SAFE):
+            needless = needless or _only_shown(fix, reason)
+        else:
             return fix
-        shown = shown or fix
-    return shown
+    return needless or unwritable
+
+
+def _only_shown(fix: Fix, reason: str) -> Fix:
+    return replace(fix, applicability=Applicability.DISPLAY, reason=fix.reason or reason, made=None)
 
 
 def _needless(run: Run, finding: Finding) -> str | None:

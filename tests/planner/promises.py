@@ -41,7 +41,10 @@ def broken(
     before = checked(folder, names, options)
     for name, fix in ways_in(before).items():
         if fix.applicability >= level:
-            yield from (f"{name} on {hardware}: {text}" for text in _broken(before, name, fix, options, names))
+            yield from (
+                f"{name} on {hardware}: {text}"
+                for text in _broken(before, name, fix, options, names)
+            )
 
 
 def _broken(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 from oomlint.plan.fields import f
 from oomlint.planner.aims import Aim

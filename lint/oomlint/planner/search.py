@@ -254,15 +254,17 @@ class Search(Struct, frozen=True):
         if not Risk.of(self.run.intended).is_lost:
             return []
         by_risk = sorted(near, key=lambda each: (each.risk, each.slowdown))
-        ways = (self._at(each) for each in by_risk[:_MOST_NEAR])
-        found = [way for way in ways if way is not None]
-        least = min((way.risk.any or 0.0 for way in found), default=0.0)
-        good = [way for way in found if (way.risk.any or 0.0) <= least + _AS_GOOD]
-        return sorted(good, key=lambda way: (way.slowdown, len(way.moves)))[:1]
-
-    def _at(self, near: Near) -> Way | None:
-        way = self.way((*near.given, *near.moves), EVEN)
-        return None if way is None else self._shortest(way, len(near.given), None, EVEN)
+        tried = (
+            (self.way((*each.given, *each.moves), EVEN), len(each.given))
+            for each in by_risk[:_MOST_NEAR]
+        )
+        found = [(way, given) for way, given in tried if way is not None]
+        least = min((way.risk.any or 0.0 for way, _ in found), default=0.0)
+        good = [each for each in found if (each[0].risk.any or 0.0) <= least + _AS_GOOD]
+        good.sort(key=lambda each: (each[0].slowdown, len(each[0].moves)))
+        shortest = (self._shortest(way, given, None, EVEN) for way, given in good)
+        first = next((way for way in shortest if way is not None), None)
+        return [] if first is None else [first]
 
     def mildest(
         self,
@@ -380,9 +382,7 @@ class Search(Struct, frozen=True):
                     moves = sum(index > 0 for index in after)
                     heappush(queue, (cost, moves, next(number), after))
 
-    def _shortest(
-        self, way: Way, given: int, best: int | None, below: float = TIGHT
-    ) -> Way | None:
+    def _shortest(self, way: Way, given: int, best: int | None, below: float = TIGHT) -> Way | None:
         """A way without the moves, behind the first ``given``, that turn out needless; ``None`` where it
         would be refused."""
         for move in way.moves[given:]:

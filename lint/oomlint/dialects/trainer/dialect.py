@@ -23,10 +23,10 @@ from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.profiles.build import meaning_of_script, script_table
 from oomlint.dialects.profiles.records import Script
 from oomlint.dialects.table import Block, StrayKey, Table
+from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.script import script_claim, script_runs
-from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.tables import ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_launch

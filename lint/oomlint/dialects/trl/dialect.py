@@ -19,9 +19,9 @@ from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONM
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.table import Block, OverrideBlock, StrayKey
+from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
 from oomlint.dialects.trainer.script import script_claim, script_runs
-from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.meaning import meaning
