@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.planner.promises import HARDWARE, broken
 
 from oomlint.engine import Options, lint
 from oomlint.fix.apply import fix_all
@@ -14,7 +15,6 @@ from oomlint.judgement import judgement_of
 from oomlint.planner import ways_to_fit
 from oomlint.rule import Applicability
 from oomlint.workspace import Workspace
-from tests.planner.promises import HARDWARE, broken
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(p.parent for p in (ROOT / "examples").glob("*/oomlint.toml"))

@@ -85,7 +85,8 @@ class PreprocessWorkersRam(Rule):
         have = has if cores else "few machines have as many cores"
         yield self.finding(
             run,
-            Severity.WARNING,
+            # How many are too many only the machine can tell.
+            Severity.WARNING if cores else Severity.INFO,
             f"{workers} processes prepare the data, and {have}",
             at=_FIELD,
             details=(
