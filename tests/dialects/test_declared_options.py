@@ -97,3 +97,35 @@ def test_arguments_of_the_trainer_where_argparse_has_them_not() -> None:
     block = changed.block_with(next(iter(changed.wished)))
     assert block is not None
     assert not hasattr(block.document, "commands"), "--gradient_checkpointing would be refused"
+
+
+_GRPO = """\
+from trl import GRPOConfig, GRPOTrainer
+
+args = GRPOConfig(
+    output_dir="out", num_generations=8, per_device_train_batch_size=8, per_device_eval_batch_size=8,
+    eval_strategy="epoch", gradient_checkpointing=True, bf16=True,
+)
+GRPOTrainer(model="Qwen/Qwen2.5-7B-Instruct", args=args, reward_funcs=[len], train_dataset=d).train()
+"""
+
+
+def test_no_key_that_the_objectives_config_class_does_not_have() -> None:
+    offload = {f.checkpointing.mode: "full", f.checkpointing.offload: "cpu"}
+    with pytest.raises(CannotEdit, match="no key that offloads activations"):
+        run_of({"train.py": _GRPO}).what_if(offload)
+    sft = (
+        _GRPO.replace("GRPO", "SFT")
+        .replace("num_generations=8, ", "")
+        .replace("reward_funcs=[len], ", "")
+    )
+    assert run_of({"train.py": sft}).what_if(offload).plan.checkpointing.offload == "cpu"
+    early = {"train.py": sft, "requirements.txt": "trl==0.17.0\n"}
+    with pytest.raises(CannotEdit, match="no key that offloads activations"):
+        run_of(early, "train.py").what_if(offload)
+
+
+def test_batch_of_evaluation_holds_whole_groups_of_answers() -> None:
+    run = run_of({"train.py": _GRPO})
+    with pytest.raises(CannotEdit, match="groups of 8 answers"):
+        run.what_if({f.batch.eval_micro: 1, f.parallel.world: 1})

@@ -38,6 +38,8 @@ from oomlint.dialects.trl.objectives import (
 )
 from oomlint.documents.base import Document, Mapping, Scalar
 from oomlint.documents.text import Location, Source
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
 
 _OF_TRL = frozenset(
     {
@@ -136,7 +138,18 @@ class Trl(Dialect):
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         own = in_training_arguments(expressed(changes, run), run)
+        _check_evaluation(own, run)
         return writable(own, run, self.name)
+
+
+def _check_evaluation(own: Wishes, run: Cells) -> None:
+    """TRL f2cd5771 trainer/grpo_config.py __post_init__ stops where a batch of evaluation over all ranks holds no
+    whole groups of answers to a prompt; rloo_config.py does so too."""
+    size, group = own.get(f.batch.eval_micro), run[f.objective.rollout.n]
+    if run[f.objective.kind] not in ("grpo", "rloo") or size is None or not group:
+        return
+    if (size * (run[f.parallel.world] or 1)) % group:
+        raise CannotEdit(f"a batch of evaluation must hold groups of {group} answers")
 
 
 def _is_trl(keys: set[str]) -> bool:
