@@ -20,6 +20,7 @@ LAYERS = (
     (
         "addresses",
         "amounts",
+        "spelling",
         "entry_points",
         "errors",
         "footprint",

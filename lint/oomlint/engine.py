@@ -252,15 +252,18 @@ def _is_of_a_sibling(finding: Finding, run: Run) -> bool:
 
 
 def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:
-    """Names of the rules that warn of something other than memory: settings that the framework
-    refuses, ignores or crashes on."""
+    """Names of the rules that warn of something other than memory, settings that the framework
+    refuses, ignores or crashes on, or that are sure of an error whatever it is."""
     found = set()
     for rule in rules:
         try:
             findings = list(rule.check(run))
         except Exception:  # reported where the rule runs for the user
             continue
-        if any(f.resource is None and f.severity >= Severity.WARNING for f in findings):
+        if any(
+            f.severity >= (Severity.WARNING if f.resource is None else Severity.ERROR)
+            for f in findings
+        ):
             found.add(rule.name)
     return frozenset(found)
 
@@ -268,30 +271,33 @@ def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:
 def fix_for(run: Run, finding: Finding) -> Fix | None:
     """The first proposal that can be written; else the first that can at least be shown.
 
-    A fix that costs something is only shown where nothing says that it is needed, or only data
-    would tell.
+    That of a remark is only shown, and so is one that costs something where only data would tell whether it is
+    needed.
     """
-    shown: Fix | None = None
+    needless: Fix | None = None
+    unwritable: Fix | None = None
+    is_remark = finding.severity < Severity.WARNING
     reason = _needless(run, finding) if finding.proposals else None
     for proposal in finding.proposals:
         fix = make_fix(run, proposal, finding.resource)
-        if fix is not None and reason and fix.applicability is not Applicability.UNSAFE:
-            fix = replace(
-                fix, applicability=Applicability.DISPLAY, reason=fix.reason or reason, made=None
-            )
-        if fix is not None and fix.applicability > Applicability.DISPLAY:
+        if fix is None or fix.applicability is Applicability.DISPLAY:
+            unwritable = unwritable or fix
+        elif reason and (is_remark or fix.applicability is Applicability.SAFE):
+            needless = needless or _only_shown(fix, reason)
+        else:
             return fix
-        shown = shown or fix
-    return shown
+    return needless or unwritable
+
+
+def _only_shown(fix: Fix, reason: str) -> Fix:
+    return replace(fix, applicability=Applicability.DISPLAY, reason=fix.reason or reason, made=None)
 
 
 def _needless(run: Run, finding: Finding) -> str | None:
-    """Why what it costs to fix a finding may be for nothing, if that is so."""
-    if finding.rule.cost == 0:
-        return None
+    """Why nobody may need what fixes a finding, if that is so."""
     if finding.severity < Severity.WARNING:
-        return "it costs something, and nothing here says that the run does not fit"
-    if finding.resource == "gpu" and needs_all_samples_long(run):
+        return "nothing here says that it is needed"
+    if finding.rule.cost and finding.resource == "gpu" and needs_all_samples_long(run):
         return (
             "it costs something, and the run fits unless several samples of a batch are long; "
             "`oomlint fit --apply 1` writes what is enough for these"

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping as MappingABC
 from typing import TypeAlias
 
 from oomlint.engine import Diagnosis
-from oomlint.judgement import judgement_of
-from oomlint.judgement.law import has_room
 from oomlint.rule import Applicability
 
 Failure: TypeAlias = tuple[str, str, int, int | None]
@@ -39,18 +37,13 @@ def worst_first(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
 
 
 def suffices(diagnosis: Diagnosis) -> bool:
-    """Whether a run rather lives than dies with a finding's fix; where its limit is unknown, with any that
-    has a prediction. What a headline carries is the way out, which is one because it suffices."""
-    finding, run = diagnosis.finding, diagnosis.run
-    after = diagnosis.fix.predicted_bytes_after if diagnosis.fix is not None else None
-    if after is None:
+    """Whether a finding's run rather survives once its fix is made; where no limit is known, any fix
+    suffices that has a prediction."""
+    fix = diagnosis.fix
+    if fix is None or fix.predicted_bytes_after is None:
         return False
-    resource = finding.resource
-    if run is None or finding.rule.is_headline or finding.limit_bytes is None:
-        return True
-    if resource not in ("gpu", "host"):
-        return True
-    return has_room(judgement_of(run).spoken.estimate, resource, after, finding.limit_bytes)
+    risk = fix.risk_after
+    return risk is None or risk.any is None or not risk.is_lost
 
 
 def _failure(diagnosis: Diagnosis) -> Failure | None:

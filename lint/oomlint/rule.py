@@ -234,6 +234,9 @@ class Rule:
     is_headline: ClassVar[bool] = False
     """Whether it says of a run that it is in trouble, and others then say what that comes of."""
 
+    explains: ClassVar[tuple[str, ...]] = ()
+    """The components of a need that it speaks of, where it speaks of the whole of them."""
+
     cost: ClassVar[int] = 0
     """What the fix costs, to order fixes: 0 nothing, up to 9 (throughput, then learning)."""
 

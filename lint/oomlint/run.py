@@ -375,8 +375,9 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         """The keys that mean others, at most one for each field."""
         found: dict[Any, Misspelt] = {}
         for stray in self.stray:
-            row = stray.block.table.names.get(stray.nearest[0]) if stray.nearest else None
-            if row is None or self._is_given(row.field):
+            meant = stray.meant
+            row = None if meant is None else stray.block.table.names.get(meant)
+            if meant is None or row is None or self._is_given(row.field):
                 continue
             raw = stray.block.value(stray.entry.value)
             try:
@@ -384,7 +385,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
             except BadValue:
                 continue
             if value is not None and value is not AUTO:
-                found[row.field] = Misspelt(stray, stray.nearest[0], row.field, value)
+                found[row.field] = Misspelt(stray, meant, row.field, value)
         return tuple(found.values())
 
     def _is_given(self, field: Any) -> bool:

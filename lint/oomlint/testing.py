@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from oomlint.engine import Options, Report, lint
-from oomlint.fix.apply import FixResult, fix_all
+from oomlint.engine import Diagnosis, Options, Report, lint
+from oomlint.fix.apply import FixResult, apply_change, fix_all
 from oomlint.plan.fields import f
-from oomlint.rule import MOST_OF_A_TITLE, Applicability, Example, Rule
+from oomlint.rule import MOST_OF_A_TITLE, Applicability, Example, Rule, Severity
 from oomlint.workspace import Workspace
 
 _NOWHERE = Path("/oomlint-example")
 
+# Remarks of one example, each made in a pass of its own.
+_MOST_REMARKS = 8
 _HEADINGS = ("## What it finds", "## How to fix it", "## When not to", "## Sources")
 
 
@@ -123,7 +125,7 @@ def lint_example(rule: type[Rule], example: Example) -> Report:
 
 def _fix(rule: type[Rule], example: Example) -> FixResult:
     names = list(example.files)
-    return fix_all(
+    result = fix_all(
         _workspace(example),
         names,
         example_options(example),
@@ -131,3 +133,27 @@ def _fix(rule: type[Rule], example: Example) -> FixResult:
         unsafe=True,
         rules=[rule],
     )
+    return _with_remarks(rule, example, result)
+
+
+def _with_remarks(rule: type[Rule], example: Example, result: FixResult) -> FixResult:
+    """A result with the fixes of remarks made too, which are only shown to users: they have to hold all
+    the same."""
+    names, options = list(example.files), example_options(example)
+    texts, report = dict(result.texts), result.report
+    for _ in range(_MOST_REMARKS):
+        change = next((d for d in report.diagnoses if _is_a_remark_with_fix(d)), None)
+        if change is None:
+            break
+        workspace = _workspace(example).with_overlay(texts)
+        explicit = frozenset(names)
+        texts |= apply_change(workspace, names, options, change, explicit=explicit)
+        workspace = _workspace(example).with_overlay(texts)
+        report = lint(workspace, names, options, explicit=explicit, rules=[rule])
+    return FixResult(report, texts, result.originals)
+
+
+def _is_a_remark_with_fix(diagnosis: Diagnosis) -> bool:
+    fix, finding = diagnosis.fix, diagnosis.finding
+    is_meant = any(each.applicability > Applicability.DISPLAY for each in finding.proposals)
+    return finding.severity < Severity.WARNING and is_meant and fix is not None and bool(fix.edits)

@@ -197,6 +197,11 @@ OTHER = [
         append({"x": 3, "z": [4]}, "a"),
         "a:\n  - x: 1\n    y: 2\n  - x: 3\n    z:\n      - 4\n",
     ),
+    (
+        "a:\n  b:\n    c: 1\n    # d: 2\n  # of e\n  e: 3\n",
+        add("x", 4, "a", after="b"),
+        "a:\n  b:\n    c: 1\n    # d: 2\n  x: 4\n  # of e\n  e: 3\n",
+    ),
     ("- - 1\n  - 2\n", append(3, 0), "- - 1\n  - 2\n  - 3\n"),
     ("-\n", append(3), "-\n- 3\n"),
     ("a: [1, 2]\n", append("x", "a"), "a: [1, 2, x]\n"),

@@ -73,7 +73,7 @@ def test_the_first_way_is_safe_fits_and_is_the_cheapest() -> None:
     ways = ways_to_fit(_lora(8, 1, "false", "1xA100-80GB"))
     first, *others = ways
     assert first.is_safe
-    assert not judgement_of(first.run).is_lost
+    assert judgement_of(first.run).verdict == "fits"
     assert all(first.slowdown <= way.slowdown for way in others if way.is_safe)
     assert first.run.plan.batch.micro * first.run.plan.batch.grad_accum == 8  # type: ignore[operator]
 
@@ -87,7 +87,7 @@ def test_no_move_of_a_way_is_needless() -> None:
         for other in first.moves:
             if other is not move:
                 others.update(other.changes)
-        assert judgement_of(run.what_if(others)).is_lost
+        assert judgement_of(run.what_if(others)).verdict != "fits"
 
 
 def test_slower_ways_leave_more_room() -> None:
@@ -142,7 +142,7 @@ def test_largest_micro_batch(accumulation: int, is_global_kept: bool) -> None:
     assert batch.micro > 1
     assert way.is_safe == is_global_kept
     double = run.what_if({"batch.micro": batch.micro * 2, "batch.grad_accum": 1})
-    assert judgement_of(double).is_lost or batch.micro == accumulation
+    assert judgement_of(double).verdict != "fits" or batch.micro == accumulation
 
 
 def test_longest_sequence() -> None:
@@ -152,7 +152,7 @@ def test_longest_sequence() -> None:
     longest = way.run.plan.seq.max_len
     assert longest is not None
     longer = run.what_if({"seq.max_len": longest + 256})
-    assert Risk.by(longer.estimate, run.limits.gpu_bytes, run.limits.host_bytes).is_lost
+    assert Risk.of(longer).verdict != "fits"
 
 
 def test_highest_throughput_spends_room_on_speed() -> None:

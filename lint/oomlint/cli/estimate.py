@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.cli import completion, progress
 from oomlint.cli.given import Given
@@ -24,6 +25,7 @@ from oomlint.report.paint import ColorChoice, Paint
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from oomlint.cli.jobs import Job
     from oomlint.fix.edits import Fix
     from oomlint.hardware import Hardware
     from oomlint.judgement import Judgement
@@ -99,16 +101,27 @@ def _runs(given: Given, paths: tuple[str, ...], output: _Output) -> int:
         report = merge(each for _, each in reports)
         judged = [judgement_of(run) for run in progress.counted(report.runs, tick)]
         ways: dict[str, Fix] = {}
-        if output.format == "json" and any(each.is_in_trouble for each in judged):
-            from oomlint.fix.planned import ways_for
-
+        if output.format == "json":
             for job, each in reports:
-                ways |= ways_for(each.runs, job.options)
+                if any(judgement_of(run).is_in_trouble for run in each.runs):
+                    ways |= _ways(job)
     _print(judged, output, ways)
     complain(report.errors)
     if not report.runs and not report.errors:
         raise UsageError(f"no training run found in {', '.join(paths)}")
     return 3 if report.errors else 0
+
+
+def _ways(job: Job) -> Mapping[str, Fix]:
+    """Run → the one way out of its trouble, as a check has it."""
+    from oomlint.engine import lint
+    from oomlint.fix.planned import with_plans
+    from oomlint.report.blocks import ways_in
+    from oomlint.rule import Applicability
+
+    found = lint(job.workspace, job.names, job.options, explicit=job.explicit)
+    diagnoses = with_plans(found, job.options, Applicability.SAFE)
+    return ways_in(replace(found, diagnoses=tuple(diagnoses)))
 
 
 def _print(judged: list[Judgement], output: _Output, ways: Mapping[str, Fix]) -> None:

@@ -29,6 +29,7 @@ from oomlint.documents.base import (
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
+from oomlint.spelling import is_misspelling
 
 Loader = Literal["pyyaml", "yaml12", "omegaconf"]
 
@@ -226,6 +227,15 @@ class StrayKey(Struct, frozen=True, eq=False):
     @property
     def location(self) -> Location:
         return Location(self.block.path, self.entry.key_span)
+
+    @property
+    def meant(self) -> str | None:
+        """The key that it is but for its spelling; one that is only near may be another."""
+        nearest = next(iter(self.nearest), None)
+        if nearest is None:
+            return None
+        key = nearest.rpartition(".")[2]
+        return nearest if is_misspelling(self.path.rpartition(".")[2], key) else None
 
 
 class WrongValue(Struct, frozen=True, eq=False):

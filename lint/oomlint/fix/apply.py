@@ -123,6 +123,8 @@ def fix_all(
     originals = {path: workspace.read_or_none(path) for path in outcome.texts}
     if outcome.texts or job.elsewhere:
         report = job.lint(workspace.with_overlay(outcome.texts))
+    diagnoses = with_plans(report, options, level) if rules is None else report.diagnoses
+    report = replace(report, diagnoses=tuple(diagnoses))
     return FixResult(_final(report, outcome), outcome.texts, originals)
 
 
@@ -156,7 +158,7 @@ def _settle(job: _Job, workspace: Workspace, level: Applicability, outcome: _Out
     texts: dict[str, bytes] = {}
     seen = [texts]
     for _ in range(MAX_PASSES):
-        diagnoses = report.diagnoses if job.rules else with_plans(report, job.options, level)
+        diagnoses = report.diagnoses if job.rules else _planned(job, report, level)
         batch = list(choose(diagnoses, level, outcome.refused))
         if not batch:
             break
@@ -170,6 +172,10 @@ def _settle(job: _Job, workspace: Workspace, level: Applicability, outcome: _Out
         if left is not None:
             outcome.failures.append(_failure(left, f"there is no end after {MAX_PASSES} passes"))
     outcome.texts.update(texts)
+
+
+def _planned(job: _Job, report: Report, level: Applicability) -> Sequence[Diagnosis]:
+    return with_plans(report, job.options, level, lowest=level)
 
 
 def _step(

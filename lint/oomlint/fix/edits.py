@@ -12,7 +12,7 @@ from oomlint.dialects.table import Block, OverrideBlock, Setting
 from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.sharing import Apart, set_apart
-from oomlint.judgement import settled
+from oomlint.judgement import Risk, settled
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
 from oomlint.rule import (
@@ -41,8 +41,8 @@ class Fix(Struct, frozen=True, eq=False):
     copy of its own, ``joins`` those that it names in their place and that were there before, and
     ``also`` are the names of the other runs for which the same change was found.
 
-    ``changes`` are the fields of the plan that it sets, by name, and ``gpu_bytes_after`` and
-    ``host_bytes_after`` the peaks that are predicted then.
+    ``changes`` are the fields of the plan that it sets, by name, ``gpu_bytes_after`` and
+    ``host_bytes_after`` the peaks that are predicted then, and ``risk_after`` what of these the run dies.
     """
 
     title: str
@@ -59,6 +59,7 @@ class Fix(Struct, frozen=True, eq=False):
     changes: MappingABC[str, Any] = field(default_factory=dict)
     gpu_bytes_after: int | None = None
     host_bytes_after: int | None = None
+    risk_after: Risk | None = None
     made: Made | None = None
 
 
@@ -113,6 +114,7 @@ def make_fix(
         changes=_changes(run, proposal),
         gpu_bytes_after=None if after is None else after.gpu.peak_bytes,
         host_bytes_after=None if after is None else after.host.peak_bytes,
+        risk_after=None if after is None else _risk_by(run, after),
         leaves=frozenset(apart.left),
         joins=apart.joined,
         made=made,
@@ -277,6 +279,10 @@ def _after(run: Run, proposal: Proposal) -> Estimate | None:
         return None
     changed = _without(run, gone) if gone else run
     return settled(changed.what_if(values) if values else changed).estimate
+
+
+def _risk_by(run: Run, after: Estimate) -> Risk:
+    return Risk.by(after, run.limits.gpu_bytes, run.limits.host_bytes)
 
 
 def _without(run: Run, gone: set[int]) -> Run:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.amounts import percent
 from oomlint.engine import Diagnosis, Options, Report, refusals
 from oomlint.fix.agreement import with_agreement
-from oomlint.fix.edits import Fix, Planned, make_fix
+from oomlint.fix.edits import Fix, make_fix
 from oomlint.judgement import judgement_of, needs_all_samples_long, settled
 from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plugins import rules_in_force
@@ -32,26 +33,25 @@ class _Plan(Struct, frozen=True, eq=False):
     rules: frozenset[str]
 
 
-def with_plans(report: Report, options: Options, level: Applicability) -> list[Diagnosis]:
+def with_plans(
+    report: Report,
+    options: Options,
+    level: Applicability,
+    *,
+    lowest: Applicability = Applicability.UNSAFE,
+) -> list[Diagnosis]:
     """The report's findings, where of each run in trouble one carries the cheapest plan as its fix,
     and what others that speak of its memory would do is only shown.
 
     Runs for which there is no plan keep what their rules propose, and for those that need one only
-    with some data there is none.
+    with some data there is none. Where no plan is of the ``level`` that is to be applied, one down to
+    ``lowest`` is carried all the same, for people to see, and what others would do stays.
     """
-    found = ((run.name, _plan(run, options, level)) for run in report.runs)
+    found = ((run.name, _plan(run, options, lowest)) for run in report.runs)
     plans = {name: plan for name, plan in found if plan is not None}
     carriers = {_carrier(report, name, plan) for name, plan in plans.items()}
     planned = [_planned(diagnosis, plans, carriers, level) for diagnosis in report.diagnoses]
     return with_agreement(planned) if plans else planned
-
-
-def ways_for(runs: Sequence[Run], options: Options) -> Mapping[str, Fix]:
-    """Run → the one way out of its trouble, which a check would have its headline carry."""
-    plans = ((run, _plan(run, options, Applicability.SAFE)) for run in runs)
-    found = [Planned(run, plan.fix) for run, plan in plans if plan is not None]
-    agreed = with_agreement(found)
-    return {p.run.name: p.fix for p in agreed if p.run is not None and p.fix is not None}
 
 
 def _depends_on_data(run: Run) -> bool:
@@ -90,11 +90,12 @@ def _planned(
     plan = plans.get(run.name) if run is not None and _is_about(diagnosis, run.name) else None
     if plan is None:
         return diagnosis
-    if diagnosis in carriers:
+    is_taken = plan.fix.applicability >= level
+    if diagnosis in carriers and (is_taken or fix is None):
         is_host = diagnosis.finding.resource == "host"
         after = plan.fix.host_bytes_after if is_host else plan.fix.gpu_bytes_after
         return replace(diagnosis, fix=replace(plan.fix, predicted_bytes_after=after))
-    if fix is None or fix.applicability < level:
+    if fix is None or fix.applicability < level or not is_taken:
         return diagnosis
     reason = "--fix takes the cheapest way instead"
     shown = replace(fix, applicability=Applicability.DISPLAY, edits=(), reason=reason, made=None)
@@ -111,8 +112,9 @@ def _speaks_of_memory(diagnosis: Diagnosis) -> bool:
     return finding.resource in ("gpu", "host") and finding.severity >= Severity.WARNING
 
 
-def _plan(run: Run, options: Options, level: Applicability) -> _Plan | None:
-    """The cheapest way out for a run in trouble; none where only some data need one."""
+def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
+    """The cheapest way out for a run in trouble, an unsafe one only where no safe one is known; none where
+    only some data need one."""
     if not judgement_of(run).is_in_trouble or _depends_on_data(run):
         return None
     rules = {rule.name: rule for rule in rules_in_force(options.plugins).items}
@@ -121,16 +123,15 @@ def _plan(run: Run, options: Options, level: Applicability) -> _Plan | None:
     def takes(move: Move) -> bool:
         return move.rule not in rules or selection.takes(rules[move.rule])
 
-    ways = ways_to_fit(
-        run,
-        unsafe=level < Applicability.SAFE,
-        takes=takes,
-        accepts=no_more_refused(run, options.plugins),
-    )
-    for way in ways:
-        fix = fix_of(way)
-        if fix is not None and fix.edits and fix.applicability >= level:
-            return _Plan(fix, frozenset(move.rule for move in way.moves))
+    accepts = no_more_refused(run, options.plugins)
+    for level in (Applicability.SAFE, Applicability.UNSAFE):
+        if level < lowest:
+            break
+        is_unsafe = level is Applicability.UNSAFE
+        for way in ways_to_fit(run, unsafe=is_unsafe, takes=takes, accepts=accepts):
+            fix = fix_of(way)
+            if fix is not None and fix.edits and fix.applicability >= level:
+                return _Plan(fix, frozenset(move.rule for move in way.moves))
     return None
 
 
@@ -143,10 +144,16 @@ def no_more_refused(run: Run, plugins: Sequence[str]) -> Accepts:
 
 
 def fix_of(way: Way) -> Fix | None:
-    """The edits that take a way."""
+    """The edits that take a way; its title says what it gives up, and what it leaves to chance."""
     applicability = Applicability.SAFE if way.is_safe else Applicability.UNSAFE
     wishes: list[Wish] = [RenameKey(each.key, each.new_key) for each in way.renamed]
     wishes += [RemoveKey(each.key.block, each.key.entry) for each in way.dropped]
     if way.changes:
         wishes.append(SetFields(way.changes))
-    return make_fix(way.base, Proposal("; ".join(way.titles), tuple(wishes), applicability), "gpu")
+    title = "; ".join(way.titles)
+    if way.gives_up:
+        title += f", but {' and '.join(way.gives_up)}"
+    if way.verdict != "fits":
+        title += f" (leaves a risk of {percent(way.risk.any or 0.0)})"
+    fix = make_fix(way.base, Proposal(title, tuple(wishes), applicability), "gpu")
+    return None if fix is None else replace(fix, risk_after=way.risk)

@@ -15,6 +15,7 @@ from oomlint.judgement.doubts import (
     settled,
     sharding_is_open,
 )
+from oomlint.judgement.evidence import is_open
 from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
 from oomlint.judgement.peak import (
@@ -42,6 +43,7 @@ __all__ = [
     "card_holds",
     "confidence",
     "exceeds",
+    "is_open",
     "judge_gpu",
     "judge_host",
     "judgement_of",

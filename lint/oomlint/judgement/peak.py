@@ -10,7 +10,7 @@ Every memory rule judges by the same law, so that severities mean the same every
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -77,10 +77,14 @@ class Peak(Struct, frozen=True):
     def may_gain_by(self, *parts: str) -> bool:
         """Whether a change of nothing but these parts of the peak can save enough: what else is
         alive at that instant stays."""
-        gain = sum(self.components.get(part) or 0 for part in parts)
+        gain = self.share_of(parts)
         if self.limit is None and smallest_card(self.predicted - gain) == self.card:
             return False
         return gain >= self.worth
+
+    def share_of(self, parts: Iterable[str]) -> int:
+        """Bytes of the peak that these components take together."""
+        return sum(self.components.get(part) or 0 for part in parts)
 
     @property
     def is_problem(self) -> bool:

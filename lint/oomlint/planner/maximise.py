@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 from oomlint.plan.fields import f
 from oomlint.planner.aims import Aim
@@ -89,8 +88,7 @@ def _fastest(search: Search) -> Way | None:
         if slowdown >= slowest:
             return None
         if search.fits(search.planned(deltas, state)):
-            moves: list[Any] = [g[i - 1] for g, i in zip(groups, state, strict=True) if i]
-            way = search.way(moves)
+            way = search.way(deltas.moves(state))
             if way is not None:
                 return way
     return None

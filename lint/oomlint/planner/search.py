@@ -3,7 +3,11 @@
 A state takes at most one move of each group. States are visited in order of cost, which is
 how many moves give something up and then how much longer a step takes, so the first that
 fits is the cheapest. Every state is computed on the plan alone; what is returned has been
-resolved as a whole by the run's own framework.
+resolved as a whole by the run's own framework, and judged as any run is, with all that is open
+about it.
+
+A run fits where its risk is below ``TIGHT``: what is changed for it need not be changed again. Only
+where no state gets there is one that rather fits than not (``EVEN``) better than none.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.errors import CannotEdit
-from oomlint.judgement import Risk, Verdict, settled
+from oomlint.judgement import EVEN, TIGHT, Risk, Verdict, is_open, settled
 from oomlint.memory import Estimate, estimate
 from oomlint.plan import Plan, leaf_paths
 from oomlint.planner.moves import Move, safe_moves, unsafe_moves
@@ -39,6 +43,13 @@ _LESS_TIME = 0.9
 # bounds of the prediction are.
 _ROOMY = 0.6
 
+# A state that is worth judging with all that is open about it needs this much less of the GPU or of the host than one
+# that was judged and does not fit.
+_LESS_NEED = 0.97
+# Of ways that leave a risk, those this close to the least are as good, and the cheapest of them is taken.
+_AS_GOOD = 0.05
+_MOST_NEAR = 12
+
 
 class Way(Struct, frozen=True):
     """A set of changes to ``base`` and the run that comes of it. ``slowdown`` is the time of a token of training
@@ -51,8 +62,12 @@ class Way(Struct, frozen=True):
     base: Run
     run: Run
     estimate: Estimate
-    verdict: Verdict
+    risk: Risk
     slowdown: float
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.risk.verdict
 
     @property
     def changes(self) -> Mapping[Any, Any]:
@@ -131,21 +146,25 @@ def ways_to_fit(
     search = Search.of(run, accepts)
     if search is None:
         return []
-    if search.fits(search.base):
+    if search.is_settled:
         return list(search.renaming())
     safe = _taken(safe_moves(run), takes)
-    found = list(islice(search.front((), safe), _MOST_WAYS))
+    near: list[Near] = []
+    found = list(islice(search.front((), safe, near), _MOST_WAYS)) or search.nearest(near)
     if not unsafe or len(found) >= _MOST_WAYS:
         return list(_undominated(found))
     # Something is given up only where nothing else is enough, or where it costs less time.
-    limit = _LESS_TIME * found[0].slowdown if found else float("inf")
+    fitting = (way.slowdown for way in found if way.verdict == "fits")
+    limit = _LESS_TIME * next(fitting, float("inf"))
+    near = []
     for choices in _bundles(_taken(unsafe_moves(run), takes)):
-        more = search.mildest(choices, safe, limit)
+        more = search.mildest(choices, safe, limit, near)
         if more is not None:
             found.append(more)
             limit = min(limit, more.slowdown)
         if len(found) >= _MOST_WAYS or (len(choices[0]) > 1 and found):
             break
+    found = found or search.nearest(near)
     return list(_undominated(sorted(found, key=lambda way: (len(way.gives_up), way.slowdown))))
 
 
@@ -207,48 +226,104 @@ class Search(Struct, frozen=True):
         return estimate(plan, None if hardware is None else gpu_limits(hardware, plan))
 
     def fits(self, plan: Plan) -> bool:
-        return _holds(self.run, self.estimate(plan))
+        """Whether a plan fits, but for what is open about the run."""
+        return self.risk_by(self.estimate(plan)) < TIGHT
+
+    def risk_by(self, estimate: Estimate) -> float:
+        """The risk of a changed run, without what is open about it."""
+        limits = self.run.limits
+        risk = Risk.by(estimate, limits.gpu_bytes, limits.host_bytes).any
+        return 1.0 if risk is None else risk
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the run fits as its author means it."""
+        return _fits(Risk.of(self.run.intended))
 
     def renaming(self) -> Iterator[Way]:
         """Right names for misspelt keys alone, where a run that fits as it is meant does not as it is
         written."""
-        if self.run.misspelt and not _holds(self.run, self.run.placed.estimate):
+        if self.run.misspelt and not _fits(Risk.of(self.run)):
             way = self.way(())
             if way is not None:
                 yield way
 
+    def nearest(self, near: Sequence[Near]) -> list[Way]:
+        """Where nothing makes a run fit that rather dies than not: of the states that it rather survives, the
+        cheapest of those that leave about the least risk. A run that survives as it is stays so."""
+        if not Risk.of(self.run.intended).is_lost:
+            return []
+        by_risk = sorted(near, key=lambda each: (each.risk, each.slowdown))
+        tried = (
+            (self.way((*each.given, *each.moves), EVEN), len(each.given))
+            for each in by_risk[:_MOST_NEAR]
+        )
+        found = [(way, given) for way, given in tried if way is not None]
+        least = min((way.risk.any or 0.0 for way, _ in found), default=0.0)
+        good = [each for each in found if (each[0].risk.any or 0.0) <= least + _AS_GOOD]
+        good.sort(key=lambda each: (each[0].slowdown, len(each[0].moves)))
+        shortest = (self._shortest(way, given, None, EVEN) for way, given in good)
+        first = next((way for way in shortest if way is not None), None)
+        return [] if first is None else [first]
+
     def mildest(
-        self, choices: Iterable[tuple[Move, ...]], safe: Groups, slower_than: float
+        self,
+        choices: Iterable[tuple[Move, ...]],
+        safe: Groups,
+        slower_than: float,
+        near: list[Near],
     ) -> Way | None:
-        """The first of several things to give up that makes the run fit in less time."""
+        """The first of several things to give up that makes the run fit in less time; what only comes near is
+        noted where nothing milder does."""
+        noted = bool(near)
         for given in choices:
-            way = next(self.front(given, safe, slower_than=slower_than), None)
+            mine: list[Near] = []
+            way = next(self.front(given, safe, mine, slower_than=slower_than), None)
             if way is not None:
                 return way
+            if not noted:
+                near += mine
         return None
 
     def front(
-        self, given: tuple[Move, ...], groups: Groups, *, slower_than: float = float("inf")
+        self,
+        given: tuple[Move, ...],
+        groups: Groups,
+        near: list[Near],
+        *,
+        slower_than: float = float("inf"),
     ) -> Iterator[Way]:
         """The cheapest way with ``given`` and safe moves, then slower ones that leave more room.
 
-        ``slower_than`` is the slowdown of a way already found: what is no faster is left out.
+        ``slower_than`` is the slowdown of a way already found: what is no faster is left out. States that
+        the run rather survives, though it does not fit, are noted in ``near``.
         """
         deltas = self.deltas(given, groups)
         if deltas is None:
             return
         best: int | None = None
         seen: set[tuple[frozenset[str], Verdict]] = set()
+        judged: list[Estimate] = []
         for state, slowdown in self._in_order(deltas):
             if slowdown >= slower_than:
                 return
-            plan = self.planned(deltas, state)
-            if not self._leaves_more_room(self.estimate(plan), best):
+            estimate = self.estimate(self.planned(deltas, state))
+            risk = self.risk_by(estimate)
+            moves = deltas.moves(state)
+            if risk < EVEN and best is None:
+                near.append(Near(risk, slowdown, given, moves))
+            if risk >= TIGHT or not _is_roomier(estimate, best):
                 continue
-            way = self._shortest(given, groups, state, best)
-            if way is None or way.slowdown >= slower_than:
+            if any(_needs_no_less(estimate, other) for other in judged):
                 continue
-            if not self._leaves_more_room(way.estimate, best):
+            way = self.resolved((*given, *moves))
+            if way is None:
+                continue
+            if not _fits(way.risk):
+                judged.append(estimate)
+                continue
+            way = self._shortest(way, len(given), best)
+            if way is None or way.slowdown >= slower_than or not _is_roomier(way.estimate, best):
                 continue
             if way.kind not in seen:
                 yield way
@@ -257,21 +332,15 @@ class Search(Struct, frozen=True):
             if (best or 0) <= _ROOMY * (self.run.limits.gpu_bytes or 0):
                 return
 
-    def _leaves_more_room(self, estimate: Estimate, best: int | None) -> bool:
-        if not _holds(self.run, estimate):
-            return False
-        peak = estimate.gpu.peak_bytes
-        return best is None or (peak is not None and peak <= _MORE_ROOM * best)
-
     def deltas(self, given: Sequence[Move], groups: Groups) -> Deltas | None:
         """What each move changes in the resolved plan."""
         start = self._changed(given)
         if start is None:
             return None
-        rows = []
+        rows: list[list[tuple[Move | None, Mapping[Any, Any]]]] = []
         for group in groups:
-            row = [self._difference(start, self._changed((*given, move))) for move in group]
-            rows.append([{}, *(delta for delta in row if delta is not None)])
+            row = [(move, self._difference(start, self._changed((*given, move)))) for move in group]
+            rows.append([(None, {}), *((move, delta) for move, delta in row if delta is not None)])
         return Deltas(start, rows)
 
     def _changed(self, moves: Sequence[Move]) -> Plan | None:
@@ -291,7 +360,7 @@ class Search(Struct, frozen=True):
     def planned(self, deltas: Deltas, state: State) -> Plan:
         merged: dict[Any, Any] = {}
         for row, index in zip(deltas.rows, state, strict=True):
-            merged.update(row[index])
+            merged.update(row[index][1])
         return deltas.start.with_values(merged) if merged else deltas.start
 
     def _in_order(self, deltas: Deltas) -> Iterator[tuple[State, float]]:
@@ -313,27 +382,30 @@ class Search(Struct, frozen=True):
                     moves = sum(index > 0 for index in after)
                     heappush(queue, (cost, moves, next(number), after))
 
-    def _shortest(
-        self, given: tuple[Move, ...], groups: Groups, state: State, best: int | None
-    ) -> Way | None:
-        """A state as the run's framework has it, without the moves that turn out needless."""
-        moves = [*given, *(g[i - 1] for g, i in zip(groups, state, strict=True) if i)]
-        way = self.way(moves)
-        if way is None:
-            return None
-        for move in moves[len(given) :]:
-            fewer = [other for other in moves if other is not move]
-            without = self.way(fewer) if fewer else None
+    def _shortest(self, way: Way, given: int, best: int | None, below: float = TIGHT) -> Way | None:
+        """A way without the moves, behind the first ``given``, that turn out needless; ``None`` where it
+        would be refused."""
+        for move in way.moves[given:]:
+            fewer = tuple(other for other in way.moves if other is not move)
+            without = self.way(fewer, below) if fewer else None
             if without is None or without.slowdown > way.slowdown:
                 continue
-            if best is None or self._leaves_more_room(without.estimate, best):
-                moves, way = fewer, without
+            if below > TIGHT and not _is_as_good(without, way):
+                continue
+            if _is_roomier(without.estimate, best):
+                way = without
         if self.accepts is not None and not self.accepts(way.run):
             return None
         return way
 
-    def way(self, moves: Sequence[Move]) -> Way | None:
-        """The run with all of ``moves``, where its framework can say them and it then fits."""
+    def way(self, moves: Sequence[Move], below: float = TIGHT) -> Way | None:
+        """The run with all of ``moves``, where its risk is then ``below``."""
+        way = self.resolved(moves)
+        return way if way is not None and _fits(way.risk, below) else None
+
+    def resolved(self, moves: Sequence[Move]) -> Way | None:
+        """The run with all of ``moves``, where its framework can say them and it is known whether it then
+        fits."""
         merged: dict[Any, Any] = {}
         for move in moves:
             merged.update(move.changes)
@@ -341,31 +413,50 @@ class Search(Struct, frozen=True):
             changed = self.run.what_if(merged)
         except CannotEdit:
             return None
-        probe = settled(changed)
-        if not _holds(self.run, probe.estimate):
+        if is_open(changed.intended):
             return None
-        verdict = _risk(self.run, probe.estimate).verdict
-        return Way(
-            tuple(moves), self.run, changed, probe.estimate, verdict, self.slowdown(probe.plan)
-        )
+        probe, risk = settled(changed), Risk.of(changed.intended)
+        return Way(tuple(moves), self.run, changed, probe.estimate, risk, self.slowdown(probe.plan))
 
 
-def _risk(run: Run, estimate: Estimate) -> Risk:
-    """The risk of a changed run, without what is open about it: that is the same before and after."""
-    return Risk.by(estimate, run.limits.gpu_bytes, run.limits.host_bytes)
+def _fits(risk: Risk, below: float = TIGHT) -> bool:
+    return risk.any is not None and risk.any < below
 
 
-def _holds(run: Run, estimate: Estimate) -> bool:
-    """Whether a changed run rather fits than not."""
-    risk = _risk(run, estimate)
-    return risk.any is not None and not risk.is_lost
+def _is_roomier(estimate: Estimate, best: int | None) -> bool:
+    """Whether it leaves so much more room than the best way as yet, in bytes, that it is worth a line."""
+    peak = estimate.gpu.peak_bytes
+    return best is None or (peak is not None and peak <= _MORE_ROOM * best)
+
+
+def _needs_no_less(estimate: Estimate, other: Estimate) -> bool:
+    here = (estimate.gpu.peak_bytes or 0, estimate.host.peak_bytes or 0)
+    there = (other.gpu.peak_bytes or 0, other.host.peak_bytes or 0)
+    return all(a > _LESS_NEED * b for a, b in zip(here, there, strict=True))
+
+
+def _is_as_good(one: Way, other: Way) -> bool:
+    return (one.risk.any or 0.0) <= (other.risk.any or 0.0) + _AS_GOOD
 
 
 State: TypeAlias = tuple[int, ...]
 
 
 class Deltas(Struct, frozen=True):
-    """The plan to start from, and for each group what its moves change; the first is nothing."""
+    """The plan to start from, and for each group its moves with what they change; the first is nothing."""
 
     start: Plan
-    rows: Sequence[Sequence[Mapping[Any, Any]]]
+    rows: Sequence[Sequence[tuple[Move | None, Mapping[Any, Any]]]]
+
+    def moves(self, state: State) -> tuple[Move, ...]:
+        chosen = (row[index][0] for row, index in zip(self.rows, state, strict=True))
+        return tuple(move for move in chosen if move is not None)
+
+
+class Near(Struct, frozen=True):
+    """A state that a run rather survives, by the prediction alone, though it does not fit."""
+
+    risk: float
+    slowdown: float
+    given: tuple[Move, ...]
+    moves: tuple[Move, ...]

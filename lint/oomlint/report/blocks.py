@@ -23,7 +23,7 @@ from oomlint.rule import Applicability, Finding, Severity
 
 class Trouble(Struct, frozen=True, eq=False):
     """A run that is likely to die, with what is said of it: ``headlines`` first, then its causes, the
-    worst first. ``way`` is the fix that makes it fit."""
+    worst first. ``way`` is the fix that makes it fit, a safe one before one that is not."""
 
     judgement: Judgement
     headlines: tuple[Diagnosis, ...]
@@ -48,13 +48,14 @@ class Trouble(Struct, frozen=True, eq=False):
 
     @property
     def _mending(self) -> list[Diagnosis]:
-        return [
-            d
+        found = [
+            (d.fix.applicability, d)
             for d in (*self.headlines, *self.causes)
             if d.finding.resource == self._resource
             and d.fix is not None
             and d.fix.applicability > Applicability.DISPLAY
         ]
+        return [d for _, d in sorted(found, key=lambda each: -each[0])]
 
     @property
     def _resource(self) -> str | None:
@@ -74,11 +75,13 @@ def troubles(report: Report) -> list[Trouble]:
 
 
 def ways_in(report: Report) -> Mapping[str, Fix]:
-    """Run → the one way out of its trouble, which its headline carries."""
+    """Run → the one way out of its trouble: the plan that its headline carries, or the fix of a rule that
+    is enough."""
+    found = ((trouble.judgement.name, trouble.way) for trouble in troubles(report))
     return {
-        d.run.name: d.fix
-        for d in report.diagnoses
-        if d.rule.is_headline and d.run is not None and d.fix is not None and d.fix.edits
+        name: way.fix
+        for name, way in found
+        if way is not None and way.fix is not None and way.fix.edits
     }
 
 

@@ -8,11 +8,12 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from oomlint.amounts import percent
 from oomlint.fix.edits import Fix
 from oomlint.judgement import Forecast, Judgement, judgement_of, settled, sharding_is_open
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.ways_out import ways_out
-from oomlint.judgement.words import left_open, limits, meaning, verdict_of_it, verdict_words
+from oomlint.judgement.words import left_open, limits, meaning, verdict_of_it
 from oomlint.plan.fields import f as fields
 from oomlint.planner import Aim, HardwareOption, Move, Way
 from oomlint.report.paint import Paint
@@ -135,9 +136,9 @@ def _table(fitting: Fitting, paint: Paint) -> Iterator[str]:
         yield from _wrapped("; ".join(way.titles), cells, left)
         for text in way.gives_up:
             yield from _wrapped(f"but {text}", left, left)
-        if way.verdict == "tight":
-            high = gib(estimate.gpu.high_bytes)
-            yield left + paint(f"{verdict_words(way.verdict)}: up to {high} per GPU", "tight")
+        if way.verdict != "fits":
+            text = f"it leaves a risk of {percent(way.risk.any or 0.0)}: nothing better is known"
+            yield left + paint(text, "tight")
     yield ""
     yield "  GPU and host: predicted peaks; saving: of the host that writes a checkpoint; time: of a"
     yield "  step over that of the run as it is, estimated. `--apply N` writes a way."

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     )
 
 
+_PASSING = frozenset({"activations", "logits", "communication", "temporary", "gather"})
+
+
 def render(report: Report) -> str:
     """The whole report as one JSON object."""
     return as_json(check_object(report))
@@ -88,12 +91,18 @@ def finding_object(
 
 
 def _cause_bytes(diagnosis: Diagnosis) -> int | None:
-    """The share of the need at risk that a finding speaks of, of its run's causes the one that its rule
-    explains."""
-    if diagnosis.run is None or not is_cause(diagnosis.finding):
+    """The share of the need at risk that a finding speaks of: what its rule explains of it. What comes and goes
+    is another in another phase, so that it is known only where that is the phase of the need at risk."""
+    run, finding = diagnosis.run, diagnosis.finding
+    if run is None or not is_cause(finding):
         return None
-    causes = judgement_of(diagnosis.run).causes
-    return next((c.size for c in causes if c.code == diagnosis.rule.code), None)
+    peak = next((p for p in judgement_of(run).peaks if p.resource == finding.resource), None)
+    parts = diagnosis.rule.explains
+    if peak is None:
+        return None
+    if finding.predicted_bytes not in (None, peak.predicted) and _PASSING.intersection(parts):
+        return None
+    return peak.share_of(parts) or None
 
 
 def fix_object(fix: Fix) -> FixShape:

@@ -88,6 +88,7 @@ class FsdpFullStateDictSave(Rule):
     name = "fsdp-full-state-dict-save"
     summary = "FSDP gathers the whole model in the RAM of one node to save it"
     applicability = Applicability.SAFE
+    explains = ("gather",)
     cost = 5
     only_where = (
         Where(plan={f.parallel.backend: ("fsdp1", "fsdp2"), f.parallel.fsdp.state_dict: ("full",)}),

@@ -105,6 +105,7 @@ class Zero3Gather16Rank0Ram(Rule):
     name = "zero3-gather16-rank0-ram"
     summary = "saving under ZeRO-3 gathers the whole model in the RAM of one node"
     applicability = Applicability.SAFE
+    explains = ("gather",)
     cost = 5
     only_where = (
         Where(

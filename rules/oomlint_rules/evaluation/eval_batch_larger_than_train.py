@@ -83,6 +83,7 @@ class EvalBatchLargerThanTrain(Rule):
     name = "eval-batch-larger-than-train"
     summary = "evaluation runs with a larger batch than training, and does not fit"
     applicability = Applicability.SAFE
+    explains = ("activations", "logits")
     cost = 1
     only_where = (Where(plan={f.eval.enabled: (True,)}),)
 

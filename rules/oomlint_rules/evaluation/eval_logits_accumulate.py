@@ -97,6 +97,7 @@ class EvalLogitsAccumulate(Rule):
     name = "eval-logits-accumulate"
     summary = "evaluation keeps the logits of all batches on the GPU"
     applicability = Applicability.SAFE
+    explains = ("logits",)
     cost = 1
     only_where = (Where(meant={f.eval.enabled: (True,), f.eval.keeps_logits: (True,)}),)
 

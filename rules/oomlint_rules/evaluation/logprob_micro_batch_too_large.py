@@ -99,6 +99,7 @@ class LogprobMicroBatchTooLarge(Rule):
     name = "logprob-micro-batch-too-large"
     summary = "the pass that takes log probabilities builds more logits than fit"
     applicability = Applicability.SAFE
+    explains = ("logits",)
     cost = 3
     only_where = (
         Where(plan={f.batch.max_tokens_per_gpu: KNOWN}),

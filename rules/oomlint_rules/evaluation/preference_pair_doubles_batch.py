@@ -79,6 +79,7 @@ class PreferencePairDoublesBatch(Rule):
     name = "preference-pair-doubles-batch"
     summary = "chosen and rejected answers run together: twice the batch that the config names"
     applicability = Applicability.SAFE
+    explains = ("activations", "logits")
     cost = 5
     only_where = (Where(plan={f.objective.pairs_per_sample: (2,)}),)
 

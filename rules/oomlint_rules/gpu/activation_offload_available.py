@@ -86,6 +86,7 @@ class ActivationOffloadAvailable(Rule):
     name = "activation-offload-available"
     summary = "checkpoints of the layers fill the card and could wait in host RAM"
     applicability = Applicability.SAFE
+    explains = ("activations",)
     cost = 6
     only_where = (Where(plan={f.checkpointing.mode: ("full",)}, has_card=True),)
 

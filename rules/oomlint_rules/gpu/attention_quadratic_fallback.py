@@ -59,6 +59,7 @@ class AttentionQuadraticFallback(Rule):
     name = "attention-quadratic-fallback"
     summary = "eager attention holds a tokens x tokens matrix for every head"
     applicability = Applicability.SAFE
+    explains = ("activations",)
     cost = 0
     only_where = (Where(plan={f.model.attn_impl: ("eager",)}),)
 

@@ -61,6 +61,7 @@ class FullFtWhereAdapterNeeded(Rule):
     name = "full-ft-where-adapter-needed"
     summary = "full fine-tuning that nothing brings onto these cards, where an adapter fits"
     applicability = Applicability.UNSAFE
+    explains = ("gradients", "optimizer_states")
     cost = 9
     only_where = (Where(plan={f.trainable.method: ("full",)}, has_card=True),)
 

@@ -74,6 +74,7 @@ class GpuStatesOverBudget(Rule):
     name = "gpu-states-over-budget"
     summary = "model states alone exceed the memory of a GPU"
     applicability = Applicability.SAFE
+    explains = ("parameters", "gradients", "optimizer_states")
     cost = 3
     only_where = (Where(has_card=True),)
 

@@ -85,6 +85,7 @@ class LogitsMaterializedLargeVocab(Rule):
     name = "logits-materialized-large-vocab"
     summary = "the loss keeps every logit in memory where a fused loss would not"
     applicability = Applicability.SAFE
+    explains = ("logits",)
     cost = 4
     only_where = (Where(plan={f.loss.logits_materialised: ("full",)}),)
 

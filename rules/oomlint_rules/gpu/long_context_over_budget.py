@@ -91,6 +91,7 @@ class LongContextOverBudget(Rule):
     name = "long-context-over-budget"
     summary = "one sample at the length limit is more than the card holds"
     applicability = Applicability.UNSAFE
+    explains = ("activations", "logits")
     cost = 8
 
     bad = (
@@ -124,7 +125,7 @@ class LongContextOverBudget(Rule):
             return
         if before.limit is None and card_holds("L40S-48GB", before.predicted):
             return
-        growing = sum(before.components.get(part) or 0 for part in ("activations", "logits"))
+        growing = before.share_of(self.explains)
         if growing < _SHARE * before.predicted or states_exceed(run):
             return
         found = _half_as_long(run, before, length)

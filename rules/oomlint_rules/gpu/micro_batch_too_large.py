@@ -64,6 +64,7 @@ class MicroBatchTooLarge(Rule):
     name = "micro-batch-too-large"
     summary = "the micro batch does not fit; a smaller one with more accumulation does the same"
     applicability = Applicability.SAFE
+    explains = ("activations", "logits")
     cost = 5
 
     bad = (
@@ -92,7 +93,7 @@ class MicroBatchTooLarge(Rule):
         if applicability is Applicability.DISPLAY and sharding_is_open(run):
             return
         before = found.before
-        held = sum(before.components.get(part) or 0 for part in ("activations", "logits"))
+        held = before.share_of(self.explains)
         now = f"{micro} x {accum or 1}"
         then = f"{found.changes[f.batch.micro]} x {found.changes[f.batch.grad_accum]}"
         yield self.finding(

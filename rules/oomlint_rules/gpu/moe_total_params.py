@@ -78,6 +78,7 @@ class MoeTotalParams(Rule):
     code = "OOM110"
     name = "moe-total-params"
     summary = "all experts take memory, though few are active"
+    explains = ("parameters",)
 
     bad = (
         Example(

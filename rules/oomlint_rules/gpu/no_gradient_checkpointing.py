@@ -60,6 +60,7 @@ class NoGradientCheckpointing(Rule):
     name = "no-gradient-checkpointing"
     summary = "activations of every layer are kept because checkpointing is off"
     applicability = Applicability.SAFE
+    explains = ("activations",)
     cost = 2
     only_where = (Where(plan={f.checkpointing.mode: ("none",)}),)
 

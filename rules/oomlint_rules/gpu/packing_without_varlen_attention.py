@@ -83,6 +83,7 @@ class PackingWithoutVarlenAttention(Rule):
     name = "packing-without-varlen-attention"
     summary = "packed samples are kept apart by a tokens x tokens mask, or not at all"
     applicability = Applicability.UNSAFE
+    explains = ("activations",)
     cost = 7
     only_where = (
         Where(

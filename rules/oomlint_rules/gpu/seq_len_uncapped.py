@@ -89,6 +89,7 @@ class SeqLenUncapped(Rule):
     name = "seq-len-uncapped"
     summary = "nothing limits the length of samples, and a long one would not fit"
     applicability = Applicability.UNSAFE
+    explains = ("activations", "logits")
     cost = 8
     only_where = (Where(plan={f.seq.unbounded: (True,)}),)
 

@@ -77,6 +77,7 @@ class VariableLengthLatePeak(Rule):
     name = "variable-length-late-peak"
     summary = "only the longest batch fills the card, and it may come late"
     only_where = (Where(plan={f.seq.packing: ("none",)}, has_card=True),)
+    explains = ("activations", "logits")
 
     bad = (
         Example(

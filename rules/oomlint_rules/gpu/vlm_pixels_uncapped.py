@@ -75,6 +75,7 @@ class VlmPixelsUncapped(Rule):
     name = "vlm-pixels-uncapped"
     summary = "images are not scaled down before the vision model sees them"
     applicability = Applicability.UNSAFE
+    explains = ("activations",)
     cost = 8
 
     bad = (

@@ -47,6 +47,7 @@ class DataloaderWorkersRam(Rule):
     summary = "so many processes load batches that their memory adds up"
     applicability = Applicability.SAFE
     only_where = (Where(plan={f.data.workers: KNOWN}),)
+    explains = ("dataloader",)
 
     bad = (
         Example(

@@ -64,6 +64,7 @@ class DatasetFullyInRam(Rule):
     summary = "every rank holds the data set in RAM instead of mapping its file"
     applicability = Applicability.SAFE
     only_where = (Where(plan={_FIELD: (True,)}), Where(facts=("dataset-in-memory",)))
+    explains = ("dataset",)
 
     bad = (
         Example(

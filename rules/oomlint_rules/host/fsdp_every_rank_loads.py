@@ -96,6 +96,7 @@ class FsdpEveryRankLoads(Rule):
     only_where = (
         Where(plan={f.parallel.backend: ("fsdp1", "fsdp2"), f.load.cpu_ram_efficient: (False,)}),
     )
+    explains = ("model_copies",)
 
     bad = (
         Example(

@@ -92,6 +92,7 @@ class LlamaRecipesLowCpuFsdp(Rule):
             frameworks=("llama-recipes",),
         ),
     )
+    explains = ("model_copies",)
 
     bad = (
         Example(

@@ -49,6 +49,7 @@ class LowCpuMemUsageOff(Rule):
     summary = "weights are built at random and read beside that: twice the RAM for every rank"
     applicability = Applicability.SAFE
     only_where = (Where(meant={f.load.low_cpu_mem: (False,)}),)
+    explains = ("model_copies",)
 
     bad = (
         Example(

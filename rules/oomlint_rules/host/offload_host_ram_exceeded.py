@@ -107,6 +107,7 @@ class OffloadHostRamExceeded(Rule):
     name = "offload-host-ram-exceeded"
     summary = "offloading to the CPU asks for more RAM than the host has"
     applicability = Applicability.SAFE
+    explains = ("offloaded_states",)
     cost = 5
     only_where = (
         Where(plan={f.offload.optimizer: ("cpu",)}),

@@ -64,6 +64,7 @@ class OffloadPinnedMemoryTight(Rule):
     name = "offload-pinned-memory-tight"
     summary = "pinned host memory takes most of a node's RAM"
     applicability = Applicability.SAFE
+    explains = ("offloaded_states", "pinned_rounding")
     cost = 5
     only_where = (
         Where(plan={f.offload.params: ("cpu", "nvme")}),

@@ -76,6 +76,7 @@ class PinnedPrefetchExcess(Rule):
     summary = "so many batches are prepared ahead that they fill RAM, or none can be"
     applicability = Applicability.SAFE
     only_where = (Where(meant={f.data.prefetch: KNOWN}),)
+    explains = ("dataloader",)
 
     bad = (
         Example(

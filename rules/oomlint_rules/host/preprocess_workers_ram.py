@@ -54,7 +54,7 @@ class PreprocessWorkersRam(Rule):
     bad = (
         Example(
             files={"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 512\n"},
-            fixed={"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 16\n"},
+            why="how many are enough only the machine can tell",
         ),
         Example(
             files={"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"},
@@ -94,5 +94,12 @@ class PreprocessWorkersRam(Rule):
             ),
             confidence="medium",
             resource="host",
-            proposals=[Proposal.set(f"use {fewer} process{'es' * (fewer > 1)}", {_FIELD: fewer})],
+            proposals=[
+                Proposal.set(
+                    f"use {fewer} process{'es' * (fewer > 1)}",
+                    {_FIELD: fewer},
+                    # How many are enough only the machine can tell.
+                    Applicability.SAFE if cores else Applicability.DISPLAY,
+                )
+            ],
         )

@@ -77,6 +77,7 @@ class RanksTimesModelHostLoad(Rule):
     name = "ranks-times-model-host-load"
     summary = "every rank of a node reads the whole checkpoint into RAM"
     applicability = Applicability.SAFE
+    explains = ("model_copies",)
     cost = 3
     only_where = (
         Where(plan={f.parallel.backend: ("ddp",)}),

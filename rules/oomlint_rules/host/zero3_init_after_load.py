@@ -72,6 +72,7 @@ class Zero3InitAfterLoad(Rule):
             }
         ),
     )
+    explains = ("model_copies",)
 
     bad = (
         Example(

@@ -57,6 +57,7 @@ class AdamFp32StatesDominant(Rule):
     name = "adam-fp32-states-dominant"
     summary = "Adam's states fill the card where a lighter optimizer would fit"
     applicability = Applicability.UNSAFE
+    explains = ("optimizer_states",)
     cost = 7
     only_where = (
         Where(

@@ -70,6 +70,7 @@ class ForeachOptimizerTempPeak(Rule):
     name = "foreach-optimizer-temp-peak"
     summary = "the foreach optimizer step makes a copy of all trained parameters"
     applicability = Applicability.SAFE
+    explains = ("temporary",)
     cost = 0
     only_where = (Where(plan={f.optimizer.foreach: (True,)}),)
 

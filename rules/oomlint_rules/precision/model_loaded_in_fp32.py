@@ -81,6 +81,7 @@ class ModelLoadedInFp32(Rule):
     name = "model-loaded-in-fp32"
     summary = "weights are kept in fp32 where 16 bit would do"
     applicability = Applicability.UNSAFE
+    explains = ("parameters",)
     cost = 7
     only_where = (Where(plan={f.load.dtype: ("fp32",), f.quant.method: (None, "none")}),)
 

@@ -76,6 +76,7 @@ class NoMixedPrecision(Rule):
     name = "no-mixed-precision"
     summary = "the forward and backward pass compute in fp32"
     applicability = Applicability.UNSAFE
+    explains = ("activations", "logits")
     cost = 7
     only_where = (Where(plan={f.precision.compute: ("fp32",)}),)
 
@@ -109,7 +110,7 @@ class NoMixedPrecision(Rule):
             return
         assert found.severity is not None
         before = found.before
-        moving = sum(before.components.get(part) or 0 for part in ("activations", "logits"))
+        moving = before.share_of(self.explains)
         yield self.finding(
             run,
             min(found.severity, Severity.WARNING),

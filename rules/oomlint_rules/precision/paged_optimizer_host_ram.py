@@ -50,6 +50,7 @@ class PagedOptimizerHostRam(Rule):
     name = "paged-optimizer-host-ram"
     summary = "a paged optimizer's states take more host RAM than there is"
     applicability = Applicability.UNSAFE
+    explains = ("offloaded_states",)
     cost = 7
     only_where = (
         Where(

@@ -61,6 +61,7 @@ class PrequantizedDequantizedOnLoad(Rule):
     name = "prequantized-dequantized-on-load"
     summary = "a checkpoint in 4 or 8 bit becomes 16-bit weights as it is loaded"
     only_where = (Where(plan={f.quant.dequantised_on_load: (True,)}),)
+    explains = ("parameters",)
 
     bad = (
         Example(files={"train.yaml": _LF}, hardware="1xA100-40GB"),

@@ -224,10 +224,13 @@ def _is_empty(stray: StrayKey) -> bool:
 
 
 def _rename(stray: StrayKey) -> Iterable[Proposal]:
-    """The nearest key as a fix, if it could take the value that stands there."""
+    """The nearest key as a fix, if it could take the value that stands there: a safe one where it is the same
+    name but for its spelling, since a key that is only near may mean something else."""
     for nearest in stray.nearest[:1]:
         if _takes(stray, nearest):
-            yield Proposal(f"rename {stray.path} to {nearest}", (RenameKey(stray, nearest),))
+            level = Applicability.SAFE if nearest == stray.meant else Applicability.DISPLAY
+            wish = RenameKey(stray, nearest)
+            yield Proposal(f"rename {stray.path} to {nearest}", (wish,), level)
 
 
 def _takes(stray: StrayKey, name: str) -> bool:

@@ -61,6 +61,7 @@ class DsBucketOversized(Rule):
     name = "ds-bucket-oversized"
     summary = "communication buckets of DeepSpeed that take much of a small card"
     applicability = Applicability.SAFE
+    explains = ("communication",)
     cost = 1
     only_where = (Where(plan={f.parallel.backend: ("zero",)}, has_card=True),)
 

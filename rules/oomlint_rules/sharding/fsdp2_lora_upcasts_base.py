@@ -85,6 +85,7 @@ class Fsdp2LoraUpcastsBase(Rule):
             }
         ),
     )
+    explains = ("parameters",)
 
     bad = (
         Example(files=_FILES, hardware="8xA100-40GB", values=_OLD),

@@ -69,6 +69,7 @@ class ReplicaTooBigForOneGpu(Rule):
     name = "replica-too-big-for-one-gpu"
     summary = "each GPU keeps a full copy of weights that do not fit on one"
     applicability = Applicability.SAFE
+    explains = ("parameters",)
     cost = 3
     only_where = (Where(has_card=True),)
 

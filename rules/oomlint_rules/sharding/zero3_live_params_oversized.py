@@ -51,6 +51,7 @@ class Zero3LiveParamsOversized(Rule):
     name = "zero3-live-params-oversized"
     summary = "ZeRO-3 keeps more gathered parameters than a small card has room for"
     applicability = Applicability.SAFE
+    explains = ("communication",)
     cost = 3
     only_where = (
         Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}, has_card=True),

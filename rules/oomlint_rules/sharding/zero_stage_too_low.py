@@ -97,6 +97,7 @@ class ZeroStageTooLow(Rule):
     name = "zero-stage-too-low"
     summary = "a higher ZeRO stage or full FSDP sharding would lower a peak that does not fit"
     applicability = Applicability.SAFE
+    explains = ("parameters", "gradients", "optimizer_states")
     cost = 3
 
     bad = (

@@ -23,16 +23,15 @@ from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.profiles.build import meaning_of_script, script_table
 from oomlint.dialects.profiles.records import Script
 from oomlint.dialects.table import Block, StrayKey, Table
-from oomlint.dialects.trainer.keys import MODEL_ROWS, SCRIPT_OPTIONS, TRAINER
+from oomlint.dialects.trainer.declared import declared_options
+from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.script import script_claim, script_runs
-from oomlint.dialects.trainer.statements import declared_options
 from oomlint.dialects.trainer.tables import ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_launch
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Location, Span
-from oomlint.errors import CannotEdit
 
 SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
@@ -142,11 +141,7 @@ class HfTrainer(Dialect):
         return [stray for stray in run.given.stray if stray.path not in declared]
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
-        own = expressed(changes, run)
-        for field in own:
-            if _is_mere_custom(field, run):
-                raise CannotEdit("nothing shows that the script has an option for it")
-        return writable(in_training_arguments(own, run), run, self.name)
+        return writable(in_training_arguments(expressed(changes, run), run), run, self.name)
 
 
 def _is_of_another(launch: Launch) -> bool:
@@ -156,17 +151,6 @@ def _is_of_another(launch: Launch) -> bool:
 @cache
 def _on_top(own: Meaning) -> Meaning:
     return Meaning(own, meaning)
-
-
-def _is_mere_custom(field: Any, run: Cells) -> bool:
-    """Whether only custom has a command line's name for a field: HfArgumentParser stops at an
-    option that the script does not declare (transformers 5.23 hf_argparser.py:354)."""
-    block = run.block_with(field)
-    if block is None or run.says(field) or not hasattr(block.document, "commands"):
-        return False
-    # Known scripts' tables give a default to each of these rows that the script declares.
-    row = block.table.by_field[field]
-    return row in MODEL_ROWS and row.key not in run.given.once(declared_options)
 
 
 def script_reference(launch: Launch) -> Iterator[Reference]:

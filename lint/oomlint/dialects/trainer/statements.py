@@ -125,13 +125,6 @@ def reaches(run: Cells, *tables: Table) -> bool:
     return any(table is each for each in reached for table in tables)
 
 
-def declared_options(blocks: list[Block]) -> frozenset[str]:
-    """The options that the scripts of a run declare, as far as they are here."""
-    documents = {id(block.document): block.document for block in blocks}.values()
-    declared = (getattr(document, "options", None) for document in documents)
-    return frozenset().union(*(each.names for each in declared if each is not None))
-
-
 def _has_several_ranks(run: Cells) -> bool | None:
     """A plain command is one process; a launcher's number may be unknown."""
     if launcher_of(run) is PLAIN and run[launch.total_processes] is None:

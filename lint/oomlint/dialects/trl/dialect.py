@@ -19,9 +19,9 @@ from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONM
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.table import Block, OverrideBlock, StrayKey
+from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
 from oomlint.dialects.trainer.script import script_claim, script_runs
-from oomlint.dialects.trainer.statements import declared_options
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.meaning import meaning
@@ -40,6 +40,8 @@ from oomlint.dialects.trl.objectives import (
 )
 from oomlint.documents.base import Document, Mapping, Node, Scalar
 from oomlint.documents.text import Location, Source
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
 
 _OF_TRL = frozenset(
     {
@@ -158,7 +160,18 @@ class Trl(Dialect):
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         own = in_training_arguments(expressed(changes, run), run)
+        _check_evaluation(own, run)
         return writable(own, run, self.name)
+
+
+def _check_evaluation(own: Wishes, run: Cells) -> None:
+    """TRL f2cd5771 trainer/grpo_config.py __post_init__ stops where a batch of evaluation over all ranks holds no
+    whole groups of answers to a prompt; rloo_config.py does so too."""
+    size, group = own.get(f.batch.eval_micro), run[f.objective.rollout.n]
+    if run[f.objective.kind] not in ("grpo", "rloo") or size is None or not group:
+        return
+    if (size * (run[f.parallel.world] or 1)) % group:
+        raise CannotEdit(f"a batch of evaluation must hold groups of {group} answers")
 
 
 def _is_trl(keys: set[str]) -> bool:

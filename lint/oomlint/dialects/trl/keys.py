@@ -49,7 +49,7 @@ def _either(key: str) -> tuple[str, ...]:
     return (f"model_init_kwargs.{key}",)
 
 
-_MODEL_ROWS = (
+MODEL_CONFIG_ROWS = (
     Row("model_name_or_path", f.model.id, TEXT, source=MODEL_SOURCE),
     Row("dtype", hf.load_dtype, DTYPE_OR_AUTO_LOAD, aliases=("torch_dtype", *_either("dtype"), *_either("torch_dtype")), source=MODEL_SOURCE),
     Row("attn_implementation", f.model.attn_impl, ATTENTION, aliases=_either("attn_implementation"), source=MODEL_SOURCE),
@@ -67,7 +67,7 @@ _MODEL_ROWS = (
     Row("use_bnb_nested_quant", f.quant.double, BOOLEAN, source=MODEL_SOURCE),
 )  # fmt: skip
 
-_CONFIG_ROWS = (
+CONFIG_ROWS = (
     Row("max_length", f.seq.max_len, LENGTH, aliases=("max_seq_length",)),
     Row("packing", trl.packing, BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:225"),
     Row("packing_strategy", trl.packing_strategy, TEXT, default="bfd", source="TRL f2cd5771 trainer/sft_config.py:232"),
@@ -103,7 +103,7 @@ _CONFIG_ROWS = (
 _CALL_ROWS = (
     Row("model_init_kwargs.dtype", hf.load_dtype, CALL_DTYPE, aliases=_either("torch_dtype")),
     Row("model_init_kwargs.attn_implementation", f.model.attn_impl, ATTENTION),
-    *_CONFIG_ROWS,
+    *CONFIG_ROWS,
 )
 
 KNOWN = known_keys("trl") | KNOWN_TRAINING_ARGUMENTS
@@ -115,7 +115,7 @@ RENAMED_LENGTH = Renaming(
 TRL = Table(
     name="TRL config",
     renamed=(*RENAMED_ARGUMENTS, replace(RENAMED_LENGTH, effect="ignored")),
-    rows=over((*_MODEL_ROWS, *_CONFIG_ROWS), TRAINING_ARGUMENTS),
+    rows=over((*MODEL_CONFIG_ROWS, *CONFIG_ROWS), TRAINING_ARGUMENTS),
     known=KNOWN,
     known_prefixes=(*KNOWN_PREFIXES, "model_init_kwargs.", "env.", "dataset_kwargs."),
     # TRL/scripts/*.py: parse_args_and_config(fail_with_unknown_args=False).

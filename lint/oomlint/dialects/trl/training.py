@@ -218,8 +218,18 @@ def offloads_activations(run: Cells) -> Any:
     return {f.checkpointing.offload: "cpu", f.offload.activations: "cpu"}
 
 
+# The releases whose config class of an objective has ``activation_offloading``, the first that was seen with
+# it: TRL 0.17 to 1.9 trainer/*_config.py. Those of the others (GRPO, RLOO, ...) refuse it.
+_OFFLOADING_SINCE = {"sft": (0, 18), "rm": (0, 24), "dpo": (0, 29), "kto": (1, 9)}
+
+
 @offloads_activations.written
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
+    since, used = _OFFLOADING_SINCE.get(run[f.objective.kind] or ""), run.version("trl")
+    if since is None or (used is not None and used < since):
+        raise CannotEdit(
+            "TRL's config class for this objective has no key that offloads activations"
+        )
     return {trl.activation_offload: to_cpu(device, "TRL offloads activations")}
 
 

@@ -18,6 +18,7 @@ from oomlint.documents.shell.names import (
 from oomlint.documents.shell.side_facts import side_facts
 from oomlint.documents.shell.syntax import Script, prefix_is_cut
 from oomlint.documents.text import Edit, Location, Source, Span
+from oomlint.spelling import distance, is_misspelling
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
@@ -382,27 +383,10 @@ def nearest_name(name: str) -> str | None:
             and abs(len(known) - len(name)) <= most
             and min(len(known), len(name)) >= _SHORTEST_NAME
         ):
-            distance = _distance(name, known, most)
-            if distance <= most:
-                best.setdefault(distance, []).append(known)
+            letters = distance(name, known, most)
+            if letters <= most and is_misspelling(name, known):
+                best.setdefault(letters, []).append(known)
     if not best:
         return None
     nearest = best[min(best)]
     return nearest[0] if len(nearest) == 1 else None
-
-
-def _distance(first: str, second: str, most: int) -> int:
-    """Letters to add, drop, change or swap (Damerau-Levenshtein); ``most + 1`` if more."""
-    before: list[int] = []
-    row = list(range(len(second) + 1))
-    for i, a in enumerate(first, 1):
-        following = [i]
-        for j, b in enumerate(second, 1):
-            cost = min(row[j] + 1, following[-1] + 1, row[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == second[j - 2] and first[i - 2] == b:
-                cost = min(cost, before[j - 2] + 1)
-            following.append(cost)
-        if min(following) > most:
-            return most + 1
-        before, row = row, following
-    return row[-1]

@@ -155,7 +155,22 @@ class YamlDocument(Struct, frozen=True, eq=False):
         line_end = self._line_end(end)
         if skip(self.source.text, end) < line_end:
             raise CannotEdit("something else stands on the same line")
+        line_end = self._past_comments(line_end, len(indent))
         return [(line_end, line_end, newline + body)]
+
+    def _past_comments(self, line_end: int, column: int) -> int:
+        """The end of the last of the comment lines below that are indented deeper than ``column``: they
+        belong to what stands above."""
+        text = self.source.text
+        while True:
+            start = self._next_line(line_end)
+            if start == line_end or start >= len(text):
+                return line_end
+            end = self._line_end(start)
+            words = text[start:end].lstrip(" ")
+            if not words.startswith("#") or end - start - len(words) <= column:
+                return line_end
+            line_end = end
 
     def _delete_lines(self, place: Place, index: int) -> list[Splice]:
         text, part = self.source.text, place.parts[index]
