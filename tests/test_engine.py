@@ -154,7 +154,7 @@ def test_rule_that_fails_keeps_what_was_found_and_is_reported_by_name():
     assert {name for name, _ in said(report)} == {"fails", "talks-a-lot"}
     [error] = report.errors
     assert (error.path, error.kind) == ("x.yaml", "internal")
-    assert "rule fails failed: KeyError" in error.message
+    assert "rule fails failed: there is no 'oops' (KeyError)" in error.message
     assert report.exit_status(Severity.ERROR) == 3
 
 

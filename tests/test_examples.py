@@ -98,9 +98,9 @@ def test_deepseek_dies_at_the_first_checkpoint(project):
     assert finding["predicted_bytes"] > finding["limit_bytes"]
     assert any(said.endswith("the gather remains") for said in finding["details"])
     assert finding["fix"]["title"] == "lower the micro batch to 3"
-    # What the thread was told does not remove the gather; it is offered for what it does.
+    # What the thread was told does not remove the gather; it is shown for what it does.
     others = by_name(report)["save-optimizer-states"]
-    assert others["fix"]["applicability"] == "unsafe"
+    assert others["fix"]["applicability"] == "display"
     assert "save_only_model: true" in others["fix"]["edits"][0]["replacement"]
 
 
@@ -117,9 +117,9 @@ def test_llama_recipes_reads_once_and_exports(project):
     variables = "CUDA_VISIBLE_DEVICES=0,1 ACCELERATE_USE_FSDP=1 FSDP_CPU_RAM_EFFICIENT_LOADING=1"
     assert f"{variables} torchrun" in script
     assert subprocess.run(["bash", "-n", "finetune.sh"], check=False).returncode == 0
-    # It is near both limits then, and rather runs than dies.
+    # It fits then, unless a release that nobody pins loads the weights in fp32.
     left = {f["name"]: f["severity"] for f in fixed["findings"] if f["path"] == "finetune.sh"}
-    assert left == {"gpu-memory-at-risk": "warning", "host-memory-at-risk": "warning"}
+    assert left == {"gpu-memory-at-risk": "info"}
     assert run_of(fixed, "finetune.sh")["verdict"] == "tight"
     assert check("--fix")["summary"]["fixed"] == 0
 
@@ -128,9 +128,9 @@ def test_llama_recipes_reads_once_and_exports(project):
 def test_where_no_rule_names_a_cause_the_parts_of_the_riskier_need_are_told(project):
     check("--fix")
     text = CliRunner().invoke(app, ["check", "finetune.sh"], env={"COLUMNS": "100"}).stdout
+    assert "info OOM100 gpu-memory-at-risk: needs 17.4 of 23.6 GiB per GPU, and 24.9 if" in text
     assert "risk 34 %" in text
-    assert "warning OOM100 gpu-memory-at-risk: parameters 7.5 GiB, logits 5.9 GiB" in text
-    assert "what lowers it: keep the frozen base in 4 bit" in text
+    assert "keep the frozen base in 4 bit" in text
 
 
 @pytest.mark.parametrize("project", ["axolotl-no-checkpointing"], indirect=True)
@@ -143,9 +143,9 @@ def test_axolotl_gets_its_key_and_checkpointing(project):
 
     fixed = check("--fix")
     after = (project / "config.yaml").read_text()
-    for line in ("sequence_len: 4096", "liger_fused_linear_cross_entropy: true"):
+    for line in ("sequence_len: 4096", "micro_batch_size: 2", "gradient_accumulation_steps: 8"):
         assert line in after.splitlines()
     assert "sequence_length" not in after
-    assert len(after.splitlines()) == len(before.splitlines()) + 3
+    assert len(after.splitlines()) == len(before.splitlines())
     assert fixed["findings"] == []
     assert run_of(fixed, "config.yaml")["verdict"] == "fits"

@@ -194,7 +194,7 @@ def test_dialect_that_fails_costs_only_its_own_runs(where):
     assert [run.name for run in linked.runs] == ["ds.json"]
     [error] = linked.errors
     assert (error.path, error.kind) == ("a.yaml", "internal")
-    assert "axolotl failed: KeyError" in error.message
+    assert "axolotl failed: there is no 'oops' (KeyError)" in error.message
 
 
 # -- options ----------------------------------------------------------------------------

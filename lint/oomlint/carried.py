@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from oomlint.changes import release_of
 from oomlint.dialects.base import Claim, CodeReader, Dialect
+from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.table import Block, StrayKey, WrongValue, plain_value
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
@@ -116,8 +117,9 @@ class CarriedCode:
         return None
 
 
-# What opens a config in Python: PyYAML, ruamel, OmegaConf, json, tomllib and toml.
-_LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\("
+# What opens a config in Python: PyYAML, ruamel, OmegaConf, json, tomllib and toml, and what people
+# call a function that does so.
+_LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 
 
@@ -190,6 +192,33 @@ class OwnPrograms:
             ):
                 return True
         return False
+
+    def does_without(self, launch: Claim, program: Launch | None) -> bool:
+        """Whether a command starts a program of the project's own that cannot be the framework's, since
+        nothing in the project names its library."""
+        library = launch.dialect.library
+        if not library or program is None:
+            return False
+        path = program.script or (
+            f"{program.name.replace('.', '/')}.py" if program.is_module else ""
+        )
+        found = self.workspace.resolve(path, launch.path) if path else None
+        if found is None:
+            return False
+        folder = str(self.workspace.project_around(found))
+        key = (folder, library)
+        if key not in self._found:
+            self._found[key] = not any(self._naming(folder, found, library))
+        return self._found[key]
+
+    def _naming(self, folder: str, program: str, library: str) -> Iterator[bool]:
+        """The files, the program first, that name a library."""
+        named = re.compile(rf"\b{library}\b".encode())
+        walked = walk(self.workspace.file(folder), (".py",), deepest=_DEEPEST)
+        names = (program, *self.workspace.overlay, *map(self.workspace.name, walked))
+        for name in islice(names, _MOST_PROGRAMS):
+            if named.search(self.workspace.read_or_none(name) or b""):
+                yield True
 
     def _carries(self, claim: Claim) -> bool:
         paths = claim.dialect.declared_in

@@ -142,9 +142,7 @@ class Linker:
             claims += self._claims_of(name, linked, must_read=name in explicit)
         claims = [self._as_submitted(claim) for claim in self._with_handed(claims)]
         used: set[str] = set()
-        launches = [
-            c for c in claims if c.kind == "launch" and not self._own_programs.starts_another(c)
-        ]
+        launches = [c for c in claims if c.kind == "launch" and not self._is_of_own_program(c)]
         runs = [run for run in self._built(launches, used, linked) if _trains(run)]
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
@@ -158,6 +156,11 @@ class Linker:
         linked.merges = self._built(jobs, used, linked)
         linked.files_read = len(self._opened)
         return linked
+
+    def _is_of_own_program(self, launch: Claim) -> bool:
+        """Whether a command starts a program of the project's own that the framework has no part in."""
+        own = self._own_programs
+        return own.starts_another(launch) or own.does_without(launch, _launch_of(launch))
 
     def _built(
         self,

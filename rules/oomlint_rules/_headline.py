@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.amounts import gib
-from oomlint.judgement import Cause, Peak, judgement_of, words
+from oomlint.judgement import Cause, Judgement, Peak, judgement_of, words
 from oomlint.plan.fields import f
 from oomlint.rule import Finding, Note, Rule, Severity
 from oomlint.run import Run
@@ -33,7 +33,7 @@ def headline(rule: Rule, run: Run, resource: str, fields: tuple[Any, ...]) -> It
     yield rule.finding(
         run,
         peak.severity,
-        title(peak, as_meant=judgement.meant is not None),
+        title(peak, judgement),
         at=causes[0].at if causes else fields,
         details=(*peak.context, *((f"it needs {otherwise}",) if otherwise else ())),
         judged=peak,
@@ -41,11 +41,13 @@ def headline(rule: Rule, run: Run, resource: str, fields: tuple[Any, ...]) -> It
     )
 
 
-def title(peak: Peak, *, as_meant: bool = False) -> str:
+def title(peak: Peak, judgement: Judgement) -> str:
     """``needs 294 of 79.1 GiB per GPU in the backward pass (risk 97 %)``; where something that was not
     read decides, the verdict before it: ``unknown whether it fits: needs ...``; of a run whose misspelt keys
-    are taken for what they mean, it says so."""
-    if peak.severity is not Severity.INFO:
+    are taken for what they mean, it says so; of one that fits as it is read, what it needs otherwise."""
+    as_meant = judgement.meant is not None
+    fits_as_read = peak.otherwise is not None and judgement.verdict != "unknown"
+    if peak.severity is not Severity.INFO or fits_as_read:
         return words.short_need(peak, as_meant=as_meant, most=_LONGEST)
     start = f"{words.verdict_words('unknown')}: "
     return start + words.short_need(

@@ -155,7 +155,7 @@ def test_rollouts_count_completions() -> None:
     [
         ("trl/scripts/grpo.py", {}, 4),
         ("grpo.py", {}, None),
-        ("grpo.py", {"grpo.py": "trainer_cls = Ours if x else GRPOTrainer\ntrainer_cls(args=a)\n"}, None),
+        ("grpo.py", {"grpo.py": "from trl import GRPOTrainer\ntrainer_cls = Ours if x else GRPOTrainer\ntrainer_cls(args=a)\n"}, None),
         ("grpo.py", {"grpo.py": "from trl import GRPOTrainer\nm, a = load()\nGRPOTrainer(model=m, args=a)\n"}, 4),
     ],
     ids=["TRL's script", "no script here", "its own trainer", "TRL's trainer"],
@@ -397,3 +397,27 @@ def test_a_micro_batch_counted_prompts_before_trl_0_15(
     plan = _run({"c.yaml": config, "requirements.txt": f"trl=={pinned}\n"}).plan
     assert plan.objective.kind == "grpo"
     assert (plan.objective.pairs_per_sample, plan.batch.micro_unit) == (together, unit)
+
+
+_OWN_LOOP = """\
+import yaml
+from accelerate import Accelerator
+
+def main(path):
+    config = yaml.safe_load(open(path))
+    loader = build(config["per_device_batch_size"])
+"""
+_OWN_CONFIG = "learning_rate: 1e-4\nmax_length: 4096\nper_device_batch_size: 1\nbf16: true\n"
+_OWN_LINE = "torchrun --nproc_per_node 2 -m own.sft_official --config configs/sft.yaml\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "runs"), [("", 0), ("from trl import SFTTrainer\n", 1)], ids=["own", "trl"]
+)
+def test_a_program_that_never_names_trl_is_none_of_its_scripts(imports: str, runs: int) -> None:
+    files = {
+        "run.sh": _OWN_LINE,
+        "own/sft_official.py": imports + _OWN_LOOP,
+        "configs/sft.yaml": _OWN_CONFIG,
+    }
+    assert len(link(files).runs) == runs

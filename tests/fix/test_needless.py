@@ -68,7 +68,7 @@ def test_batch_that_only_many_long_samples_fill_is_likely_to_fit() -> None:
     assert limit is not None
     assert (run.estimate.gpu.peak_bytes or 0) > limit
     assert judgement_of(run).verdict == "fits"
-    larger = run_of("run.sh", VERL.format(micro=116, joined=True).replace("=1024", "=4096"))
+    larger = run_of("run.sh", VERL.format(micro=116, joined=True).replace("=1024", "=8192"))
     assert judgement_of(larger).verdict == "does_not_fit"
 
 

@@ -123,6 +123,10 @@ class Dialect:
     """Files in which the framework declares its keys: a project that carries a copy of it, often
     of another version or changed, has them too."""
 
+    library: ClassVar[str] = ""
+    """The package that every program of the framework imports: one of a project whose files never
+    name it is none, whatever its own name and its options."""
+
     carried_code: ClassVar[MappingABC[str, CodeReader]] = {}
     """Files of the framework's package that decide what keys do → what reads it from the copy that
     a project carries: there it is that copy's code which counts, not a release's."""

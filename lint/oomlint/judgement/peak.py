@@ -27,7 +27,7 @@ from oomlint.judgement.doubts import (
 )
 from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.law import has_room, holds, risk_in, risk_of_need
-from oomlint.judgement.severity import TIGHT, Confidence, Severity, bound, severity_at
+from oomlint.judgement.severity import EVEN, TIGHT, Confidence, Severity, bound, severity_at
 from oomlint.judgement.words import when
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.run import Run
@@ -151,8 +151,9 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
     if not fits and fits_with_short_samples(probe, phase, most):
         conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
     risk = risk_of(run.intended, "gpu", phase)
+    otherwise = _otherwise(run.intended, "gpu", phase)
     if risk is not None:
-        severity = _bounded(run, risk, "gpu")
+        severity = _bounded(run, risk, "gpu", otherwise)
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
     else:
         severity = Severity.INFO if peak <= most else Severity.WARNING
@@ -172,7 +173,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         holds=limit is not None and fits,
         conditions=(*conditions, *conditions_of(run)),
         upper=_upper(gpu, peak),
-        otherwise=_otherwise(run.intended, "gpu", phase),
+        otherwise=otherwise,
     )
 
 
@@ -184,12 +185,13 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         return None
     limit = run.limits.host_bytes
     risk = risk_of(run.intended, "host", phase)
+    otherwise = _otherwise(run.intended, "host", phase)
     return Peak(
         resource="host",
         predicted=peak,
         limit=limit,
         risk=risk,
-        severity=None if risk is None else _bounded(run, risk, "host"),
+        severity=None if risk is None else _bounded(run, risk, "host", otherwise),
         confidence=confidence(run),
         phase=phase or host.peak_phase or "",
         card=None,
@@ -198,7 +200,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         holds=limit is not None and holds(settled(run).estimate, "host", limit, phase),
         conditions=conditions_of(run),
         upper=_upper(host, peak),
-        otherwise=_otherwise(run.intended, "host", phase),
+        otherwise=otherwise,
     )
 
 
@@ -227,12 +229,15 @@ def _otherwise(run: Run, resource: Literal["gpu", "host"], phase: str | None) ->
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _bounded(run: Run, risk: float, resource: str) -> Severity | None:
-    """The severity of a risk, no more than what it rests on allows."""
+def _bounded(run: Run, risk: float, resource: str, otherwise: Otherwise | None) -> Severity | None:
+    """The severity of a risk, no more than what it rests on allows; of a run that fits as it is read
+    and rather lives whatever it is, what else it may be is worth a remark."""
     severity = severity_at(risk)
-    return (
-        None if severity is None else bound(severity, weakest_of_claims(run.intended, resource)[0])
-    )
+    if severity is None:
+        return None
+    if otherwise is not None and risk < EVEN:
+        return Severity.INFO
+    return bound(severity, weakest_of_claims(run.intended, resource)[0])
 
 
 def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None) -> float | None:

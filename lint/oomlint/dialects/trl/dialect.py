@@ -54,6 +54,7 @@ _OF_TRL = frozenset(
 
 class Trl(Dialect):
     name = "trl"
+    library = "trl"
     launcher_may_shard = True
     markers = (b"model_name_or_path", b"trl", b"--config", b"Trainer")
     suffixes = (".yaml", ".yml", ".py", *SHELL_SUFFIXES)
