@@ -484,3 +484,52 @@ def test_file_that_the_script_writes_itself_is_not_missing(line, is_elsewhere):
     [run] = link({"run.sh": f"{line}\n{start}\n", "train.py": "import torch\n"}).runs
     [missing] = run.missing
     assert missing.is_elsewhere is is_elsewhere
+
+
+def test_a_file_that_the_launching_script_writes_is_what_its_config_names():
+    """Axolotl ships a deepspeed_configs/zero3.json; this project's script writes its own."""
+    script = (
+        "mkdir -p deepspeed_configs\nif [ ! -f deepspeed_configs/zero3.json ]; then\n"
+        "cat > deepspeed_configs/zero3.json << 'EOF'\n"
+        '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}\n'
+        "EOF\nfi\naccelerate launch --num_processes 4 -m axolotl.cli.train axolotl.yaml\n"
+    )
+    config = f"{RUN}deepspeed: deepspeed_configs/zero3.json\n"
+    (run,) = link({"axolotl.yaml": config, "run.sh": script}).runs
+    assert run.plan.offload.optimizer == "cpu"
+    (alone,) = link({"axolotl.yaml": config}).runs
+    assert alone.plan.offload.optimizer != "cpu"
+
+
+def test_a_module_may_lie_in_src():
+    files = {
+        "run.sh": "export PYTHONPATH=src\ntorchrun --nproc_per_node 2 -m train" + _OPTIONS,
+        "src/train.py": _OWN_TRAINER,
+    }
+    (run,) = link(files).runs
+    assert run.plan.checkpointing.mode == "full"
+
+
+_OPTIONS = (
+    " --model_name_or_path Qwen/Qwen2.5-7B-Instruct --output_dir o"
+    " --per_device_train_batch_size 1 --num_train_epochs 1 --learning_rate 1e-5\n"
+)
+_OWN_TRAINER = """\
+from dataclasses import dataclass
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class Own:
+    model_name_or_path: str = None
+    gradient_checkpointing: bool = True
+
+def main():
+    (args,) = HfArgumentParser((Own,)).parse_args_into_dataclasses()
+    model = AutoModelForCausalLM.from_pretrained(args.model_name_or_path, dtype="bfloat16")
+    options = TrainingArguments(
+        output_dir="o", gradient_checkpointing=args.gradient_checkpointing, bf16=True
+    )
+    Trainer(model=model, args=options, train_dataset=data).train()
+
+main()
+"""

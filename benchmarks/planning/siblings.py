@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy.published import card_of, limits_of, plan_of, usable_memory
+from benchmarks.accuracy.published import card_of, plan_of, usable_memory
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Dialect
 from oomlint.dialects.cells import Cells
 from oomlint.hardware import Hardware, parse_hardware
-from oomlint.judgement import Risk
-from oomlint.memory import estimate
+from oomlint.judgement import judgement_of
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.fields import f
 from oomlint.planner import Way, ways_to_fit
@@ -140,9 +139,10 @@ def compared(row: Mapping[str, Any], siblings: list[Mapping[str, Any]]) -> tuple
     plan, usable = plan_of(row), usable_memory(row)
     if plan is None or usable is None:
         return "unknown", "no plan for the row"
-    if not Risk.by(estimate(plan, limits_of(row, plan)), usable, None).is_lost:
-        return "fits", "is predicted to fit"
     run = run_of(row, plan, usable)
+    risk = judgement_of(run).risk
+    if risk is not None and not risk.is_lost:
+        return "fits", "is predicted to fit"
     search = Search.of(run, None)
     if search is None:
         return "unknown", "no model"

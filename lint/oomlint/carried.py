@@ -194,10 +194,11 @@ class OwnPrograms:
         return False
 
     def does_without(self, launch: Claim, program: Launch | None) -> bool:
-        """Whether a command starts a program of the project's own that cannot be the framework's, since
-        nothing in the project names its library."""
+        """Whether a command starts a program of the project's own with a config that cannot be the
+        framework's, since nothing in the project names its library."""
         library = launch.dialect.library
-        if not library or program is None:
+        names_config = any(r.dialect == launch.dialect.name for r in launch.references)
+        if not library or not names_config or program is None:
             return False
         path = program.script or (
             f"{program.name.replace('.', '/')}.py" if program.is_module else ""

@@ -90,11 +90,13 @@ class _Joining(Struct):
     """What comes of following the references of one run.
 
     ``used`` are the files that runs have taken in; ``folder`` is where the run's command stands,
-    by the ``cd`` before it: a program opens all its files from there.
+    by the ``cd`` before it: a program opens all its files from there. ``script`` is the file that the
+    command stands in: what it wrote before is what the program finds.
     """
 
     used: set[str]
     folder: str = ""
+    script: str = ""
     missing: list[MissingFile] = field(default_factory=list)
 
 
@@ -395,7 +397,8 @@ class Linker:
     def _build(self, claim: Claim, used: set[str], *, root: Claim) -> Run:
         claims: list[Claim] = [claim]
         launch = _launch_of(claim)
-        joining = _Joining(used, folder=launch.command.folder if launch is not None else "")
+        folder = launch.command.folder if launch is not None else ""
+        joining = _Joining(used, folder, script=claim.path)
         self._files.setdefault(claim.path, getattr(claim.document, "files", {}))
         for reference in claim.references:
             claims += self._follow(reference, claim.path, joining)
@@ -513,10 +516,11 @@ class Linker:
         """The claims on a file that is referred to, and on the files that it names in turn;
         ``trail`` are the files that led here, so that a circle of references ends."""
         missing = joining.missing
-        written = self._written(reference, from_file, missing)
-        if written is not None:
-            return self._with_inner(written, joining, trail)
-        found = self.workspace.resolve(reference.path, from_file, joining.folder)
+        for writer in dict.fromkeys((from_file, joining.script)):
+            written = self._written(reference, writer, missing)
+            if written is not None:
+                return self._with_inner(written, joining, trail)
+        found = self._found(reference, from_file, joining.folder)
         if found is None:
             preset = self._preset(reference)
             if preset is not None:
@@ -551,6 +555,14 @@ class Linker:
         self._opened.add(found)
         wanted = [self._reached(c, reference, from_file) for c in wanted]
         return self._with_inner(wanted, joining, (*trail, from_file, found))
+
+    def _found(self, reference: Reference, from_file: str, folder: str) -> str | None:
+        """The file that is referred to; a program may lie in ``src``, which ``PYTHONPATH`` or an
+        installation in place puts before the working directory."""
+        found = self.workspace.resolve(reference.path, from_file, folder)
+        if found is None and not reference.dialect and reference.path.endswith(".py"):
+            found = self.workspace.resolve(f"src/{reference.path}", from_file, folder)
+        return found
 
     def _reached(self, claim: Claim, reference: Reference, from_file: str) -> Claim:
         """A claim on a file with what it was reached by, and of one that a framework ships, with

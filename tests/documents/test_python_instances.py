@@ -94,6 +94,12 @@ def test_values_of_other_modules(script: str, expression: str, value: object) ->
     assert found.value == value
 
 
+def test_another_module_may_begin_with_words_that_are_wider_than_ascii() -> None:
+    """Its name here has no place there: column 14 of that line lies within a character."""
+    config = '"""训练配置，训练配置，训练配置。"""\nBATCH_SIZE_ONE = 4\n'
+    assert _value("BATCH_SIZE_ONE", "from config import BATCH_SIZE_ONE\n", config=config).value == 4
+
+
 def test_what_another_module_says_is_not_edited_here() -> None:
     assert "config.py" in (
         _value("config.BATCH", "import config\n", config="BATCH = 4\n").locked or ""

@@ -40,7 +40,7 @@ def test_what_a_rule_may_ask_of_a_run(where, holds):
 
 
 def test_a_misspelt_key_counts_as_meant():
-    run = run_of({"a.yaml": CONFIG.replace("micro_batch_size", "micro_batch_sise")})
+    run = run_of({"a.yaml": CONFIG.replace("micro_batch_size", "micro_batch_siz")})
     assert Where(meant={f.batch.micro: (2,)}).holds(run)
     assert not Where(plan={f.batch.micro: (2,)}).holds(run)
     assert Where(has="stray").holds(run)

@@ -125,7 +125,7 @@ class Dialect:
 
     library: ClassVar[str] = ""
     """The package that every program of the framework imports: one of a project whose files never
-    name it is none, whatever its own name and its options."""
+    name it takes no config of the framework, whatever its own name and its options."""
 
     carried_code: ClassVar[MappingABC[str, CodeReader]] = {}
     """Files of the framework's package that decide what keys do → what reads it from the copy that

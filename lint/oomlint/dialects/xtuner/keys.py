@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.kinds import (
     ANYTHING,
@@ -51,7 +53,9 @@ class own(Private, prefix="xtuner"):  # noqa: N801  a namespace of fields, read 
 
 
 # ``torch.bfloat16`` is a name in Python, and a text in optim_wrapper.
-_DTYPE = Kind(lambda raw: NAMED_DTYPE.read(str(raw)), NAMED_DTYPE.write)
+_DTYPE = Kind(lambda raw: NAMED_DTYPE.read(str(raw)), NAMED_DTYPE.write, names=True)
+# A class is written as its name, or as a text by which the registry finds it.
+_CLASS = replace(TEXT, names=True)
 _ATTENTION = choice(
     {"flash_attention_2": "flash2", "sdpa": "sdpa", "eager": "eager"},
 )
@@ -65,7 +69,7 @@ XTUNER = Table(
     name="xtuner config",
     rows=(
         Row("pretrained_model_name_or_path", f.model.id, TEXT, aliases=(f"{_L}pretrained_model_name_or_path",)),
-        Row("model.type", own.model, TEXT),
+        Row("model.type", own.model, _CLASS),
         Row("model.use_activation_checkpointing", f.checkpointing.mode, switch(on="full", off="none"), "full", source=MODEL),
         Row(f"{_L}torch_dtype", own.load_dtype, _DTYPE),
         Row(f"{_L}attn_implementation", f.model.attn_impl, _ATTENTION),
@@ -88,9 +92,9 @@ XTUNER = Table(
         Row("batch_size", f.batch.micro, POSITIVE, aliases=("train_dataloader.batch_size",)),
         Row("dataloader_num_workers", f.data.workers, COUNT, aliases=("train_dataloader.num_workers",)),
         Row("accumulative_counts", f.batch.grad_accum, POSITIVE, aliases=("optim_wrapper.accumulative_counts",)),
-        Row("optim_wrapper.type", own.wrapper, TEXT),
+        Row("optim_wrapper.type", own.wrapper, _CLASS),
         Row("optim_wrapper.dtype", own.amp, _DTYPE),
-        Row("optim_type", own.optimizer, TEXT, aliases=("optim_wrapper.optimizer.type",)),
+        Row("optim_type", own.optimizer, _CLASS, aliases=("optim_wrapper.optimizer.type",)),
         Row("max_norm", f.optimizer.clip_norm, NUMBER, aliases=("optim_wrapper.clip_grad.max_norm",)),
         Row("train_cfg.max_iters", f.total_steps, POSITIVE),
         Row("save_steps", own.interval, _WHOLE, aliases=(f"{_HOOK}interval",)),

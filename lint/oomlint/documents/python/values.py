@@ -452,7 +452,7 @@ class Evaluator:
         if not found:
             return None
         module, inner = found
-        return self._reader_of(module), ast.parse(inner, mode="eval").body
+        return self._reader_of(module), _name_of(inner)
 
     def _reader_of(self, module: Module) -> Evaluator:
         path = module.source.path
@@ -607,6 +607,16 @@ def _locked(node: Node, reason: str) -> Node:
         }
         return replace(node, entries=entries, locked=reason)
     return replace(node, locked=node.locked or reason)
+
+
+def _name_of(dotted_name: str) -> ast.expr:
+    """A name as an expression that stands nowhere: at the head of whatever file it is looked up in."""
+    name = ast.parse(dotted_name, mode="eval").body
+    for node in ast.walk(name):
+        if isinstance(node, ast.expr):
+            node.lineno = node.end_lineno = 1
+            node.col_offset = node.end_col_offset = 0
+    return name
 
 
 def _from_elsewhere(node: Node, span: Span, path: str) -> Node:

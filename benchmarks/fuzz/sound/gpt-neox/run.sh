@@ -1,0 +1,1 @@
+python ./deepy.py train.py model.yml
