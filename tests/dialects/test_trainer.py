@@ -199,3 +199,10 @@ def test_a_packages_own_command_starts_nobody_knows_how_many_processes() -> None
     assert run.framework == "hf-trainer"
     assert run.level(f.parallel.world) is Level.UNREAD
     assert _run("python train.py" + _REST + "\n").level(f.parallel.world) < Level.ASSUMED
+
+
+def test_a_rank_of_zero_is_no_adapter() -> None:
+    """Scripts that take ``--lora_r 0`` guard their LoraConfig with ``if args.lora_r > 0``."""
+    run = _run("torchrun --nproc_per_node 2 train.py" + _REST + " --lora_r 0\n")
+    assert run.plan.trainable.method == "full"
+    assert not run.wrong

@@ -92,6 +92,7 @@ INNOCENT = {
     "unrelated functions": LOAD + "def f():\n    return AutoModel.from_pretrained('x')\n"
     "def g():\n    return TrainingArguments(deepspeed='z')\n",
     "single GPU load": "import torch\ntorch.load(p)\n",
+    "weights to begin with": "import torch, torch.distributed\nm.load_state_dict(torch.load(args.pretrained_path))\n",
     "on TPUs": "import torch, torch.distributed\nimport torch_xla\ns = torch.load(p)\nm.load_state_dict(s)\n",
     "mapped": "import torch, torch.distributed\ntorch.load(p, map_location='cpu')\ntorch.load(p, 'cpu')\ntorch.load(p, **k)\n",
     "offloaded": FSDP + "c = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)\n"

@@ -162,10 +162,19 @@ def test_switches_around_a_call() -> None:
         "    Y.from_pretrained('b')\n"
         "if n in (4, 8):\n"
         "    Z.from_pretrained('c')\n"
+        "if args.rank > 0 and args.path is not None:\n"
+        "    V.from_pretrained('d')\n"
+        "elif args.rank == 0:\n"
+        "    W.from_pretrained('e')\n"
+        "if args.rank > 1:\n"
+        "    U.from_pretrained('f')\n"
     )
     guards = {c.callee: c.arguments.guards for c in _document({"src/train.py": text}).calls}  # type: ignore[attr-defined]
     assert guards == {
         "X.from_pretrained": (("fast", True), ("slow", False)),
         "Y.from_pretrained": (("other", True),),
         "Z.from_pretrained": (),
+        "V.from_pretrained": (("rank", True), ("path", True)),
+        "W.from_pretrained": (("rank", False),),
+        "U.from_pretrained": (),
     }

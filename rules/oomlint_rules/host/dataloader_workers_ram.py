@@ -4,7 +4,8 @@
 
 `dataloader_num_workers` times the GPUs of a node above the number of its cores, where that is
 known, and of 128 and more where it is not. Where the RAM of a node is known and the prediction leaves
-room in it, this is a note: what a prediction does not see are copies of a data set of Python objects.
+room in it, or where nothing is predicted and a GiB for each process is less than half of it, this is a
+note: what a prediction does not see are copies of a data set of Python objects.
 
 ## Why it runs out of memory
 
@@ -38,6 +39,8 @@ from oomlint_rules._examples import AXOLOTL, command
 
 _MANY = 128
 _ENOUGH = 4
+# What a worker with its libraries and some batches may come to.
+_EACH = 2**30
 _FIELD = f.data.workers
 
 
@@ -84,10 +87,11 @@ class DataloaderWorkersRam(Rule):
             else "few machines have as many cores to spare"
         )
         are_known = run.plan.parallel.gpus_per_node is not None
-        judgement = judge_host(run)
-        has_room = (
-            judgement is not None and judgement.limit is not None and not judgement.is_problem
-        )
+        judgement, ram = judge_host(run), run.limits.host_bytes
+        if judgement is None:
+            has_room = ram is not None and total * _EACH <= ram / 2
+        else:
+            has_room = judgement.limit is not None and not judgement.is_problem
         is_certain = are_known and not has_room and (bool(cores) or total >= 2 * _MANY)
         node = f"a node of {ranks} GPU{'s' * (ranks > 1)}"
         yield self.finding(

@@ -56,8 +56,16 @@ def _names(run: Cells, field: Any) -> bool:
     return isinstance(run.stated(field), Setting)
 
 
+def _is_rank_zero(run: Cells) -> bool:
+    """Scripts guard their LoraConfig with ``if args.lora_r > 0``: PEFT itself takes no rank of 0."""
+    said = run.stated(f.trainable.r)
+    return isinstance(said, Setting) and said.value == 0
+
+
 @model.derive(f.trainable.method)
 def method(run: Cells) -> Any:
+    if _is_rank_zero(run):
+        return "full"
     wants = run[hf.use_peft]
     if wants is None:
         # Scripts without a switch of their own adapt where they name a rank or quantize.

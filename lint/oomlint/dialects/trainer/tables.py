@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from oomlint.dialects.kinds import (
     BOOLEAN,
+    COUNT,
     DTYPE_OR_AUTO_LOAD,
     LIST,
     NUMBER,
-    POSITIVE,
     TEXT,
     BadValue,
     Kind,
@@ -113,7 +113,7 @@ _PEFT = "peft 0.21.2 tuners/lora/config.py"
 ADAPTER = Table(
     name="LoraConfig",
     rows=(
-        Row("r", f.trainable.r, POSITIVE, default=8, aliases=("0",), source=_PEFT),
+        Row("r", f.trainable.r, COUNT, default=8, aliases=("0",), source=_PEFT),
         Row("lora_alpha", f.trainable.alpha, NUMBER, default=8, source=_PEFT),
         Row("lora_dropout", f.trainable.dropout, NUMBER, default=0.0, source=_PEFT),
         Row("target_modules", hf.lora_targets, TARGETS, source=_PEFT),

@@ -150,8 +150,24 @@ def _guards_of(statement: ast.stmt, block: list[ast.stmt]) -> tuple[Guard, ...]:
 def _switch(test: ast.expr, *, holds: bool) -> tuple[Guard, ...]:
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, holds = test.operand, not holds
+    if isinstance(test, ast.Compare) and _asks_for_any(test):
+        test, holds = test.left, holds != isinstance(test.ops[0], (ast.Eq, ast.Is))
     name = dotted(test) if isinstance(test, (ast.Attribute, ast.Name)) else None
     return () if name is None else ((name.rpartition(".")[2], holds),)
+
+
+def _asks_for_any(test: ast.Compare) -> bool:
+    """``rank > 0``, ``rank != 0``, ``path is not None``, and their opposites with ``==`` and ``is``."""
+    if len(test.ops) != 1 or not isinstance(test.comparators[0], ast.Constant):
+        return False
+    against = test.comparators[0].value
+    if isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+        return against is None
+    return (
+        isinstance(test.ops[0], (ast.Gt, ast.Eq, ast.NotEq))
+        and against == 0
+        and against is not False
+    )
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

@@ -164,6 +164,8 @@ class _Look(Struct, frozen=True, eq=False):
                 continue  # a file is converted, once
             if not _becomes_state(step.function or self.tree.root, step.node):
                 continue  # arguments, cached features: no tensors on a GPU, as far as one sees
+            if positional == 1 and "pretrain" in ast.unparse(step.node.args[0]).lower():
+                continue  # weights to begin with, mostly converted on a CPU
             if positional == 1 and not starred and not names & {"map_location", None}:
                 yield self._fact("torch-load-no-map-location", step.node)
 
