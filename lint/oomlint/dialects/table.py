@@ -131,6 +131,32 @@ class Table(Struct, frozen=True, dict=True):
         return [self.rows[number] for number in sorted(found)]
 
     @cached_property
+    def _near(self) -> dict[str, tuple[str, ...]]:
+        """Names near to keys that files hold and that the table lacks: the runs of a project share them."""
+        return {}
+
+    def nearest(self, path: str) -> tuple[str, ...]:
+        """The names of the table that a key that it lacks may be a slip for, the nearest first."""
+        if path not in self._near:
+            self._near[path] = self._names_near(path)
+        return self._near[path]
+
+    def _names_near(self, path: str) -> tuple[str, ...]:
+        from difflib import get_close_matches
+
+        level, _, key = path.rpartition(".")
+        names = {
+            name.rpartition(".")[2]: name
+            for name in (*self.names, *self.known, *self.parents)
+            if name.rpartition(".")[0] == level
+        }
+        # num_epochs is nearer to num_ppo_epochs than to num_train_epochs, by its letters.
+        words = key.split("_")
+        trained = ["_".join((*words[:n], "train", *words[n:])) for n in range(len(words))]
+        close = [*trained, *get_close_matches(key, names, n=3, cutoff=0.8)]
+        return tuple(names[near] for near in dict.fromkeys(close) if near in names)
+
+    @cached_property
     def parents(self) -> frozenset[str]:
         """Keys that hold other keys of this table: ``zero_optimization``."""
         dotted = [key for key in (*self.known, *self.names) if "." in key]
@@ -412,23 +438,7 @@ class Block(Struct, frozen=True, eq=False, dict=True):
                 yield from self._stray_keys(entry.value, bare + ".")
             elif not {bare, path} & table.legal_keys:
                 is_data = len(mapping.entries) > _MOST_KEYS
-                yield StrayKey(self, mapping, entry, path, () if is_data else self._nearest(bare))
-
-    def _nearest(self, path: str) -> tuple[str, ...]:
-        from difflib import get_close_matches
-
-        level, _, key = path.rpartition(".")
-        table = self.table
-        names = {
-            name.rpartition(".")[2]: name
-            for name in (*table.names, *table.known, *table.parents)
-            if name.rpartition(".")[0] == level
-        }
-        # num_epochs is nearer to num_ppo_epochs than to num_train_epochs, by its letters.
-        words = key.split("_")
-        trained = ["_".join((*words[:n], "train", *words[n:])) for n in range(len(words))]
-        close = [*trained, *get_close_matches(key, names, n=3, cutoff=0.8)]
-        return tuple(names[near] for near in dict.fromkeys(close) if near in names)
+                yield StrayKey(self, mapping, entry, path, () if is_data else table.nearest(bare))
 
     # -- writing ---------------------------------------------------------------------
 

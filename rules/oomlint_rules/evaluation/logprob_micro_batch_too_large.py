@@ -186,8 +186,8 @@ class LogprobMicroBatchTooLarge(Rule):
         if scoring is None or micro is None or micro < 2 or not run.plan.seq.max_len:
             return
         found = _fewer_at_a_time(run, micro)
-        if found is None or found.saved <= 0:
-            return
+        if found is None or not found.is_worthwhile or not found.before.may_gain_by("logits"):
+            return  # another part of the need decides
         logits = scoring.row / run.plan.seq.max_len * tokens
         yield self.finding(
             run,

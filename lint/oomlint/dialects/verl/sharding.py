@@ -149,10 +149,11 @@ def _offloads_in_step(run: Cells) -> bool:
 @sharding.derive(f.offload.idle)
 def offloaded_between_phases(run: Cells) -> Any:
     """``param_offload`` and ``optimizer_offload`` only move states away between the phases of a
-    step: update_actor brings all of them back first (workers/fsdp_workers.py:893)."""
-    if is_megatron(run):
-        return None
+    step: update_actor brings all of them back first (workers/fsdp_workers.py:893, and
+    workers/megatron_workers.py update_actor, which loads and offloads both)."""
     idle = run[own.param_offload] or run[own.optimizer_offload]
+    if is_megatron(run):
+        return "cpu" if idle else "none"
     return "cpu" if idle and not _offloads_in_step(run) else "none"
 
 
