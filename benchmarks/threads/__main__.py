@@ -6,8 +6,9 @@
 
 Every case is linted as its user would have: its files in a folder of their own, on the hardware that is
 named. Libraries that its files do not pin have the newest release of its day. ``--list`` prints each case of
-the shown half; those of the scored half are only counted. An *alarm* is a risk of at least a half; the
-*cause* is named where one of the rules that the case lists speaks.
+the shown half; those of the scored half are only counted. An *alarm* is a risk of at least a half, a
+*warning* one of at least 0.2, from which on ``check`` speaks of a run; the *cause* is named where one of
+the rules that the case lists speaks.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from benchmarks.threads.releases import on
 from oomlint.documents import SUFFIXES
 from oomlint.engine import Options, Report, lint
 from oomlint.hardware import parse_bytes, parse_hardware
-from oomlint.judgement import EVEN, Judgement, judgement_of
+from oomlint.judgement import EVEN, TIGHT, Judgement, judgement_of
 from oomlint.run import Run
 from oomlint.workspace import Workspace, walk
 
@@ -49,6 +50,10 @@ class Answer:
     @property
     def alarms(self) -> bool:
         return (self.risk or 0.0) >= EVEN
+
+    @property
+    def warns(self) -> bool:
+        return (self.risk or 0.0) >= TIGHT
 
     @property
     def names_cause(self) -> bool:
@@ -118,6 +123,8 @@ def _report(name: str, answers: Sequence[Answer]) -> None:
     print(f"  alarm before one that died   {_share([a.alarms for a in died])}")
     print(f"  cause named                  {_share([a.names_cause for a in told])}")
     print(f"  alarm on one that ran        {_share([a.alarms for a in ran])}")
+    print(f"  warning before one that died {_share([a.warns for a in died])}")
+    print(f"  warning on one that ran      {_share([a.warns for a in ran])}")
     if not known:
         return
     rates = [

@@ -151,7 +151,8 @@ def _switch(test: ast.expr, *, holds: bool) -> tuple[Guard, ...]:
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, holds = test.operand, not holds
     if isinstance(test, ast.Compare) and _asks_for_any(test):
-        test, holds = test.left, holds != isinstance(test.ops[0], (ast.Eq, ast.Is))
+        holds = holds != isinstance(test.ops[0], (ast.Eq, ast.Is))
+        test = test.left
     name = dotted(test) if isinstance(test, (ast.Attribute, ast.Name)) else None
     return () if name is None else ((name.rpartition(".")[2], holds),)
 
