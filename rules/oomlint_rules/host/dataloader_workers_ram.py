@@ -39,7 +39,8 @@ from oomlint_rules._examples import AXOLOTL, command
 
 _MANY = 128
 _ENOUGH = 4
-# What a worker with its libraries and some batches may come to.
+# Bytes that a worker with its libraries and some batches may come to: our judgement, no measurement;
+# it only tells a note from a warning.
 _EACH = 2**30
 _FIELD = f.data.workers
 

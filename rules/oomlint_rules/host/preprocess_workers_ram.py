@@ -38,8 +38,10 @@ from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
 _MANY = 64
 _USUAL = 16
-# Of the processes of the issues below; text takes about as much as its libraries.
+# Bytes of a process, by the issues that the page names: 0.5 GiB, about what its libraries take.
 _EACH = 2**29
+# Where nobody says how much RAM there is: the least that machines for training are sold with, by our
+# judgement.
 _SMALL_RAM = 32 * 2**30
 _FIELD = f.data.preprocess_workers
 

@@ -30,7 +30,7 @@ HEAD_COMMENT = Table(
     loader="yaml12",
     section="comment",
 )
-# More are those of several nodes together: "a preset for 64 A100 GPUs".
+# As many as an NVIDIA DGX-2 has; more are those of several nodes together: "a preset for 64 A100 GPUs".
 _MOST_OF_A_NODE = 16
 _LOCKED = "it stands in a comment"
 
