@@ -20,7 +20,7 @@ from typing import Any, Literal
 import tomllib
 
 HERE = Path(__file__).parent
-Half = Literal["shown", "scored"]
+Half = Literal["shown", "scored", "read", "fresh"]
 
 # Organisations that have been renamed → as the split has them.
 _RENAMED = {"zai-org": "thudm"}
@@ -48,6 +48,7 @@ class Case:
     worked: str = ""
     assumed: str = ""
     quality: Literal["A", "B"] = "B"
+    lot: Literal["read", "fresh"] | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -56,12 +57,15 @@ class Case:
 
     @property
     def half(self) -> Half:
+        """The lot that the case names, else the half that its repository fell to."""
+        if self.lot is not None:
+            return self.lot
         owner, _, name = self.repository.lower().partition("/")
         return "scored" if f"{_RENAMED.get(owner, owner)}/{name}" in _scored() else "shown"
 
 
 def cases(half: Half | None = None) -> list[Case]:
-    """All cases, or those of one half, by name."""
+    """All cases, or those of one half or lot, by name."""
     return [case for case in _read() if half is None or case.half == half]
 
 

@@ -2,11 +2,11 @@
 
 ::
 
-    python -m benchmarks.threads [--half shown|scored] [--list]
+    python -m benchmarks.threads [--half shown|scored|read|fresh] [--list]
 
 Every case is linted as its user would have: its files in a folder of their own, on the hardware that is
 named. Libraries that its files do not pin have the newest release of its day. ``--list`` prints each case of
-the shown half; those of the scored half are only counted. An *alarm* is a risk of at least a half, a
+the shown half and of the lot that was read; the others are only counted. An *alarm* is a risk of at least a half, a
 *warning* one of at least 0.2, from which on ``check`` speaks of a run; the *cause* is named where one of
 the rules that the case lists speaks.
 """
@@ -31,6 +31,7 @@ from oomlint.judgement import EVEN, TIGHT, Judgement, judgement_of
 from oomlint.run import Run
 from oomlint.workspace import Workspace, walk
 
+_HALVES: tuple[Half, ...] = ("shown", "read", "scored", "fresh")
 _BINS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
 
 
@@ -149,19 +150,20 @@ def _share(found: Sequence[bool]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--half", choices=("shown", "scored"))
+    parser.add_argument("--half", choices=_HALVES)
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
-    halves: tuple[Half, ...] = (given.half,) if given.half else ("shown", "scored")
+    halves: tuple[Half, ...] = (given.half,) if given.half else _HALVES
     for half in halves:
         answers = [answer(case) for case in cases(half)]
-        if given.list and half == "shown":
+        if given.list and half in ("shown", "read"):
             print(
                 "\n".join(
                     a.line for a in sorted(answers, key=lambda a: (a.case.outcome, a.risk or 0))
                 )
             )
-        _report(half, answers)
+        if answers:
+            _report(half, answers)
 
 
 if __name__ == "__main__":
