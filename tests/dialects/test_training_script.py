@@ -337,6 +337,43 @@ def test_options_of_the_command_line_win_over_their_defaults() -> None:
     assert plan.batch.micro is None
 
 
+def test_arithmetic_on_options_is_done_with_those_of_the_command_line() -> None:
+    script = (
+        "import argparse\n"
+        "from trl import SFTConfig, SFTTrainer\n"
+        "parser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--answers", type=int, default=1)\n'
+        'parser.add_argument("--prompts", type=int, default=3)\n'
+        'parser.add_argument("--model")\n'
+        "args = parser.parse_args()\n"
+        "trainer = SFTTrainer(model=args.model, train_dataset=data, args=SFTConfig(output_dir='o',\n"
+        "    per_device_train_batch_size=2 * args.answers * args.prompts))\n"
+    )
+    assert _run(script).plan.batch.micro == 6
+    said = _run({"train.py": script, "run.sh": "python train.py --answers 4 --model m/m\n"})
+    assert said.plan.batch.micro == 24
+    open_run = _run({"train.py": script, "run.sh": "python train.py --answers $N --model m/m\n"})
+    assert open_run.plan.batch.micro is None
+
+
+def test_what_a_function_gets_at_its_one_call_is_known() -> None:
+    script = (
+        "import torch\n"
+        "from transformers import AutoModelForCausalLM\n"
+        "from trl import SFTConfig, SFTTrainer\n"
+        "def load(name, dtype, *, attention):\n"
+        "    return AutoModelForCausalLM.from_pretrained(\n"
+        "        name, torch_dtype=dtype, attn_implementation=attention)\n"
+        "def main():\n"
+        '    model = load("m/m", torch.bfloat16, attention="sdpa")\n'
+        "    SFTTrainer(model=model, train_dataset=data, args=SFTConfig(output_dir='o')).train()\n"
+    )
+    run = _run(script)
+    assert (run.plan.load.dtype, run.plan.model.attn_impl) == ("bf16", "sdpa")
+    twice = _run(script.replace("def main", 'load("n/n", torch.float32, attention="x")\ndef main'))
+    assert not twice.is_explicit("load.dtype")
+
+
 def test_arguments_from_a_command_line_make_no_run_of_their_own() -> None:
     script = (
         "from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser\n"

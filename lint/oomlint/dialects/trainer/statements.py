@@ -28,6 +28,7 @@ from oomlint.dialects.trainer.tables import (
     FROM_PRETRAINED,
 )
 from oomlint.documents.base import RANKS, UNKNOWN, Node, Scalar
+from oomlint.documents.python.values import arithmetic
 from oomlint.documents.text import Span
 from oomlint.plan.fields import f
 
@@ -187,13 +188,32 @@ def given_by_option(run: Cells, field: Any, said: Said) -> Said:
     if said is None or isinstance(said, Left):
         return said
     origin = said.origin if isinstance(said, Setting) else said
-    option = _option_of(origin, run.given.once(options_of))
-    if option is None or origin.row is None:
+    given = run.given.once(options_of)
+    if origin.row is None:
         return said
-    raw = plain_value(option, "yaml12")
+    if given and origin.entry is not None and _is_computed(origin.entry.value):
+        raw = _with_options(origin.entry.value, given)
+    else:
+        option = _option_of(origin, given)
+        if option is None:
+            return said
+        raw = plain_value(option, "yaml12")
     if raw is UNKNOWN:
         return origin
     return _read(run, field, origin, raw, said if isinstance(said, Setting) else None)
+
+
+def _is_computed(node: Node) -> bool:
+    return getattr(node, "computed", None) is not None
+
+
+def _with_options(node: Any, given: MappingABC[str, Node]) -> Any:
+    """What arithmetic on options comes to with those of the command line in place of their defaults."""
+    if _is_computed(node):
+        operation, left, right = node.computed
+        return arithmetic(operation, _with_options(left, given), _with_options(right, given))
+    written = given.get(getattr(node, "option", ""))
+    return plain_value(node if written is None else written, "yaml12")
 
 
 def _read(run: Cells, field: Any, origin: Origin, raw: Any, earlier: Setting | None) -> Said:

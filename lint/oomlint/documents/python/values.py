@@ -72,6 +72,8 @@ class PythonScalar(Scalar, frozen=True, eq=False):
     """Of an option that decides: what it is where the command line does not say."""
     may_differ: bool = False
     """Whether a variable of the environment takes its place where there is one."""
+    computed: tuple[type[ast.operator], Node, Node] | None = None
+    """Of arithmetic on options: what is done to what. ``value`` is what comes of their defaults."""
 
 
 Guard: TypeAlias = tuple[str, bool]
@@ -166,10 +168,24 @@ class Evaluator:
             return self._attribute(expression, scope, depth)
         if isinstance(expression, ast.Subscript):
             return self._subscript(expression, scope, depth)
+        if isinstance(expression, ast.BinOp):
+            return self._arithmetic(expression, scope, depth)
         value = self.value(expression, scope, depth)
         if value is UNKNOWN and isinstance(expression, ast.IfExp):
             return self._choice(expression, scope, depth)
         return _unknown(span) if value is UNKNOWN else Scalar(span, value)
+
+    def _arithmetic(self, expression: ast.BinOp, scope: Scope, depth: int) -> Node:
+        """``args.devices * args.batch``: another number where the command line gives one of them."""
+        span = self.places.span(expression)
+        left = self.node(expression.left, scope, depth + 1)
+        right = self.node(expression.right, scope, depth + 1)
+        operation = type(expression.op)
+        value = arithmetic(operation, plain_value(left), plain_value(right))
+        if not _of_options(left) and not _of_options(right):
+            return _unknown(span) if value is UNKNOWN else Scalar(span, value)
+        reason = "it is computed from options of the command line"
+        return PythonScalar(span, value, locked=reason, computed=(operation, left, right))
 
     def _choice(self, expression: ast.IfExp, scope: Scope, depth: int) -> Node:
         """``torch.bfloat16 if args.bf16 else None``: what the command line says decides."""
@@ -279,7 +295,7 @@ class Evaluator:
         if isinstance(expression, ast.BinOp):
             left = self.value(expression.left, scope, depth + 1)
             right = self.value(expression.right, scope, depth + 1)
-            return _computed(type(expression.op), left, right)
+            return arithmetic(type(expression.op), left, right)
         if isinstance(expression, ast.JoinedStr):
             return self._format(expression, scope, depth)
         if isinstance(expression, ast.IfExp):
@@ -523,9 +539,10 @@ class Evaluator:
         if alone:
             return _seen_from(node, span)
         if isinstance(node, Scalar):
-            if node.value is UNKNOWN or isinstance(node.value, Call):
-                return replace(node, via=span, locked=node.locked or _SHARED.format(name))
-            return Scalar(span, node.value)
+            plain = node.value is not UNKNOWN and not isinstance(node.value, Call)
+            if plain and getattr(node, "computed", None) is None:
+                return Scalar(span, node.value)
+            return replace(node, via=span, locked=node.locked or _SHARED.format(name))
         return _locked(node, _SHARED.format(name))
 
     def _setting(self, holder: str, attribute: str, scope: Scope) -> ast.expr | None:
@@ -551,15 +568,27 @@ class Evaluator:
 
 
 def _arguments_given(tree: Tree) -> dict[tuple[int, str], ast.expr]:
-    """What a function of the file gets by name, where only one place calls it; by ``id`` of the
-    function and parameter."""
+    """What a function of the file gets, where only one place calls it; by ``id`` of the function and
+    parameter. Constants and what modules hold (``torch.bfloat16``) are the same wherever they stand."""
     given: dict[tuple[int, str], ast.expr] = {}
     for name, function in tree.scopes.functions.items():
         calls = [call for call in tree.calls_to(name) if isinstance(call.func, ast.Name)]
-        for keyword in calls[0].keywords if len(calls) == 1 else ():
-            if keyword.arg and isinstance(keyword.value, ast.Constant):
-                given[id(function), keyword.arg] = keyword.value
+        if len(calls) != 1:
+            continue
+        names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+        (call,) = calls
+        starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+        by_place = () if starred else zip(names, call.args, strict=False)
+        for parameter, value in (*by_place, *((k.arg, k.value) for k in call.keywords)):
+            if parameter and (isinstance(value, ast.Constant) or _of_module(value, tree)):
+                given[id(function), parameter] = value
     return given
+
+
+def _of_module(value: ast.expr, tree: Tree) -> bool:
+    """Whether it is an attribute of what the file imports."""
+    root = (dotted(value) or "").partition(".")[0]
+    return isinstance(value, ast.Attribute) and bool(tree.scopes.module.imported(root))
 
 
 def plain_value(node: Node | None) -> Any:
@@ -573,6 +602,10 @@ def plain_value(node: Node | None) -> Any:
         found = {key: plain_value(entry.value) for key, entry in node.entries.items()}
         return UNKNOWN if any(v is UNKNOWN for v in found.values()) else found
     return UNKNOWN
+
+
+def _of_options(node: Node) -> bool:
+    return bool(getattr(node, "option", "")) or getattr(node, "computed", None) is not None
 
 
 def _has_node(expression: ast.expr) -> bool:
@@ -647,7 +680,8 @@ def _mapping(entries: list[PythonEntry], span: Span, kind: str, open_ended: bool
     return PythonMapping(span, wins, tuple(lost), None, open_ended, kind=kind)
 
 
-def _computed(operation: type[ast.operator], left: Any, right: Any) -> Any:
+def arithmetic(operation: type[ast.operator], left: Any, right: Any) -> Any:
+    """What comes of two plain values; ``UNKNOWN`` where one is, or where it is no small number or text."""
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
     if isinstance(left, str) and isinstance(right, str):
