@@ -50,6 +50,8 @@ class Workspace:
             standard input), by display path.
         project_root: where paths inside configs are looked up first; the working
             directory of the training process, as far as anybody knows it.
+        named: folders that the user named beside the working directory: what lies in them may
+            be changed, too.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class Workspace:
         cwd: Path | None = None,
         overlay: Mapping[str, bytes] | None = None,
         project_root: Path | None = None,
+        named: Collection[Path] = (),
     ) -> None:
         # Display paths have no "..", so neither may what they are relative to.
         self.cwd = Path(os.path.abspath(cwd or Path.cwd()))
         self._cwd = str(self.cwd)
         self.overlay: dict[str, bytes] = dict(overlay or {})
         self.project_root = Path(os.path.abspath(project_root or self.cwd))
+        self.named = tuple(named)
         self._documents: dict[str, Document | FileError | None] = {}
         self._pins: dict[tuple[str, _Pins], dict[str, tuple[str, str]]] = {}
         self._git_roots: dict[str, str | None] = {}
@@ -82,6 +86,23 @@ class Workspace:
     def file(self, name: str) -> Path:
         """The absolute path behind a display path."""
         return self.cwd / name
+
+    # -- writing ---------------------------------------------------------------------
+
+    @cached_property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders, without links, below which files may be changed: the working directory and its
+        checkout, the project's, and what the user named."""
+        checkout = self._git_root(self._cwd)
+        folders = [self.cwd, self.project_root, *self.named]
+        folders += [] if checkout is None else [Path(checkout)]
+        return tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in folders))
+
+    def may_change(self, name: str) -> bool:
+        """Whether a file lies below one of :attr:`roots`, wherever links on its path lead."""
+        from oomlint.documents.write import is_below  # most lints change nothing
+
+        return is_below(self.file(name), self.roots)
 
     # -- reading ---------------------------------------------------------------------
 
@@ -210,7 +231,7 @@ class Workspace:
     def refreshed(self, overlay: Mapping[str, bytes], changed: Collection[str]) -> Workspace:
         """The same workspace under another overlay; parsed files are kept but for ``changed``
         ones and those that take them in."""
-        clone = Workspace(self.cwd, overlay, self.project_root)
+        clone = Workspace(self.cwd, overlay, self.project_root, self.named)
         clone._documents = {
             name: document
             for name, document in self._documents.items()
@@ -218,6 +239,10 @@ class Workspace:
             and not any(n in changed for n in getattr(document, "sourced", ()))
         }
         return clone
+
+    def unread(self) -> Workspace:
+        """The same workspace that has parsed nothing yet."""
+        return Workspace(self.cwd, self.overlay, self.project_root, self.named)
 
     @property
     def parsed(self) -> frozenset[str]:

@@ -347,15 +347,42 @@ def test_a_link_out_of_the_project_is_not_followed(oomlint, axolotl, project, tm
     outside.write_text(before)
     (project / "link.yaml").symlink_to(outside)
     result = oomlint(".", "--fix", "--select", "OOM101", *H100)
-    assert result.exit_code == 3
-    assert "is a link to" in result.stderr
-    assert result.stdout.count("error OOM101") == 2, "nothing was fixed, so all is found"
-    assert outside.read_text() == axolotl.read_text() == before
+    assert result.exit_code == 1
+    assert "link.yaml lies outside of what is checked" in result.stdout
+    assert outside.read_text() == before
+    assert "gradient_checkpointing: true" in axolotl.read_text(), "the others are fixed"
+    axolotl.write_text(before)
     (project / "link.yaml").unlink()
     (project / "inner.yaml").symlink_to(axolotl)
     assert oomlint("inner.yaml", "--fix", "--select", "OOM101", *H100).exit_code == 0
     assert (project / "inner.yaml").is_symlink()
     assert "gradient_checkpointing: true" in axolotl.read_text()
+
+
+@pytest.mark.parametrize("path", ["../{}/ds.json", "{}/ds.json", "linked/ds.json"])
+def test_what_a_config_names_elsewhere_is_shown_and_not_changed(
+    oomlint, project, tmp_path_factory, path
+):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    before = '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}\n'
+    (elsewhere / "ds.json").write_text(before)
+    (project / "linked").symlink_to(elsewhere)
+    up = os.path.relpath(elsewhere, project.parent) if path.startswith("..") else elsewhere
+    train = "\n".join(
+        (
+            "model_name_or_path: meta-llama/Llama-2-70b-hf",
+            "stage: sft\ndo_train: true\nfinetuning_type: full\ndataset: alpaca_en\ntemplate: llama2",
+            "output_dir: out\nper_device_train_batch_size: 8\nbf16: true",
+            f"deepspeed: {path.format(up)}\n",
+        )
+    )
+    (project / "llama_factory.yaml").write_text(train)
+    result = oomlint("llama_factory.yaml", "--fix", "--unsafe-fixes", *H100)
+    assert "ds.json lies outside of what is checked" in " ".join(result.stdout.split())
+    assert (elsewhere / "ds.json").read_text() == before
+    assert [file.name for file in elsewhere.iterdir()] == ["ds.json"]
+    assert oomlint("llama_factory.yaml", str(elsewhere), "--fix", "--unsafe-fixes", *H100)
+    assert (elsewhere / "ds.json").read_text() != before, "a folder that is named is checked, too"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are text elsewhere")

@@ -270,9 +270,7 @@ def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed) -> FileError | None:
         name = workspace.name(mode.stdin_name)
         whole = texts.pop(name, None) or workspace.read(name)
         emit_bytes(whole)
-    # A link may be followed within what is being checked, not out of it.
-    roots = {workspace.cwd, *(job.workspace.project_root for job in jobs)}
-    roots |= {workspace.file(name).parent for job in jobs for name in job.explicit}
+    roots = {root for job in jobs for root in job.workspace.roots}
     try:
         write_all(texts, fixed.originals, workspace.cwd, roots)
     except CannotEdit as error:

@@ -160,8 +160,7 @@ def _apply(fittings: Sequence[tuple[Job, Fitting]], number: int) -> None:
     if not texts:
         raise UsageError(f"no run has a way {number}")
     workspace = fittings[0][0].workspace
-    roots = {workspace.cwd, *(job.workspace.project_root for job, _ in fittings)}
-    roots |= {workspace.file(path).parent for path in texts}
+    roots = {root for job, _ in fittings for root in job.workspace.roots}
     try:
         write_all(texts, originals, workspace.cwd, roots)
     except CannotEdit as error:

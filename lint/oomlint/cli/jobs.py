@@ -81,8 +81,9 @@ def make_jobs(
             explicit.add(name)
     if not groups:
         groups[None] = (fixed or discover(cwd), [], set())
+    named = _folders_named(base, paths)
     return [
-        _job(given, cwd, texts, found, names, explicit)
+        _job(given, Workspace(cwd, texts, named=named), found, names, explicit)
         for found, names, explicit in groups.values()
     ]
 
@@ -124,6 +125,13 @@ def _files(
             raise UsageError(f"{path} does not exist")
 
 
+def _folders_named(workspace: Workspace, paths: Sequence[str]) -> list[Path]:
+    """The folders that the user named, and those of the projects whose files were."""
+    names = [workspace.name(path) for path in paths if path != "-"]
+    files = [(name, workspace.file(name)) for name in names]
+    return [f if f.is_dir() else workspace.project_around(name) for name, f in files]
+
+
 def _is_there(file: Path) -> bool:
     """Whether there is a file, if only one in a folder that we may not look into."""
     try:
@@ -137,8 +145,7 @@ def _is_there(file: Path) -> bool:
 
 def _job(
     given: Given,
-    cwd: Path,
-    texts: dict[str, bytes],
+    workspace: Workspace,
     found: Found,
     names: list[str],
     explicit: set[str],
@@ -154,16 +161,17 @@ def _job(
     machine, values = machine_of(given, settings)
     plugins = plugin_folders(found)
     options = Options(
-        selection=_selection(given, found, cwd, plugins),
+        selection=_selection(given, found, workspace.cwd, plugins),
         hardware=machine,
         framework=known_framework(given.framework or settings.framework, found),
         values={**values, **(given.values or {})},
         margin=settings.margin,
-        baseline=_baseline(given, found, cwd),
+        baseline=_baseline(given, found, workspace.cwd),
         plugins=plugins,
         profiles=profile_folder(found),
     )
-    return Job(Workspace(cwd, texts, root), tuple(names), frozenset(explicit), options, found)
+    rooted = Workspace(workspace.cwd, workspace.overlay, root, workspace.named)
+    return Job(rooted, tuple(names), frozenset(explicit), options, found)
 
 
 def _below(found: Found, path: str | None) -> Path | None:

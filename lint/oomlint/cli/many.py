@@ -18,7 +18,6 @@ from oomlint.engine import Report
 from oomlint.errors import InternalError
 from oomlint.judgement import judgement_of
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 # What one process holds of so many runs, with all their documents, is some 200 MB.
 _AT_ONCE = 1000
@@ -67,7 +66,7 @@ def lint_many(job: Job, lint: Lint, processes: int | None, tick: Tick) -> Report
     is_recording = footprint.is_recording()
 
     def work(batch: _Batch) -> _Part:
-        own = replace(job, workspace=_afresh(job.workspace), names=batch.names)
+        own = replace(job, workspace=job.workspace.unread(), names=batch.names)
         if not is_recording:
             return _condensed(lint(own), place, {})
         with footprint.recording() as sights:
@@ -118,11 +117,6 @@ def _load_what_most_need() -> None:
         import_module(name)
 
 
-def _afresh(workspace: Workspace) -> Workspace:
-    """The same workspace that has parsed nothing yet, so that a batch's documents go with it."""
-    return Workspace(workspace.cwd, workspace.overlay, workspace.project_root)
-
-
 def _joined(job: Job, parts: Sequence[_Part]) -> Report:
     """One report, with its runs as if all had been linted at once: launches first."""
     report = merge(part.report for part in parts)
@@ -154,7 +148,7 @@ def _condensed(report: Report, place: Mapping[str, int], sights: footprint.Sight
         diagnoses=tuple(map(short, report.diagnoses)),
         known=tuple(map(short, report.known)),
         runs=tuple(_as_run(run) for run in report.runs),
-        workspace=_afresh(report.workspace),
+        workspace=report.workspace.unread(),
     )
     return _Part(condensed, tuple(_order(run, place) for run in report.runs), sights)
 

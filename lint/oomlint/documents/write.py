@@ -41,17 +41,22 @@ def write_all(
 ) -> None:
     """Write every changed file (path below ``folder`` → bytes), or none.
 
+    Whatever links its path takes, each must lie below one of ``roots``.
+
     All new texts lie on the disk before the first takes its place; a failure after that restores
     the rest. Only a kill in the instant between two files can leave one new and one old: the next
     check then finds the text that was left. A file whose original is ``None`` is new; it comes
     before those that may refer to it.
 
     Raises:
-        CannotEdit: a file changed since it was read, is a link out of ``roots``, or is being
+        CannotEdit: a file changed since it was read, lies outside of ``roots``, or is being
             written by another oomlint.
         ReadError: a file cannot be written.
     """
-    roots = list(roots)
+    roots = [root.resolve() for root in roots]
+    for name in texts:
+        if not is_below(folder / name, roots):
+            raise CannotEdit(f"{name} lies outside of the folders being checked")
     put: list[str] = []
     with contextlib.ExitStack() as stack:
         staged = {
@@ -67,6 +72,12 @@ def write_all(
                 with contextlib.suppress(CannotEdit, ReadError, OSError):
                     _restore(folder / name, originals[name], texts[name], roots)
             raise
+
+
+def is_below(file: Path, roots: Iterable[Path]) -> bool:
+    """Whether a file lies in one of some folders, all links followed; the folders have none."""
+    real = Path(os.path.realpath(file))
+    return any(real.is_relative_to(root) for root in roots)
 
 
 class _Staged:

@@ -93,6 +93,7 @@ def make_fix(
         for wish in proposal.wishes:
             edits += _edits_for(run, wish, expected)
         plain = together(edits)
+        _check_places(run, plain)
         after = _after(run, proposal)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
@@ -119,6 +120,19 @@ def make_fix(
         joins=apart.joined,
         made=made,
     )
+
+
+def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
+    """Files are changed where the user asked for it, however a config names others.
+
+    Raises:
+        CannotEdit: one lies elsewhere.
+    """
+    if run.parts.copier is None:
+        return
+    for path in dict.fromkeys(edit.path for edit in edits):
+        if not run.parts.copier.workspace.may_change(path):
+            raise CannotEdit(f"{path} lies outside of what is checked")
 
 
 def _changes(run: Run, proposal: Proposal) -> dict[str, Any]:

@@ -47,6 +47,13 @@ class Trouble(Struct, frozen=True, eq=False):
         return next(iter(self._mending), None) if self.way is None else None
 
     @property
+    def hindrance(self) -> str | None:
+        """Why the first fix of the need most at risk that cannot be written cannot, if there is one."""
+        found = (*self.headlines, *self.causes)
+        fixes = (d.fix for d in found if d.finding.resource == self._resource)
+        return next((fix.reason for fix in fixes if fix is not None and fix.reason), None)
+
+    @property
     def _mending(self) -> list[Diagnosis]:
         found = [
             (d.fix.applicability, d)
@@ -167,10 +174,11 @@ def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
     if trouble.help is not None:
         yield from fix_lines(trouble.help, paint, width, indent="  ", label="helps, not enough")
     if trouble.judgement.is_lost:
-        none = (
-            "way out: none found that these files can say; `oomlint fit` tells what else would do"
+        why = trouble.hindrance
+        none = "that these files can say" if why is None else f"that may be written: {visible(why)}"
+        yield from wrapped(
+            f"way out: none found {none}; `oomlint fit` tells what else would do", width, "  ", "    "
         )
-        yield from wrapped(none, width, "  ", "    ")
 
 
 def counts(judged: Sequence[Judgement]) -> str:
