@@ -1,5 +1,6 @@
 """The installed command says all that it has to say before its process ends."""
 
+import os
 import subprocess
 import sys
 
@@ -20,7 +21,9 @@ def test_its_output_and_status_are_those_of_main(words, tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     status = main(words)
     said = capfd.readouterr()
-    done = subprocess.run([*COMMAND, *words], cwd=tmp_path, capture_output=True, text=True)
+    # Readline, which a test runner may load, tells only children how wide it takes a terminal to be.
+    env = dict(os.environ)
+    done = subprocess.run([*COMMAND, *words], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (status, said.out, said.err)
 
 
@@ -32,3 +35,10 @@ def test_a_reader_that_goes_early_is_no_failure():
         error = process.stderr.read()
     assert b"Traceback" not in error
     assert b"Exception ignored" not in error
+
+
+def test_a_word_that_is_nearly_a_command_is_no_path(oomlint, project):
+    result = oomlint("chek", "x")
+    assert (result.exit_code, "did you mean check?" in result.stderr) == (2, True)
+    (project / "fits").mkdir()
+    assert oomlint("fits").exit_code == 0

@@ -260,7 +260,7 @@ def test_any_text_parses_or_is_a_usage_error(text: str) -> None:
         ("1.5TiB", 1536 * GIB),
         ("64G", 64 * GIB),
         ("64Gi", 64 * GIB),
-        ("4096", 4096),
+        ("4294967296", 4 * GIB),
         ("100m", 100 * 2**20),
     ],
 )
@@ -272,3 +272,8 @@ def test_amounts(text: str, expected: int) -> None:
 def test_no_amounts(text: str) -> None:
     with pytest.raises(UsageError):
         parse_bytes(text)
+
+
+def test_a_bare_number_that_no_machine_has_means_gibibytes() -> None:
+    with pytest.raises(UsageError, match="did you mean 512GiB"):
+        parse_bytes("512")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.command import oomlint as here
 
 from oomlint.documents.text import Source
 from oomlint.errors import ParseError, UsageError
@@ -201,3 +202,18 @@ def test_settings_without_end(project: Path, oomlint: Oomlint) -> None:
     result = oomlint(".")
     assert result.returncode == 2, result.stderr
     assert "larger than 64 MiB" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no such device")
+@pytest.mark.parametrize("command", [("estimate", "--plan"), ("diagnose",), ("check",)])
+def test_a_device_without_end_is_refused(command: tuple[str, ...]) -> None:
+    result = here(*command, "/dev/zero")
+    assert result.exit_code == 3
+    assert "/dev/zero: cannot be read" in result.stderr.replace("error: cannot", "cannot")
+
+
+def test_standard_input_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oomlint.cli.estimate._MOST_PLAN_BYTES", 2**20)
+    result = here("estimate", "--plan", "-", stdin=b" " * 2**20 + b"{}")
+    assert result.exit_code == 3
+    assert "larger than 1 MiB" in result.stderr

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from oomlint.cli.output import emit_bytes, forget_output
+from oomlint.cli.output import emit_bytes, forget_output, harmless
 from oomlint.errors import CannotEdit, FileError, UsageError, in_words
 
 
@@ -65,4 +65,4 @@ def _has_working_directory() -> bool:
 def say(message: str) -> None:
     """Tell of an error; where that cannot be written either, the exit status has to do."""
     with suppress(OSError):
-        print(f"oomlint: error: {message}", file=sys.stderr, flush=True)
+        print(harmless(f"oomlint: error: {message}"), file=sys.stderr, flush=True)

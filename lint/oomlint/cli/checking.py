@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,11 @@ from oomlint.engine import Report, lint
 from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
 from oomlint.judgement import judgement_of
 from oomlint.plugins import has_packages
+from oomlint.regular import read_given
 from oomlint.report import render
-from oomlint.report.paint import ColorChoice, Paint
+from oomlint.report.paint import ColorChoice, Paint, visible
 from oomlint.rule import Applicability, Severity
+from oomlint.workspace import MAX_NOTEBOOK_BYTES
 
 
 class Mode(Struct, frozen=True, kw_only=True):
@@ -151,14 +152,17 @@ def _standard_input(
         raise UsageError("`-` is the only path where it is given")
     if name is None:
         raise UsageError("`-` needs --stdin-filename, whose ending says what the text is")
-    return {name: sys.stdin.buffer.read()}, (name,)
+    try:
+        return {name: read_given("-", MAX_NOTEBOOK_BYTES)}, (name,)
+    except OSError as error:
+        raise ReadError(name, f"cannot be read: {error.strerror or error}") from None
 
 
 def _show_files(jobs: Sequence[Job]) -> int:
     report = merge(
         lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=()) for job in jobs
     )
-    emit("".join(f"{path}\t{name}\n" for path, name in sorted(report.recognised.items())))
+    emit("".join(f"{visible(path)}\t{name}\n" for path, name in sorted(report.recognised.items())))
     _complain(report, Paint())
     return 3 if report.errors else 0
 
@@ -285,12 +289,13 @@ def _print_diff(report: Report, mode: Mode, fixed: Fixed) -> None:
     from oomlint.report.applied import applied_lines
     from oomlint.report.wrapping import terminal_width
 
-    text = diff.render(fixed.texts, fixed.originals, painter(mode.color, mode.output_file))
-    emit(text, mode.output_file)
+    paint = painter(mode.color, mode.output_file)
+    text = diff.render(fixed.texts, fixed.originals, paint)
+    emit(text, mode.output_file, paint=paint, exact=True)
     if mode.show_fixes:
         paint = painter(mode.color, err=True)
         for line in applied_lines(report.applied, paint, terminal_width(), head="would fix"):
-            emit(line + "\n", err=True)
+            emit(line + "\n", err=True, paint=paint)
     if not mode.quiet:
         count = len(fixed.texts)
         what = f"{count} file{'' if count == 1 else 's'}" if count else "nothing"
@@ -315,16 +320,16 @@ def _print_report(report: Report, mode: Mode) -> None:
             show_fixes=mode.show_fixes,
         )
         write_summary(report)
-    emit(text, mode.output_file, err=err)
+    is_github = mode.output_format == "github"
+    emit(text, mode.output_file, err=err, paint=paint, commands=is_github)
 
 
 def _complain(report: Report, paint: Paint) -> None:
     from oomlint.report.text import error_line
 
     for error in report.errors:
-        emit(
-            error_line(error.path, error.line, error.column, error.message, paint) + "\n", err=True
-        )
+        line = error_line(error.path, error.line, error.column, error.message, paint)
+        emit(line + "\n", err=True, paint=paint)
 
 
 def _print_timings(timings: Mapping[str, float]) -> None:

@@ -63,6 +63,7 @@ def compare(
     reports = [_report(given, path) for path in (a, b)]
     first, second = _chosen(reports, (a, b), wanted)
     comparison = compared(first, second)
+    paint = painter(color, output_file)
     if output_format == "json":
         from oomlint.report.compare import comparison_object
         from oomlint.report.runs import as_json
@@ -71,8 +72,8 @@ def compare(
     else:
         from oomlint.report.compare import render
 
-        text = render(comparison, painter(color, output_file))
-    emit(text, output_file)
+        text = render(comparison, paint)
+    emit(text, output_file, paint=paint)
     errors = tuple(dict.fromkeys(error for report in reports for error in report.errors))
     complain(errors)
     return 3 if errors else 0

@@ -76,6 +76,7 @@ def diagnose(
         scanned, errors = read_logs(logs, tick)
     report = _lint(Given(**given_options), configs, scanned) if configs else None
     examination = examine(scanned, report, errors)
+    paint = painter(color, output_file)
     if output_format == "json":
         from oomlint.report.runs import as_json
 
@@ -83,8 +84,8 @@ def diagnose(
     elif output_format == "github":
         text = annotation(examination)
     else:
-        text = render(examination, painter(color, output_file))
-    emit(text, output_file)
+        text = render(examination, paint)
+    emit(text, output_file, paint=paint, commands=output_format == "github")
     if output_format != "json":
         complain(examination.errors)
     if examination.errors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from oomlint.cli.options import (
 )
 from oomlint.cli.output import emit, painter
 from oomlint.errors import FileError, ParseError, ReadError, UsageError, in_words
+from oomlint.regular import read_given
 from oomlint.report.paint import ColorChoice, Paint
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def _print(judged: list[Judgement], output: _Output, ways: Mapping[str, Fix]) ->
         from oomlint.report import html
 
         emit(html.render(judged), output.html)
+    paint = painter(output.color, output.file)
     if output.format == "json":
         from oomlint.report.runs import as_json, run_object
 
@@ -137,8 +138,8 @@ def _print(judged: list[Judgement], output: _Output, ways: Mapping[str, Fix]) ->
     else:
         from oomlint.report.estimates import render
 
-        text = render(judged, painter(output.color, output.file))
-    emit(text, output.file)
+        text = render(judged, paint)
+    emit(text, output.file, paint=paint)
 
 
 def complain(errors: tuple[FileError, ...]) -> None:
@@ -224,10 +225,13 @@ class _Forecaster:
         return judgement_of_plan(plan, self._machine)
 
 
+# A plan is a few kilobytes, of which a file may hold many.
+_MOST_PLAN_BYTES = 256 * 2**20
+
+
 def _read(file: str) -> str:
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return data.decode("utf-8-sig")
+        return read_given(file, _MOST_PLAN_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise UsageError(f"{file} does not exist") from None
     except OSError as error:

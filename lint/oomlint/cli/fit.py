@@ -141,7 +141,8 @@ def _print(
     if output_format == "json":
         emit(fits.render_json(found), file)
     else:
-        emit(fits.render(found, painter(color, file)), file)
+        paint = painter(color, file)
+        emit(fits.render(found, paint), file, paint=paint)
 
 
 def _apply(fittings: Sequence[tuple[Job, Fitting]], number: int) -> None:

@@ -47,6 +47,7 @@ class CommandGroup(click.Group):
         if not args and ctx.resilient_parsing:  # the first word is being completed
             return super().parse_args(ctx, args)
         if not args or (args[0] not in COMMANDS and args[0] not in _GROUP_OPTIONS):
+            _check_is_path(args[:1])
             args = ["check", *args]
         return super().parse_args(ctx, args)
 
@@ -70,6 +71,22 @@ class CommandGroup(click.Group):
         module, name = home
         command: click.Command = getattr(import_module(f"oomlint.cli.{module}"), name)
         return command
+
+
+def _check_is_path(words: Sequence[str]) -> None:
+    """
+    Raises:
+        UsageError: a word that is neither a command nor a file is nearly a command.
+    """
+    for word in words:
+        if word.isalpha() and not os.path.lexists(word):
+            from difflib import get_close_matches
+
+            from oomlint.errors import UsageError
+
+            near = get_close_matches(word, COMMANDS, n=1, cutoff=0.7)
+            if near:
+                raise UsageError(f"{word} is no command and no file: did you mean {near[0]}?")
 
 
 @click.group(

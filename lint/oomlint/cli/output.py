@@ -11,15 +11,33 @@ from pathlib import Path
 from oomlint.cli.cache import note_output
 from oomlint.documents.write import write_atomically
 from oomlint.errors import ReadError
-from oomlint.report.paint import ColorChoice, Paint, wants_color
+from oomlint.report.paint import UNSEEN, ColorChoice, Paint, wants_color
 
 
-def emit(text: str, file: Path | None = None, *, err: bool = False) -> None:
+def emit(
+    text: str,
+    file: Path | None = None,
+    *,
+    err: bool = False,
+    paint: Paint | None = None,
+    commands: bool = False,
+    exact: bool = False,
+) -> None:
     """Write UTF-8 text to standard output (or error), or into ``file`` as a whole.
+
+    What files and their names hold is made visible here, whatever the format: characters that control
+    a terminal or hide text stand as ``\\u001b``, which JSON reads as the character itself. ``paint`` is
+    what has coloured the text; ``commands`` says that it is made of commands to a CI service, which
+    otherwise none of its lines can be; ``exact`` that its bytes count (a diff), but for a terminal's.
 
     Raises:
         ReadError: the file cannot be written.
     """
+    to_terminal = file is None and (sys.stderr if err else sys.stdout).isatty()
+    if not exact or to_terminal:
+        text = harmless(text, paint, commands=commands)
+    elif "GITHUB_ACTIONS" in os.environ:
+        text = _without_commands(text)
     # A file name that is not UTF-8 reaches us as lone surrogates; escaped, JSON stays JSON.
     data = text.encode("utf-8", "backslashreplace")
     if file is not None:
@@ -28,8 +46,6 @@ def emit(text: str, file: Path | None = None, *, err: bool = False) -> None:
         else:
             write_atomically(file, data, expected=_present(file), roots=[Path("/")])
     elif data:
-        if (sys.stderr if err else sys.stdout).isatty():
-            data = _harmless(text).encode("utf-8", "backslashreplace")
         note_output(data, err=err)
         emit_bytes(data, err=err)
 
@@ -69,13 +85,25 @@ def _refused(name: str, error: OSError) -> ReadError:
     return ReadError(name, f"cannot be written: {error.strerror or error}")
 
 
-# All that a terminal obeys but tabs, line ends and colours.
-_CONTROLS = r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]|\r(?!\n)|\x1b(?!\[[\d;]*m)"
+# All that a terminal obeys but tabs and line ends, or colours beside them; and what is not seen.
+_CONTROLS = rf"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{UNSEEN}]|\r(?!\n)"
+_CONTROLS_AMONG_COLOURS = (
+    rf"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f{UNSEEN}]|\r(?!\n)|\x1b(?!\[[\d;]*m)"
+)
+# At the start of a line GitHub (actions/runner ActionCommand.cs, which trims it), Azure Pipelines and
+# TeamCity take ``::error``, ``##[error]`` and ``##vso[…]`` for commands to them.
+_COMMAND = re.compile(r"(?m)^([ \t]*)(:(?=:)|#(?=#\w*\[))")
 
 
-def _harmless(text: str) -> str:
-    """Text for a terminal: what files and their names hold must not move its cursor."""
-    return re.sub(_CONTROLS, lambda match: f"\\x{ord(match[0]):02x}", text)
+def harmless(text: str, paint: Paint | None = None, *, commands: bool = False) -> str:
+    """Text that neither moves a terminal's cursor, nor hides what it says, nor commands a CI service."""
+    unwanted = _CONTROLS_AMONG_COLOURS if paint is not None and paint.enabled else _CONTROLS
+    seen = re.sub(unwanted, lambda match: f"\\u{ord(match[0]):04x}", text)
+    return seen if commands else _without_commands(seen)
+
+
+def _without_commands(text: str) -> str:
+    return _COMMAND.sub(lambda match: f"{match[1]}\\u{ord(match[2]):04x}", text)
 
 
 def _append(file: Path, data: bytes) -> None:

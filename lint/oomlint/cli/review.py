@@ -132,7 +132,7 @@ def _print_instead(forge: Forge, change: Change, assessment: Assessment, error: 
         emit(text + "\n")
     else:
         add_to_summary(text + "\n")
-        emit(github.render(assessment.report))
+        emit(github.render(assessment.report), commands=True)
 
 
 def _say(text: str) -> None:

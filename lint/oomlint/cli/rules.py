@@ -49,7 +49,7 @@ def rules(output_format: str, color: ColorChoice) -> None:
         fix = rule.applicability.label if rule.applicability else "-"
         origin = f"  (of {rule.origin})" if rule.origin else ""
         code = paint(rule.code, "bold")
-        emit(f"{code}  {rule.name:<{width}}  {fix:<7}  {rule.summary}{origin}\n")
+        emit(f"{code}  {rule.name:<{width}}  {fix:<7}  {rule.summary}{origin}\n", paint=paint)
 
 
 @click.command()

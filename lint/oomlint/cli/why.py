@@ -51,7 +51,7 @@ def why(
     texts = [
         render(run, None if field is None else _field(run, field), paint) for run in report.runs
     ]
-    emit("\n".join(texts), output_file)
+    emit("\n".join(texts), output_file, paint=paint)
     complain(report.errors)
     return 3 if report.errors else 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import re
 import sys
 import zlib
@@ -20,6 +21,7 @@ from typing import IO, cast
 from msgspec import Struct
 
 from oomlint.errors import ReadError, UsageError
+from oomlint.regular import check_ends
 
 _CHUNK = 1 << 20
 # What stays in sight before a block: the traceback of an error, with the ranks' frames mixed up.
@@ -84,12 +86,14 @@ def blocks(name: str) -> Iterator[Block]:
             given.
     """
     if name == "-":
+        _check_standard_input()
         yield from _blocks(_decoded(cast("IO[bytes]", sys.stdin.buffer), "standard input"))
         return
     path = Path(name)
     if path.is_dir():
         raise UsageError(f"{name} is a folder; name the logs in it")
     try:
+        check_ends(os.stat(path))
         stream = path.open("rb")
     except FileNotFoundError:
         raise UsageError(f"{name} does not exist") from None
@@ -105,6 +109,22 @@ def size_of(name: str) -> int | None:
         return None if name == "-" else Path(name).stat().st_size
     except (OSError, ValueError):
         return None
+
+
+def _check_standard_input() -> None:
+    """
+    Raises:
+        ReadError: it is a device that nobody types into.
+    """
+    try:
+        status = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return  # no file of the system's is behind it
+    if not sys.stdin.isatty():
+        try:
+            check_ends(status)
+        except OSError as error:
+            raise _unreadable("standard input", error) from None
 
 
 def _unreadable(name: str, error: Exception) -> ReadError:

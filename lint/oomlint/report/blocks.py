@@ -177,7 +177,10 @@ def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
         why = trouble.hindrance
         none = "that these files can say" if why is None else f"that may be written: {visible(why)}"
         yield from wrapped(
-            f"way out: none found {none}; `oomlint fit` tells what else would do", width, "  ", "    "
+            f"way out: none found {none}; `oomlint fit` tells what else would do",
+            width,
+            "  ",
+            "    ",
         )
 
 

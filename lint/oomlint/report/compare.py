@@ -11,7 +11,7 @@ from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.words import PHASE_WORDS, conclusion, peaks
-from oomlint.report.paint import VERDICT_STYLES, Paint
+from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.runs import run_object
 from oomlint.report.shapes import (
     ChangeShape,
@@ -44,10 +44,10 @@ def _lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
     for letter, judged in (("A", comparison.first), ("B", comparison.second)):
         forecast = judged.written
         framework = f" ({forecast.framework})" if forecast.framework else ""
-        yield f"{paint(f'{letter}: {forecast.name}', 'bold')}{framework}"
+        yield f"{paint(f'{letter}: {visible(forecast.name)}', 'bold')}{framework}"
         others = [path for path in forecast.files if path != forecast.name]
         if others:
-            yield f"   with {', '.join(others)}"
+            yield f"   with {visible(', '.join(others))}"
         style = VERDICT_STYLES[forecast.verdict]
         text = conclusion(forecast)
         if judged.meant is not None:

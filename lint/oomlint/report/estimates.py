@@ -9,7 +9,7 @@ from oomlint.judgement import Judgement
 from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.words import PHASE_WORDS, conclusion, limits, meaning, other_reading
 from oomlint.memory import DeviceEstimate, HostEstimate
-from oomlint.report.paint import VERDICT_STYLES, Paint
+from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.rule import gib
 
 _PLAIN = Paint()
@@ -28,10 +28,10 @@ def render(judged: Sequence[Judgement], paint: Paint = _PLAIN) -> str:
 def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
     forecast = judgement.spoken
     framework = f" ({forecast.framework})" if forecast.framework else ""
-    yield paint(f"{forecast.name}{framework}", "bold")
+    yield paint(f"{visible(forecast.name)}{framework}", "bold")
     others = [path for path in forecast.files if path != forecast.name]
     if others:
-        yield f"  with {', '.join(others)}"
+        yield f"  with {visible(', '.join(others))}"
     hardware = forecast.hardware
     if hardware is not None:
         yield f"  on {hardware.name} {limits(forecast, hardware)}"

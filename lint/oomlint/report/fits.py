@@ -16,7 +16,7 @@ from oomlint.judgement.ways_out import ways_out
 from oomlint.judgement.words import left_open, limits, meaning, verdict_of_it
 from oomlint.plan.fields import f as fields
 from oomlint.planner import Aim, HardwareOption, Move, Way
-from oomlint.report.paint import Paint
+from oomlint.report.paint import Paint, visible
 from oomlint.report.runs import as_json, run_object
 from oomlint.report.shapes import FitShape, FittingShape, MoveShape, WayShape
 from oomlint.rule import gib
@@ -61,7 +61,7 @@ def render(fittings: Sequence[Fitting], paint: Paint = _PLAIN) -> str:
 
 
 def _unpredicted(fitting: Fitting, paint: Paint) -> str:
-    head = paint(f"{fitting.run.name} ({fitting.run.framework})", "bold")
+    head = paint(f"{visible(fitting.run.name)} ({fitting.run.framework})", "bold")
     return f"{head}: no prediction: {why_unpredicted(judgement_of(fitting.run).spoken)}"
 
 
@@ -71,7 +71,7 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
     where = ""
     if forecast.hardware is not None:
         where = f" on {forecast.hardware.name} {limits(forecast, forecast.hardware)}"
-    yield paint(f"{run.name} ({run.framework})", "bold") + where
+    yield paint(f"{visible(run.name)} ({run.framework})", "bold") + where
     yield from _readings(judgement_of(run))
     yield ""
     if fitting.ways:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import IO, Any, Literal
 from unicodedata import category
 
@@ -37,11 +38,19 @@ class Paint(Struct, frozen=True):
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.enabled and text else text
 
 
+# Characters that turn the direction of text, or take no room in it (Unicode 16, UAX #9 and general
+# category Cf): what they hide or reorder, nobody sees.
+UNSEEN = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
+_UNSEEN = re.compile(f"[{UNSEEN}]")
+
+
 def visible(text: str) -> str:
-    """Text of a user's file as a terminal may get it, control characters shown as such."""
+    """Text of a user's file as one line that a terminal may get, with a mark in place of what controls
+    the terminal or cannot be seen."""
     if text.isprintable():
         return text
-    return "".join("\N{REPLACEMENT CHARACTER}" if category(c) in ("Cc", "Cs") else c for c in text)
+    seen = _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
+    return "".join("\N{REPLACEMENT CHARACTER}" if category(c) in ("Cc", "Cs") else c for c in seen)
 
 
 def wants_color(choice: ColorChoice, stream: IO[Any]) -> bool:
