@@ -97,7 +97,7 @@ def _every_hardware(output_format: str) -> None:
 def _emit_json(value: Any) -> None:
     from oomlint.report.runs import as_json
 
-    emit(as_json(value))
+    emit(as_json(value), form="data")
 
 
 def _size(size: int | None) -> str:

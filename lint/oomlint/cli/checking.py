@@ -16,7 +16,7 @@ from oomlint.cli.baseline import BaselineAction, note, parse_baseline, update
 from oomlint.cli.cache import keep
 from oomlint.cli.given import Given
 from oomlint.cli.jobs import FEW, Job, make_jobs, merge, settings_for
-from oomlint.cli.output import emit, emit_bytes, painter
+from oomlint.cli.output import Form, emit, emit_bytes, painter
 from oomlint.documents.write import write_all
 from oomlint.engine import Report, lint
 from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
@@ -291,7 +291,7 @@ def _print_diff(report: Report, mode: Mode, fixed: Fixed) -> None:
 
     paint = painter(mode.color, mode.output_file)
     text = diff.render(fixed.texts, fixed.originals, paint)
-    emit(text, mode.output_file, paint=paint, exact=True)
+    emit(text, mode.output_file, paint=paint, form="bytes")
     if mode.show_fixes:
         paint = painter(mode.color, err=True)
         for line in applied_lines(report.applied, paint, terminal_width(), head="would fix"):
@@ -300,6 +300,16 @@ def _print_diff(report: Report, mode: Mode, fixed: Fixed) -> None:
         count = len(fixed.texts)
         what = f"{count} file{'' if count == 1 else 's'}" if count else "nothing"
         emit(f"would change {what}\n", err=True)
+
+
+# Of the output formats those that are no JSON.
+_FORMS: Mapping[str, Form] = {
+    "text": "words",
+    "concise": "words",
+    "markdown": "words",
+    "junit": "words",
+    "github": "commands",
+}
 
 
 def _print_report(report: Report, mode: Mode) -> None:
@@ -320,8 +330,8 @@ def _print_report(report: Report, mode: Mode) -> None:
             show_fixes=mode.show_fixes,
         )
         write_summary(report)
-    is_github = mode.output_format == "github"
-    emit(text, mode.output_file, err=err, paint=paint, commands=is_github)
+    form = _FORMS.get(mode.output_format, "data")
+    emit(text, mode.output_file, err=err, paint=paint, form=form)
 
 
 def _complain(report: Report, paint: Paint) -> None:

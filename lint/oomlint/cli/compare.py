@@ -73,7 +73,7 @@ def compare(
         from oomlint.report.compare import render
 
         text = render(comparison, paint)
-    emit(text, output_file, paint=paint)
+    emit(text, output_file, paint=paint, form="data" if output_format == "json" else "words")
     errors = tuple(dict.fromkeys(error for report in reports for error in report.errors))
     complain(errors)
     return 3 if errors else 0

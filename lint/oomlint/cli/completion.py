@@ -34,7 +34,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     script = get_completion_class(shell)
     if script is None:
         raise click.UsageError(f"click knows no completion for {shell}")
-    emit(script(ctx.find_root().command, {}, "oomlint", VARIABLE).source(), exact=True)
+    emit(script(ctx.find_root().command, {}, "oomlint", VARIABLE).source(), form="bytes")
 
 
 def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

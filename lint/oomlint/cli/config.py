@@ -45,7 +45,8 @@ def config(path: str, output_format: str, config_file: Path | None, isolated: bo
                         key: {"value": value, "origin": origin} for key, value, origin in rows
                     },
                 }
-            )
+            ),
+            form="data",
         )
         return
     emit(f"settings file: {found.file or 'none'}\n")

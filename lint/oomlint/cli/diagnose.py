@@ -10,7 +10,7 @@ import click
 from oomlint.cli import completion
 from oomlint.cli.given import Given
 from oomlint.cli.options import color_option, output_file_option, run_options
-from oomlint.cli.output import emit, painter
+from oomlint.cli.output import Form, emit, painter
 from oomlint.cli.progress import shown
 from oomlint.errors import UsageError
 from oomlint.report.paint import ColorChoice
@@ -85,7 +85,8 @@ def diagnose(
         text = annotation(examination)
     else:
         text = render(examination, paint)
-    emit(text, output_file, paint=paint, commands=output_format == "github")
+    forms: dict[str, Form] = {"json": "data", "github": "commands"}
+    emit(text, output_file, paint=paint, form=forms.get(output_format, "words"))
     if output_format != "json":
         complain(examination.errors)
     if examination.errors:

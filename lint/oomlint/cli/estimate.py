@@ -139,7 +139,7 @@ def _print(judged: list[Judgement], output: _Output, ways: Mapping[str, Fix]) ->
         from oomlint.report.estimates import render
 
         text = render(judged, paint)
-    emit(text, output.file, paint=paint)
+    emit(text, output.file, paint=paint, form="data" if output.format == "json" else "words")
 
 
 def complain(errors: tuple[FileError, ...]) -> None:
@@ -178,7 +178,7 @@ def _plans(given: Given, plan_file: str, jsonl: bool, output: _Output) -> int:
                 failed = True
                 message = f"internal error: {in_words(error)}"
                 lines.append(as_json({"error": message}, indent=None))
-    emit("".join(lines), output.file)
+    emit("".join(lines), output.file, form="data")
     return 3 if failed else 0
 
 

@@ -139,7 +139,7 @@ def _print(
     from oomlint.report import fits
 
     if output_format == "json":
-        emit(fits.render_json(found), file)
+        emit(fits.render_json(found), file, form="data")
     else:
         paint = painter(color, file)
         emit(fits.render(found, paint), file, paint=paint)

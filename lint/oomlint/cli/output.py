@@ -7,11 +7,17 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from oomlint.cli.cache import note_output
 from oomlint.documents.write import write_atomically
 from oomlint.errors import ReadError
 from oomlint.report.paint import UNSEEN, ColorChoice, Paint, wants_color
+from oomlint.report.secrets import masked
+
+Form: TypeAlias = Literal["words", "data", "commands", "bytes"]
+"""What a text is: for people; for programs, as JSON; commands to a CI service, which no other text can
+hold; or one whose very bytes count (a diff that goes to a file)."""
 
 
 def emit(
@@ -20,24 +26,22 @@ def emit(
     *,
     err: bool = False,
     paint: Paint | None = None,
-    commands: bool = False,
-    exact: bool = False,
+    form: Form = "words",
 ) -> None:
     """Write UTF-8 text to standard output (or error), or into ``file`` as a whole.
 
     What files and their names hold is made visible here, whatever the format: characters that control
-    a terminal or hide text stand as ``\\u001b``, which JSON reads as the character itself. ``paint`` is
-    what has coloured the text; ``commands`` says that it is made of commands to a CI service, which
-    otherwise none of its lines can be; ``exact`` that its bytes count (a diff), but for a terminal's.
+    a terminal or hide text stand as ``\\u001b``, which JSON reads as the character itself, and what looks
+    like a secret is masked in what people read. ``paint`` is what has coloured the text.
 
     Raises:
         ReadError: the file cannot be written.
     """
     to_terminal = file is None and (sys.stderr if err else sys.stdout).isatty()
-    if not exact or to_terminal:
-        text = harmless(text, paint, commands=commands)
-    elif "GITHUB_ACTIONS" in os.environ:
-        text = _without_commands(text)
+    if form == "bytes" and (to_terminal or "GITHUB_ACTIONS" in os.environ):
+        form = "words"
+    if form != "bytes":
+        text = harmless(text, paint, form)
     # A file name that is not UTF-8 reaches us as lone surrogates; escaped, JSON stays JSON.
     data = text.encode("utf-8", "backslashreplace")
     if file is not None:
@@ -95,15 +99,14 @@ _CONTROLS_AMONG_COLOURS = (
 _COMMAND = re.compile(r"(?m)^([ \t]*)(:(?=:)|#(?=#\w*\[))")
 
 
-def harmless(text: str, paint: Paint | None = None, *, commands: bool = False) -> str:
+def harmless(text: str, paint: Paint | None = None, form: Form = "words") -> str:
     """Text that neither moves a terminal's cursor, nor hides what it says, nor commands a CI service."""
     unwanted = _CONTROLS_AMONG_COLOURS if paint is not None and paint.enabled else _CONTROLS
     seen = re.sub(unwanted, lambda match: f"\\u{ord(match[0]):04x}", text)
-    return seen if commands else _without_commands(seen)
-
-
-def _without_commands(text: str) -> str:
-    return _COMMAND.sub(lambda match: f"{match[1]}\\u{ord(match[2]):04x}", text)
+    if form == "commands":
+        return masked(seen)
+    told = seen if form == "data" else masked(seen)
+    return _COMMAND.sub(lambda match: f"{match[1]}\\u{ord(match[2]):04x}", told)
 
 
 def _append(file: Path, data: bytes) -> None:

@@ -117,7 +117,7 @@ def _print_requests(forge: Forge, update: Update) -> None:
         {"method": request.method, "path": request.path, "body": request.body}
         for request in forge.requests(update)
     ]
-    emit(as_json({"version": 1, "requests": requests}))
+    emit(as_json({"version": 1, "requests": requests}), form="data")
 
 
 def _print_instead(forge: Forge, change: Change, assessment: Assessment, error: ReadOnly) -> None:
@@ -132,7 +132,7 @@ def _print_instead(forge: Forge, change: Change, assessment: Assessment, error: 
         emit(text + "\n")
     else:
         add_to_summary(text + "\n")
-        emit(github.render(assessment.report), commands=True)
+        emit(github.render(assessment.report), form="commands")
 
 
 def _say(text: str) -> None:

@@ -40,7 +40,8 @@ def rules(output_format: str, color: ColorChoice) -> None:
                     }
                     for rule in known
                 ]
-            )
+            ),
+            form="data",
         )
         return
     paint = painter(color)

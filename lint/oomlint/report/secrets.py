@@ -1,0 +1,31 @@
+"""What looks like a secret is masked where people read: reports are pasted into issues and kept by CI.
+
+By the shapes that their makers publish (GitHub's "supported secret scanning patterns", 2026: Hugging
+Face, OpenAI and its like, GitHub, GitLab, Slack, AWS, Google), and by the name of the setting.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SHAPES = (
+    r"hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}"
+    r"|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abprs]-[A-Za-z0-9-]{10,}"
+    r"|AKIA[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{30,}"
+)
+# Names of settings that hold secrets. Those of special tokens (pad_token) do not.
+_NAMES = (
+    r"\w*api[_-]?key|\w*password|\w*passwd|\w*secret(?:[_-](?:access[_-])?key)?"
+    r"|(?:\w*(?:hf|hub|hugging_?face|auth|access|api|github|wandb|refresh|bearer)[_-])?token"
+)
+_NAMED = re.compile(
+    rf"(?i)(?<![\w-])((?:--)?(?:{_NAMES})[\"']?(?:\s*[:=]\s*|\s+)[\"']?)(?=\S*\d)([\w+/.~-]{{12,}}=*)"
+)
+_SHAPED = re.compile(rf"(?<![\w-])(?:{_SHAPES})(?![\w-])")
+_MASK = "****"
+
+
+def masked(text: str) -> str:
+    """Text without what looks like a secret; of one whose shape tells its kind the kind stays."""
+    seen = _SHAPED.sub(lambda found: found[0][:3] + _MASK, text)
+    return _NAMED.sub(lambda found: found[1] + _MASK, seen)
