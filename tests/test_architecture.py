@@ -31,7 +31,7 @@ LAYERS = (
         "schema",
     ),
     ("changes", "documents", "plan", "versions"),
-    ("hardware", "models"),
+    ("datasets", "hardware", "models"),
     ("dialects", "memory"),
     ("workspace",),
     ("copies", "siblings", "kin"),
