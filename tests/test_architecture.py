@@ -36,7 +36,7 @@ LAYERS = (
     ("workspace",),
     ("copies", "siblings", "kin"),
     ("run",),
-    ("carried", "suggested"),
+    ("attested", "carried", "suggested"),
     ("linking",),
     ("judgement",),
     ("rule",),

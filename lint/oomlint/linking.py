@@ -39,12 +39,13 @@ from oomlint.errors import FileError, InternalError, in_words
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
+from oomlint.run import Attested, MissingFile, Parts, Run, build_run, merge_sequences
 from oomlint.suggested import IN_README, OF_ANOTHER, Reading as Lent, Suggestions
 from oomlint.versions import chosen_anew, installed
 from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
+    from oomlint.attested import Attestations
     from oomlint.dialects.machine.handed import Handed
     from oomlint.dialects.machine.launch import Launch
     from oomlint.documents.shell.files import WrittenFile
@@ -121,6 +122,7 @@ class Linker:
         self._suggestions = Suggestions(workspace, lent)
         self._own_programs = OwnPrograms(workspace)
         self._carried = CarriedCode(workspace)
+        self._attestations: Attestations | None = None
         self._own_readers = OwnReaders(workspace)
 
     def link(
@@ -421,6 +423,7 @@ class Linker:
             options=self.options.values,
             hardware=self.options.hardware,
             find_model=self._model_finder(main.path),
+            find_attested=self._attested_finder(claim, main),
             missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
             versions={
                 **self._versions(claims),
@@ -652,6 +655,18 @@ class Linker:
             out.append(known)
             out += self._read_all(known[1].nested)
         return tuple(out)
+
+    def _attested_finder(self, *claims: Claim) -> Callable[[], Attested | None]:
+        """Who looks up on which machine the project says that a run ran: only runs at risk ask."""
+
+        def find() -> Attested | None:
+            if self._attestations is None:
+                from oomlint.attested import Attestations
+
+                self._attestations = Attestations(self.workspace)
+            return self._attestations.of(dict.fromkeys(claim.path for claim in claims))
+
+        return find
 
     def _model_finder(self, from_file: str) -> Any:
         def find(model: str) -> ModelFacts | None:

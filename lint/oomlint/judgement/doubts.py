@@ -9,7 +9,6 @@ estimate with a weight. It works both ways: what else the run may be calms or al
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
