@@ -46,6 +46,7 @@ from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
     from oomlint.attested import Attestations
+    from oomlint.datasets import Lengths
     from oomlint.dialects.machine.handed import Handed
     from oomlint.dialects.machine.launch import Launch
     from oomlint.documents.shell.files import WrittenFile
@@ -122,6 +123,7 @@ class Linker:
         self._suggestions = Suggestions(workspace, lent)
         self._own_programs = OwnPrograms(workspace)
         self._carried = CarriedCode(workspace)
+        self._lengths: dict[tuple[str, str | None, bool, str], Lengths | None] = {}
         self._attestations: Attestations | None = None
         self._own_readers = OwnReaders(workspace)
 
@@ -423,6 +425,7 @@ class Linker:
             options=self.options.values,
             hardware=self.options.hardware,
             find_model=self._model_finder(main.path),
+            find_lengths=self._lengths_finder(main.path),
             find_attested=self._attested_finder(claim, main),
             missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
             versions={
@@ -655,6 +658,46 @@ class Linker:
             out.append(known)
             out += self._read_all(known[1].nested)
         return tuple(out)
+
+    def _lengths_finder(self, from_file: str) -> Callable[[str, str | None, int], Lengths | None]:
+        """Who looks up how long the samples of a data set are: in the catalogue, or in a file of the project that
+        is no larger than any config that is read."""
+
+        def find(name: str, registry: str | None, vocabulary: int) -> Lengths | None:
+            from oomlint import datasets
+
+            key = (name, registry, datasets.is_small(vocabulary), os.path.dirname(from_file))
+            if key not in self._lengths:
+                self._lengths[key] = self._lengths_of(name, registry, vocabulary, from_file)
+            return self._lengths[key]
+
+        return find
+
+    def _lengths_of(
+        self, name: str, registry: str | None, vocabulary: int, from_file: str
+    ) -> Lengths | None:
+        from oomlint import datasets
+        from oomlint.datasets.measure import lengths_in
+        from oomlint.datasets.registry import registered
+
+        path = name
+        if registry is not None:
+            listed = self._read_from(f"{registry}/dataset_info.json", from_file)
+            entry = None if listed is None else registered(listed[1], name)
+            if entry is not None:
+                name, path = entry.public, f"{registry}/{entry.file}" if entry.file else ""
+        found = None
+        if path.endswith((".json", ".jsonl")):
+            found = self._read_from(path, from_file)
+        if found is not None:
+            return lengths_in(found[1], found[0], is_small=datasets.is_small(vocabulary))
+        return datasets.find(name) if name else None
+
+    def _read_from(self, path: str, from_file: str) -> tuple[str, bytes] | None:
+        """A file that another names, under its display path."""
+        name = self.workspace.resolve(path, from_file)
+        data = None if name is None else self.workspace.read_or_none(name)
+        return None if name is None or data is None else (name, data)
 
     def _attested_finder(self, *claims: Claim) -> Callable[[], Attested | None]:
         """Who looks up on which machine the project says that a run ran: only runs at risk ask."""

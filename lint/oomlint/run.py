@@ -102,6 +102,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     options: MappingABC[str, Any] = field(default_factory=dict)
     hardware: Hardware | None = None
     find_model: Callable[[str], ModelFacts | None] = lambda _name: None
+    find_lengths: Any = None
     find_attested: Callable[[], Attested | None] = lambda: None
     missing: tuple[MissingFile, ...] = ()
     versions: MappingABC[str, tuple[str, str]] = field(default_factory=dict)
@@ -130,6 +131,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             self.find_model,
             self.versions,
             self.floors,
+            self.find_lengths,
             frozenset(each.reference for each in self.missing),
         )
         stated = {

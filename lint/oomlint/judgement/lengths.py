@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from math import log, sqrt
 from typing import Any, Literal, TypeAlias
 
-from oomlint.datasets import Lengths, of_texts
+from oomlint.datasets import Lengths, catalogue
 from oomlint.hardware import usual_limit
 from oomlint.judgement.law import holds
 from oomlint.memory.allocator import lengths_vary
+from oomlint.memory.lengths import longest_sample
 from oomlint.plan.fields import f
 from oomlint.run import Run
 
@@ -55,15 +56,19 @@ def otherwise_long(run: Run) -> Iterator[tuple[float, Run, str]]:
     """The run with samples as long as they otherwise may be, each with how likely that is and in words that
     go on after an "if"; nothing where batches are as long whatever the samples are."""
     coming = coming_together(run)
-    if run.plan.seq.max_len is None or coming == "filled":
+    limit, is_known = longest_sample(run.plan), run.plan.seq.longest is not None
+    if limit is None or coming == "filled":
         return
     if coming == "padded":
+        if is_known:
+            return
         shorter = short_samples(run)
         if shorter is not None:
             yield _SHORT, shorter, f"no sample has more than {_short(run):,} tokens"
         return
     for share in fullest(_together(run)):
-        for weight, most in ((1 - _SHORT, 1.0), (_SHORT, _short(run) / run.plan.seq.max_len)):
+        reached = ((1.0, 1.0),) if is_known else ((1 - _SHORT, 1.0), (_SHORT, _short(run) / limit))
+        for weight, most in reached:
             fuller = _filled_to(run, share * most)
             if fuller is not None:
                 words = f"a batch has {share * most:.0%} of the tokens that its samples may have"
@@ -73,7 +78,7 @@ def otherwise_long(run: Run) -> Iterator[tuple[float, Run, str]]:
 def fullest(samples: int) -> tuple[float, ...]:
     """How full the fullest batch of so many samples is, as a share of what it would hold if each were as long
     as the longest of its data set: of the data sets whose lengths are known, in groups of the same size."""
-    shares = sorted(_fullest_of(lengths, samples) for lengths in of_texts())
+    shares = sorted(_fullest_of(lengths, samples) for lengths in catalogue())
     size = len(shares) / _GROUPS
     groups = (shares[round(n * size) : round((n + 1) * size)] for n in range(_GROUPS))
     return tuple(sum(group) / len(group) for group in groups)
@@ -99,7 +104,7 @@ def _together(run: Run) -> int:
 def _filled_to(run: Run, share: float) -> Run | None:
     """The run with samples that have a share of the tokens that they may have; ``None`` where a budget is
     full all the same."""
-    length = max(1, int((run.plan.seq.max_len or 0) * share))
+    length = max(1, int((longest_sample(run.plan) or 0) * share))
     budget = run.plan.batch.max_tokens_per_gpu
     if budget is None:
         return run.assuming({f.seq.max_len: length})
@@ -112,8 +117,8 @@ def _filled_to(run: Run, share: float) -> Run | None:
 def short_samples(run: Run) -> Run | None:
     """The run with no sample of more than a quarter of the tokens that it may have, or 1,024;
     ``None`` where that cannot be, since batches are as long whatever the samples are."""
-    seq, batch = run.plan.seq, run.plan.batch
-    if seq.max_len is None:
+    batch = run.plan.batch
+    if longest_sample(run.plan) is None:
         return None
     short = _short(run)
     shorter: dict[Any, Any] = {f.seq.max_len: short}
@@ -129,7 +134,7 @@ def short_samples(run: Run) -> Run | None:
 
 
 def _short(run: Run) -> int:
-    return min((run.plan.seq.max_len or 0) // _SHORT_SAMPLES, _SHORT_SAMPLE)
+    return min((longest_sample(run.plan) or 0) // _SHORT_SAMPLES, _SHORT_SAMPLE)
 
 
 def takes_several(run: Run) -> bool:

@@ -30,6 +30,7 @@ from oomlint.judgement.lengths import fits_with_short_samples, takes_several
 from oomlint.judgement.severity import EVEN, TIGHT, Confidence, Severity, bound, severity_at
 from oomlint.judgement.words import when
 from oomlint.memory import DeviceEstimate, HostEstimate
+from oomlint.memory.lengths import longest_sample
 from oomlint.run import Run
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
@@ -154,7 +155,8 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
     most = usual_limit() if limit is None else limit
     fits = holds(probe.estimate, "gpu", most, phase)
     if not fits and fits_with_short_samples(probe, phase, most):
-        conditions.append(f"samples of {probe.plan.seq.max_len:,} tokens")
+        known = "" if probe.plan.seq.longest is None else ", the longest of its data"
+        conditions.append(f"samples of {longest_sample(probe.plan):,} tokens{known}")
     risk = risk_of(run.intended, "gpu", phase)
     otherwise = _otherwise(run.intended, "gpu", phase)
     if risk is not None:

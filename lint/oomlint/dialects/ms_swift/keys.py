@@ -252,6 +252,7 @@ MODEL_ROWS = (
     Row("model", f.model.id, TEXT, aliases=("model_id_or_path",)),
     Row("model_revision", f.model.revision, TEXT),
     Row("torch_dtype", own.dtype, DTYPE, aliases=("dtype",), source=MODEL),
+    Row("dataset", f.data.sets, LIST),
     Row("max_length", f.seq.max_len, LENGTH, source=BASE),
     Row("truncation_strategy", f.seq.truncation, choice({"delete": "drop", "left": "cut", "right": "cut", "split": "split", "truncation_left": "cut"})),
     Row("packing", own.packing, BOOLEAN, default=False, source=BASE),
