@@ -331,7 +331,8 @@ def length_values(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     if plan.seq.packing not in (None, "none"):
         return {}
     found = reached(row, limit)
-    values: dict[str, Any] = {"seq.max_len": found.longest}
+    # What is reached counts for joined samples together, not for each.
+    values: dict[str, Any] = {"seq.max_len": found.longest, "seq.longest": None}
     if found.equal:
         values["seq.pad"] = "max_len"
     raw = row.get("raw_args")

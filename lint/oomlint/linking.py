@@ -39,12 +39,14 @@ from oomlint.errors import FileError, InternalError, in_words
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import MissingFile, Parts, Run, build_run, merge_sequences
+from oomlint.run import Attested, MissingFile, Parts, Run, build_run, merge_sequences
 from oomlint.suggested import IN_README, OF_ANOTHER, Reading as Lent, Suggestions
 from oomlint.versions import chosen_anew, installed
 from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
+    from oomlint.attested import Attestations
+    from oomlint.datasets import Lengths
     from oomlint.dialects.machine.handed import Handed
     from oomlint.dialects.machine.launch import Launch
     from oomlint.documents.shell.files import WrittenFile
@@ -121,6 +123,8 @@ class Linker:
         self._suggestions = Suggestions(workspace, lent)
         self._own_programs = OwnPrograms(workspace)
         self._carried = CarriedCode(workspace)
+        self._lengths: dict[tuple[str, str | None, bool, str], Lengths | None] = {}
+        self._attestations: Attestations | None = None
         self._own_readers = OwnReaders(workspace)
 
     def link(
@@ -421,6 +425,8 @@ class Linker:
             options=self.options.values,
             hardware=self.options.hardware,
             find_model=self._model_finder(main.path),
+            find_lengths=self._lengths_finder(main.path),
+            find_attested=self._attested_finder(claim, main),
             missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
             versions={
                 **self._versions(claims),
@@ -652,6 +658,58 @@ class Linker:
             out.append(known)
             out += self._read_all(known[1].nested)
         return tuple(out)
+
+    def _lengths_finder(self, from_file: str) -> Callable[[str, str | None, int], Lengths | None]:
+        """Who looks up how long the samples of a data set are: in the catalogue, or in a file of the project that
+        is no larger than any config that is read."""
+
+        def find(name: str, registry: str | None, vocabulary: int) -> Lengths | None:
+            from oomlint import datasets
+
+            key = (name, registry, datasets.is_small(vocabulary), os.path.dirname(from_file))
+            if key not in self._lengths:
+                self._lengths[key] = self._lengths_of(name, registry, vocabulary, from_file)
+            return self._lengths[key]
+
+        return find
+
+    def _lengths_of(
+        self, name: str, registry: str | None, vocabulary: int, from_file: str
+    ) -> Lengths | None:
+        from oomlint import datasets
+        from oomlint.datasets.measure import lengths_in
+        from oomlint.datasets.registry import registered
+
+        path = name
+        if registry is not None:
+            listed = self._read_from(f"{registry}/dataset_info.json", from_file)
+            entry = None if listed is None else registered(listed[1], name)
+            if entry is not None:
+                name, path = entry.public, f"{registry}/{entry.file}" if entry.file else ""
+        found = None
+        if path.endswith((".json", ".jsonl")):
+            found = self._read_from(path, from_file)
+        if found is not None:
+            return lengths_in(found[1], found[0], is_small=datasets.is_small(vocabulary))
+        return datasets.find(name) if name else None
+
+    def _read_from(self, path: str, from_file: str) -> tuple[str, bytes] | None:
+        """A file that another names, under its display path."""
+        name = self.workspace.resolve(path, from_file)
+        data = None if name is None else self.workspace.read_or_none(name)
+        return None if name is None or data is None else (name, data)
+
+    def _attested_finder(self, *claims: Claim) -> Callable[[], Attested | None]:
+        """Who looks up on which machine the project says that a run ran: only runs at risk ask."""
+
+        def find() -> Attested | None:
+            if self._attestations is None:
+                from oomlint.attested import Attestations
+
+                self._attestations = Attestations(self.workspace)
+            return self._attestations.of(dict.fromkeys(claim.path for claim in claims))
+
+        return find
 
     def _model_finder(self, from_file: str) -> Any:
         def find(model: str) -> ModelFacts | None:

@@ -53,6 +53,18 @@ class Limits(Struct, frozen=True):
     host_bytes: int | None = None
 
 
+class Attested(Struct, frozen=True, eq=False):
+    """What a project says that a run ran on; ``said`` goes on before "on 4xH800-80GB"."""
+
+    hardware: Hardware
+    said: str
+
+    @property
+    def words(self) -> str:
+        """``docs/tuning.rst:164 lists it on 4xH800-80GB``"""
+        return f"{self.said} on {self.hardware.name}"
+
+
 class Misspelt(Struct, frozen=True, eq=False):
     """A key that its framework does not know, and what its author means: ``new_key`` would set ``field``
     to ``value``."""
@@ -70,6 +82,10 @@ class Misspelt(Struct, frozen=True, eq=False):
 
 # How many GPUs a node is taken to have that nobody describes.
 USUAL_NODE = 8
+# Options that say on what a run is started, not what it does.
+_OF_THE_MACHINE = ("host.", "device.", "parallel.", "versions.")
+# Cards that are sold with the same size differ by so much (A100-80GB, H100-80GB and H800-80GB in hardware/data/gpus.tsv).
+_AS_LARGE = 0.98
 
 
 class Parts(Struct, frozen=True, eq=False, dict=True):
@@ -86,6 +102,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     options: MappingABC[str, Any] = field(default_factory=dict)
     hardware: Hardware | None = None
     find_model: Callable[[str], ModelFacts | None] = lambda _name: None
+    find_lengths: Any = None
+    find_attested: Callable[[], Attested | None] = lambda: None
     missing: tuple[MissingFile, ...] = ()
     versions: MappingABC[str, tuple[str, str]] = field(default_factory=dict)
     """Package → version and the file that pins it."""
@@ -113,6 +131,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             self.find_model,
             self.versions,
             self.floors,
+            self.find_lengths,
             frozenset(each.reference for each in self.missing),
         )
         stated = {
@@ -392,6 +411,24 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         """Whether a file or an option to oomlint itself says it."""
         origin = self.origin(field)
         return origin is not None and origin.kind in ("explicit", "option")
+
+    @cached_property
+    def attested(self) -> Attested | None:
+        """What the project says that this run ran on, where the machine has no less; ``None`` of one that
+        its files alone do not describe."""
+        given = (name for name in self.parts.options if not str(name).startswith(_OF_THE_MACHINE))
+        if self.hardware is None or self.changes or any(True for _ in given):
+            return None
+        found = self.parts.find_attested()
+        return found if found is not None and self._has_no_less_than(found.hardware) else None
+
+    def _has_no_less_than(self, other: Hardware) -> bool:
+        """Whether the GPUs of the run are as large as another machine's, and no fewer of them run."""
+        mine, theirs = _usable_gpu_bytes(self.hardware), _usable_gpu_bytes(other)
+        assert mine is not None
+        assert theirs is not None
+        ranks = self.placed.plan.parallel.world or 1
+        return mine >= _AS_LARGE * theirs and ranks >= other.nodes * other.gpus_per_node
 
     def assuming(self, values: MappingABC[Any, Any]) -> Run:
         """This run with facts that no file states, such as eight GPUs a node."""

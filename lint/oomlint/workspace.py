@@ -299,6 +299,24 @@ class Workspace:
         found |= {other for other in self.overlay if self._folder_of(other) == folder}
         return sorted(other for other in found if kind_of(other) == kind)
 
+    def documents_in(self, folder: str, deepest: int) -> list[str]:
+        """The documents for people (Markdown, reStructuredText) in a folder, as a display path, and in those
+        up to ``deepest`` below it."""
+        top = os.path.normpath(os.path.join(self._cwd, folder))
+        found: set[str] = set()
+        for parent, folders, files in os.walk(top):
+            footprint.saw_tree(parent, folders, files)
+            below = 0 if parent == top else os.path.relpath(parent, top).count(os.sep) + 1
+            wanted = folders if below < deepest else ()
+            folders[:] = sorted(f for f in wanted if f not in _SKIPPED_FOLDERS)
+            found |= {self.name(os.path.join(parent, file)) for file in files if is_document(file)}
+        prefix = top.rstrip(os.sep) + os.sep
+        for name in filter(is_document, self.overlay):
+            path = os.path.join(self._cwd, name)
+            if path.startswith(prefix) and path[len(prefix) :].count(os.sep) <= deepest:
+                found.add(name)
+        return sorted(found)
+
     def can_add_to(self, folder: str) -> bool:
         """Whether a file may be added to a folder (as a display path); to one that is not there
         yet, too."""
@@ -429,6 +447,11 @@ class Workspace:
             environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
         )
         return environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+
+
+def is_document(name: str) -> bool:
+    """Whether a file holds prose for people, by its name."""
+    return name.lower().endswith((".md", ".rst"))
 
 
 def is_tools_own(name: str) -> bool:

@@ -17,7 +17,7 @@ LLAMA_FACTORY = (
     "stage: sft\n"
     "do_train: true\n"
     "finetuning_type: full\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: llama3\n"
     "output_dir: out\n"
     "per_device_train_batch_size: 1\n"

@@ -217,7 +217,7 @@ def test_samples_that_leave_a_budget_empty_are_no_warning() -> None:
     assert judged is not None
     assert judged.limit is not None
     assert judged.limit < judged.predicted < 1.03 * judged.limit
-    assert judged.severity is None
+    assert not judged.is_problem
     assert "(with samples of 1,024 tokens)" in judged.sentence
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 
-from oomlint.judgement import Risk, doubts
+from oomlint.datasets import catalogue
+from oomlint.judgement import Risk, doubts, lengths, peak
 from oomlint.judgement.law import LAW, risk_in
 from oomlint.judgement.severity import LOST, TIGHT
 
@@ -59,7 +61,7 @@ def test_verdicts_are_the_ranges_in_force() -> None:
     ("words", "weight"),
     [
         ("sharded over the GPUs", doubts._SHARDED),
-        ("without a sample of more", doubts._SHORT),
+        ("without a sample of more", lengths._SHORT),
         ("with other releases", doubts._OTHER_RELEASE),
         ("with another value", doubts._OTHER_VALUE),
     ],
@@ -69,10 +71,16 @@ def test_doubts_have_the_weights_in_force(words: str, weight: float) -> None:
     assert row.endswith(f" | {weight} |")
 
 
-def test_the_page_has_how_full_many_samples_are() -> None:
-    rows = [line for line in PAGE.splitlines() if line.startswith(("| instead, where", "| or "))]
-    weights = [float(row.rstrip(" |").rpartition(" ")[2]) for row in rows]
-    assert weights == [round(weight, 2) for _, weight in doubts._FILLED]
+@pytest.mark.parametrize("samples", [2, 4, 8, 16, 64])
+def test_the_page_has_how_full_batches_of_so_many_samples_are(samples: int) -> None:
+    (row,) = [line for line in PAGE.splitlines() if line.strip().startswith(f"| {samples} |")]
+    shares = [float(cell) for cell in row.strip(" |").split(" | ")[1:]]
+    assert shares == [round(share, 2) for share in lengths.fullest(samples)]
+    assert f"Of {len(catalogue())} whose lengths are known" in PAGE
+
+
+def test_the_page_has_how_far_a_project_is_believed() -> None:
+    assert f"believed with {Fraction(peak._BELIEVED).limit_denominator(100)} against" in PAGE
 
 
 def test_doubts_add_up_to_the_most_that_is_said() -> None:

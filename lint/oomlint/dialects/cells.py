@@ -32,6 +32,7 @@ from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
+    from oomlint.datasets import Lengths
     from oomlint.hardware import Hardware
     from oomlint.models import ModelFacts
 
@@ -57,8 +58,17 @@ class Surroundings(Struct, frozen=True, eq=False):
     find_model: Any
     versions: MappingABC[str, tuple[str, str]]
     floors: MappingABC[str, str]
+    find_lengths: Any = None
+    """Who looks up how long the samples of a set are that a file names."""
     missing: frozenset[str] = frozenset()
     """Files that the run names and that are not at hand, as it names them."""
+
+    def lengths(self, name: str, registry: str | None, vocabulary: int) -> Lengths | None:
+        """How long the samples of a set are, by its name; ``None`` where nobody knows."""
+        if self.find_lengths is None:
+            return None
+        found: Lengths | None = self.find_lengths(name, registry, vocabulary)
+        return found
 
     def model(self, name: object) -> ModelFacts | None:
         """The model of a name; ``None`` where the catalogue and the disk do not know it."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from oomlint.changes import Release, release_of
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.fields import library, machine
+from oomlint.dialects.common.fields import library, machine, registry
 from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.models.given import with_members
 from oomlint.plan.fields import f
@@ -47,6 +47,41 @@ def bounds(run: Cells) -> Any:
             for package, oldest, beyond in required(run):
                 narrow(package, oldest, beyond)
     return found or None
+
+
+# -- the data --------------------------------------------------------------------------------------
+
+
+@facts.fact(f.seq.longest)
+def longest(run: Cells) -> Any:
+    """Of supervised data whose every set is known: what a model writes itself, or compares, is another length."""
+    sets, dims = run[f.data.sets], run[f.model.dims]
+    if not sets or dims is None or not dims.vocab or run[f.objective.kind] not in (None, "sft"):
+        return None
+    found = {name: _longest_of(run, name, dims.vocab) for name in sets}
+    known = {name: length for name, length in found.items() if length is not None}
+    if len(known) < len(found):
+        return None
+    name, length = max(known.items(), key=lambda each: each[1][0])
+    return Sourced(
+        length[0], f"the longest sample of {name} has about {length[0]:,} tokens: {length[1]}"
+    )
+
+
+def _longest_of(run: Cells, name: str, vocabulary: int) -> tuple[int, str] | None:
+    """Tokens of the longest sample of a set, and who says so. ``name#500`` and ``name:part`` are some of it
+    (ms-swift docs/source_en/Instruction/Command-line-parameters.md, ``dataset``)."""
+    bare = name.partition("#")[0].partition(":")[0]
+    lengths = run.known.lengths(bare, run[registry.folder], vocabulary)
+    length = None if lengths is None else lengths.longest_in(vocabulary)
+    if lengths is None or length is None:
+        return None
+    return (
+        length,
+        f"{lengths.source} ({lengths.date})"
+        if lengths.date
+        else f"{lengths.source}, by its characters",
+    )
 
 
 # -- the model -------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from oomlint.judgement.causes import Cause
 from oomlint.judgement.change import Relief, relief
 from oomlint.judgement.doubts import (
     confidence,
-    needs_all_samples_long,
     settled,
     sharding_is_open,
 )
 from oomlint.judgement.evidence import is_open
 from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
+from oomlint.judgement.lengths import needs_all_samples_long
 from oomlint.judgement.peak import (
     Peak,
     exceeds,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from oomlint.judgement.doubts import Doubt, doubts
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open
 from oomlint.judgement.law import risk_in
-from oomlint.judgement.peak import risk_of
+from oomlint.judgement.peak import counts_as_run, risk_of
 from oomlint.judgement.releases import over_releases
 from oomlint.judgement.severity import EVEN, Verdict, verdict_at
 from oomlint.plan import Plan
@@ -82,6 +82,8 @@ class Forecast(Struct, frozen=True):
     """What the run may be besides, where its hardware is known."""
     because: tuple[str, ...] = ()
     """How misspelt keys were read, for the reader to know; empty of a run as it is written."""
+    because_of: str = ""
+    """``docs/tuning.rst:164 lists it on 4xH800-80GB``, where the project says that the run ran, and that counts."""
 
     @property
     def verdict(self) -> Verdict:
@@ -126,6 +128,7 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
         evidence=evidence_of(run),
         doubts=() if run.hardware is None else doubts(probe),
         because=because,
+        because_of=counts_as_run(run),
     )
 
 

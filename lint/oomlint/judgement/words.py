@@ -199,11 +199,14 @@ def conclusion(forecast: Forecast) -> str:
 
 
 def left_open(forecast: Forecast) -> str:
-    """``: $TP has no value``, what leaves open whether the run fits: it was not read, or not known."""
+    """``: $TP has no value``, what leaves open whether the run fits: it was not read, or not known; of one that
+    needs more by the prediction than there is, who says that it fits."""
     from oomlint.judgement import evidence
 
     if forecast.estimate.unknown:
         return f": {why_unpredicted(forecast)}"
+    if forecast.because_of and forecast.verdict == "fits":
+        return f": {forecast.because_of}"
     if forecast.verdict != "unknown" or forecast.evidence is None:
         return ""
     words = evidence.left_open(forecast.evidence)

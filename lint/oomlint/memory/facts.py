@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from oomlint.changes import STACKED_EXPERTS, release_of
 from oomlint.memory.build import size_class, skeleton, without_head
 from oomlint.memory.layers import Kernel, Regime, interned
+from oomlint.memory.lengths import longest_sample
 from oomlint.memory.named import named
 from oomlint.memory.parameters import Skeleton
 from oomlint.memory.result import Assumption
@@ -216,7 +217,7 @@ class Facts:
         rows = b.micro
         if rows is None:
             rows = self.assume(fields.batch.micro, 1, "the micro batch size is not known")
-        length = plan.seq.max_len
+        length = longest_sample(plan)
         if length is None:
             ctx = plan.model.dims.ctx if plan.model.dims else None
             length = self.assume(

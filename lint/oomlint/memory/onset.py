@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from oomlint.memory.allocator import lengths_vary
+from oomlint.memory.lengths import longest_sample
 from oomlint.memory.result import Estimate
 from oomlint.plan import Plan
 
@@ -38,9 +39,10 @@ def first_seen(plan: Plan, estimate: Estimate) -> dict[str, str | None]:
 
 
 def _longest(plan: Plan) -> str:
-    if plan.seq.max_len is None or not lengths_vary(plan):
+    length = longest_sample(plan)
+    if length is None or not lengths_vary(plan):
         return ""
-    return f", with {plan.seq.max_len:,} tokens a sample"
+    return f", with {length:,} tokens a sample"
 
 
 def _evaluation(plan: Plan, batch: str, *, late: bool) -> str | None:

@@ -216,7 +216,11 @@ class Batch(Section, frozen=True, kw_only=True):
 
 
 class Seq(Section, frozen=True, kw_only=True):
+    """``longest``: tokens of the longest sample of the data, where they are known; ``max_len`` is what a
+    longer one is cut to."""
+
     max_len: int | None = None
+    longest: int | None = None
     packing: Literal["none", "concat", "bfd", "multipack", "neat", "varlen"] | None = None
     pad: str | None = None
     truncation: Literal["drop", "cut", "error", "split", "none"] | None = None
@@ -313,8 +317,10 @@ class Save(Section, frozen=True, kw_only=True):
 
 
 class Data(Section, frozen=True, kw_only=True):
-    """``shuffle_buffer``: samples that a reader of a stream keeps to draw from at random."""
+    """``sets``: what is trained on, as the file names it. ``shuffle_buffer``: samples that a reader of a
+    stream keeps to draw from at random."""
 
+    sets: tuple[str, ...] | None = None
     workers: int | None = None
     prefetch: int | None = None
     pin_memory: bool | None = None

@@ -69,7 +69,7 @@ _LLAMA_FACTORY = (
     "stage: sft\n"
     "do_train: true\n"
     "finetuning_type: full\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: qwen\n"
     "output_dir: out\n"
     "per_device_train_batch_size: 1\n"

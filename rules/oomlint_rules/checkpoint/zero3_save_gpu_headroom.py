@@ -82,7 +82,7 @@ _LLAMA_FACTORY = (
     "stage: sft\n"
     "do_train: true\n"
     "finetuning_type: full\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: deepseek\n"
     "cutoff_len: 4096\n"
     "output_dir: out\n"

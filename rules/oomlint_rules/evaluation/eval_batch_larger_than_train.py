@@ -48,7 +48,7 @@ _LLAMA_FACTORY = (
     "do_train: true\n"
     "finetuning_type: lora\n"
     "lora_target: all\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: qwen\n"
     "cutoff_len: 6144\n"
     "flash_attn: fa2\n"

@@ -47,7 +47,7 @@ _LLAMA_FACTORY = (
     "do_train: true\n"
     "finetuning_type: lora\n"
     "lora_target: all\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: default\n"
     "cutoff_len: 2048\n"
     "max_new_tokens: 1024\n"

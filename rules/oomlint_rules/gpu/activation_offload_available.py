@@ -68,7 +68,7 @@ _LLAMA_FACTORY = (
     "do_train: true\n"
     "finetuning_type: lora\n"
     "lora_target: q_proj,v_proj\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: llama3\n"
     "cutoff_len: 73728\n"
     "packing: true\n"

@@ -61,7 +61,7 @@ _LLAMA_FACTORY = (
     "do_train: true\n"
     "finetuning_type: lora\n"
     "lora_target: q_proj,v_proj\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: mistral\n"
     "cutoff_len: 2048\n"
     "per_device_train_batch_size: 1\n"

@@ -43,7 +43,7 @@ from oomlint.run import Run
 from oomlint_rules._remedies import longest_that_fits
 
 _SWIFT = (
-    "swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset AI-ModelScope/alpaca-gpt4-data-en"
+    "swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset our/instructions"
     " --tuner_type lora --torch_dtype bfloat16 --per_device_train_batch_size 2"
     " --gradient_accumulation_steps 8{length}\n"
 )

@@ -46,7 +46,7 @@ _LLAMA_FACTORY = (
     "do_train: true\n"
     "finetuning_type: lora\n"
     "lora_target: all\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: llama3\n"
     "cutoff_len: 9216\n"
     "flash_attn: fa2\n"

@@ -88,7 +88,7 @@ _LLAMA_FACTORY = (
     "do_train: true\n"
     "finetuning_type: full\n"
     "deepspeed: examples/deepspeed/ds_z2_offload_config.json\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: llama2\n"
     "cutoff_len: 2048\n"
     "output_dir: saves/llama2-13b\n"

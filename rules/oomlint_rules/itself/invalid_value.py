@@ -69,7 +69,7 @@ class InvalidValue(Rule):
                     "stage: sft\n"
                     "do_train: true\n"
                     "finetuning_type: lora\n"
-                    "dataset: alpaca_en_demo\n"
+                    "dataset: instructions\n"
                     "template: llama3\n"
                     "output_dir: out\n"
                     "cutoff_len: long\n"

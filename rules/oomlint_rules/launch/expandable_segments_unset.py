@@ -47,7 +47,7 @@ _YAML = (
     "do_train: true\n"
     "finetuning_type: lora\n"
     "lora_target: all\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: llama3\n"
     "cutoff_len: 8704\n"
     "flash_attn: fa2\n"

@@ -59,7 +59,7 @@ from oomlint_rules._examples import command
 _HUGE_PAGE = 2 << 20
 _LLAMA_FACTORY = (
     "FORCE_TORCHRUN=1 llamafactory-cli train --stage sft --do_train true --finetuning_type lora"
-    " --model_name_or_path meta-llama/Llama-3.1-8B --dataset alpaca_en_demo --template llama3"
+    " --model_name_or_path meta-llama/Llama-3.1-8B --dataset instructions --template llama3"
     " --output_dir out\n"
 )
 

@@ -44,7 +44,7 @@ _LLAMA_FACTORY = (
     "do_train: true\n"
     "finetuning_type: lora\n"
     "lora_target: all\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: qwen\n"
     "cutoff_len: 512\n"
     "per_device_train_batch_size: 1\n"

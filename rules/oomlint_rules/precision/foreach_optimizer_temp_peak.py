@@ -42,7 +42,7 @@ _LLAMA_FACTORY = (
     "stage: sft\n"
     "do_train: true\n"
     "finetuning_type: full\n"
-    "dataset: alpaca_en_demo\n"
+    "dataset: instructions\n"
     "template: phi\n"
     "cutoff_len: 1024\n"
     "optim: {optimizer}\n"

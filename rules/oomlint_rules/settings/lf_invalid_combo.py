@@ -226,7 +226,7 @@ class LfInvalidCombo(Rule):
                 "train.sh": (
                     "CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train --stage sft --do_train"
                     " --model_name_or_path meta-llama/Llama-3.1-8B --finetuning_type full"
-                    " --dataset alpaca_en_demo --template llama3 --output_dir out --bf16"
+                    " --dataset instructions --template llama3 --output_dir out --bf16"
                     " --use_galore --galore_layerwise\n"
                 )
             },
@@ -234,7 +234,7 @@ class LfInvalidCombo(Rule):
                 "train.sh": (
                     "CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train --stage sft --do_train"
                     " --model_name_or_path meta-llama/Llama-3.1-8B --finetuning_type full"
-                    " --dataset alpaca_en_demo --template llama3 --output_dir out --bf16"
+                    " --dataset instructions --template llama3 --output_dir out --bf16"
                     " --use_galore\n"
                 )
             },

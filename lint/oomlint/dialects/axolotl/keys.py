@@ -96,6 +96,7 @@ class own(Private, prefix="axolotl"):  # noqa: N801
     attn_sage: bool
     attn_eager: bool
     val_set_size: float
+    datasets: Any
     test_datasets: Any
     evals_per_epoch: float
     eval_strategy: str
@@ -259,6 +260,7 @@ _ROWS = (
     Row("sage_attention", own.attn_sage, BOOLEAN),
     Row("eager_attention", own.attn_eager, BOOLEAN),
     Row("val_set_size", own.val_set_size, NUMBER, default=0.0),
+    Row("datasets", own.datasets, ANYTHING),
     Row("test_datasets", own.test_datasets, ANYTHING),
     Row("eval_steps", f.eval.every, NUMBER),
     Row("evals_per_epoch", own.evals_per_epoch, NUMBER),

@@ -96,6 +96,16 @@ def flattening(run: Cells) -> Any:
     return "none" if is_supervised and run[f.model.attn_impl] in _VARLEN else None
 
 
+@training.derive(f.data.sets, source="AX/utils/schemas/datasets.py SFTDataset.path")
+def sets(run: Cells) -> Any:
+    """Every set by its path, or none where one is something else."""
+    listed = run[own.datasets]
+    if not isinstance(listed, (list, tuple)):
+        return None
+    paths = tuple(each.get("path") for each in listed if isinstance(each, dict))
+    return paths if paths and len(paths) == len(listed) and all(paths) else None
+
+
 @training.derive(f.seq.pad)
 def padding(run: Cells) -> Any:
     padded = run[own.pad_to_max]

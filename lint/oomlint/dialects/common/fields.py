@@ -50,6 +50,12 @@ class peft(Private, prefix="peft"):  # noqa: N801
     autocast_adapters: bool
 
 
+class registry(Private, prefix="registry"):  # noqa: N801
+    """``folder``: where a ``dataset_info.json`` says which file or which public set a name stands for."""
+
+    folder: str
+
+
 class library(Private, prefix="library"):  # noqa: N801
     """``bounds``: a package's oldest release, and the first one that is too new, where it is not
     pinned: by what the project allows and what frameworks require of each other."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from oomlint.dialects.common.fields import registry
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
     DTYPE_OR_AUTO_LOAD,
     INTEGER,
+    LIST,
     NUMBER,
     POSITIVE,
     TEXT,
@@ -201,6 +203,8 @@ _ROWS = (
         default="lora", source="LF/hparams/finetuning_args.py:247",
     ),
     Row("use_asft_loss", lf.asft, BOOLEAN, default=False, source="LF/hparams/finetuning_args.py:530"),
+    Row("dataset", f.data.sets, LIST),
+    Row("dataset_dir", registry.folder, TEXT, default="data", source="LF/hparams/data_args.py:38"),
     Row("cutoff_len", f.seq.max_len, POSITIVE, default=2048, source="LF/hparams/data_args.py:46", changes=(LONGER_CUTOFF,)),
     Row("packing", lf.packing, BOOLEAN, aliases=("sft_packing",), source="LF/hparams/data_args.py:108"),
     Row("neat_packing", lf.neat_packing, BOOLEAN, default=False, source="LF/hparams/data_args.py:112"),

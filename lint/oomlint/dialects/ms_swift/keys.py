@@ -258,6 +258,7 @@ MODEL_ROWS = (
     Row("packing_length", own.packing_length, POSITIVE, source=BASE),
     Row("max_pixels", f.model.vision.max_pixels, POSITIVE),
     Row("dataset_num_proc", f.data.preprocess_workers, COUNT, aliases=("preprocess_num_proc",)),
+    Row("dataset", f.data.sets, LIST),
     Row("streaming", f.data.streaming, BOOLEAN, default=False, source="ms-swift 3602360a arguments/base_args/data_args.py"),
     Row("shuffle_buffer_size", f.data.shuffle_buffer, POSITIVE, default=1000, source="ms-swift 3602360a arguments/base_args/data_args.py:89"),
     Row("split_dataset_ratio", own.val_ratio, NUMBER, aliases=("dataset_test_ratio",)),

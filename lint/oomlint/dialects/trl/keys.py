@@ -68,6 +68,7 @@ MODEL_CONFIG_ROWS = (
 )  # fmt: skip
 
 CONFIG_ROWS = (
+    Row("dataset_name", f.data.sets, LIST),
     Row("max_length", f.seq.max_len, LENGTH, aliases=("max_seq_length",)),
     Row("packing", trl.packing, BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:225"),
     Row("packing_strategy", trl.packing_strategy, TEXT, default="bfd", source="TRL f2cd5771 trainer/sft_config.py:232"),

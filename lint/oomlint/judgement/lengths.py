@@ -1,0 +1,156 @@
+"""How long the samples of a batch are, of which a file says only how long they may be.
+
+What the limit makes of a batch depends on how samples come together:
+
+* *filled*: packed up to the limit, or each padded to it. Every batch is as long as is written.
+* *padded* to the longest of the batch: one long sample is enough, and of a whole data set some batch has it, if
+  the set has one that long.
+* *joined* without padding: a batch is as long as its samples are together, and that of several samples none
+  is shorter than it may be is unlikely, the more so the more they are.
+* *budgeted*: as many samples as have so many tokens together. A batch is full as long as there are enough of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log, sqrt
+from typing import Any, Literal, TypeAlias
+
+from oomlint.datasets import Lengths, catalogue
+from oomlint.hardware import usual_limit
+from oomlint.judgement.law import holds
+from oomlint.memory.allocator import lengths_vary
+from oomlint.memory.lengths import longest_sample
+from oomlint.plan.fields import f
+from oomlint.run import Run
+
+Coming: TypeAlias = Literal["filled", "padded", "joined", "budgeted"]
+
+# How likely it is that no sample is as long as the limit allows, where one such is enough. Reports of runs that
+# died or ran (``python -m benchmarks.threads.fit``) would have it at 0: those whose data are short seldom write
+# one. In public repositories whose authors trained with what stands there, 11 of 22 warnings that rested on samples
+# as long as is allowed were false (benchmarks/strangers); 0.25 is between, and keeps data that nobody saw
+# from making an error.
+_SHORT = 0.25
+# A quarter of the usual 4,096 tokens: of the 32 data sets whose lengths ms-swift's tables give
+# (benchmarks/accuracy/lengths.py has them and their source), 14 have no sample above 1,024;
+# alpaca-gpt4-data-en's longest of 52,002 has 607. Limits are often set far above.
+_SHORT_SAMPLES = 4
+_SHORT_SAMPLE = 1024
+# So many groups are made of the data sets that are known, for what an unknown one may be like.
+_GROUPS = 4
+
+
+def coming_together(run: Run) -> Coming:
+    """How the samples of a run's batches come together."""
+    seq, batch = run.plan.seq, run.plan.batch
+    if batch.max_tokens_per_gpu is not None:
+        return "budgeted"
+    is_packed = seq.packing not in (None, "none")
+    if seq.packing == "varlen" or (seq.pad == "none" and not is_packed):
+        return "joined" if (batch.micro or 1) > 1 else "padded"
+    return "padded" if lengths_vary(run.plan) else "filled"
+
+
+def otherwise_long(run: Run) -> Iterator[tuple[float, Run, str]]:
+    """The run with samples as long as they otherwise may be, each with how likely that is and in words that
+    go on after an "if"; nothing where batches are as long whatever the samples are."""
+    coming = coming_together(run)
+    limit, is_known = longest_sample(run.plan), run.plan.seq.longest is not None
+    if limit is None or coming == "filled":
+        return
+    if coming == "padded":
+        if is_known:
+            return
+        shorter = short_samples(run)
+        if shorter is not None:
+            yield _SHORT, shorter, f"no sample has more than {_short(run):,} tokens"
+        return
+    for share in fullest(_together(run)):
+        reached = ((1.0, 1.0),) if is_known else ((1 - _SHORT, 1.0), (_SHORT, _short(run) / limit))
+        for weight, most in reached:
+            fuller = _filled_to(run, share * most)
+            if fuller is not None:
+                words = f"a batch has {share * most:.0%} of the tokens that its samples may have"
+                yield weight / _GROUPS, fuller, words
+
+
+def fullest(samples: int) -> tuple[float, ...]:
+    """How full the fullest batch of so many samples is, as a share of what it would hold if each were as long
+    as the longest of its data set: of the data sets whose lengths are known, in groups of the same size."""
+    shares = sorted(_fullest_of(lengths, samples) for lengths in catalogue())
+    size = len(shares) / _GROUPS
+    groups = (shares[round(n * size) : round((n + 1) * size)] for n in range(_GROUPS))
+    return tuple(sum(group) / len(group) for group in groups)
+
+
+def _fullest_of(lengths: Lengths, samples: int) -> float:
+    """Of all batches of a data set one has its longest sample, and of so many means of ``samples`` that
+    scatter normally the largest is so far above the mean (Cramer 1946, section 28.6)."""
+    batches = max(2.0, lengths.samples / samples)
+    scattered = lengths.mean + lengths.deviation * sqrt(2 * log(batches) / samples)
+    with_longest = (lengths.reached + (samples - 1) * lengths.mean) / samples
+    return min(1.0, max(scattered, with_longest) / lengths.reached)
+
+
+def _together(run: Run) -> int:
+    """How many samples decide on the tokens of a batch: those joined in one, or those of a whole
+    step, which a budget is filled with."""
+    batch = run.plan.batch
+    steps = batch.grad_accum or 1 if coming_together(run) == "budgeted" else 1
+    return max(1, batch.micro or 1) * steps
+
+
+def _filled_to(run: Run, share: float) -> Run | None:
+    """The run with samples that have a share of the tokens that they may have; ``None`` where a budget is
+    full all the same."""
+    length = max(1, int((longest_sample(run.plan) or 0) * share))
+    budget = run.plan.batch.max_tokens_per_gpu
+    if budget is None:
+        return run.assuming({f.seq.max_len: length})
+    tokens = _together(run) * length
+    if tokens >= budget:
+        return None
+    return run.assuming({f.seq.max_len: length, f.batch.max_tokens_per_gpu: tokens})
+
+
+def short_samples(run: Run) -> Run | None:
+    """The run with no sample of more than a quarter of the tokens that it may have, or 1,024;
+    ``None`` where that cannot be, since batches are as long whatever the samples are."""
+    batch = run.plan.batch
+    if longest_sample(run.plan) is None:
+        return None
+    short = _short(run)
+    shorter: dict[Any, Any] = {f.seq.max_len: short}
+    if batch.max_tokens_per_gpu:
+        # All samples of a step together may be fewer tokens than one micro batch may have.
+        tokens = (batch.micro or 0) * (batch.grad_accum or 0) * short
+        if not 0 < tokens < batch.max_tokens_per_gpu:
+            return None
+        shorter = {f.batch.max_tokens_per_gpu: tokens, f.batch.grad_accum: 1}
+    elif coming_together(run) == "filled":
+        return None
+    return run.assuming(shorter)
+
+
+def _short(run: Run) -> int:
+    return min((longest_sample(run.plan) or 0) // _SHORT_SAMPLES, _SHORT_SAMPLE)
+
+
+def takes_several(run: Run) -> bool:
+    """Whether it takes several long samples to fill a batch: joined, it is as long as they are together."""
+    return coming_together(run) in ("joined", "budgeted") and _together(run) > 1
+
+
+def fits_with_short_samples(run: Run, phase: str | None, limit: int) -> bool:
+    """Whether the GPU holds a run without long samples."""
+    shorter = short_samples(run)
+    return shorter is not None and holds(shorter.estimate, "gpu", limit, phase)
+
+
+def needs_all_samples_long(run: Run) -> bool:
+    """Whether the GPU has room unless several samples of one batch are long."""
+    probe = run.intended.placed
+    limit = run.limits.gpu_bytes
+    limit = usual_limit() if limit is None else limit
+    return takes_several(probe) and fits_with_short_samples(probe, None, limit)

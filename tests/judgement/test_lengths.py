@@ -1,0 +1,99 @@
+"""How long samples are, by how they come together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomlint.engine import Options, lint
+from oomlint.hardware import parse_hardware
+from oomlint.judgement import TIGHT, judgement_of
+from oomlint.judgement.doubts import doubts
+from oomlint.judgement.lengths import coming_together, fullest
+from oomlint.rule import Severity
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+VERL = (
+    "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=a "
+    "data.max_prompt_length=512 data.max_response_length={response} "
+    "actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B-Instruct "
+    "actor_rollout_ref.actor.ppo_mini_batch_size=64 "
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={micro} trainer.nnodes=1 "
+    "trainer.n_gpus_per_node=1 actor_rollout_ref.model.use_remove_padding={joined}{more}\n"
+)
+H100 = Options(hardware=parse_hardware("1xH100-80GB"))
+
+
+def verl(micro: int, *, joined: bool = True, response: int = 1024, more: str = "") -> str:
+    return VERL.format(micro=micro, joined=joined, response=response, more=more)
+
+
+def run_of(text: str) -> Run:
+    workspace = Workspace(Path("/p"), {"run.sh": text.encode()})
+    (run,) = lint(workspace, ["run.sh"], H100, rules=()).runs
+    return run
+
+
+BUDGET = (
+    " actor_rollout_ref.actor.use_dynamic_bsz=True"
+    " actor_rollout_ref.actor.ppo_max_token_len_per_gpu={tokens}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (verl(8, joined=False), "filled"),
+        (verl(8), "joined"),
+        (verl(1), "padded"),
+        (verl(8, more=BUDGET.format(tokens=8192)), "budgeted"),
+    ],
+)
+def test_how_samples_come_together(text: str, expected: str) -> None:
+    assert coming_together(run_of(text)) == expected
+
+
+def test_more_samples_fill_a_batch_less() -> None:
+    few, many = fullest(2), fullest(64)
+    assert all(0 < more < less < 1 for less, more in zip(few, many, strict=True))
+    assert list(few) == sorted(few)
+    # By the longest sample alone two are filled to one half at least.
+    assert min(few) > 0.5
+
+
+def test_joined_samples_are_seldom_all_long_be_they_few() -> None:
+    """Eight that fit unless most of them are as long as they may be."""
+    run = run_of(verl(8, response=16_000))
+    limit = run.limits.gpu_bytes
+    assert limit is not None
+    assert (run.estimate.gpu.peak_bytes or 0) > limit
+    risk = judgement_of(run).risk
+    assert risk is not None
+    assert risk.gpu is not None
+    assert risk.gpu < TIGHT + 0.1
+    padded = judgement_of(run_of(verl(8, response=16_000, joined=False))).risk
+    assert padded is not None
+    assert (padded.gpu or 0) > 0.9
+
+
+def test_budget_is_filled_as_long_as_there_are_samples_for_it() -> None:
+    filled = run_of(verl(8, more=BUDGET.format(tokens=4096)))
+    assert not [each for each in doubts(filled) if each.is_of_lengths]
+    # All 64 samples of a step would have 98,304 tokens at most.
+    half_empty = run_of(verl(8, more=BUDGET.format(tokens=98_304)))
+    assert [each for each in doubts(half_empty) if each.is_of_lengths]
+
+
+def test_what_takes_several_long_samples_is_a_note() -> None:
+    text = verl(8, response=20_000)
+    workspace = Workspace(Path("/p"), {"run.sh": text.encode()})
+    report = lint(workspace, ["run.sh"], H100)
+    (run,) = report.runs
+    risk = judgement_of(run).risk
+    assert risk is not None
+    assert TIGHT <= (risk.gpu or 0) < 0.5
+    found = [d for d in report.diagnoses if d.finding.resource == "gpu"]
+    assert found
+    assert max(d.severity for d in found) is Severity.INFO

@@ -1,0 +1,137 @@
+"""How long the samples of a config's data are, where that is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomlint import datasets
+from oomlint.datasets.measure import lengths_in
+from oomlint.engine import Options, lint
+from oomlint.hardware import parse_hardware
+from oomlint.judgement.doubts import doubts
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+AXOLOTL = """\
+base_model: {model}
+datasets:
+  - path: {data}
+    type: alpaca
+sequence_len: 8192
+micro_batch_size: 8
+adapter: lora
+lora_r: 8
+lora_target_linear: true
+bf16: true
+sample_packing: {packing}
+"""
+FACTORY = """\
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: {stage}
+do_train: true
+finetuning_type: lora
+lora_target: all
+dataset: {data}
+cutoff_len: 8192
+per_device_train_batch_size: 8
+bf16: true
+output_dir: out
+"""
+QWEN = "Qwen/Qwen2.5-7B-Instruct"
+LLAMA = "NousResearch/Llama-2-7b-hf"
+
+
+def run_of(files: dict[str, str]) -> Run:
+    workspace = Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
+    hardware = parse_hardware("1xA100-80GB")
+    (run,) = lint(workspace, [next(iter(files))], Options(hardware=hardware), rules=()).runs
+    return run
+
+
+def axolotl(data: str = "yahma/alpaca-cleaned", model: str = QWEN, packing: str = "false") -> Run:
+    return run_of({"a.yaml": AXOLOTL.format(data=data, model=model, packing=packing)})
+
+
+def factory(data: str, stage: str = "sft", **beside: Any) -> Run:
+    files = {name.replace("__", "."): json.dumps(text) for name, text in beside.items()}
+    files = {f"data/{name}": text for name, text in files.items()}
+    return run_of({"a.yaml": FACTORY.format(data=data, stage=stage), **files})
+
+
+def test_every_set_has_a_source_and_a_name_of_its_own() -> None:
+    names = [name for each in datasets.catalogue() for name in each.names]
+    assert len(names) == len(set(names))
+    assert all(name == name.lower() for name in names)
+    for each in datasets.catalogue():
+        assert each.source
+        assert each.date
+        assert 0 < each.mean <= each.longest
+
+
+def test_longest_sample_of_a_known_set_counts_below_the_limit() -> None:
+    known, unknown = axolotl(), axolotl("somebody/something")
+    assert known.plan.seq.longest == 1044
+    assert unknown.plan.seq.longest is None
+    assert known.level(f.seq.longest) <= Level.DEFAULT
+    mine, theirs = known.estimate.gpu.peak_bytes, unknown.estimate.gpu.peak_bytes
+    assert mine is not None
+    assert theirs is not None
+    assert mine < theirs / 2
+    assert not [each for each in doubts(known) if each.is_of_lengths]
+    assert [each for each in doubts(unknown) if each.is_of_lengths]
+
+
+def test_packed_samples_are_as_long_as_the_limit() -> None:
+    known, unknown = axolotl(packing="true"), axolotl("somebody/something", packing="true")
+    assert known.estimate.gpu.peak_bytes == unknown.estimate.gpu.peak_bytes
+
+
+def test_small_vocabulary_takes_more_tokens_and_of_other_languages_nobody_says_how_many() -> None:
+    assert axolotl(model=LLAMA).plan.seq.longest == round(1044 * 3.94 / 3.17)
+    assert axolotl("BelleGroup/train_0.5M_CN").plan.seq.longest == 6507
+    assert axolotl("BelleGroup/train_0.5M_CN", model=LLAMA).plan.seq.longest is None
+
+
+def test_name_that_a_project_registered_is_its_file() -> None:
+    samples = [{"instruction": "a" * 317, "output": ""}, {"instruction": "b", "output": "c" * 3170}]
+    info = {"mine": {"file_name": "mine.json"}, "theirs": {"hf_hub_url": "yahma/alpaca-cleaned"}}
+    beside = {"dataset_info__json": info, "mine__json": samples}
+    assert factory("mine", **beside).plan.seq.longest == 1000 + datasets.TEMPLATE
+    assert factory("mine,theirs", **beside).plan.seq.longest == 1044
+    assert factory("mine,nobodys", **beside).plan.seq.longest is None
+    # What a model compares or writes itself is another length.
+    assert factory("mine", "dpo", **beside).plan.seq.longest is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"[1, 2]", b"{", b'[{"text": "a", "images": ["a.png"]}]', b'{"text": "a"}\nnot json'],
+)
+def test_file_without_samples_of_text_tells_nothing(data: bytes) -> None:
+    assert lengths_in(data, "a.json", is_small=False) is None
+
+
+def test_tokens_are_counted_by_kinds_of_characters() -> None:
+    def tokens(text: str, *, is_small: bool = False) -> int:
+        found = lengths_in(json.dumps({"text": text}).encode(), "a.jsonl", is_small=is_small)
+        assert found is not None
+        return found.longest - datasets.TEMPLATE
+
+    assert tokens("a" * 317) == 100
+    assert tokens("12345") == 5
+    assert tokens("数据") == 2
+    assert tokens("数据", is_small=True) == 6
+
+
+def test_only_part_of_a_set_is_no_longer() -> None:
+    text = (
+        "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora --max_length 8192 "
+        "--dataset AI-ModelScope/alpaca-gpt4-data-en#500 swift/self-cognition:default#500\n"
+    )
+    assert run_of({"run.sh": text}).plan.seq.longest == 740
