@@ -8,7 +8,7 @@ import pytest
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.memory import estimate, host_load_bytes, save_peaks
-from oomlint.memory.host import power_of_two
+from oomlint.memory.zero_offload import power_of_two
 from oomlint.plan import Plan
 from oomlint.plan.model import ModelDims, Moe
 

@@ -7,7 +7,7 @@ from oomlint.memory.bounds import Totals, bounds
 from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
 from oomlint.memory.evaluation import evaluation_point
 from oomlint.memory.facts import Facts, facts_of
-from oomlint.memory.host import host_phases, overhead_bounds
+from oomlint.memory.host import bounds_of, host_phases
 from oomlint.memory.result import (
     GPU_PHASES,
     HOST_PHASES,
@@ -125,11 +125,11 @@ def _host(f: Facts, save: SavePeaks) -> HostEstimate:
     totals = {phase: sum(found.values()) for phase, found in parts.items()}
     peak_phase = max(HOST_PHASES, key=totals.__getitem__)
     peak = whole_bytes(parts[peak_phase])
-    less, more = overhead_bounds(f)
+    low, high = bounds_of(f, peak)
     return HostEstimate(
         peak_bytes=peak,
-        low_bytes=round(max(0.0, peak - less)),
-        high_bytes=round(peak + more),
+        low_bytes=round(low),
+        high_bytes=round(high),
         peak_phase=peak_phase,
         parts=parts,
     )
