@@ -108,6 +108,43 @@ def test_pinning_costs_more_than_the_states_themselves() -> None:
     assert (pinned.components["pinned_rounding"] or 0) > 0
 
 
+def test_trained_parameters_move_into_one_pinned_block_and_leave_theirs_behind() -> None:
+    both = estimate(zero3(offload__params="cpu", offload__optimizer="cpu")).host.components
+    alone = estimate(zero3(offload__optimizer="cpu")).host.components
+    shard = 2 * NUMEL / 8
+    left = shard / 3 + power_of_two(shard)
+    assert both["pinned_rounding"] - alone["pinned_rounding"] == pytest.approx(8 * left)
+
+
+def test_stage_2_pins_a_group_whole_and_stage_3_a_sub_group() -> None:
+    def lost(stage: int, version: str) -> float:
+        plan = zero3(
+            offload__optimizer="cpu", parallel__zero__stage=stage, versions={"deepspeed": version},
+            parallel__zero__sub_group_elems=2**20,
+        )  # fmt: skip
+        return estimate(plan).host.components["pinned_rounding"] or 0.0
+
+    shard = NUMEL / 8
+    block = power_of_two(4 * shard) - 4 * shard
+    accumulated = 2 * shard / 3
+    assert lost(2, "0.14.0") == pytest.approx(8 * (block + accumulated))
+    assert lost(2, "0.16.0") == pytest.approx(8 * (2 * block + accumulated))
+    copy = power_of_two(2 * shard) - 2 * shard
+    assert lost(2, "0.17.0") == pytest.approx(8 * (2 * block + copy + accumulated))
+    rest = shard % 2**20
+    last = power_of_two(4 * rest) - 4 * rest
+    assert lost(3, "0.16.0") == pytest.approx(8 * (last + copy))
+
+
+def test_the_bounds_of_a_node_hold_what_publishers_read() -> None:
+    host = estimate(zero3(offload__optimizer="cpu", offload__pin_memory=False)).host
+    assert (
+        host.peak_bytes is not None and host.low_bytes is not None and host.high_bytes is not None
+    )
+    assert host.low_bytes < host.peak_bytes / 1.2
+    assert host.high_bytes > host.peak_bytes * 1.2
+
+
 def test_every_rank_that_loads_holds_its_own_copy() -> None:
     one = host_load_bytes(zero3(parallel__zero__stage=2, load__dtype="bf16"))
     assert one == 8 * 2 * NUMEL
