@@ -85,12 +85,12 @@ def _flat_per_group(f: Facts, shard: float, states: float) -> tuple[float, float
 
 def _of_the_parameters(f: Facts) -> tuple[float, float]:
     """Of one rank: its shard of every weight."""
-    frozen, trained = frozen_weight_bytes(f) / f.shard, trained_storage(f) / f.shard
+    stored = (frozen_weight_bytes(f) + trained_storage(f)) / f.shard
     if not pins(f):
-        return frozen + trained, 0.0
+        return stored, 0.0
     # Every weight's shard is pinned on its own (partition_parameters.py _partition_param). Trained
     # ones then move to one pinned block a parameter group (stage3.py
     # _create_param_groups_fp16_flat_cpu_memory); the blocks they leave stay with torch's allocator,
     # which gives none back.
-    lost = (frozen + trained) * BLOCKS_OF_THEIR_OWN + power_of_two(trained)
-    return frozen + trained, lost
+    moved = min(stored, max(2.0, f.weight) * local_trained(f) / f.shard)
+    return stored, stored * BLOCKS_OF_THEIR_OWN + power_of_two(moved)
