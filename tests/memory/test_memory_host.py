@@ -198,3 +198,36 @@ def test_every_rank_kept_what_rank_0_packed_before_transformers_4_45() -> None:
 
     assert loading("4.44.2") == 2 * loading("4.45.0")
     assert loading("4.44.2", "none") == loading("4.45.0", "none")
+
+
+def test_resuming_is_a_moment_of_its_own() -> None:
+    offloaded = {"offload__optimizer": "cpu", "parallel__gpus_per_node": 8}
+    fresh, resumed = (
+        estimate(zero3(**offloaded, load__resume=resume)).host for resume in (False, True)
+    )
+    assert fresh.phases["train"] == resumed.phases["train"]
+    assert (resumed.parts or {})["load"]["checkpoint"] == pytest.approx(12 * NUMEL)
+    assert resumed.peak_phase == "load"
+
+
+@pytest.mark.parametrize(
+    ("backend", "versions", "sets"),
+    [
+        ("zero", {"deepspeed": "0.12.6"}, 2),
+        ("zero", {"deepspeed": "0.13.2"}, 1),
+        ("ddp", {"torch": "2.0.1"}, 2),
+        ("ddp", {"torch": "2.1.0"}, 1),
+        ("ddp", {}, 1),
+    ],
+)
+def test_older_libraries_have_two_sets_of_states_while_resuming(
+    backend: str, versions: dict[str, str], sets: int
+) -> None:
+    plan = zero3(
+        parallel__backend=backend, parallel__zero__stage=2 if backend == "zero" else None,
+        load__resume=True, versions=versions,
+    )  # fmt: skip
+    parts = (estimate(plan).gpu.parts or {})["load"]
+    shard = 8 if backend == "zero" else 1
+    assert parts["temporary"] == pytest.approx((sets - 1) * 8 * NUMEL / shard, rel=1e-3)
+    assert parts["optimizer_states"] == pytest.approx(12 * NUMEL / shard, rel=1e-3)

@@ -198,6 +198,7 @@ _HOST: Mapping[str, _Part] = {
         (f.load.low_cpu_mem, f.parallel.backend, f.model.id),
         _fewer_processes,
     ),
+    "checkpoint": _Part("OOM512", "resume-optimizer-load-oom", (f.load.resume,), _nothing),
     "offloaded_states": _Part(
         "OOM401",
         "offload-host-ram-exceeded",

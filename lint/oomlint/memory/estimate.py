@@ -8,6 +8,7 @@ from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
 from oomlint.memory.evaluation import evaluation_point
 from oomlint.memory.facts import Facts, facts_of
 from oomlint.memory.host import bounds_of, host_phases
+from oomlint.memory.reload import beside_on_gpu_of
 from oomlint.memory.result import (
     GPU_PHASES,
     HOST_PHASES,
@@ -80,8 +81,10 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         }
         for name, point in moments.items()
     }
-    # Optimizer states and cuBLAS workspaces come with the first step.
-    parts["load"] |= {"optimizer_states": 0.0, "temporary": moments["load"].temporary}
+    # Optimizer states and cuBLAS workspaces come with the first step, or states with a checkpoint.
+    read = (optimizer, beside_on_gpu_of(f)) if plan.load.resume else (0.0, 0.0)
+    loading = moments["load"].temporary + read[1]
+    parts["load"] |= {"optimizer_states": read[0], "temporary": loading}
     totals = {name: sum(found.values()) for name, found in parts.items()}
     peak_phase = max(GPU_PHASES, key=totals.__getitem__)
     peak, point = whole_bytes(parts[peak_phase]), moments[peak_phase]

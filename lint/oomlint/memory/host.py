@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomlint.changes import PACKED_BY_ONE_RANK
 from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.facts import Facts, batchless
+from oomlint.memory.reload import read_back_of
 from oomlint.memory.states import (
     data_ranks,
     frozen_weight_bytes,
@@ -188,6 +189,10 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     load = {"model_copies": load_bytes_of(f), "process_overhead": process}
     if early:
         load |= {"offloaded_states": states, "pinned_rounding": rounding}
+    if plan.load.resume and (back := read_back_of(f)) is not None:
+        load = max(
+            load, resident | {"checkpoint": back.read}, key=lambda found: sum(found.values())
+        )
     return {
         "load": load,
         "train": train,
