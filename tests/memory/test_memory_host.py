@@ -138,9 +138,9 @@ def test_stage_2_pins_a_group_whole_and_stage_3_a_sub_group() -> None:
 
 def test_the_bounds_of_a_node_hold_what_publishers_read() -> None:
     host = estimate(zero3(offload__optimizer="cpu", offload__pin_memory=False)).host
-    assert (
-        host.peak_bytes is not None and host.low_bytes is not None and host.high_bytes is not None
-    )
+    assert host.peak_bytes is not None
+    assert host.low_bytes is not None
+    assert host.high_bytes is not None
     assert host.low_bytes < host.peak_bytes / 1.2
     assert host.high_bytes > host.peak_bytes * 1.2
 

@@ -217,6 +217,7 @@ _HOST: Mapping[str, _Part] = {
         (f.parallel.zero.gather16_on_save, f.parallel.fsdp.strategy),
         _nothing,
     ),
+    "logits": _Part("OOM609", "eval-accumulation-host-ram", (f.eval.accumulation_steps,), _nothing),
     "dataloader": _Part("OOM408", "dataloader-workers-ram", (f.data.workers,), _nothing),
     "dataset": _Part("OOM410", "dataset-fully-in-ram", (f.data.workers,), _nothing),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oomlint.changes import PACKED_BY_ONE_RANK
 from oomlint.memory.checkpoint import SavePeaks
+from oomlint.memory.evaluation import kept_logits
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.reload import read_back_of
 from oomlint.memory.states import (
@@ -196,7 +197,7 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     return {
         "load": load,
         "train": train,
-        "evaluation": resident,
+        "evaluation": resident | {"logits": kept_logits(f, f.eval_rows * f.length)[1]},
         "save": resident | {"gather": save.host},
     }
 

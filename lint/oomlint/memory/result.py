@@ -15,7 +15,7 @@ GPU_COMPONENTS = (
 )  # fmt: skip
 HOST_COMPONENTS = (
     "model_copies", "checkpoint", "offloaded_states", "pinned_rounding", "gather", "activations",
-    "dataloader", "dataset", "process_overhead",
+    "logits", "dataloader", "dataset", "process_overhead",
 )  # fmt: skip
 
 # Bytes by phase and component; a component that is left out is zero.
