@@ -70,9 +70,16 @@ def test_doubts_have_the_weights_in_force(words: str, weight: float) -> None:
 
 
 def test_the_page_has_how_full_many_samples_are() -> None:
-    rows = [line for line in PAGE.splitlines() if line.startswith(("| instead, where", "| or "))]
+    rows = [line for line in PAGE.splitlines() if line.startswith(("| instead, where", "| or 0."))]
     weights = [float(row.rstrip(" |").rpartition(" ")[2]) for row in rows]
     assert weights == [round(weight, 2) for _, weight in doubts._FILLED]
+
+
+def test_the_page_has_how_large_evaluation_sets_are() -> None:
+    start = "| where evaluation keeps", "| or 2,900", "| or 16,600"
+    rows = [line for line in PAGE.splitlines() if line.startswith(start)]
+    weights = [float(row.rstrip(" |").rpartition(" ")[2]) for row in rows]
+    assert weights == [weight for _, weight in doubts._EVALUATED]
 
 
 def test_doubts_add_up_to_the_most_that_is_said() -> None:

@@ -162,7 +162,10 @@ def load_point(f: Facts) -> Point:
         return Point()
     assert f.model is not None
     stays = bool(f.model.expert_numel) and f.plan.model.native_quant in (None, "none")
-    return Point(communication=frozen_weight_bytes(f) * (1 if stays else 1 - 1 / f.shard))
+    # What is made wide for training (prepare_model_for_kbit_training) is so after loading.
+    packed = facts_of(f.plan.with_values({fields.quant.prepares_kbit: False}))
+    whole, kept = frozen_weight_bytes(packed), frozen_weight_bytes(f) / f.shard
+    return Point(communication=whole if stays else max(0.0, whole - kept))
 
 
 def reference_model(f: Facts) -> float:
