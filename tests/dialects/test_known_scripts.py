@@ -505,3 +505,32 @@ def test_deepspeed_chat_writes_with_its_hybrid_engine() -> None:
     assert _facts(run, *fields) == (True, 2, 4)
     run = _run(f"{line} --enable_hybrid_engine --unpin_actor_parameters\n")
     assert _facts(run, *fields) == (False, 1, 4)
+
+
+_DOLLY = (
+    "--input-model EleutherAI/pythia-2.8b --local-output-dir out --per-device-train-batch-size 3"
+)
+
+
+def test_dolly() -> None:
+    line = f"deepspeed --num_gpus=1 --module training.trainer {_DOLLY} --deepspeed ds.json"
+    ds = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}'
+    run = run_of({"train.sh": f"{line} --bf16=true\n", "ds.json": ds})
+    fields = ("batch.micro", "seq.max_len", "checkpointing.mode", "load.dtype", "load.zero3_init")
+    assert _facts(run, *fields) == (3, 2048, "full", "fp32", False)
+
+
+_R1 = "--model_name_or_path Qwen/Qwen2-VL-2B-Instruct --output_dir out --dataset_name own --bf16"
+
+
+def test_r1_v_counts_prompts() -> None:
+    options = "--max_prompt_length 1024 --per_device_train_batch_size 1 --max_pixels 401408"
+    line = f"torchrun --nproc_per_node=8 src/open_r1/grpo.py {_R1} {options} --num_generations 4"
+    run = _run(f"{line} --deepspeed zero3.json\n")
+    fields = ("objective.pairs_per_sample", "seq.max_len", "objective.ref_model", "loss.algorithm")
+    assert _facts(run, *fields) == (4, 1280, "copy", "rows")
+    assert run.plan.model.vision.max_pixels == 401_408
+    assert run.plan.objective.rollout.engine == "hf"
+    beside = _run(f"{line} --use_vllm true --temporal true --vllm_device cuda:7\n")
+    assert beside.plan.objective.pairs_per_sample == 4
+    assert beside.plan.objective.rollout.engine == "vllm_server"

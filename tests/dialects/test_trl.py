@@ -12,6 +12,7 @@ from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHUNKS_LOSS
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
+from oomlint.judgement.evidence import assumed_otherwise
 from oomlint.linking import Linker, LinkOptions
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -169,6 +170,18 @@ def test_only_trls_trainer_surely_counts_completions(
     )
     run = _run({"run.sh": line, **files})
     assert run.plan.objective.rollout.generation_batch == completions
+
+
+def test_a_trainer_of_its_own_may_count_prompts() -> None:
+    line = (
+        "torchrun --nproc_per_node 8 grpo.py --model_name_or_path Qwen/Qwen2.5-3B --output_dir o"
+        " --per_device_train_batch_size 1 --num_generations 6 --bf16\n"
+    )
+    run = _run({"run.sh": line})
+    assert run.plan.objective.pairs_per_sample == 1
+    assert run.level(f.objective.pairs_per_sample) is Level.ASSUMED
+    told = [words for choices in assumed_otherwise(run.placed) for words, _ in choices]
+    assert any(words.endswith("is 6") for words in told)
 
 
 def test_a_launch_line_joins_yaml_and_accelerate_config() -> None:

@@ -83,5 +83,12 @@ def test_the_page_has_how_far_a_project_is_believed() -> None:
     assert f"believed with {Fraction(peak._BELIEVED).limit_denominator(100)} against" in PAGE
 
 
+def test_the_page_has_how_large_evaluation_sets_are() -> None:
+    start = ("| where evaluation keeps", "| or of ")
+    rows = [line for line in PAGE.splitlines() if line.startswith(start)]
+    weights = [float(row.rstrip(" |").rpartition(" ")[2]) for row in rows]
+    assert weights == [weight for _, weight in doubts._EVALUATED]
+
+
 def test_doubts_add_up_to_the_most_that_is_said() -> None:
     assert f"They add up to {doubts._MOST} at most" in PAGE

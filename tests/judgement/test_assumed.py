@@ -7,6 +7,7 @@ from tests.linked import link, run_of
 
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import TIGHT, judge_gpu
+from oomlint.judgement.doubts import doubts
 from oomlint.judgement.evidence import assumed_otherwise
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -62,3 +63,34 @@ def test_what_follows_from_a_sibling_s_launch_line_is_one_doubt() -> None:
     assert judged is not None
     assert judged.risk is not None
     assert judged.risk < TIGHT
+
+
+_METRICS = """
+from transformers import AutoModelForSeq2SeqLM, Trainer, TrainingArguments
+
+model = AutoModelForSeq2SeqLM.from_pretrained("t5-base")
+arguments = TrainingArguments("out", per_device_eval_batch_size=4, eval_strategy="epoch"{more})
+Trainer(model=model, args=arguments, train_dataset=a, eval_dataset=b, compute_metrics=score).train()
+"""
+
+
+def _evaluated(more: str = "") -> dict[str, int]:
+    text = _METRICS.replace("{more}", more)
+    run = run_of({"train.py": text}, hardware=parse_hardware("1xA100-40GB"))
+    found = {each.words: each.estimate.gpu.phases["evaluation"] or 0 for each in doubts(run.placed)}
+    return {words: need for words, need in found.items() if "samples" in words}
+
+
+def test_an_evaluation_set_of_unknown_size_may_be_large() -> None:
+    found = _evaluated()
+    assert [words for words in found if words.startswith("it evaluates")] == [
+        "it evaluates 690 samples",
+        "it evaluates 2,900 samples",
+        "it evaluates 16,600 samples",
+    ]
+    assert found["it evaluates 16,600 samples"] > 16_600 * 512 * 32_128 * 4
+
+
+def test_logits_that_are_moved_away_fill_the_ram() -> None:
+    found = _evaluated(", eval_accumulation_steps=1")
+    assert len(set(found.values())) == 1

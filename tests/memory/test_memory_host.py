@@ -8,7 +8,7 @@ import pytest
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.memory import estimate, host_load_bytes, save_peaks
-from oomlint.memory.host import power_of_two
+from oomlint.memory.zero_offload import power_of_two
 from oomlint.plan import Plan
 from oomlint.plan.model import ModelDims, Moe
 
@@ -108,6 +108,43 @@ def test_pinning_costs_more_than_the_states_themselves() -> None:
     assert (pinned.components["pinned_rounding"] or 0) > 0
 
 
+def test_trained_parameters_move_into_one_pinned_block_and_leave_theirs_behind() -> None:
+    both = estimate(zero3(offload__params="cpu", offload__optimizer="cpu")).host.components
+    alone = estimate(zero3(offload__optimizer="cpu")).host.components
+    shard = 2 * NUMEL / 8
+    left = shard / 3 + power_of_two(shard)
+    assert both["pinned_rounding"] - alone["pinned_rounding"] == pytest.approx(8 * left)
+
+
+def test_stage_2_pins_a_group_whole_and_stage_3_a_sub_group() -> None:
+    def lost(stage: int, version: str) -> float:
+        plan = zero3(
+            offload__optimizer="cpu", parallel__zero__stage=stage, versions={"deepspeed": version},
+            parallel__zero__sub_group_elems=2**20,
+        )  # fmt: skip
+        return estimate(plan).host.components["pinned_rounding"] or 0.0
+
+    shard = NUMEL / 8
+    block = power_of_two(4 * shard) - 4 * shard
+    accumulated = 2 * shard / 3
+    assert lost(2, "0.14.0") == pytest.approx(8 * (block + accumulated))
+    assert lost(2, "0.16.0") == pytest.approx(8 * (2 * block + accumulated))
+    copy = power_of_two(2 * shard) - 2 * shard
+    assert lost(2, "0.17.0") == pytest.approx(8 * (2 * block + copy + accumulated))
+    rest = shard % 2**20
+    last = power_of_two(4 * rest) - 4 * rest
+    assert lost(3, "0.16.0") == pytest.approx(8 * (last + copy))
+
+
+def test_the_bounds_of_a_node_hold_what_publishers_read() -> None:
+    host = estimate(zero3(offload__optimizer="cpu", offload__pin_memory=False)).host
+    assert host.peak_bytes is not None
+    assert host.low_bytes is not None
+    assert host.high_bytes is not None
+    assert host.low_bytes < host.peak_bytes / 1.2
+    assert host.high_bytes > host.peak_bytes * 1.2
+
+
 def test_every_rank_that_loads_holds_its_own_copy() -> None:
     one = host_load_bytes(zero3(parallel__zero__stage=2, load__dtype="bf16"))
     assert one == 8 * 2 * NUMEL
@@ -161,3 +198,36 @@ def test_every_rank_kept_what_rank_0_packed_before_transformers_4_45() -> None:
 
     assert loading("4.44.2") == 2 * loading("4.45.0")
     assert loading("4.44.2", "none") == loading("4.45.0", "none")
+
+
+def test_resuming_is_a_moment_of_its_own() -> None:
+    offloaded = {"offload__optimizer": "cpu", "parallel__gpus_per_node": 8}
+    fresh, resumed = (
+        estimate(zero3(**offloaded, load__resume=resume)).host for resume in (False, True)
+    )
+    assert fresh.phases["train"] == resumed.phases["train"]
+    assert (resumed.parts or {})["load"]["checkpoint"] == pytest.approx(12 * NUMEL)
+    assert resumed.peak_phase == "load"
+
+
+@pytest.mark.parametrize(
+    ("backend", "versions", "sets"),
+    [
+        ("zero", {"deepspeed": "0.12.6"}, 2),
+        ("zero", {"deepspeed": "0.13.2"}, 1),
+        ("ddp", {"torch": "2.0.1"}, 2),
+        ("ddp", {"torch": "2.1.0"}, 1),
+        ("ddp", {}, 1),
+    ],
+)
+def test_older_libraries_have_two_sets_of_states_while_resuming(
+    backend: str, versions: dict[str, str], sets: int
+) -> None:
+    plan = zero3(
+        parallel__backend=backend, parallel__zero__stage=2 if backend == "zero" else None,
+        load__resume=True, versions=versions,
+    )  # fmt: skip
+    parts = (estimate(plan).gpu.parts or {})["load"]
+    shard = 8 if backend == "zero" else 1
+    assert parts["temporary"] == pytest.approx((sets - 1) * 8 * NUMEL / shard, rel=1e-3)
+    assert parts["optimizer_states"] == pytest.approx(12 * NUMEL / shard, rel=1e-3)

@@ -91,6 +91,36 @@ def test_generation_began_with_the_logits_of_whole_prompts():
     assert older == newer * length
 
 
+def test_kept_logits_are_those_of_all_ranks_and_of_all_samples():
+    def evaluated(plan: Plan, **eval_: object) -> tuple[int, int]:
+        values = {f"eval.{name}": value for name, value in eval_.items()}
+        found = estimate(plan.with_values({"eval.keeps_logits": True, **values}))
+        gpu = found.gpu.by_phase["evaluation"]["logits"]
+        return gpu, found.host.by_phase["evaluation"]["logits"]
+
+    logits = 4 * 128_256 * 2048
+    one, samples = evaluated(BASE)[0], 500
+    assert evaluated(BASE, samples=samples)[0] - one == (samples - 16 * 2) * logits
+    assert evaluated(BASE, samples=samples)[1] == 0
+    assert evaluated(PLANS["ddp"])[0] - one == 7 * 16 * 2 * logits
+    moved = evaluated(PLANS["ddp"], samples=samples, accumulation_steps=1)
+    assert moved[0] - one == -(16 - 8) * 2 * logits
+    assert moved[1] == 8 * samples * logits
+
+
+def test_zero_3_divides_packed_weights_after_every_rank_has_them():
+    packed = PLANS["zero3"].with_values(
+        {"trainable.method": "qlora", "trainable.r": 8, "quant.method": "bnb4"}
+    )
+    alone = packed.with_values({"parallel": Parallel(backend="none", world=1)})
+    loading = estimate(packed).gpu.by_phase["load"]
+    whole = estimate(alone).gpu.by_phase["load"]["parameters"]
+    assert loading["parameters"] + loading["communication"] == pytest.approx(whole, rel=0.02)
+    assert loading["parameters"] < whole / 7
+    wide = estimate(packed.with_values({"quant.prepares_kbit": True})).gpu.by_phase["load"]
+    assert wide["parameters"] + wide["communication"] == pytest.approx(whole, rel=0.02)
+
+
 def test_latent_attention_caches_its_compressed_vector():
     mla = Mla(q_rank=None, kv_rank=512, qk_nope=128, qk_rope=64, v_dim=128)
     latent = BASE.with_values(

@@ -34,7 +34,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'Unsloth': ('unsloth', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'unsloth',), True, ('.py',)),
     'UnslothCli': ('unsloth-cli', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'unsloth train', b'load_in_4bit', b'training_type'), False, ('.py',)),
     'Trl': ('trl', ('.yaml', '.yml', '.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'model_name_or_path', b'trl', b'--config', b'Trainer'), True, ()),
-    'HfTrainer': ('hf-trainer', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'per_device_train_batch_size', b'output_dir', b'python', b'torchrun', b'launch', b'import train'), True, ()),
+    'HfTrainer': ('hf-trainer', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'per_device_train_batch_size', b'output_dir', b'python', b'torchrun', b'launch', b'import train', b'deepspeed '), True, ()),
     'Kubernetes': ('kubernetes', ('.yaml', '.yml'), (b'nvidia.com/gpu', b'amd.com/gpu', b'habana.ai/gaudi', b'huawei.com/Ascend910'), False, ()),
     'Compose': ('compose', ('.yaml', '.yml'), (b'driver: nvidia', b'capabilities:', b'runtime: nvidia', b'gpus:', b'shm_size:'), False, ()),
     'SkyPilot': ('skypilot', ('.yaml', '.yml'), (b'accelerators:', b'instance_type:'), False, ()),

@@ -198,6 +198,7 @@ _HOST: Mapping[str, _Part] = {
         (f.load.low_cpu_mem, f.parallel.backend, f.model.id),
         _fewer_processes,
     ),
+    "checkpoint": _Part("OOM512", "resume-optimizer-load-oom", (f.load.resume,), _nothing),
     "offloaded_states": _Part(
         "OOM401",
         "offload-host-ram-exceeded",
@@ -216,6 +217,7 @@ _HOST: Mapping[str, _Part] = {
         (f.parallel.zero.gather16_on_save, f.parallel.fsdp.strategy),
         _nothing,
     ),
+    "logits": _Part("OOM609", "eval-accumulation-host-ram", (f.eval.accumulation_steps,), _nothing),
     "dataloader": _Part("OOM408", "dataloader-workers-ram", (f.data.workers,), _nothing),
     "dataset": _Part("OOM410", "dataset-fully-in-ram", (f.data.workers,), _nothing),
 }

@@ -228,6 +228,9 @@ def level_of(run: Run) -> Level:
 
 def _plausible(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
     """What else a field plausibly is, and all that changes with it."""
+    completions = run.plan.objective.rollout.n
+    if leaf == f.objective.pairs_per_sample and completions:
+        return ({leaf: completions},)
     if leaf != f.model.dims:
         return _PLAUSIBLE[leaf]
     dims = run.plan.model.dims

@@ -5,6 +5,7 @@ from oomlint.memory.checkpoint import SavePeaks, save_peaks
 from oomlint.memory.estimate import estimate
 from oomlint.memory.host import host_load_bytes
 from oomlint.memory.parameters import Block, Linear, Skeleton
+from oomlint.memory.reload import ReadBack, beside_on_gpu, read_back
 from oomlint.memory.result import (
     Assumption,
     DeviceEstimate,
@@ -23,11 +24,14 @@ __all__ = [
     "GpuLimits",
     "HostEstimate",
     "Linear",
+    "ReadBack",
     "SavePeaks",
     "Skeleton",
     "StateBytes",
+    "beside_on_gpu",
     "estimate",
     "host_load_bytes",
+    "read_back",
     "save_peaks",
     "skeleton",
     "state_bytes",

@@ -7,7 +7,8 @@ from oomlint.memory.bounds import Totals, bounds
 from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
 from oomlint.memory.evaluation import evaluation_point
 from oomlint.memory.facts import Facts, facts_of
-from oomlint.memory.host import host_phases, overhead_bounds
+from oomlint.memory.host import bounds_of, host_phases
+from oomlint.memory.reload import beside_on_gpu_of
 from oomlint.memory.result import (
     GPU_PHASES,
     HOST_PHASES,
@@ -80,8 +81,10 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         }
         for name, point in moments.items()
     }
-    # Optimizer states and cuBLAS workspaces come with the first step.
-    parts["load"] |= {"optimizer_states": 0.0, "temporary": moments["load"].temporary}
+    # Optimizer states and cuBLAS workspaces come with the first step, or states with a checkpoint.
+    read = (optimizer, beside_on_gpu_of(f)) if plan.load.resume else (0.0, 0.0)
+    loading = moments["load"].temporary + read[1]
+    parts["load"] |= {"optimizer_states": read[0], "temporary": loading}
     totals = {name: sum(found.values()) for name, found in parts.items()}
     peak_phase = max(GPU_PHASES, key=totals.__getitem__)
     peak, point = whole_bytes(parts[peak_phase]), moments[peak_phase]
@@ -125,11 +128,11 @@ def _host(f: Facts, save: SavePeaks) -> HostEstimate:
     totals = {phase: sum(found.values()) for phase, found in parts.items()}
     peak_phase = max(HOST_PHASES, key=totals.__getitem__)
     peak = whole_bytes(parts[peak_phase])
-    less, more = overhead_bounds(f)
+    low, high = bounds_of(f, peak)
     return HostEstimate(
         peak_bytes=peak,
-        low_bytes=round(max(0.0, peak - less)),
-        high_bytes=round(peak + more),
+        low_bytes=round(low),
+        high_bytes=round(high),
         peak_phase=peak_phase,
         parts=parts,
     )
@@ -159,7 +162,10 @@ def load_point(f: Facts) -> Point:
         return Point()
     assert f.model is not None
     stays = bool(f.model.expert_numel) and f.plan.model.native_quant in (None, "none")
-    return Point(communication=frozen_weight_bytes(f) * (1 if stays else 1 - 1 / f.shard))
+    # What is made wide for training (prepare_model_for_kbit_training) is so after loading.
+    packed = facts_of(f.plan.with_values({fields.quant.prepares_kbit: False}))
+    whole, kept = frozen_weight_bytes(packed), frozen_weight_bytes(f) / f.shard
+    return Point(communication=whole if stays else max(0.0, whole - kept))
 
 
 def reference_model(f: Facts) -> float:

@@ -28,11 +28,7 @@ def evaluation_point(f: Facts, idle: Point) -> Point:
     scores = stack.scores * share
     layer = max([widest(p.inference, tokens, scores) for p in stack.walk.kinds])
     head = logits_of(f, tokens)
-    kept = 0.0
-    if f.plan.eval.keeps_logits:
-        # evaluation_loop gathers the fp32 logits of eval_accumulation_steps batches on the GPU;
-        # without that setting of the whole evaluation set, whose size is not known.
-        kept = 4.0 * model.vocab * tokens * (f.plan.eval.accumulation_steps or 16)
+    kept = kept_logits(f, tokens)[0]
     window = 0.0
     if f.backend in ("fsdp1", "fsdp2"):
         window = 3.0 * f.stream * units_of(f).largest
@@ -52,6 +48,36 @@ def evaluation_point(f: Facts, idle: Point) -> Point:
     cache = key_value_cache(f, written)
     by_writing = Point(idle.gradients, layer + cache, first, idle.communication + window, 0.0)
     return highest([by_loss, by_writing])
+
+
+# Of an evaluation set of unknown size: what it is at least.
+_BATCHES = 16
+
+
+def kept_logits(f: Facts, tokens: float) -> tuple[float, float]:
+    """Bytes of the fp32 logits that evaluation keeps on each GPU and in the RAM of a node, where a
+    batch of a rank has ``tokens``.
+
+    evaluation_loop gathers those of all ranks on every GPU, for eval_accumulation_steps batches; those of
+    the batches before are in RAM then, with every rank (transformers 5.23 trainer.py:3010-3045). Without that
+    setting the whole evaluation set stays on the GPU.
+    """
+    model, settings = f.model, f.plan.eval
+    if model is None or not settings.keeps_logits or not is_evaluated(f):
+        return 0.0, 0.0
+    ranks = f.world if f.backend in _GATHERED else 1
+    batch = 4.0 * model.vocab * tokens * ranks
+    whole = 0.0
+    if settings.samples is not None:
+        whole = 4.0 * model.vocab * settings.samples * f.length
+    steps = settings.accumulation_steps
+    if steps is None:
+        return max(whole, batch) if whole else batch * _BATCHES, 0.0
+    return batch * steps, whole * min(f.per_node, ranks)
+
+
+# Backends whose ranks are copies that see data of their own.
+_GATHERED = ("ddp", "zero", "fsdp1", "fsdp2")
 
 
 def generates(f: Facts) -> bool:

@@ -137,10 +137,12 @@ class Facts:
             shard = 1
         # transformers packs bitsandbytes weights on every rank's GPU before FSDP shards them, where
         # rank 0 does not load for all (quantizers/quantizer_bnb_4bit.py update_device_map).
-        self.packs_whole: bool = (
-            backend in ("fsdp1", "fsdp2")
-            and self.plan.quant.method in ("bnb4", "bnb8")
-            and self.plan.load.cpu_ram_efficient is False
+        # transformers opens zero.Init for no quantised model (4.52 modeling_utils.py get_init_context,
+        # "not is_quantized"): DeepSpeed divides what every rank has put on its GPU.
+        is_divided_later = backend == "zero" and (self.plan.parallel.zero.stage or 0) == 3
+        self.packs_whole: bool = self.plan.quant.method in ("bnb4", "bnb8") and (
+            is_divided_later
+            or (backend in ("fsdp1", "fsdp2") and self.plan.load.cpu_ram_efficient is False)
         )
         # Lightning Fabric loads a checkpoint into the sharded model as one whole state dict.
         self.loads_whole: bool = backend == "fabric_fsdp" and not self.plan.model.from_scratch

@@ -28,7 +28,7 @@ def first_seen(plan: Plan, estimate: Estimate) -> dict[str, str | None]:
     if (plan.batch.grad_accum or 1) > 1 and parts["forward"]["gradients"]:
         step += ", micro batch 2"
     return {
-        "load": "while the model loads",
+        "load": "while the checkpoint is read" if plan.load.resume else "while the model loads",
         "forward": step + batch,
         "backward": step + batch,
         "optimizer_step": "step 1",

@@ -14,8 +14,8 @@ GPU_COMPONENTS = (
     "temporary", "engine", "context",
 )  # fmt: skip
 HOST_COMPONENTS = (
-    "model_copies", "offloaded_states", "pinned_rounding", "gather", "activations", "dataloader",
-    "dataset", "process_overhead",
+    "model_copies", "checkpoint", "offloaded_states", "pinned_rounding", "gather", "activations",
+    "logits", "dataloader", "dataset", "process_overhead",
 )  # fmt: skip
 
 # Bytes by phase and component; a component that is left out is zero.

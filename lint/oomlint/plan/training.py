@@ -283,6 +283,8 @@ class Compile(Section, frozen=True, kw_only=True):
 
 
 class Eval(Section, frozen=True, kw_only=True):
+    """``samples``: of the evaluation set, all ranks together."""
+
     enabled: bool | None = None
     strategy: Literal["no", "steps", "epoch"] | None = None
     every: float | None = None
@@ -292,6 +294,7 @@ class Eval(Section, frozen=True, kw_only=True):
     max_new_tokens: int | None = None
     full_eval_dtype: DType | None = None
     on_start: bool | None = None
+    samples: int | None = None
 
 
 class Save(Section, frozen=True, kw_only=True):

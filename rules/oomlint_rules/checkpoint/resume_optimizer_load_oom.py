@@ -5,7 +5,8 @@
 A run that resumes (`resume_from_checkpoint`, Axolotl's `auto_resume_from_checkpoints`) under ZeRO or
 FSDP with full state dicts, where what its ranks read at once, on top of what training keeps on the
 host, does not fit the node's RAM or comes close. If the RAM is not known and the states are large,
-the need is named.
+the need is named. And one whose GPUs hold the training, but not what reading the checkpoint takes there beside
+it.
 
 ## Why it runs out of memory
 
@@ -15,13 +16,16 @@ ranks (fp32 weights and Adam's two moments), and copies it over. For 70B paramet
 another 840 GB for a minute. Under FSDP with `FULL_STATE_DICT` the first rank reads the states of
 all. A job that trained for days is then killed each time that it is restarted.
 
-On the GPU nothing is added: the states go where they will stay (transformers 5.23 reads them
-straight onto each rank's own GPU). Before 4.28 every rank read them onto the first GPU; a script
+On the GPU nothing is added today: the states go where they will stay (transformers 5.23 reads them
+straight onto each rank's own GPU). Until DeepSpeed 0.13.2 a step before training made states of zeros,
+and torch builds all those that it loads before it lets the old ones go: for a moment Adam's two
+moments are there twice. So they are under plain data parallelism up to torch 2.0, which copies what was
+read. Before transformers 4.28 every rank read them onto the first GPU; a script
 that calls `torch.load` without `map_location` still does (rank0-gpu-skew).
 
 ## How to fix it
 
-Under stage 3 `pipeline_loading_checkpoint: true` makes the ranks of a node read one after the
+A newer DeepSpeed or torch leaves the GPU as it is. Under stage 3 `pipeline_loading_checkpoint: true` makes the ranks of a node read one after the
 other, which takes longer and one partition at a time; the fix sets it where that suffices. More
 nodes make every partition smaller, but the number of ranks must be that of the run that saved,
 unless the checkpoint is converted to a universal one (`ds_to_universal.py`). Under FSDP save
@@ -34,6 +38,8 @@ Where the weights alone are to be taken over, name the checkpoint as the model i
 ## Sources
 
 * DeepSpeed edaa7221 `runtime/engine.py:4613-4717` (`_load_zero_checkpoint`), `runtime/zero/stage3.py:3368`
+* DeepSpeed 0.13.1 and 0.13.2 `runtime/zero/stage_1_and_2.py`, `stage3.py` (`initialize_optimizer_states`);
+  torch 2.0.1 and 2.1.0 `optim/optimizer.py` (`load_state_dict`)
 * transformers 5.23 `trainer.py:3886-3985`; https://github.com/huggingface/transformers/pull/22159
 * Accelerate 16cb6eb8 `utils/fsdp_utils.py:350` (`load_fsdp_optimizer`)
 * https://github.com/deepspeedai/DeepSpeed/issues/1111,
@@ -44,7 +50,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from oomlint.judgement import severity_of_need
+from oomlint.judgement import judge_gpu, settled, severity_of_need
+from oomlint.memory import beside_on_gpu
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
@@ -64,7 +71,7 @@ _LF = f"{LLAMA_FACTORY}deepspeed: ds.json\n"
 class ResumeOptimizerLoadOom(Rule):
     code = "OOM512"
     name = "resume-optimizer-load-oom"
-    summary = "resuming reads the optimizer states into RAM beside those that are there"
+    summary = "resuming reads the optimizer states beside those that are there"
     applicability = Applicability.SAFE
     cost = 1
     only_where = (Where(plan={f.load.resume: (True,)}),)
@@ -84,6 +91,15 @@ class ResumeOptimizerLoadOom(Rule):
             fixed={"ds.json": _FIXED},
             hardware="8xA100-80GB",
             host_memory="256GiB",
+        ),
+        Example(
+            files={
+                "train.yaml": f"{_LF}cutoff_len: 1024\nresume_from_checkpoint: true\n",
+                "ds.json": deepspeed('"stage": 2'),
+                "requirements.txt": "deepspeed==0.12.6\n",
+            },
+            hardware="2xA100-80GB",
+            why="this DeepSpeed has Adam's moments on the GPU twice meanwhile",
         ),
     )
     good = (
@@ -105,6 +121,7 @@ class ResumeOptimizerLoadOom(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
+        yield from self._on_the_gpu(run)
         found = reload_of(run)
         # Where training itself does not fit, resuming is not what has to change.
         if found is None or found.training.is_problem:
@@ -131,6 +148,28 @@ class ResumeOptimizerLoadOom(Rule):
             predicted=found.need,
             limit=limit,
             proposals=_proposals(run, found),
+        )
+
+    def _on_the_gpu(self, run: Run) -> Iterator[Finding]:
+        beside, reading = beside_on_gpu(settled(run).plan), judge_gpu(run, phase="load")
+        if not beside or reading is None or not reading.is_problem:
+            return
+        training = judge_gpu(run.assuming({f.load.resume: False}))
+        if training is None or not training.holds or reading.severity is None:
+            return
+        yield self.finding(
+            run,
+            reading.severity,
+            f"resuming builds {gib(beside)} of optimizer states beside those on each GPU",
+            at=f.load.resume,
+            details=(
+                reading.sentence,
+                "from DeepSpeed 0.13.2 and torch 2.1 on there is one set of them",
+            ),
+            confidence=reading.confidence,
+            resource="gpu",
+            predicted=reading.predicted,
+            limit=reading.limit,
         )
 
 

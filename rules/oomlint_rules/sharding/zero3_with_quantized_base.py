@@ -3,14 +3,16 @@
 ## What it finds
 
 ZeRO stage 3 over a base that bitsandbytes holds in 8 bit, or that GPTQ, AWQ, HQQ, EETQ or AQLM
-quantized; and over a 4-bit base that a script loads before ZeRO-3 is known.
+quantized; over a 4-bit base that a script loads before ZeRO-3 is known; and over one that does not fit
+on a card whole.
 
 ## Why it runs out of memory
 
 Those formats keep scales and packed integers beside the weights, which ZeRO-3 neither divides
 nor gathers: LLaMA-Factory stops with an error, others load the whole base on every card and
-fail at the first gather. A 4-bit base can be divided, but only one that is loaded with ZeRO-3
-in force; else each rank holds all of it, 36 GiB for 70B parameters.
+fail at the first gather. A 4-bit base can be divided, but not while it is loaded: transformers
+opens no `zero.Init` for a quantized model, so that each rank has all of it on its card, 36 GiB for 70B
+parameters, until DeepSpeed starts. Where the script loads it before ZeRO-3 is known, it stays there.
 
 ## How to fix it
 
@@ -24,6 +26,7 @@ For MXFP4 and FP8 checkpoints that are turned into 16 bit while loading.
 ## Sources
 
 * LLaMA-Factory ff6d4d12 `src/llamafactory/model/model_utils/quantization.py:101-105`, `:199-223`
+* transformers 4.52 `modeling_utils.py` (`get_init_context`, "and not is_quantized")
 * peft documentation, DeepSpeed (bitsandbytes with ZeRO-3 in 4 bit only)
 * https://github.com/deepspeedai/DeepSpeed/issues/5617, https://github.com/hiyouga/LLaMA-Factory/issues/1936
 """
@@ -32,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
@@ -69,6 +73,13 @@ class Zero3WithQuantizedBase(Rule):
             files={"train.yaml": _AXOLOTL, "ds.json": deepspeed('"stage": 3')},
             fixed={"ds.json": deepspeed('"stage": 2')},
         ),
+        Example(
+            files={
+                "train.yaml": f"{_LORA}quantization_bit: 4\n".replace("8B", "70B"),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            hardware="8xRTX-4090",
+        ),
     )
     good = (
         Example(
@@ -82,6 +93,13 @@ class Zero3WithQuantizedBase(Rule):
                 "train.yaml": f"{_LORA}quantization_bit: 4\n",
                 "ds.json": deepspeed('"stage": 3'),
             },
+        ),
+        Example(
+            files={
+                "train.yaml": f"{_LORA}quantization_bit: 4\n".replace("8B", "70B"),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            hardware="8xA100-80GB",
         ),
     )
 
@@ -109,4 +127,23 @@ class Zero3WithQuantizedBase(Rule):
                     "create the training arguments, with their DeepSpeed config, first",
                 ),
                 confidence="medium",
+            )
+        elif plan.quant.method == "bnb4":
+            loading = judge_gpu(run, phase="load")
+            if loading is None or loading.severity is None or not loading.is_problem:
+                return
+            yield self.finding(
+                run,
+                loading.severity,
+                "every card gets all 4-bit weights before ZeRO stage 3 divides them",
+                at=(f.quant.method, f.parallel.zero.stage),
+                details=(
+                    loading.sentence,
+                    "16-bit weights are divided while they are loaded",
+                    "FSDP with cpu_ram_efficient_loading divides 4-bit ones on the host",
+                ),
+                confidence="medium",
+                resource="gpu",
+                predicted=loading.predicted,
+                limit=loading.limit,
             )

@@ -90,7 +90,7 @@ class HfTrainer(Dialect):
     launcher_may_shard = True
     markers: ClassVar[tuple[bytes, ...]] = (
         b"per_device_train_batch_size", b"output_dir", b"python", b"torchrun", b"launch",
-        b"import train",
+        b"import train", b"deepspeed ",
     )  # fmt: skip
     suffixes: ClassVar[tuple[str, ...]] = (".py", *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}

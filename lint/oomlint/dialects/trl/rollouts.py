@@ -52,6 +52,15 @@ def completions_beside(run: Cells) -> Any:
     return run[_R.n] if _counts_prompts(run) else None
 
 
+@rollouts.assume(
+    f.objective.pairs_per_sample,
+    why="the script may have a trainer of its own that counts prompts, as TRL did before 0.15",
+)
+def completions_of_own_trainer(run: Cells) -> Any:
+    is_own = run[f.objective.kind] == "grpo" and brings_own_trainer(run)
+    return 1 if is_own else None
+
+
 @rollouts.default(_R.n)
 def completions_of_prompt(run: Cells) -> Any:
     if not rolls_out(run):
