@@ -528,7 +528,7 @@ def gathers_where(run: Cells) -> Any:
     """peft asks a wrapped model for its whole state dict, which nothing tells to leave the GPU."""
     if not run[own.fsdp] or not is_adapter_run(run) or run[f.save.strategy] == "no":
         return None
-    return None if run.has(SAVES_ADAPTER_ALONE) else "gpu"
+    return None if run.has(SAVES_ADAPTER_ALONE, noted=False) else "gpu"
 
 
 @meaning.derive(f.save.keep, source="LC/model_checkpointing: one folder, written again")
