@@ -49,7 +49,8 @@ def _released(package: str) -> list[tuple[str, str]]:
         if not files or numbers is None or not version.replace(".", "").isdigit():
             continue
         day = min(file["upload_time"] for file in files)[:10]
-        minor = numbers[:2]
+        # Where the first two numbers never move, the third one is what a release changes.
+        minor = numbers[: 2 if any(numbers[:2]) else 3]
         first[minor] = min(first.get(minor, (day, version)), (day, version))
     by_number = sorted(first.items())
     # A patch of an old line may come after a new one: the newest number counts.

@@ -16,7 +16,7 @@ PACKAGES = frozenset(
         "transformers", "trl", "accelerate", "peft", "deepspeed", "torch", "bitsandbytes",
         "torchtune", "torchao", "ms-swift", "llamafactory", "axolotl", "liger-kernel",
         "flash-attn", "litgpt", "llm-foundry", "composer", "openrlhf", "verl", "vllm", "unsloth",
-        "megatron-core", "torchtitan", "xformers",
+        "megatron-core", "torchtitan", "xformers", "llama-recipes",
     }
 )  # fmt: skip
 

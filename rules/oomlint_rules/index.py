@@ -79,7 +79,7 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     ('OOM505', 'fsdp-full-state-dict-save', 'checkpoint.fsdp_full_state_dict_save', 'FsdpFullStateDictSave', False, {'plan': {'parallel.backend': ('fsdp1', 'fsdp2'), 'parallel.fsdp.state_dict': ('full',)}}),
     ('OOM506', 'async-save-extra-copy', 'checkpoint.async_save_extra_copy', 'AsyncSaveExtraCopy', False, {'facts': ('async-save-thread', 'dcp-async-save')}, {'plan': {'save.async': ('thread', 'pinned')}}),
     ('OOM507', 'save-option-conflict', 'checkpoint.save_option_conflict', 'SaveOptionConflict', False, {'plan': {'save.load_best_at_end': (True,)}}, {'plan': {'save.save_only_model': (True,)}}),
-    ('OOM508', 'fsdp-state-dict-on-gpu', 'checkpoint.fsdp_state_dict_on_gpu', 'FsdpStateDictOnGpu', False, {'facts': ('state-dict-on-gpu',)}),
+    ('OOM508', 'fsdp-state-dict-on-gpu', 'checkpoint.fsdp_state_dict_on_gpu', 'FsdpStateDictOnGpu', False, {'facts': ('state-dict-on-gpu',)}, {'plan': {'save.gather_device': ('gpu',), 'parallel.backend': ('fsdp1',), 'trainable.method': ('lora', 'qlora')}, 'frameworks': ('llama-recipes',)}),
     ('OOM509', 'zero-to-fp32-ram', 'checkpoint.zero_to_fp32_ram', 'ZeroToFp32Ram', False, {'facts': ('zero-to-fp32',)}),
     ('OOM510', 'bnb8bit-save-oom', 'checkpoint.bnb8bit_save_oom', 'Bnb8bitSaveOom', False, {'plan': {'quant.method': ('bnb8',)}}),
     ('OOM511', 'zero3-gather-off-empty-model', 'checkpoint.zero3_gather_off_empty_model', 'Zero3GatherOffEmptyModel', False, {'plan': {'parallel.backend': ('zero',), 'parallel.zero.stage': (3,)}}),

@@ -80,6 +80,13 @@ def test_fsdp_alone_is_a_fragment_with_its_own_ranks() -> None:
     assert run.plan.model.id is None
 
 
+@pytest.mark.parametrize(("release", "reads_once"), [("4.31.0", False), ("4.32.0", True)])
+def test_an_old_transformers_reads_on_every_rank(release: str, reads_once: bool) -> None:
+    pin = f"transformers=={release}\n"
+    run = run_of({"a.yaml": FSDP, "requirements.txt": pin}, "a.yaml")
+    assert run.plan.load.cpu_ram_efficient is reads_once
+
+
 def test_without_a_policy_the_model_is_one_unit() -> None:
     text = FSDP.replace("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n", "")
     assert run_of({"a.yaml": text}).plan.parallel.fsdp.wrap == "none"

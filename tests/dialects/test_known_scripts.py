@@ -1,4 +1,4 @@
-"""Public scripts that are told by their launch line alone: FastChat, QLoRA, run_clm, Alpaca-LoRA."""
+"""Public scripts that are told by their launch line alone: FastChat, QLoRA, run_clm, TRL's examples."""
 
 from __future__ import annotations
 
@@ -534,3 +534,48 @@ def test_r1_v_counts_prompts() -> None:
     beside = _run(f"{line} --use_vllm true --temporal true --vllm_device cuda:7\n")
     assert beside.plan.objective.pairs_per_sample == 4
     assert beside.plan.objective.rollout.engine == "vllm_server"
+
+
+@pytest.mark.parametrize(
+    ("options", "load", "method"),
+    [("", "fp32", "full"), (" --use_peft", "fp32", "lora"), (" --use_peft --load_in_4bit", "bf16", "qlora")],
+)  # fmt: skip
+def test_trls_first_sft_example(options: str, load: str, method: str) -> None:
+    line = f"python examples/scripts/sft_trainer.py --model_name huggyllama/llama-7b{options}\n"
+    run = _run(line)
+    assert run.framework == "trl"
+    assert _facts(run, "load.dtype", "trainable.method") == (load, method)
+    assert _facts(run, "batch.micro", "batch.grad_accum", "seq.max_len") == (64, 16, 512)
+    assert run.plan.checkpointing.mode == ("full" if method == "qlora" else "none")
+
+
+def test_trls_second_sft_example() -> None:
+    line = (
+        "accelerate launch sft.py --model_name mistralai/Mixtral-8x7B-v0.1 --dataset_name a/b"
+        " --batch_size 2 --use_peft --peft_lora_r 16 --load_in_4bit --bf16"
+    )
+    run = _run(f"{line}\n")
+    assert _facts(run, "batch.micro", "batch.grad_accum", "trainable.r") == (2, 1, 16)
+    assert _facts(run, "quant.method", "quant.prepares_kbit") == ("bnb4", True)
+    assert _facts(run, "checkpointing.mode", "precision.autocast") == ("none", True)
+    # From March 2024 on the options were those of TRL's parser.
+    assert (
+        _run(f"{line} --model_name_or_path x\n".replace("model_name ", "x ")).plan.batch.micro != 2
+    )
+
+
+def test_stack_llama_2() -> None:
+    run = _run("accelerate launch dpo_llama2.py --model_name_or_path=sft/final --output_dir=dpo\n")
+    assert _facts(run, "objective.kind", "objective.ref_model", "seq.max_len") == (
+        "dpo",
+        "copy",
+        1024,
+    )
+    assert _facts(run, "batch.micro", "batch.eval_micro", "eval.every") == (4, 8, 100)
+    assert _facts(run, "quant.method", "checkpointing.mode") == ("bnb4", "full")
+    run = _run(
+        "accelerate launch sft_llama2.py --output_dir=./sft --max_steps=500 --seq_length 2048\n"
+    )
+    assert _facts(run, "model.id", "seq.max_len") == ("meta-llama/Llama-2-7b-hf", 2048)
+    assert _facts(run, "trainable.method", "seq.packing") == ("qlora", "concat")
+    assert run.plan.optimizer.name == "paged_adamw_32bit"

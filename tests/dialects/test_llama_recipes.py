@@ -60,6 +60,73 @@ def test_reads_launcher_and_options() -> None:
     assert plan.env.cuda_visible_devices is None
 
 
+def _pinned(script: str, release: str) -> Run:
+    files = {"run.sh": script, "requirements.txt": f"llama-recipes=={release}\n"}
+    (run,) = link(files).runs
+    return run
+
+
+@pytest.mark.parametrize(("release", "dtype"), [("0.0.2", "fp32"), ("0.0.3", "bf16")])
+def test_weights_were_loaded_in_fp32(release: str, dtype: str) -> None:
+    script = "python -m llama_recipes.finetuning --model_name meta-llama/Llama-2-7b-hf\n"
+    assert _pinned(script, release).plan.precision.param == dtype
+
+
+@pytest.mark.parametrize(("release", "device"), [("0.0.3", "gpu"), ("0.0.4", None)])
+def test_adapters_were_saved_through_the_whole_state_dict(release: str, device: str | None) -> None:
+    save = _pinned(_SEED, release).plan.save
+    assert (save.gather_device, save.full_gather) == (device, True if device else None)
+
+
+@pytest.mark.parametrize(("release", "once"), [("0.0.2", True), ("0.0.3", False)])
+def test_the_flag_alone_was_enough(release: str, once: bool) -> None:
+    script = _SEED.replace("--enable_fsdp", "--enable_fsdp --low_cpu_fsdp")
+    assert _pinned(script, release).plan.load.cpu_ram_efficient is once
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cd recipes/finetuning\npython3 finetuning.py --model_name /models/7b --output_dir out\n",
+        "python llama-recipes/examples/finetuning.py --model_name /models/7b\n",
+    ],
+)
+def test_the_folder_tells_the_script(script: str) -> None:
+    assert _run(script).framework == "llama-recipes"
+
+
+_CALL = """\
+from llama_recipes{0}
+
+{1}(
+    model_name="meta-llama/Llama-3.2-1B",
+    enable_fsdp={2},
+    batch_size_training=1,
+    batching_strategy="padding",
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "called"),
+    [
+        (" import finetuning", "finetuning.main"),
+        (".finetuning import main", "main"),
+        (".finetuning import main as train", "train"),
+    ],
+)
+def test_scripts_may_call_it(imported: str, called: str) -> None:
+    files = {
+        "train.py": _CALL.format(imported, called, True),
+        "run.sh": "torchrun --nproc_per_node 2 train.py\n",
+    }
+    (run,) = link(files).runs
+    assert run.framework == "llama-recipes"
+    assert (run.plan.parallel.backend, run.plan.parallel.world) == ("fsdp1", 2)
+    assert (run.plan.batch.micro, run.plan.seq.unbounded) == (1, True)
+    assert run.plan.checkpointing.mode == "full"
+
+
 def test_every_rank_loads_unless_told_otherwise() -> None:
     run = _run(_SEED)
     assert run.plan.load.per_rank_host_copies == 1

@@ -144,3 +144,28 @@ _PARSES = "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_datacla
 )
 def test_a_flag_does_not_change_what_the_script_writes_out(script: str, micro: int) -> None:
     assert run_of({"train.py": script, "run.sh": _LAUNCH}).plan.batch.micro == micro
+
+
+_REWARDS = """\
+class RewardTrainer(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False):
+        better = model(input_ids=inputs["input_ids_j"])[0]
+        SECOND
+        return -log_sigmoid(better - worse).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "rows"),
+    [
+        ("worse = model(input_ids=inputs['input_ids_k'])[0]", 2),
+        ("worse = inputs['target']", 1),
+        ("if self.both: worse = model(inputs)\n        else: worse = self.model(inputs)", 2),
+        ("with torch.no_grad(): worse = model(inputs)", 1),
+        ("worse = other(inputs)", 1),
+    ],
+)
+def test_a_trainer_that_runs_the_model_twice_keeps_two_samples(second: str, rows: int) -> None:
+    body = _REWARDS.replace("SECOND", second)
+    run = run_of({"train.py": _script(body, trainer="RewardTrainer")})
+    assert (run.plan.objective.pairs_per_sample or 1) == rows

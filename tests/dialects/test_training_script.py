@@ -673,6 +673,7 @@ def test_a_trainer_that_the_script_defines_is_not_trls_by_its_name() -> None:
     text = (
         "from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments\n"
         "class RewardTrainer(Trainer):\n    pass\n"
+        "def tokenize(x):\n    return tokenizer(x, truncation=True, max_length=512)\n"
         "m = AutoModelForSequenceClassification.from_pretrained('google/gemma-2b', num_labels=1)\n"
         "a = TrainingArguments(output_dir='o', eval_strategy='steps')\n"
         "RewardTrainer(model=m, args=a, compute_metrics=f).train()\n"
@@ -680,6 +681,7 @@ def test_a_trainer_that_the_script_defines_is_not_trls_by_its_name() -> None:
     run = _run({"train.py": text})
     assert run.framework == "hf-trainer"
     assert (run.plan.eval.keeps_logits, run.plan.checkpointing.mode) == (False, "none")
+    assert run.plan.seq.max_len == 512
     theirs = text.replace(
         "class RewardTrainer(Trainer):\n    pass", "from trl import RewardTrainer"
     )

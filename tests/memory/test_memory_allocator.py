@@ -135,7 +135,12 @@ def test_packed_experts_are_unpacked_whole() -> None:
         assert loose.components["parameters"] is not None
         saved = loose.components["parameters"] - packed.components["parameters"]
         assert saved > 16 * stack * 1.3
-        assert (packed.phases["backward"] or 0) > packed.components["parameters"] + 2 * stack
+    # The stack is kept where it is one; of single layers nothing is.
+    whole, apart = (
+        estimate(plan.with_values({"checkpointing.mode": "none"})).gpu.phases["backward"] or 0
+        for plan in (asked, listed)
+    )
+    assert whole > 16 * 2 * stack * 0.95 + apart
 
 
 def test_fabric_holds_the_whole_model_while_it_loads() -> None:

@@ -38,6 +38,13 @@ FUSED_OPTIMIZER = Change(
     was="adamw_torch",
 )
 
+FSDP_READS_ONCE = Change(
+    "transformers",
+    (4, 32),
+    "every rank of FSDP reads the whole model into RAM, whatever Accelerate's config says",
+    "transformers 4.31.0 and 4.32.0 modeling_utils.py is_fsdp_enabled",
+)
+
 # -- torch -----------------------------------------------------------------------------------------
 
 FUSED_WITH_TORCH = Change(

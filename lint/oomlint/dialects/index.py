@@ -29,7 +29,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'HfTrainerYaml': ('hf-trainer-yaml', ('.yaml', '.yml'), (b'per_device_train_batch_size',), False, ()),
     'LlamaFactory': ('llama-factory', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'model_name_or_path', b'llamafactory-cli', b'lmf train', b'LLaMA-Factory'), True, ()),
     'LlamaFactoryV1': ('llama-factory-v1', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'train_dataset', b'USE_V1'), True, ()),
-    'LlamaRecipes': ('llama-recipes', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'finetuning',), True, ()),
+    'LlamaRecipes': ('llama-recipes', ('.sh', '.bash', '.slurm', '.sbatch', '.job', '.py'), (b'finetuning',), True, ('.py',)),
     'Xtuner': ('xtuner', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'xtuner',), False, ('.py',)),
     'Unsloth': ('unsloth', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'unsloth',), True, ('.py',)),
     'UnslothCli': ('unsloth-cli', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'unsloth train', b'load_in_4bit', b'training_type'), False, ('.py',)),

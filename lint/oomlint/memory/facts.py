@@ -154,6 +154,13 @@ class Facts:
     # -- dtypes --------------------------------------------------------------------------
 
     @property
+    def experts_apart(self) -> bool:
+        """Whether each expert has linear layers of its own, as before transformers 5."""
+        is_older = self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since)
+        arch = self.model.arch if self.model else None
+        return is_older and not is_new_in_transformers_5(arch)
+
+    @property
     def experts_packed(self) -> bool:
         """Whether the weights of the experts are quantised too.
 
@@ -161,10 +168,7 @@ class Facts:
         (transformers 5) stay as they are unless asked for, lists of linear layers never do.
         """
         quant = self.plan.quant
-        if quant.quantises_moe_experts:
-            return True
-        is_older = self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since)
-        if is_older and not is_new_in_transformers_5(self.model.arch if self.model else None):
+        if quant.quantises_moe_experts or self.experts_apart:
             return True
         if quant.quantises_moe_experts is False:
             return False
@@ -385,6 +389,7 @@ class Facts:
             batched=self.rows > 1 and self.kernel in ("math", "eager"),
             quantised=packed,
             packed_experts=packed and self.experts_packed,
+            apart_experts=packed and self.experts_apart,
             keeps_input=packed
             and plan.quant.method == "bnb4"
             and self.older("bitsandbytes", _FREES_INPUT),

@@ -1,9 +1,10 @@
-"""A script gathers FSDP's full state dict on every GPU.
+"""Saving gathers FSDP's full state dict on every GPU.
 
 ## What it finds
 
 `FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT)` without a `FullStateDictConfig`
 that offloads to the CPU; and `trainer.model.state_dict()` in a run under FSDP, which has neither.
+llama-recipes before 0.0.4 does the same as it saves an adapter.
 
 ## Why it runs out of memory
 
@@ -14,7 +15,8 @@ The whole model is gathered on every card at once: 4 bytes a parameter in fp32, 
 
 `FullStateDictConfig(offload_to_cpu=True, rank0_only=True)` as the third argument; only rank 0
 then keeps a copy, in host RAM. Under FSDP2 `get_model_state_dict` takes
-`StateDictOptions(full_state_dict=True, cpu_offload=True)`.
+`StateDictOptions(full_state_dict=True, cpu_offload=True)`. llama-recipes 0.0.4 and later gather the
+adapter alone, on rank 0.
 
 ## When not to
 
@@ -25,12 +27,14 @@ On one GPU, where nothing is gathered.
 * torch documentation of `FullStateDictConfig`
 * https://github.com/tatsu-lab/stanford_alpaca/issues/65
 * https://github.com/huggingface/accelerate/pull/1181
+* https://github.com/meta-llama/llama-cookbook/issues/332
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, Where
 from oomlint.run import Run
 
@@ -54,6 +58,10 @@ _TRAINER = (
     "if trainer.args.should_save:\n"
     "    trainer._save('out', state_dict={{k: v.cpu() for k, v in state_dict.items()}})\n"
 )
+_RECIPES = (
+    "torchrun --nnodes 1 --nproc_per_node 8 recipes/finetuning/finetuning.py --enable_fsdp "
+    "--use_peft --model_name meta-llama/Llama-2-70b-hf --output_dir out\n"
+)
 _WHY = {
     "no-config": "it has no config",
     "not-offloaded": "its config does not offload",
@@ -64,8 +72,18 @@ _WHY = {
 class FsdpStateDictOnGpu(Rule):
     code = "OOM508"
     name = "fsdp-state-dict-on-gpu"
-    summary = "a script gathers FSDP's full state dict on every GPU"
-    only_where = (Where(facts=("state-dict-on-gpu",)),)
+    summary = "saving gathers FSDP's full state dict on every GPU"
+    only_where = (
+        Where(facts=("state-dict-on-gpu",)),
+        Where(
+            plan={
+                f.save.gather_device: ("gpu",),
+                f.parallel.backend: ("fsdp1",),
+                f.trainable.method: ("lora", "qlora"),
+            },
+            frameworks=("llama-recipes",),
+        ),
+    )
 
     bad = (
         Example(files={"train.py": _SAVE.format(config="")}),
@@ -74,13 +92,24 @@ class FsdpStateDictOnGpu(Rule):
             files={"train.py": _TRAINER.format(fsdp=", fsdp='full_shard auto_wrap'")},
             hardware="4xA100-80GB",
         ),
+        Example(files={"run.sh": _RECIPES, "requirements.txt": "llama-recipes==0.0.3\n"}),
     )
     good = (
         Example(files={"train.py": _SAVE.format(config=_OFFLOADS)}),
         Example(files={"train.py": _TRAINER.format(fsdp="")}, hardware="4xA100-80GB"),
+        Example(files={"run.sh": _RECIPES, "requirements.txt": "llama-recipes==0.0.4\n"}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
+        if run.framework == "llama-recipes" and run.plan.save.gather_device == "gpu":
+            yield self.finding(
+                run,
+                Severity.WARNING,
+                "saving the adapter gathers the whole model on every GPU",
+                at=f.save.gather_device,
+                details=("llama-recipes 0.0.4 and later gather the adapter alone",),
+                resource="gpu",
+            )
         for fact in run.facts:
             if fact.kind != "state-dict-on-gpu":
                 continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import FSDP2_WAITS, FSDP2_WRAPS_ENDS
+from oomlint.dialects.changes import FSDP2_WAITS, FSDP2_WRAPS_ENDS, FSDP_READS_ONCE
 from oomlint.dialects.common.fields import fsdp
 from oomlint.dialects.meaning import Meaning
 from oomlint.plan.fields import f
@@ -30,6 +30,12 @@ def defaults(run: Cells) -> Any:
         _F.cpu_offload: False,
         f.load.cpu_ram_efficient: False,
     }
+
+
+@sharding.override(f.load.cpu_ram_efficient, source=FSDP_READS_ONCE.source)
+def reads_once(run: Cells) -> Any:
+    """An old transformers does not know that FSDP is what it loads for."""
+    return False if run[fsdp.enabled] and not run.has(FSDP_READS_ONCE, noted=False) else None
 
 
 def _is_second(run: Cells) -> bool:

@@ -1,7 +1,8 @@
-"""llama-recipes, now llama-cookbook: the command line of its ``finetuning`` script."""
+"""llama-recipes, now llama-cookbook: the command line of its ``finetuning`` script, and calls of it."""
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, Dialect
@@ -9,7 +10,10 @@ from oomlint.dialects.llama_recipes.keys import LLAMA_RECIPES, OLD_LLAMA_RECIPES
 from oomlint.dialects.llama_recipes.meaning import meaning
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
-from oomlint.documents.base import Document
+from oomlint.dialects.table import Block
+from oomlint.documents import SHELL_SUFFIXES
+from oomlint.documents.base import Call, Document
+from oomlint.documents.text import Span
 
 # Options that no other script of the name ``finetuning.py`` has.
 _OWN = frozenset(
@@ -21,19 +25,36 @@ _OWN = frozenset(
     }
 )  # fmt: skip
 
+_MODULES = ("llama_recipes.finetuning", "llama_cookbook.finetuning")
+_CALLED = frozenset(f"{module}.main" for module in _MODULES)
+# Where the script has stood in the repository, or in the package.
+_FOLDERS = (
+    "recipes/finetuning", "recipes/quickstart/finetuning", "getting-started/finetuning",
+    "llama-recipes/examples", "llama-cookbook/examples", "src/llama_recipes", "src/llama_cookbook",
+)  # fmt: skip
+
 
 def _starts_finetuning(launch: Launch) -> bool:
     if launch.is_module:
-        return launch.name in ("llama_recipes.finetuning", "llama_cookbook.finetuning")
+        return launch.name in _MODULES
     if launch.stem == "llama_finetuning":
         return True
-    return launch.stem == "finetuning" and bool(_OWN & set(launch.flags.entries))
+    if launch.stem != "finetuning":
+        return False
+    options = launch.flags.entries.keys()
+    return bool(_OWN & options) or ("model_name" in options and _stands_in_folder(launch))
+
+
+def _stands_in_folder(launch: Launch) -> bool:
+    folder = posixpath.join(launch.command.folder, posixpath.dirname(launch.name))
+    return ("/" + posixpath.normpath(folder)).endswith(tuple("/" + known for known in _FOLDERS))
 
 
 class LlamaRecipes(Dialect):
     name = "llama-recipes"
     markers = (b"finetuning",)
-    suffixes = (".sh", ".bash", ".slurm", ".sbatch", ".job")
+    suffixes = (*SHELL_SUFFIXES, ".py")
+    only_marked = (".py",)
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
@@ -42,3 +63,9 @@ class LlamaRecipes(Dialect):
                 table = OLD_LLAMA_RECIPES if launch.stem == "llama_finetuning" else LLAMA_RECIPES
                 blocks = (*launch.blocks, launch.program_block(table))
                 yield Claim(self, "run", document, blocks)
+        calls: Iterable[Call] = getattr(document, "calls", ())
+        for call in calls:
+            if call.callee in _CALLED:
+                anchor = Span(call.span.start, call.arguments.span.start)
+                block = Block(document, call.arguments, LLAMA_RECIPES, anchor)
+                yield Claim(self, "run", document, (block,))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import fsdp
@@ -31,6 +32,31 @@ from oomlint.plan.fields import f
 
 without_launcher = Meaning()
 """What holds where no launcher says otherwise; it is asked after them."""
+
+LOADS_16_BIT = Change(
+    "llama-recipes",
+    (0, 0, 3),
+    "weights become fp32 as they are loaded, which takes twice the memory",
+    "llama-recipes 0.0.2 finetuning.py:132 and 0.0.3 finetuning.py:126",
+)
+FIRST_RANK_BY_VARIABLES = Change(
+    "llama-recipes",
+    (0, 0, 3),
+    "--low_cpu_fsdp alone lets only the first rank read the model",
+    "llama-recipes 0.0.2 and 0.0.3 finetuning.py; pull request 572",
+)
+NO_PREPARING = Change(
+    "llama-recipes",
+    (0, 0, 3),
+    "prepare_model_for_kbit_training makes what is not quantized fp32",
+    "llama-recipes 0.0.2 finetuning.py:147 and 0.0.3 finetuning.py",
+)
+SAVES_ADAPTER_ALONE = Change(
+    "llama-recipes",
+    (0, 0, 4),
+    "saving an adapter under FSDP gathers the whole model on every GPU",
+    "llama-recipes 0.0.3 utils/train_utils.py:238 and 0.0.4 utils/train_utils.py:239",
+)
 
 meaning = Meaning(world, launch_one_process, without_launcher, batch)
 
@@ -179,11 +205,12 @@ def first_rank_reads(run: Cells) -> Any:
 
 
 def _needs_variables(run: Cells) -> bool:
-    """Whether the command can only be of a version that leaves the reading to transformers.
-
-    llama-recipes 0.0.3 took the meta device out of ``--low_cpu_fsdp`` (pull request 572, July
-    2024). The package's name and the folder of the script are newer than that.
+    """Whether the version leaves the reading to transformers. Where no pin tells, the command
+    does: the package's later name and the later folder of the script are newer than the change.
     """
+    made = run.made(FIRST_RANK_BY_VARIABLES)
+    if made is not None:
+        return made
     for block in run.blocks:
         if block.table is LLAMA_RECIPES:
             text = block.document.source.text[block.anchor.start : block.anchor.end]
@@ -213,16 +240,21 @@ def copies(run: Cells) -> Any:
 def loads(run: Cells) -> Any:
     if _is_old(run):
         return Sourced("fp32", "llama-recipes 0.0.1: no torch_dtype")
-    return Sourced("fp16", f"{_SCRIPT}:173") if run[own.fp16] else None
+    made = run.made(LOADS_16_BIT)
+    if made is False:
+        return Sourced("fp32", LOADS_16_BIT.source)
+    if run[own.fp16]:
+        return Sourced("fp16", f"{_SCRIPT}:173")
+    return None if made is None else Sourced("bf16", f"{_SCRIPT}:173")
 
 
 @meaning.assume(
     f.load.dtype,
-    why="llama-recipes 0.0.4 and later load 16-bit weights as they are; up to 0.0.3 they "
-    "became fp32, which takes twice the memory",
+    why="llama-recipes 0.0.3 and later load weights in bf16; before they became fp32, which takes "
+    "twice the memory",
 )
-def loads_as_they_are(run: Cells) -> Any:
-    return run[f.model.ckpt_dtype] or "bf16"
+def loads_as_the_newest_do(_run: Cells) -> Any:
+    return "bf16"
 
 
 # -- what is trained -------------------------------------------------------------------------------
@@ -278,7 +310,9 @@ def four_bit(run: Cells) -> Any:
 
 @meaning.derive(f.quant.prepares_kbit, source=_SCRIPT)
 def prepares_kbit(run: Cells) -> Any:
-    return _is_old(run) if _is_quantized(run) else None
+    if not _is_quantized(run):
+        return None
+    return _is_old(run) or not run.has(NO_PREPARING, noted=False)
 
 
 @meaning.written(f.quant.method)
@@ -481,10 +515,20 @@ def saved(run: Cells) -> Any:
 
 @meaning.derive(f.save.full_gather, f.save.format)
 def gathers_to_save(run: Cells) -> Any:
-    if not run[own.fsdp] or is_adapter_run(run):
+    if not run[own.fsdp]:
         return None
+    if is_adapter_run(run):
+        return {f.save.full_gather: True} if run[f.save.gather_device] == "gpu" else None
     gathers = run[_F.state_dict] == "full"
     return {f.save.full_gather: gathers, f.save.format: "bin" if gathers else "distcp"}
+
+
+@meaning.derive(f.save.gather_device, source=SAVES_ADAPTER_ALONE.source)
+def gathers_where(run: Cells) -> Any:
+    """peft asks a wrapped model for its whole state dict, which nothing tells to leave the GPU."""
+    if not run[own.fsdp] or not is_adapter_run(run) or run[f.save.strategy] == "no":
+        return None
+    return None if run.has(SAVES_ADAPTER_ALONE, noted=False) else "gpu"
 
 
 @meaning.derive(f.save.keep, source="LC/model_checkpointing: one folder, written again")

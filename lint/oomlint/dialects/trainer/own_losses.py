@@ -50,6 +50,16 @@ def compares_texts(run: Cells) -> Any:
     return {f.objective.kind: "embedding", f.objective.pairs_per_sample: 2}
 
 
+@own_losses.default(f.objective.pairs_per_sample)
+def runs_several_times(run: Cells) -> Any:
+    """What each pass keeps stays until the one backward pass, as if there were as many samples."""
+    fact = run.given.once(_own_passes)
+    if fact is None:
+        return None
+    name = fact.detail["class"]
+    return Sourced(fact.detail["passes"], f"{name}.compute_loss runs the model as many times")
+
+
 # -- calls -----------------------------------------------------------------------------------------
 
 
@@ -119,6 +129,18 @@ def _own_loss(blocks: list[Block]) -> str | None:
         ):
             return f"{fact.detail['class']}.{fact.detail['function']}"
     return None
+
+
+def _own_passes(blocks: list[Block]) -> Fact | None:
+    """That the trainer which the script defines runs the model several times a step."""
+    trained = _trained(blocks)
+    found = (
+        fact
+        for fact in _facts(blocks)
+        if fact.kind == "own-passes"
+        and any(fact.detail["class"] in name.split(".") for name in trained)
+    )
+    return next(found, None)
 
 
 def _facts(blocks: list[Block]) -> Iterator[Fact]:

@@ -67,9 +67,12 @@ class ScriptRun(Struct, frozen=True):
 
     @property
     def uses_trl(self) -> bool:
-        calls = [call for call in (self.trainer, self.config) if call is not None]
-        named = [call.callee for call in calls if call.callee not in self.own]
-        return any(_TRL_TRAINER.search(name) or name.endswith("Config") for name in named)
+        return _is_of_trl((self.trainer, self.config), self.own)
+
+
+def _is_of_trl(calls: Sequence[Call | None], own: frozenset[str]) -> bool:
+    named = [call.callee for call in calls if call is not None and call.callee not in own]
+    return any(_TRL_TRAINER.search(name) or name.endswith("Config") for name in named)
 
 
 def script_runs(document: Document, *, patched: bool = False) -> Iterator[ScriptRun]:
@@ -81,23 +84,23 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     defaults = getattr(document, "option_defaults", None)
     configs = [call for call in calls if _CONFIG.search(call.callee)]
     trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c)]
+    own = frozenset(_CLASS.findall(document.source.text)) if calls else frozenset()
     found: list[ScriptRun] = []
     for trainer in trainers:
         config = _argument(trainer, "args", "1")
         if config is None or not _CONFIG.search(config.callee):
             config = _the_only(configs) if len(trainers) == 1 else None
-        found.append(_run_of(calls, trainer, config, defaults))
+        found.append(_run_of(calls, trainer, config, defaults, own))
     if not trainers:
         found += [
-            _run_of(calls, None, config, defaults)
+            _run_of(calls, None, config, defaults, own)
             for config in configs
             if "per_device_train_batch_size" in config.arguments.entries
         ]
     if not found and any(f.kind == "merges-adapter" for f in getattr(document, "facts", ())):
-        found.append(_run_of(calls, None, None, defaults))
-    own = frozenset(_CLASS.findall(document.source.text)) if found else frozenset()
+        found.append(_run_of(calls, None, None, defaults, own))
     for run in found:
-        yield replace(run, among=len(found), own=own)
+        yield replace(run, among=len(found))
 
 
 def _imports_unsloth(document: Document) -> bool:
@@ -113,7 +116,11 @@ def _is_trainer(call: Call) -> bool:
 
 
 def _run_of(
-    calls: Sequence[Call], trainer: Call | None, config: Call | None, defaults: Mapping | None
+    calls: Sequence[Call],
+    trainer: Call | None,
+    config: Call | None,
+    defaults: Mapping | None,
+    own: frozenset[str],
 ) -> ScriptRun:
     model = _model_of(calls, trainer, defaults)
     others: list[tuple[Call, Table]] = []
@@ -132,10 +139,9 @@ def _run_of(
             others.append((call, PREPARES_KBIT))
         elif call.callee.endswith("gradient_checkpointing_enable"):
             others.append((call, CHECKPOINTS))
-    named = [call.callee for call in (trainer, config) if call is not None]
-    if not any(_TRL_TRAINER.search(name) or name.endswith("Config") for name in named):
+    if not _is_of_trl((trainer, config), own):
         others += ((call, TOKENIZER) for call in _cutting(calls))
-    return ScriptRun(trainer, config, model, tuple(others))
+    return ScriptRun(trainer, config, model, tuple(others), own=own)
 
 
 def _cutting(calls: Sequence[Call]) -> Iterator[Call]:

@@ -42,6 +42,9 @@ _FAMILIES = (
 )  # fmt: skip
 # Methods that count only with the right thing before the dot.
 _DEEPSPEED = frozenset({"deepspeed.initialize", "deepspeed.init_inference", "deepspeed.zero.Init"})
+# Functions of frameworks that train by themselves. Their own names tell nothing, so that they are
+# reported by the full one.
+_WHOLE_RUNS = frozenset({"llama_recipes.finetuning.main", "llama_cookbook.finetuning.main"})
 _LOADERS = frozenset({"from_pretrained", "from_config"})
 _NO_MODEL = re.compile(
     r"Tokenizer|Processor|FeatureExtractor|Config$|^Generation|Pipeline|tokenizer"
@@ -201,6 +204,7 @@ def matters(name: str, last: str) -> bool:
     return (
         last in _NAMES
         or name in _DEEPSPEED
+        or name in _WHOLE_RUNS
         or last.endswith("Trainer")
         or last.startswith(_FAMILIES)
     )
@@ -218,6 +222,8 @@ def read_calls(
             continue
         # An import under another name is reported by the name that it has at home.
         written = dotted(step.node.func) if last == step.last else None
+        if step.name in _WHOLE_RUNS:
+            written = step.name
         arguments = replace(
             evaluator.arguments(step.node, step.scope), guards=step.guards, arms=step.arms
         )

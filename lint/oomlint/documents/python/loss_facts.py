@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from oomlint.documents.base import Fact
 from oomlint.documents.python.scopes import dotted
@@ -21,7 +21,9 @@ _OF_LOGITS = re.compile(r"logit|logp|log_p|label_smoother")
 def loss_facts(source: Source, tree: ast.Module, places: Places) -> Iterator[Fact]:
     """Facts of the kind ``own-loss`` (``class``, ``function``): a Trainer's ``compute_loss`` or a
     model's ``forward`` that the script defines, in a class where no logits occur, and which
-    takes its loss neither from the model nor from the class above."""
+    takes its loss neither from the model nor from the class above. Facts of the kind ``own-passes``
+    (``class``, ``passes``): a ``compute_loss`` that runs the model several times before one
+    backward pass."""
     for node in tree.body:
         if not isinstance(node, ast.ClassDef):
             continue
@@ -35,9 +37,33 @@ def loss_facts(source: Source, tree: ast.Module, places: Places) -> Iterator[Fac
         for function in node.body:
             if not isinstance(function, ast.FunctionDef) or function.name != wanted:
                 continue
+            where = Location(source.path, places.span(function))
             if _is_of_its_own(function) and not _names_logits(node):
-                where = Location(source.path, places.span(function))
                 yield Fact("own-loss", where, {"class": node.name, "function": wanted})
+            passes = _passes(function.body) if wanted == "compute_loss" else 0
+            if passes > 1:
+                yield Fact("own-passes", where, {"class": node.name, "passes": passes})
+
+
+def _passes(body: Sequence[ast.stmt]) -> int:
+    """How often statements run the model with gradients; of two branches the dearer counts."""
+    return sum(map(_passes_of, body))
+
+
+def _passes_of(node: ast.AST) -> int:
+    match node:
+        case ast.If(test=test, body=then, orelse=other):
+            return _passes_of(test) + max(_passes(then), _passes(other))
+        case ast.With(items=items) if any(map(_stops_gradients, items)):
+            return 0
+    own = isinstance(node, ast.Call) and dotted(node.func) in ("model", "self.model")
+    return own + sum(map(_passes_of, ast.iter_child_nodes(node)))
+
+
+def _stops_gradients(item: ast.withitem) -> bool:
+    call = item.context_expr
+    name = dotted(call.func) if isinstance(call, ast.Call) else None
+    return (name or "").rpartition(".")[2] in ("no_grad", "inference_mode")
 
 
 def _is_of_its_own(function: ast.FunctionDef) -> bool:

@@ -256,14 +256,16 @@ class FeedForward(Basics):
     def grouped_experts(self, x: Tensor, block: Block, seen: Tensor) -> Tensor:
         """grouped_mm_experts_forward: gather, two grouped products, weigh, put back, sum.
 
-        Autocast does not reach grouped_mm: it computes in the weights' dtype.
+        Autocast does not reach grouped_mm: it computes in the weights' dtype. Packed layers of each
+        expert's own compute like all others, one after the other (transformers 4.57
+        models/mixtral/modeling_mixtral.py).
         """
         tape, r = self.tape, self.r
         k, hidden, ffn = block.topk, x.width, block.moe_ffn
         matrices = block.expert_numel / (block.experts * self.model.hidden * ffn)
         parts = matrices - 1
         weights = self.router(seen, block)
-        bytes_ = r.stream
+        bytes_ = r.compute if r.apart_experts else r.stream
         perm = tape.tensor(k, 8)
         gathered = tape.op(tape.tensor(k * hidden, x.bytes), (x,), saves=(perm,))
         chosen = tape.op(tape.tensor(k, weights.bytes), (weights,), saves=(perm,))
@@ -274,13 +276,16 @@ class FeedForward(Basics):
             adapted = self.expert_weight(block, numel, rank, ends)
             inputs = (source,) if adapted is None else (source, adapted)
             saves = list(inputs) if train or adapted else []
-            if r.packed_experts:
+            unpacked = Size()
+            if r.apart_experts:
+                unpacked = Size(fixed=block.expert_numel / block.experts / matrices * bytes_)
+            elif r.packed_experts:
                 # The unpacked stack is an argument of the product, kept for its input's gradient
                 # (bitsandbytes nn/parametrize.py, transformers integrations/moe.py).
                 saves.append(tape.weight(numel, bytes_))
             return tape.op(
                 tape.tensor(width, bytes_), inputs, saves=saves,
-                weight=numel if train else 0,
+                weight=numel if train else 0, temp=unpacked, forward_temp=unpacked,
             )  # fmt: skip
 
         up_rank = r.rank * (2 if r.split_ranks else 1)

@@ -16,7 +16,7 @@ class Regime(Struct, frozen=True, cache_hash=True):
     that of matrix products; they differ under autocast (``amp``). ``lora`` maps the roles of
     adapted linear layers to their rank, ``fused`` are those among them that one function computes
     with its neighbours. ``keeps_input``: products with packed weights keep
-    their input; ``rescaled``: every linear layer has a trained scale and bias behind it; ``scattered``: the share of the
+    their input; ``apart_experts``: each expert has linear layers of its own; ``rescaled``: every linear layer has a trained scale and bias behind it; ``scattered``: the share of the
     fused projection's outputs that carry an adapter.
 
     Each estimate makes one and looks up profiles by it.
@@ -46,6 +46,7 @@ class Regime(Struct, frozen=True, cache_hash=True):
     fused_glu: bool = False
     quantised: bool = False
     packed_experts: bool = False
+    apart_experts: bool = False
     keeps_input: bool = False
     rescaled: bool = False
     tensor_parallel: int = 1
