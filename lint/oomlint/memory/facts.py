@@ -135,11 +135,12 @@ class Facts:
         elif backend in ("none", "ddp", "dp", "device_map_pp"):
             shard = 1
         # transformers packs bitsandbytes weights on every rank's GPU before FSDP shards them, where
-        # rank 0 does not load for all (quantizers/quantizer_bnb_4bit.py update_device_map).
-        self.packs_whole: bool = (
-            backend in ("fsdp1", "fsdp2")
-            and self.plan.quant.method in ("bnb4", "bnb8")
-            and self.plan.load.cpu_ram_efficient is False
+        # rank 0 does not load for all, and always before ZeRO-3 does, since what is quantized is
+        # not built inside zero.Init (4.48 to 5.23 modeling_utils.py get_init_context,
+        # quantizers/quantizer_bnb_4bit.py update_device_map).
+        self.packs_whole: bool = self.plan.quant.method in ("bnb4", "bnb8") and (
+            (backend in ("fsdp1", "fsdp2") and self.plan.load.cpu_ram_efficient is False)
+            or (backend == "zero" and p.zero.stage == 3)
         )
         # Lightning Fabric loads a checkpoint into the sharded model as one whole state dict.
         self.loads_whole: bool = backend == "fabric_fsdp" and not self.plan.model.from_scratch

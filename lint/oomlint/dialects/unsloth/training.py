@@ -14,6 +14,7 @@ from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Block
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.rollouts import rolls_out
+from oomlint.dialects.unsloth.changes import FUSES_LOSS
 from oomlint.dialects.unsloth.keys import CONFIGS, PATCHED, PLAIN, is_for_language, unsloth
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
@@ -169,10 +170,28 @@ def adapters_in_fp32(run: Cells) -> Any:
 
 @training.override(f.loss.logits_materialised)
 def logits(run: Cells) -> Any:
-    """Z fused_losses: cross entropy, preference log-probabilities and GRPO's in chunks."""
+    """The fused loss is the model's own, of labels that it is given (U models/llama.py:1472). GRPO
+    has one besides (Z rl_replacements.py); preference trainers ask for logits."""
+    kind = run[f.objective.kind]
+    if kind not in ("sft", "grpo"):
+        return None
     if run[f.eval.keeps_logits]:
         return Sourced("full", "unsloth models/rl.py:2485: compute_metrics wants them")
+    if kind == "sft" and not run.has(FUSES_LOSS):
+        return Sourced("full", FUSES_LOSS.source)
     return Sourced("fused", "unsloth_zoo fused_losses: logits are computed chunk by chunk")
+
+
+@training.override(
+    f.loss.algorithm,
+    f.loss.upcast_fp32,
+    source="unsloth kernels/cross_entropy_loss.py Fast_CrossEntropyLoss.backward",
+)
+def own_kernel(run: Cells) -> Any:
+    """Where all logits are made, a kernel reads them as they are and writes the gradient over them."""
+    if run[f.objective.kind] != "sft" or run[f.loss.logits_materialised] != "full":
+        return None
+    return {f.loss.algorithm: "overwritten", f.loss.upcast_fp32: False}
 
 
 training.cannot_say("Unsloth computes the loss in chunks already", f.loss.logits_materialised)
