@@ -12,6 +12,7 @@ from tests.linked import run_of
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
+from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -198,11 +199,27 @@ def test_other_widths(options: str, method: str) -> None:
     assert _facts(run, "quant.method", "trainable.method") == (method, "lora")
 
 
-def test_a_shared_engine_for_generation_is_not_added_up() -> None:
-    text = _SFT.replace("dtype = None", "fast_inference = True").replace("SFT", "GRPO")
-    run = _run(text)
-    assert run.plan.objective.kind == "grpo"
-    assert run.plan.objective.rollout.engine is None
+def test_an_engine_shares_the_trainers_weights_and_takes_its_part_of_the_gpu() -> None:
+    options = "fast_inference = True, gpu_memory_utilization = 0.6"
+    text = _SFT.replace("dtype = None", options).replace("SFT", "GRPO")
+    card = parse_hardware("1xH100-80GB")
+    awake = run_of({"train.py": text}, "train.py", hardware=card)
+    alone = run_of({"train.py": text.replace("fast_inference = True, ", "")}, "train.py")
+    rollout = awake.plan.objective.rollout
+    assert (rollout.engine, rollout.gpu_mem_util, rollout.sleep) == ("vllm_colocate", 0.6, False)
+    parts = awake.estimate.gpu.parts["backward"]
+    whole = parts["engine"] + alone.estimate.gpu.parts["backward"]["parameters"]
+    assert whole == pytest.approx(0.6 * 79.2 * 2**30, rel=0.03)
+    variable = 'import os\n{}os.environ["UNSLOTH_VLLM_STANDBY"] = "1"\n'
+    for standby in (
+        text.replace("0.6", "0.6, unsloth_vllm_standby = True"),
+        variable.format("") + text,
+    ):
+        asleep = run_of({"train.py": standby}, "train.py", hardware=card)
+        assert asleep.estimate.gpu.parts["backward"]["engine"] == 0
+        assert asleep.estimate.gpu.parts["forward"]["engine"] > 0
+    unset = run_of({"train.py": variable.format("# ") + text}, "train.py", hardware=card)
+    assert unset.plan.objective.rollout.sleep is False
 
 
 @pytest.mark.parametrize(

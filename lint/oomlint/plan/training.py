@@ -14,6 +14,7 @@ class Rollout(Section, frozen=True, kw_only=True):
     ``max_model_len`` is the longest sequence that the engine makes room for, in tokens;
     ``generation_batch`` counts the completions of one round over all ranks. ``gathers``: a sharded
     model that writes its answers itself lies whole on every GPU meanwhile, or a share of it for each of ``tp``.
+    ``shares_weights``: the engine works with the trainer's own copy of the weights.
     """
 
     engine: Literal["none", "hf", "vllm_colocate", "vllm_server", "sglang"] | None = None
@@ -27,6 +28,7 @@ class Rollout(Section, frozen=True, kw_only=True):
     max_model_len: int | None = None
     generation_batch: int | None = None
     gathers: bool | None = None
+    shares_weights: bool | None = None
 
 
 class Objective(Section, frozen=True, kw_only=True):

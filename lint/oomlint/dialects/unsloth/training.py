@@ -10,12 +10,19 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
-from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
+from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
 from oomlint.dialects.table import Block
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.rollouts import rolls_out
 from oomlint.dialects.unsloth.changes import FUSES_LOSS
-from oomlint.dialects.unsloth.keys import CONFIGS, PATCHED, PLAIN, is_for_language, unsloth
+from oomlint.dialects.unsloth.keys import (
+    CONFIGS,
+    PATCHED,
+    PLAIN,
+    is_for_language,
+    stands_by,
+    unsloth,
+)
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -56,12 +63,23 @@ def beta(run: Cells) -> Any:
     return 0.001 if run[f.objective.kind] == "grpo" else None
 
 
-@training.said(f.objective.rollout.engine)
-def shares_weights(run: Cells, field: Any, said: Said) -> Said:
-    """vLLM and the trainer share one copy of the weights (U models/llama.py load_vllm): what its
-    share of the GPU leaves cannot be added up as if each had its own."""
-    shared_by = run.setting(unsloth.vllm)
-    return said if shared_by is None or not shared_by.value else shared_by.origin
+_R = f.objective.rollout
+
+
+@training.override(
+    _R.engine, _R.gpu_mem_util, _R.sleep, _R.shares_weights, source="unsloth_zoo vllm_utils.py load_vllm"
+)
+def shares_weights(run: Cells) -> Any:
+    """vLLM is made with the model, whatever the trainer's arguments say of it, and works with
+    the one copy of the weights that there is (U models/rl.py:3983, :4047)."""
+    if not rolls_out(run) or not run[unsloth.vllm]:
+        return None
+    return {
+        _R.engine: "vllm_colocate",
+        _R.gpu_mem_util: run[unsloth.vllm_share],
+        _R.sleep: bool(run[unsloth.standby]) or run.given.once(stands_by),
+        _R.shares_weights: True,
+    }
 
 
 # -- samples ---------------------------------------------------------------------------------------
