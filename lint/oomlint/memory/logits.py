@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from oomlint.changes import NARROW_LOGITS
+from oomlint.changes import NARROW_LOGITS, SHIFTED_LABELS
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import LayerProfile, head_profile
 
@@ -112,6 +112,9 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
     local = 0.0 if f.head_trained else model.hidden * e * tokens
     kept = profile.saved.at(tokens, 0) - norm
     at_loss = kept + held + copy + local
+    if held < copy and _of_labels(f) and f.older(SHIFTED_LABELS.package, SHIFTED_LABELS.since):
+        # Of one sample the shifted part is a view.
+        at_loss += copy if tokens > f.length else 0.0
     if f.plan.objective.kind in _REFERENCED and _refers(f):
         # The policy's logits are still there for the metrics, when the reference has logits and
         # log-probabilities of its own (LLaMA-Factory train/dpo/trainer.py), or all that its own
@@ -119,6 +122,11 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
         beside = kept + held + copy if loss.twice else 2 * wide * vocab * tokens
         at_loss = max(at_loss, kept + wide * vocab * tokens + beside)
     return Logits(kept + outputs, at_loss, 0.0, norm, late)
+
+
+def _of_labels(f: Facts) -> bool:
+    """Whether the loss is that of a model given labels."""
+    return f.plan.objective.kind in (None, "sft", "pretrain")
 
 
 def _refers(f: Facts) -> bool:
