@@ -54,10 +54,14 @@ def on(day: date) -> Mapping[str, str]:
 @cache
 def _known() -> Mapping[str, list[tuple[str, str]]]:
     known: Mapping[str, list[tuple[str, str]]] = json.loads(_FILE.read_text("utf-8"))
-    indexed = {package: [(day, version) for day, version in days] for package, days in known.items()}
+    indexed = {
+        package: [(day, version) for day, version in days] for package, days in known.items()
+    }
     return {
         **indexed,
-        **{package: sorted({*indexed.get(package, ()), *tags}) for package, tags in _TAGGED.items()},
+        **{
+            package: sorted({*indexed.get(package, ()), *tags}) for package, tags in _TAGGED.items()
+        },
     }
 
 

@@ -231,6 +231,13 @@ def test_the_fused_loss_needs_labels_that_preference_trainers_do_not_give(
     assert _run(_SFT.replace("SFT", objective)).plan.loss.logits_materialised == kind
 
 
+def test_a_preference_trainer_itself_was_told_the_length() -> None:
+    text = _SFT.replace("SFT", "DPO").replace(
+        "    tokenizer = tok", "    max_length = 1024,\n    tokenizer = tok"
+    )
+    assert _run(text).plan.seq.max_len == 1024
+
+
 def test_before_the_fused_loss_all_logits_were_made_and_handed_on_in_fp32() -> None:
     """65536 tokens of 128256 words: 15.7 GiB in half precision, 31.3 more as accelerate hands
     them on."""

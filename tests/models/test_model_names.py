@@ -177,7 +177,10 @@ def test_a_name_that_tells_of_another_shape_is_no_copy(name: str) -> None:
 
 
 def test_families_are_found_with_their_version_parted() -> None:
-    for name, known in (("qwen-1.5-7B", "Qwen1.5-7B"), ("baichuan-2-13b-chat", "Baichuan2-13B-Chat")):
+    for name, known in (
+        ("qwen-1.5-7B", "Qwen1.5-7B"),
+        ("baichuan-2-13b-chat", "Baichuan2-13B-Chat"),
+    ):
         found, other = lookup(f"acme/{name}"), lookup(f"acme/{known}")
         assert found is not None
         assert other is not None

@@ -263,7 +263,13 @@ class Loss(Section, frozen=True, kw_only=True):
     ) = None
     algorithm: (
         Literal[
-            "rows", "kernel", "in_place", "overwritten", "head_chunks", "recomputed_chunks", "dropped",
+            "rows",
+            "kernel",
+            "in_place",
+            "overwritten",
+            "head_chunks",
+            "recomputed_chunks",
+            "dropped",
         ]
         | None
     ) = None

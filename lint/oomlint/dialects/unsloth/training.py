@@ -10,7 +10,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
-from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
+from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Block
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.rollouts import rolls_out
@@ -67,7 +67,11 @@ _R = f.objective.rollout
 
 
 @training.override(
-    _R.engine, _R.gpu_mem_util, _R.sleep, _R.shares_weights, source="unsloth_zoo vllm_utils.py load_vllm"
+    _R.engine,
+    _R.gpu_mem_util,
+    _R.sleep,
+    _R.shares_weights,
+    source="unsloth_zoo vllm_utils.py load_vllm",
 )
 def shares_weights(run: Cells) -> Any:
     """vLLM is made with the model, whatever the trainer's arguments say of it, and works with
