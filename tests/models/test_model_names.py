@@ -168,6 +168,8 @@ def test_a_copy_has_the_shape_of_the_model_that_its_name_begins_with(name: str, 
         "acme/Llama-3.1-8B-Minitron-4B",
         "acme/Qwen2.5-7B-Instruct-VL",
         "acme/Qwen2.5-7B-pruned",
+        "LlamaMoEForCausalLM/llama2_7B-8Select2-1376Neurons-Share",
+        "acme/llama2_7B-1376Neurons",
         "acme/house-7b-v2",
     ],
 )

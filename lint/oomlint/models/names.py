@@ -140,18 +140,28 @@ _RESHAPED: Final = frozenset(
 )
 
 
+@cache
+def _counts_parts() -> re.Pattern[str]:
+    """A number of something: 8select2, 688neurons; not 4bit, 32k or 1048k."""
+    return re.compile(r"\d+(?!bits?$)[a-z]{3,}")
+
+
 def beginnings(name: str) -> Iterator[str]:
     """Beginnings of a copy's name that may name the model that it was made of, longest first: its
     words down to the size (``Qwen1.5-14B-Chat-v3``: ... ``qwen1.5-14b-chat``, ``qwen1.5-14b``).
 
-    None where the rest tells of another size or another shape.
+    None where the rest, or a folder above, tells of another size or another shape: of other
+    parts, or of numbers of them (LlamaMoEForCausalLM/llama2_7B-8Select2-1376Neurons-Share).
     """
     base = fold_separators(name.rsplit("/", 1)[-1])
     found = _size_pattern().search(base)
     if found is None or _size_pattern().search(base, found.end()):
         return
     words, size = base.split("-"), len(base[: found.end()].split("-"))
-    if not _RESHAPED.isdisjoint(words[size:]):
+    rest = words[size:]
+    if not _RESHAPED.isdisjoint(rest) or any(_counts_parts().match(word) for word in rest):
+        return
+    if "moe" in name.lower():
         return
     for end in range(len(words) - 1, size - 1, -1):
         yield "-".join(words[:end])
