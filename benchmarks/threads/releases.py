@@ -22,6 +22,24 @@ from oomlint.versions import PACKAGES
 _FILE = HERE / "releases.json"
 _INDEX = "https://pypi.org/pypi/{}/json"
 
+# Days of tags, of a program that people run from its repository: the index has it later, and patches
+# move memory (https://github.com/hiyouga/LLaMA-Factory).
+# Unsloth's are the days on which its version changed there (https://github.com/unslothai/unsloth).
+_TAGGED = {
+    "llamafactory": (
+        ("2023-07-18", "0.1.0"), ("2023-10-15", "0.2.0"), ("2023-11-16", "0.3.0"),
+        ("2023-12-16", "0.4.0"), ("2024-01-21", "0.5.0"), ("2024-03-25", "0.6.0"),
+        ("2024-04-28", "0.7.0"), ("2024-06-08", "0.8.0"), ("2024-06-19", "0.8.2"),
+        ("2024-09-09", "0.9.0"), ("2024-11-25", "0.9.1"), ("2025-03-11", "0.9.2"),
+        ("2025-06-17", "0.9.3"), ("2025-12-31", "0.9.4"), ("2026-05-30", "0.9.5"),
+    ),
+    "unsloth": (
+        ("2023-11-30", "2023.11"), ("2023-12-06", "2023.12"), ("2023-12-28", "2024.1"),
+        ("2024-02-04", "2024.2"), ("2024-03-03", "2024.3"), ("2024-04-06", "2024.4"),
+        ("2024-05-13", "2024.5"), ("2024-06-13", "2024.6"), ("2024-07-02", "2024.7"),
+    ),
+}  # fmt: skip
+
 
 def on(day: date) -> Mapping[str, str]:
     """Package → its newest release on a day, of those that existed."""
@@ -36,7 +54,15 @@ def on(day: date) -> Mapping[str, str]:
 @cache
 def _known() -> Mapping[str, list[tuple[str, str]]]:
     known: Mapping[str, list[tuple[str, str]]] = json.loads(_FILE.read_text("utf-8"))
-    return known
+    indexed = {
+        package: [(day, version) for day, version in days] for package, days in known.items()
+    }
+    return {
+        **indexed,
+        **{
+            package: sorted({*indexed.get(package, ()), *tags}) for package, tags in _TAGGED.items()
+        },
+    }
 
 
 def _released(package: str) -> list[tuple[str, str]]:

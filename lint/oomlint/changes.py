@@ -71,6 +71,12 @@ NARROW_LOGITS = Change(
     "models return their logits in fp32",
     "transformers 4.45 and 4.46 models/llama/modeling_llama.py",
 )
+SHIFTED_LABELS = Change(
+    "transformers",
+    (4, 49),
+    "the loss cuts a shifted copy from the fp32 logits",
+    "transformers 4.48.3 and 4.49.0 loss/loss_utils.py ForCausalLMLoss",
+)
 LAST_LOGITS = Change(
     "transformers",
     (4, 45),

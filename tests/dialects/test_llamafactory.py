@@ -364,6 +364,53 @@ def test_launch_lines(line: str, nodes: int, ranks: int, micro: int) -> None:
     assert plan.batch.micro == micro
 
 
+@pytest.mark.parametrize(
+    ("release", "program", "more", "wrapper", "ranks"),
+    [
+        ("0.7.1", "llamafactory-cli train", "", "dp", 8),
+        ("0.7.1", "llamafactory-cli train", "quantization_bit=4 finetuning_type=lora", "none", 1),
+        ("0.8.0", "llamafactory-cli train", "", "ddp", 8),
+        ("0.8.0", "python src/train.py", "", "dp", 8),
+        ("0.8.2", "python src/train.py", "", "none", 1),
+        ("0.9.4", "llamafactory-cli train", "", "ddp", 8),
+    ],
+)
+def test_one_process_drove_all_gpus_until_the_command_line_started_torchrun(
+    release: str, program: str, more: str, wrapper: str, ranks: int
+) -> None:
+    files = {
+        "a.yaml": SFT,
+        "run.sh": f"CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 {program} a.yaml {more}\n",
+        "requirements.txt": f"llamafactory=={release}\n",
+    }
+    parallel = runs_of(files)[0].plan.parallel
+    assert (parallel.backend, parallel.gpus_per_node) == (wrapper, ranks)
+
+
+def test_the_model_computed_its_own_loss_beside_the_one_of_preference() -> None:
+    """It makes logits, their fp32 copy and log-probabilities for the reference too."""
+    text = SFT.replace("stage: sft", "stage: dpo").replace("size: 4", "size: 1")
+    old, new = (
+        run_of(text, requirements__txt=f"llamafactory=={release}\n")
+        for release in ("0.9.3", "0.9.4")
+    )
+    assert (old.plan.loss.twice, new.plan.loss.twice) == (True, False)
+    tokens, parts = 2 * 4096, [run.estimate.gpu.parts["forward"] for run in (old, new)]
+    assert parts[0]["logits"] - parts[1]["logits"] == 2 * tokens * 128_256
+    assert run_of(SFT.replace("stage: sft", "stage: kto")).plan.loss.twice is None
+
+
+@pytest.mark.parametrize(
+    ("release", "loss"), [("2024.5", ("full", "overwritten")), ("2025.1", ("fused", None))]
+)
+def test_the_loss_of_unsloth_is_fused_from_a_release_on(
+    release: str, loss: tuple[str, str | None]
+) -> None:
+    text = SFT.replace("full", "lora") + "use_unsloth: true\n"
+    run = run_of(text, requirements__txt=f"unsloth=={release}\n")
+    assert (run.plan.loss.logits_materialised, run.plan.loss.algorithm) == loss
+
+
 def test_a_command_line_alone_is_a_run() -> None:
     line = (
         "llamafactory-cli train --stage sft --do_train True --model_name_or_path Qwen/Qwen2.5-7B"

@@ -178,6 +178,16 @@ def test_grpo_generates_with_vllm() -> None:
     assert plan.seq.max_len == 3072
     assert (plan.batch.grad_accum, plan.batch.micro_unit) == (1, "completions")
     assert plan.objective.ref_model == "none"
+    assert rollout.gathers is None
+
+
+def test_a_model_that_answers_itself_is_gathered_for_it() -> None:
+    run = _run(
+        "NPROC_PER_NODE=8 CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 swift rlhf --rlhf_type grpo "
+        "--model Qwen/Qwen2.5-7B-Instruct --tuner_type full --dataset d --deepspeed zero3\n"
+    )
+    assert (run.plan.objective.rollout.engine, run.plan.objective.rollout.gathers) == ("hf", True)
+    assert run.estimate.gpu.parts["forward"]["communication"] > 2 * 7e9
 
 
 def test_what_too_long_prompts_come_to() -> None:

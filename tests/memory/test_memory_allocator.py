@@ -154,7 +154,21 @@ def test_fabric_holds_the_whole_model_while_it_loads() -> None:
     assert estimate(scratch).gpu.phases["load"] == estimate(plain).gpu.phases["load"]
 
 
-def test_packed_weights_lie_whole_on_every_gpu_until_fsdp_shards_them() -> None:
+def test_a_model_loaded_before_zero3_is_known_lies_whole_on_every_gpu() -> None:
+    early = Plan().with_values(
+        LORA
+        | {
+            "parallel.backend": "zero", "parallel.world": 4, "parallel.zero.stage": 3,
+            "load.zero3_init": False, "load.device_map": "single",
+        }
+    )  # fmt: skip
+    whole = estimate(early.with_values({"parallel.backend": "ddp"})).gpu.phases["load"]
+    assert (estimate(early).gpu.phases["load"] or 0) == pytest.approx(whole, rel=0.05)
+    for change in ({"load.zero3_init": True}, {"load.device_map": "none"}):
+        assert (estimate(early.with_values(change)).gpu.phases["load"] or 0) < 0.6 * (whole or 0)
+
+
+def test_packed_weights_lie_whole_on_every_gpu_until_they_are_sharded() -> None:
     values = LORA | {
         "trainable.method": "qlora", "quant.method": "bnb4", "precision.param": "bf16",
         "parallel.backend": "fsdp2", "parallel.world": 4, "parallel.fsdp.wrap": "transformer",
@@ -174,3 +188,8 @@ def test_packed_weights_lie_whole_on_every_gpu_until_fsdp_shards_them() -> None:
     )
     assert load("communication", load__cpu_ram_efficient=True) == 0
     assert load("communication", quant__method="none", load__cpu_ram_efficient=False) == 0
+    zero = {"parallel__backend": "zero", "parallel__zero__stage": 3}
+    assert load("communication", **zero) + load("parameters", **zero) == pytest.approx(
+        whole, rel=0.01
+    )
+    assert load("communication", **(zero | {"parallel__zero__stage": 2})) == 0

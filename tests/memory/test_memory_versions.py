@@ -52,6 +52,19 @@ def test_models_made_their_logits_wide_before_transformers_4_46() -> None:
     assert more == 2 * VOCABULARY * TOKENS
 
 
+def test_the_loss_cut_a_shifted_copy_of_wide_logits_before_transformers_4_49() -> None:
+    """Not of a single sample, of which the shifted part is a view."""
+
+    def forward(release: str, rows: int) -> int:
+        values = {"batch.micro": rows, "versions": {"transformers": release}}
+        found = estimate(Plan().with_values(BASE | values)).gpu.phases["forward"]
+        assert found is not None
+        return found
+
+    assert forward("4.48.3", 2) - forward("4.49.0", 2) == 2 * 4 * VOCABULARY * TOKENS
+    assert forward("4.48.3", 1) == forward("4.49.0", 1)
+
+
 def test_weights_on_their_way_to_4_bits_piled_up_before_transformers_5_4() -> None:
     def reserved(version: str, **changes: str) -> int:
         values = {

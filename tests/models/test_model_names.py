@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from oomlint.models import GUESS_SPREAD, guess, lookup
+from oomlint.models import GUESS_SPREAD, guess, lookup, resolve
 from oomlint.models.names import guess_size
 
 
@@ -141,3 +141,49 @@ def test_nothing_comes_of_nothing(name: str) -> None:
 def test_any_text_is_safe(text: str) -> None:
     for facts in (lookup(text), guess(text)):
         assert facts is None or facts.dims.params_total
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("/data/qwen/Qwen1.5-14B-Chat-v3.0", "Qwen/Qwen1.5-14B-Chat"),
+        ("acme/Llama-3-8B-Instruct-Gradient-1048k", "meta-llama/Meta-Llama-3-8B-Instruct"),
+        ("Qwen2.5-0.5B-Address-SFT", "Qwen/Qwen2.5-0.5B-Instruct"),
+        ("Llama-2-7b-chat-hf-sharded-bf16", "meta-llama/Llama-2-7b-hf"),
+    ],
+)
+def test_a_copy_has_the_shape_of_the_model_that_its_name_begins_with(name: str, base: str) -> None:
+    assert lookup(name) is None
+    facts, known = resolve(name, read=lambda path: None), lookup(base)
+    assert facts is not None
+    assert known is not None
+    assert (facts.dims, facts.confidence) == (known.dims, "derived")
+    assert facts.source.startswith(f"by the beginning of its name, {base}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "teknium/OpenHermes-2.5-Mistral-7B",
+        "acme/Llama-3.1-8B-Minitron-4B",
+        "acme/Qwen2.5-7B-Instruct-VL",
+        "acme/Qwen2.5-7B-pruned",
+        "LlamaMoEForCausalLM/llama2_7B-8Select2-1376Neurons-Share",
+        "acme/llama2_7B-1376Neurons",
+        "acme/house-7b-v2",
+    ],
+)
+def test_a_name_that_tells_of_another_shape_is_no_copy(name: str) -> None:
+    facts = resolve(name, read=lambda path: None)
+    assert facts is None or facts.confidence == "guessed"
+
+
+def test_families_are_found_with_their_version_parted() -> None:
+    for name, known in (
+        ("qwen-1.5-7B", "Qwen1.5-7B"),
+        ("baichuan-2-13b-chat", "Baichuan2-13B-Chat"),
+    ):
+        found, other = lookup(f"acme/{name}"), lookup(f"acme/{known}")
+        assert found is not None
+        assert other is not None
+        assert found.dims == other.dims

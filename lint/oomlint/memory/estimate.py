@@ -158,6 +158,9 @@ def load_point(f: Facts) -> Point:
     """
     if f.loads_whole:
         return Point(communication=frozen_weight_bytes(f) + trained_storage(f))
+    if f.loads_early and not f.packs_whole:
+        whole = frozen_weight_bytes(f) + trained_storage(f)
+        return Point(communication=whole * (1 - 1 / f.shard))
     if not f.packs_whole:
         return Point()
     assert f.model is not None

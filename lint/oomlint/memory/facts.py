@@ -136,13 +136,20 @@ class Facts:
         elif backend in ("none", "ddp", "dp", "device_map_pp"):
             shard = 1
         # transformers packs bitsandbytes weights on every rank's GPU before FSDP shards them, where
-        # rank 0 does not load for all (quantizers/quantizer_bnb_4bit.py update_device_map).
-        # transformers opens zero.Init for no quantised model (4.52 modeling_utils.py get_init_context,
-        # "not is_quantized"): DeepSpeed divides what every rank has put on its GPU.
-        is_divided_later = backend == "zero" and (self.plan.parallel.zero.stage or 0) == 3
+        # rank 0 does not load for all, and always before ZeRO-3 does, since what is quantized is
+        # not built inside zero.Init (4.48 to 5.23 modeling_utils.py get_init_context,
+        # quantizers/quantizer_bnb_4bit.py update_device_map).
         self.packs_whole: bool = self.plan.quant.method in ("bnb4", "bnb8") and (
-            is_divided_later
-            or (backend in ("fsdp1", "fsdp2") and self.plan.load.cpu_ram_efficient is False)
+            (backend in ("fsdp1", "fsdp2") and self.plan.load.cpu_ram_efficient is False)
+            or (backend == "zero" and p.zero.stage == 3)
+        )
+        # A model that a device map puts on each rank's GPU before ZeRO-3 is known lies there whole.
+        self.loads_early: bool = (
+            backend == "zero"
+            and p.zero.stage == 3
+            and self.plan.load.zero3_init is False
+            and self.plan.load.device_map == "single"
+            and not self.plan.model.from_scratch
         )
         # Lightning Fabric loads a checkpoint into the sharded model as one whole state dict.
         self.loads_whole: bool = backend == "fabric_fsdp" and not self.plan.model.from_scratch

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from oomlint.changes import NARROW_LOGITS
+from oomlint.changes import NARROW_LOGITS, SHIFTED_LABELS
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import LayerProfile, head_profile
 
@@ -60,7 +60,7 @@ def _logits(f: Facts, tokens: float) -> Logits:
         return _NONE
     # T5ForConditionalGeneration's loss takes the logits as they are.
     upcast = loss.upcast_fp32 is not False and not model.traits.narrow_loss
-    in_place = loss.algorithm == "in_place" or f.backend == "megatron"
+    in_place = loss.algorithm in ("in_place", "overwritten") or f.backend == "megatron"
     wide = 4.0 if upcast or (regime.amp and not in_place) else e
     if mode == "fused":
         return _fused(f, tokens, wide)
@@ -74,6 +74,11 @@ def _logits(f: Facts, tokens: float) -> Logits:
     # last norm and, under autocast, to the cast weight.
     softmax = 4.0 if upcast or regime.amp else e
     norm = max(0.0, saved - (softmax + (e if model.traits.logit_softcap else 0)) * each)
+    if loss.algorithm == "overwritten":
+        # accelerate hands the outputs of a model on in fp32 under autocast, and the Trainer
+        # drops them with the loss (accelerate utils/operations.py convert_outputs_to_fp32).
+        handed_on = 4.0 if regime.amp else 0.0
+        return Logits(e * each, (e + handed_on) * each, e * each, norm, [])
     if in_place:
         return _in_place(f, each, wide, norm)
     if loss.algorithm == "kernel":
@@ -107,11 +112,21 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
     local = 0.0 if f.head_trained else model.hidden * e * tokens
     kept = profile.saved.at(tokens, 0) - norm
     at_loss = kept + held + copy + local
+    if held < copy and _of_labels(f) and f.older(SHIFTED_LABELS.package, SHIFTED_LABELS.since):
+        # Of one sample the shifted part is a view.
+        at_loss += copy if tokens > f.length else 0.0
     if f.plan.objective.kind in _REFERENCED and _refers(f):
         # The policy's logits are still there for the metrics, when the reference has logits and
-        # log-probabilities of its own (LLaMA-Factory train/dpo/trainer.py).
-        at_loss = max(at_loss, kept + 3 * wide * vocab * tokens)
+        # log-probabilities of its own (LLaMA-Factory train/dpo/trainer.py), or all that its own
+        # loss makes of them.
+        beside = kept + held + copy if loss.twice else 2 * wide * vocab * tokens
+        at_loss = max(at_loss, kept + wide * vocab * tokens + beside)
     return Logits(kept + outputs, at_loss, 0.0, norm, late)
+
+
+def _of_labels(f: Facts) -> bool:
+    """Whether the loss is that of a model given labels."""
+    return f.plan.objective.kind in (None, "sft", "pretrain")
 
 
 def _refers(f: Facts) -> bool:

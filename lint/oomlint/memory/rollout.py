@@ -8,6 +8,7 @@ from oomlint.memory.facts import Facts
 from oomlint.memory.layers import widest
 from oomlint.memory.logits import logits_of
 from oomlint.memory.result import GpuLimits
+from oomlint.memory.states import frozen_weight_bytes
 from oomlint.memory.step import Point, stack_of
 from oomlint.memory.units import units_of
 
@@ -37,7 +38,9 @@ def engine_pool(f: Facts, limits: GpuLimits) -> float:
     card = limits.usable or f.plan.device.mem_bytes
     if rollout.engine not in _ENGINES or card is None:
         return 0.0
-    return (0.3 if rollout.gpu_mem_util is None else rollout.gpu_mem_util) * card
+    pool = (0.3 if rollout.gpu_mem_util is None else rollout.gpu_mem_util) * card
+    # What the engine may take, its weights included.
+    return max(0.0, pool - frozen_weight_bytes(f)) if rollout.shares_weights else pool
 
 
 def _scored(f: Facts, idle: Point, tokens: float) -> Point:

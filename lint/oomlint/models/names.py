@@ -83,6 +83,12 @@ def spellings(name: str) -> Iterator[Spelling]:
             for ending in _USUAL_ENDINGS:
                 yield Spelling(spaced + ending, quant)
             yield Spelling("meta-" + spaced, quant)
+        parted = _parted_version().match(base)
+        if parted:
+            joined_up = parted[1] + base[parted.end() :]
+            yield Spelling(joined_up, quant)
+            for ending in _USUAL_ENDINGS:
+                yield Spelling(joined_up + ending, quant)
         if base.startswith("meta-"):
             yield Spelling(base[5:], quant)
             yield Spelling(base[5:] + "-instruct", quant)
@@ -95,6 +101,12 @@ def spellings(name: str) -> Iterator[Spelling]:
 def _joined_version() -> re.Pattern[str]:
     """Families whose publishers separate the version that users join: llama3-8b, gemma2-9b."""
     return re.compile(r"(llama|gemma|phi|yi|glm|codellama)\d")
+
+
+@cache
+def _parted_version() -> re.Pattern[str]:
+    """Families whose publishers join the version that users part: qwen-2.5-7b, baichuan-2-13b."""
+    return re.compile(r"(qwen|baichuan|internlm|internvl|chatglm|codellama)-(?=\d)")
 
 
 def _strip(base: str, quant: str | None) -> tuple[str, str | None]:
@@ -117,6 +129,42 @@ def quant_of(name: str) -> str | None:
             break
         base = shorter
     return quant
+
+
+# What the rest of a name may say that a copy of the model it begins with does not have: other
+# parts, fewer layers, a head of its own.
+_RESHAPED: Final = frozenset(
+    "vl v vision visual image video omni audio speech moe upcycled pruned prune minitron draft eagle "
+    "eagle3 medusa mtp embedding embeddings embed reward rm prm orm classifier value mamba linear "
+    "layers layer lite mini small tiny distill distilled expanded extended pro".split()
+)
+
+
+@cache
+def _counts_parts() -> re.Pattern[str]:
+    """A number of something: 8select2, 688neurons; not 4bit, 32k or 1048k."""
+    return re.compile(r"\d+(?!bits?$)[a-z]{3,}")
+
+
+def beginnings(name: str) -> Iterator[str]:
+    """Beginnings of a copy's name that may name the model that it was made of, longest first: its
+    words down to the size (``Qwen1.5-14B-Chat-v3``: ... ``qwen1.5-14b-chat``, ``qwen1.5-14b``).
+
+    None where the rest, or a folder above, tells of another size or another shape: of other
+    parts, or of numbers of them (LlamaMoEForCausalLM/llama2_7B-8Select2-1376Neurons-Share).
+    """
+    base = fold_separators(name.rsplit("/", 1)[-1])
+    found = _size_pattern().search(base)
+    if found is None or _size_pattern().search(base, found.end()):
+        return
+    words, size = base.split("-"), len(base[: found.end()].split("-"))
+    rest = words[size:]
+    if not _RESHAPED.isdisjoint(rest) or any(_counts_parts().match(word) for word in rest):
+        return
+    if "moe" in name.lower():
+        return
+    for end in range(len(words) - 1, size - 1, -1):
+        yield "-".join(words[:end])
 
 
 class GuessedSize(Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.models import catalogue
 from oomlint.models.facts import GUESS_SPREAD, ModelFacts
-from oomlint.models.names import guess_size, quant_of, size_spans, spellings
+from oomlint.models.names import beginnings, guess_size, quant_of, size_spans, spellings
 from oomlint.plan.model import ModelDims
 
 Reader = Callable[[str], bytes | None]
@@ -52,6 +52,33 @@ def lookup(model_id: str) -> ModelFacts | None:
             if spelling.quant and match.quant in (None, "none"):
                 facts = replace(facts, native_quant=spelling.quant)
             return replace(facts, source=f"by its name, {facts.id}: {facts.source}")
+    return None
+
+
+def copied(model: str) -> ModelFacts | None:
+    """The facts of the catalogue's model with which the name begins: copies that people train
+    and keep are named so (Qwen1.5-14B-Chat-v3.0, Llama-3-8B-Instruct-Gradient-1048k)."""
+    name = _clean(model)
+    size = guess_size(name.rsplit("/", 1)[-1]) if name else None
+    if size is None:
+        return None
+    for beginning in beginnings(name):
+        for spelling in spellings(beginning):
+            match = catalogue.find_basename(spelling.basename)
+            if match is None:
+                continue
+            base = catalogue.facts(match)
+            total = base.dims.params_total or 0
+            if abs(total - size.total) > GUESS_SPREAD * total:
+                return None
+            quant = quant_of(name) or "none"
+            return replace(
+                base,
+                id=name,
+                native_quant=quant if base.native_quant in (None, "none") else base.native_quant,
+                confidence="derived",
+                source=f"by the beginning of its name, {base.id}: {base.source}",
+            )
     return None
 
 
@@ -98,7 +125,7 @@ def resolve(
     In this order: a local folder (absolute, or relative to one of ``base_dirs``) with a
     ``config.json`` or an adapter's ``adapter_config.json``; a snapshot in the Hugging Face
     cache ``hf_cache`` (the folder that holds ``models--org--name``); the catalogue by id
-    or alias; the size in the name. ``read`` returns a file's bytes, or ``None`` if there
+    or alias, or by the name that this one begins with; the size in the name. ``read`` returns a file's bytes, or ``None`` if there
     is no such file; it is called for small JSON files only. Never raises.
     """
     return _resolve(model, read, base_dirs, hf_cache, _MAX_ADAPTERS)
@@ -124,7 +151,7 @@ def _resolve(
                     facts,
                     source=f"base model of the adapter {folder}: {facts.source}",
                 )
-    return lookup(model) or guess(model)
+    return lookup(model) or copied(model) or guess(model)
 
 
 def _folders(
@@ -177,7 +204,7 @@ def _from_folder(
         return None
     if dims.params_total is None:
         # The architecture has no count here, but the catalogue or the name may know the size.
-        known = lookup(model) or guess(model)
+        known = lookup(model) or copied(model) or guess(model)
         if known is not None:
             dims = replace(dims, params_total=known.dims.params_total)
     return replace(facts, id=model, dims=dims, source=f"{posixpath.join(folder, 'config.json')}")

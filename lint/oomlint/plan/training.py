@@ -14,6 +14,7 @@ class Rollout(Section, frozen=True, kw_only=True):
     ``max_model_len`` is the longest sequence that the engine makes room for, in tokens;
     ``generation_batch`` counts the completions of one round over all ranks. ``gathers``: a sharded
     model that writes its answers itself lies whole on every GPU meanwhile, or a share of it for each of ``tp``.
+    ``shares_weights``: the engine works with the trainer's own copy of the weights.
     """
 
     engine: Literal["none", "hf", "vllm_colocate", "vllm_server", "sglang"] | None = None
@@ -27,6 +28,7 @@ class Rollout(Section, frozen=True, kw_only=True):
     max_model_len: int | None = None
     generation_batch: int | None = None
     gathers: bool | None = None
+    shares_weights: bool | None = None
 
 
 class Objective(Section, frozen=True, kw_only=True):
@@ -254,20 +256,32 @@ class Liger(Section, frozen=True, kw_only=True):
 class Loss(Section, frozen=True, kw_only=True):
     """``algorithm``: how log-probabilities come from logits, where not by one log-softmax of all.
     By ``rows``: sample after sample, the logits kept; by a ``kernel`` that keeps the logits and
-    writes their gradient beside them, or over them (``in_place``); with chunks, the projection is
+    writes their gradient beside them, or over them (``in_place``; ``overwritten``: as the model
+    made them, which hands them on besides); with chunks, the projection is
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``);
-    ``dropped``: logits are computed that no loss needs."""
+    ``dropped``: logits are computed that no loss needs. ``twice``: the model computes its own
+    loss of the same logits, which nobody needs."""
 
     logits_materialised: (
         Literal["full", "fused", "chunked", "completion_only", "loss_parallel"] | None
     ) = None
     algorithm: (
-        Literal["rows", "kernel", "in_place", "head_chunks", "recomputed_chunks", "dropped"] | None
+        Literal[
+            "rows",
+            "kernel",
+            "in_place",
+            "overwritten",
+            "head_chunks",
+            "recomputed_chunks",
+            "dropped",
+        ]
+        | None
     ) = None
     chunks: int | None = None
     upcast_fp32: bool | None = None
     label_smoothing: bool | None = None
     outputs_kept: bool | None = None
+    twice: bool | None = None
     liger: Liger = Liger()
     cut_ce: bool | None = None
     logits_to_keep: bool | None = None

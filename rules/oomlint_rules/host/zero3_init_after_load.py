@@ -11,7 +11,7 @@ YAML with `zero3_init_flag: false` under ZeRO stage 3.
 transformers builds a model sharded only if it knows of ZeRO-3 at that moment. Else every rank
 reads the whole checkpoint into host RAM (2 bytes a parameter in bf16, 4 in fp32): eight ranks
 of a 30B model hold 450 GiB, and the kernel kills one with signal 9. DeepSpeed then moves
-whole copies to the GPUs before it divides them.
+whole copies to the GPUs before it divides them; LLaMA-Factory loads them onto the GPUs at once.
 
 ## How to fix it
 
@@ -30,7 +30,8 @@ for each of its ranks.
 * Accelerate 1.15 `utils/dataclasses.py` (`set_deepspeed_weakref` does nothing without
   `zero3_init_flag`)
 * https://github.com/huggingface/transformers/issues/10893,
-  https://github.com/deepspeedai/DeepSpeed/issues/3125 and /5617
+  https://github.com/deepspeedai/DeepSpeed/issues/3125 and /5617,
+  https://github.com/hiyouga/LLaMA-Factory/issues/3035
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
+from oomlint.judgement import judge_gpu
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
-from oomlint_rules._examples import accelerate, command, deepspeed, script
+from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command, deepspeed, script
 from oomlint_rules.host._ram import RamVerdict, judge_ram
 
 _ACCELERATE = "accelerate launch --config_file acc.yaml"
@@ -91,6 +93,16 @@ class Zero3InitAfterLoad(Rule):
             fixed={"acc.yaml": _accelerate("true  # true")},
             hardware="8xA100-80GB",
             host_memory="512GiB",
+        ),
+        Example(
+            files={
+                "train.yaml": LLAMA_FACTORY.replace("8B", "70B").replace("full", "lora"),
+                "acc.yaml": _accelerate("false  # true"),
+                "train.sh": f"{_ACCELERATE} src/train.py train.yaml\n",
+            },
+            fixed={"acc.yaml": _accelerate("true  # true")},
+            hardware="8xA100-80GB",
+            host_memory="2TiB",
         ),
         Example(
             files={
@@ -176,6 +188,18 @@ class Zero3InitAfterLoad(Rule):
         )
 
     def _switched_off(self, run: Run, verdict: RamVerdict | None) -> Iterable[Finding]:
+        loaded = judge_gpu(run, phase="load") if run.plan.load.device_map == "single" else None
+        if loaded is not None and loaded.limit is not None and loaded.predicted > loaded.limit:
+            yield self.finding(
+                run,
+                loaded.severity or Severity.INFO,
+                f"{run.key(f.load.zero3_init)} is off: each GPU gets the whole model first",
+                at=f.load.zero3_init,
+                details=(*loaded.context, "ZeRO stage 3 divides it only after that"),
+                judged=loaded,
+                proposals=[Proposal.set("build the model sharded", {f.load.zero3_init: True})],
+            )
+            return
         severity = verdict.severity if verdict is not None else Severity.INFO
         if severity is None:
             return

@@ -23,6 +23,18 @@ EXPANDS_SEGMENTS = Change(
     "llamafactory", (0, 9, 3), "llamafactory-cli leaves PyTorch's allocator without expandable segments",
     "LLaMA-Factory 0.9.2 and 0.9.3 src/llamafactory/cli.py, 3ef36d00 (2025-04-14)",
 )  # fmt: skip
+STARTS_TORCHRUN = Change(
+    "llamafactory", (0, 8), "llamafactory-cli is one process, whatever GPUs it sees",
+    "LLaMA-Factory 0.7.1 and 0.8.0 cli.py, 9138a7a5 (2024-05-28)",
+)  # fmt: skip
+REFUSES_DATA_PARALLEL = Change(
+    "llamafactory", (0, 8, 2), "one process that sees several GPUs wraps the model in nn.DataParallel",
+    "LLaMA-Factory 0.8.1 and 0.8.2 hparams/parser.py, 2af932d9 (2024-06-15)",
+)  # fmt: skip
+DROPS_LABELS = Change(
+    "llamafactory", (0, 9, 4), "preference training hands the labels on, of which the model computes its own loss",
+    "LLaMA-Factory 0.9.3 and 0.9.4 train/dpo/trainer.py, 0894b4f3 (2025-12-20)",
+)  # fmt: skip
 
 BEYOND_TRANSFORMERS = (5, 9)
 """The first release of transformers that no release of LLaMA-Factory allows."""

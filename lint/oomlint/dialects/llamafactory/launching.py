@@ -8,8 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.backend import uses_deepspeed
+from oomlint.dialects.common.fields import fsdp
 from oomlint.dialects.common.world import world
-from oomlint.dialects.llamafactory.changes import EXPANDS_SEGMENTS
+from oomlint.dialects.llamafactory.changes import (
+    EXPANDS_SEGMENTS,
+    REFUSES_DATA_PARALLEL,
+    STARTS_TORCHRUN,
+)
 from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, lf, lf_env
 from oomlint.dialects.machine.fields import env_, launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
@@ -30,12 +36,26 @@ def _is_by_cli(run: Cells) -> bool:
 def _starts_torchrun(run: Cells) -> bool:
     """LF/launcher.py:51-63: llamafactory-cli has torchrun start one process for each visible GPU,
     or NPROC_PER_NODE, on NNODES nodes."""
-    return _is_by_cli(run) and launcher_of(run) is PLAIN
+    return _is_by_cli(run) and launcher_of(run) is PLAIN and run.has(STARTS_TORCHRUN)
+
+
+def _spans_gpus(run: Cells) -> bool:
+    """Whether one process drives all GPUs that it sees: transformers' Trainer copies the model to
+    them, unless it is quantized or something shards it."""
+    if launcher_of(run) is not PLAIN or _starts_torchrun(run) or run.has(REFUSES_DATA_PARALLEL):
+        return False
+    is_packed = run[f.quant.method] in ("bnb4", "bnb8")
+    return not (is_packed or uses_deepspeed(run) or run[fsdp.enabled])
 
 
 @launching.derive(launch.one_process)
 def takes_one_gpu(run: Cells) -> Any:
-    return not _is_by_cli(run)
+    return not (_starts_torchrun(run) or _spans_gpus(run))
+
+
+@launching.derive(f.parallel.backend, source=REFUSES_DATA_PARALLEL.source)
+def copies_to_gpus(run: Cells) -> Any:
+    return "dp" if _spans_gpus(run) and (run[f.parallel.world] or 1) > 1 else None
 
 
 @launching.derive(launch.total_processes)

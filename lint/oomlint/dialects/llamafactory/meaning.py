@@ -311,7 +311,9 @@ def trains_in_fp8(run: Cells) -> Any:
 
 @meaning.override(f.load.low_cpu_mem, source="LF/model/patcher.py patch_config")
 def loads_shards(run: Cells) -> Any:
-    return False if run[f.parallel.zero.stage] == 3 else None
+    """ZeRO-3 counts where transformers knows of it when the model is loaded."""
+    is_known = run[f.parallel.zero.stage] == 3 and run[f.load.zero3_init] is not False
+    return False if is_known else None
 
 
 @meaning.derive(f.load.device_map, source="LF/model/patcher.py patch_config")

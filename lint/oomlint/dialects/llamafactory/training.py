@@ -10,10 +10,12 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.liger import check_liger_patches, liger_patches
+from oomlint.dialects.llamafactory.changes import DROPS_LABELS
 from oomlint.dialects.llamafactory.keys import lf
-from oomlint.dialects.meaning import Meaning, Wishes
+from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.optimizers import optimizers
+from oomlint.dialects.unsloth.changes import FUSES_LOSS
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -132,11 +134,16 @@ def _uses_liger(run: Cells) -> bool:
     return bool(run[lf.liger] or run[hf.liger]) and liger_patches(run, _LIGER_PATCHES)
 
 
+def _has_loss_of_unsloth(run: Cells) -> bool:
+    is_plain = run[lf.stage] in _STAGES_WITHOUT_LOGITS and not run[f.loss.label_smoothing]
+    return is_plain and bool(run[lf.unsloth])
+
+
 @training.derive(f.loss.logits_materialised, f.loss.liger.flce, source="LF/model/loader.py")
 def logits(run: Cells) -> Any:
     is_plain = run[lf.stage] in _STAGES_WITHOUT_LOGITS and not run[f.loss.label_smoothing]
     liger = is_plain and _uses_liger(run)
-    is_fused = liger or (is_plain and run[lf.unsloth])
+    is_fused = liger or (_has_loss_of_unsloth(run) and run.has(FUSES_LOSS))
     return {
         f.loss.logits_materialised: "fused" if is_fused else "full",
         f.loss.liger.flce: liger,
@@ -162,6 +169,27 @@ def liger(run: Cells) -> Any:
 def loss_of_value_head(run: Cells) -> Any:
     """The value head of a reward model stands beside the model's own head."""
     return "dropped" if run[lf.stage] == "rm" else None
+
+
+@training.override(
+    f.loss.algorithm,
+    f.loss.upcast_fp32,
+    source="unsloth kernels/cross_entropy_loss.py Fast_CrossEntropyLoss.backward",
+)
+def kernel_of_unsloth(run: Cells) -> Any:
+    if not _has_loss_of_unsloth(run) or run[f.loss.logits_materialised] != "full":
+        return None
+    return {f.loss.algorithm: "overwritten", f.loss.upcast_fp32: False}
+
+
+@training.derive(f.loss.twice)
+def own_loss_too(run: Cells) -> Any:
+    """Labels among its inputs make the model compute a loss beside the one of preference."""
+    if run[lf.stage] != "dpo":
+        return None
+    if run.has(DROPS_LABELS):
+        return False
+    return Sourced(True, DROPS_LABELS.source)
 
 
 # -- optimizer -------------------------------------------------------------------------------------

@@ -132,6 +132,12 @@ def gpus_of_engine(run: Cells) -> Any:
     return 1 if _generates_with_vllm(run) else None
 
 
+@samples.default(_R.gathers, source="ms-swift 3602360a trainers/arguments.py:164")
+def gathers(run: Cells) -> Any:
+    """``ds3_gather_for_generation``, where the trained model writes its answers itself."""
+    return True if generates(run) and not run[own.vllm] else None
+
+
 @samples.derive(_R.sleep)
 def sleeps(run: Cells) -> Any:
     return bool(run[own.sleep_level]) if _generates_with_vllm(run) else None

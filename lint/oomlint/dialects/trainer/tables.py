@@ -160,7 +160,8 @@ TOKENIZER = Table(
 
 _TRAINER_ROWS = (
     Row("peft_config", script.adapter, _PRESENCE),
-    Row("max_seq_length", f.seq.max_len, LENGTH),
+    # The latter is what TRL 0.4 to 0.12 call it in trainer/dpo_trainer.py and its neighbours.
+    Row("max_seq_length", f.seq.max_len, LENGTH, aliases=("max_length",)),
     Row("packing", trl.packing, BOOLEAN),
 )
 TRAINER_CALL = Table("Trainer", _TRAINER_ROWS, known_prefixes=("",), section="trainer")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from oomlint.changes import Change
 
+FUSES_LOSS = Change(
+    "unsloth", (2024, 11, 8), "all logits are made before the loss",
+    "unsloth fa8e59eb (2024-11-17) models/llama.py CausalLM_fast_forward",
+)  # fmt: skip
 ADAPTS_HEAD = Change(
     "unsloth", (2026, 3), "lm_head among the target modules is trained whole",
     "unsloth b7ec64c9 (2026-03-03) models/llama.py FastLlamaModel.get_peft_model",

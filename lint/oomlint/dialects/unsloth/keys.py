@@ -6,6 +6,7 @@ unsloth_zoo 2026.10.9 (``Z``).
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,7 +30,8 @@ SEVEN = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_p
 
 class unsloth(Private, prefix="unsloth"):  # noqa: N801  a namespace of fields, read like ``f``
     """``full``: nothing is adapted. ``fp32``: full fine-tuning in mixed precision. ``max_len``: the
-    longest sample as the model is loaded for it. ``vllm``: vLLM shares the trainer's weights.
+    longest sample as the model is loaded for it. ``vllm``: vLLM shares the trainer's weights;
+    ``vllm_share`` of the GPU is for it, and ``standby`` makes it sleep while a step runs.
     ``checkpointing``: ``unsloth``, ``full`` or ``none``."""
 
     full: bool
@@ -41,6 +43,8 @@ class unsloth(Private, prefix="unsloth"):  # noqa: N801  a namespace of fields, 
     checkpointing: str
     tiled_mlp: bool
     vllm: bool
+    vllm_share: float
+    standby: bool
 
 
 def _read_checkpointing(raw: Any) -> str:
@@ -76,6 +80,8 @@ FAST_MODEL = Table(
         Row("use_gradient_checkpointing", unsloth.checkpointing, _CHECKPOINTING, default="unsloth", source=_LOADER),
         Row("unsloth_tiled_mlp", unsloth.tiled_mlp, BOOLEAN, default=False, source=_LOADER),
         Row("fast_inference", unsloth.vllm, BOOLEAN, default=False, source=_LOADER),
+        Row("gpu_memory_utilization", unsloth.vllm_share, NUMBER, default=0.5, source=_LOADER),
+        Row("unsloth_vllm_standby", unsloth.standby, BOOLEAN, default=False, source=_LOADER),
         Row("device_map", f.load.device_map, DEVICE_MAP),
         Row("attn_implementation", f.model.attn_impl, ATTENTION),
         Row("trust_remote_code", f.model.trust_remote_code, BOOLEAN),
@@ -156,6 +162,17 @@ CLI = Table(
     loader="yaml12",
     section="training",
 )
+
+
+# ``os.environ["UNSLOTH_VLLM_STANDBY"] = "1"`` or a launch line; what is commented out counts not.
+_STANDBY = re.compile(
+    r"""^[^#\n]*\bUNSLOTH_VLLM_STANDBY["']?\]?\s*[=,]\s*["']?[1-9]""", re.MULTILINE
+)
+
+
+def stands_by(blocks: list[Block]) -> bool:
+    """Whether a file of the run sets the variable that makes vLLM sleep while a step runs."""
+    return any(_STANDBY.search(block.document.source.text) for block in blocks)
 
 
 def is_for_language(blocks: list[Block]) -> bool:

@@ -14,7 +14,15 @@ from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Block
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.rollouts import rolls_out
-from oomlint.dialects.unsloth.keys import CONFIGS, PATCHED, PLAIN, is_for_language, unsloth
+from oomlint.dialects.unsloth.changes import FUSES_LOSS
+from oomlint.dialects.unsloth.keys import (
+    CONFIGS,
+    PATCHED,
+    PLAIN,
+    is_for_language,
+    stands_by,
+    unsloth,
+)
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -55,12 +63,27 @@ def beta(run: Cells) -> Any:
     return 0.001 if run[f.objective.kind] == "grpo" else None
 
 
-@training.said(f.objective.rollout.engine)
-def shares_weights(run: Cells, field: Any, said: Said) -> Said:
-    """vLLM and the trainer share one copy of the weights (U models/llama.py load_vllm): what its
-    share of the GPU leaves cannot be added up as if each had its own."""
-    shared_by = run.setting(unsloth.vllm)
-    return said if shared_by is None or not shared_by.value else shared_by.origin
+_R = f.objective.rollout
+
+
+@training.override(
+    _R.engine,
+    _R.gpu_mem_util,
+    _R.sleep,
+    _R.shares_weights,
+    source="unsloth_zoo vllm_utils.py load_vllm",
+)
+def shares_weights(run: Cells) -> Any:
+    """vLLM is made with the model, whatever the trainer's arguments say of it, and works with
+    the one copy of the weights that there is (U models/rl.py:3983, :4047)."""
+    if not rolls_out(run) or not run[unsloth.vllm]:
+        return None
+    return {
+        _R.engine: "vllm_colocate",
+        _R.gpu_mem_util: run[unsloth.vllm_share],
+        _R.sleep: bool(run[unsloth.standby]) or run.given.once(stands_by),
+        _R.shares_weights: True,
+    }
 
 
 # -- samples ---------------------------------------------------------------------------------------
@@ -169,10 +192,28 @@ def adapters_in_fp32(run: Cells) -> Any:
 
 @training.override(f.loss.logits_materialised)
 def logits(run: Cells) -> Any:
-    """Z fused_losses: cross entropy, preference log-probabilities and GRPO's in chunks."""
+    """The fused loss is the model's own, of labels that it is given (U models/llama.py:1472). GRPO
+    has one besides (Z rl_replacements.py); preference trainers ask for logits."""
+    kind = run[f.objective.kind]
+    if kind not in ("sft", "grpo"):
+        return None
     if run[f.eval.keeps_logits]:
         return Sourced("full", "unsloth models/rl.py:2485: compute_metrics wants them")
+    if kind == "sft" and not run.has(FUSES_LOSS):
+        return Sourced("full", FUSES_LOSS.source)
     return Sourced("fused", "unsloth_zoo fused_losses: logits are computed chunk by chunk")
+
+
+@training.override(
+    f.loss.algorithm,
+    f.loss.upcast_fp32,
+    source="unsloth kernels/cross_entropy_loss.py Fast_CrossEntropyLoss.backward",
+)
+def own_kernel(run: Cells) -> Any:
+    """Where all logits are made, a kernel reads them as they are and writes the gradient over them."""
+    if run[f.objective.kind] != "sft" or run[f.loss.logits_materialised] != "full":
+        return None
+    return {f.loss.algorithm: "overwritten", f.loss.upcast_fp32: False}
 
 
 training.cannot_say("Unsloth computes the loss in chunks already", f.loss.logits_materialised)
