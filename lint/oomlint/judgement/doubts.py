@@ -157,9 +157,15 @@ def _joins_many(run: Run) -> bool:
 
 def _filled(run: Run, share: float) -> Run:
     """The run with samples that have a share of the tokens that they may have."""
-    most = run.plan.batch.max_tokens_per_gpu
-    tokens = {} if most is None else {f.batch.max_tokens_per_gpu: int(most * share)}
-    return run.assuming({f.seq.max_len: int((run.plan.seq.max_len or 0) * share), **tokens})
+    plan = run.plan
+    filled: dict[Any, Any] = {f.seq.max_len: int((plan.seq.max_len or 0) * share)}
+    for field, most in (
+        (f.batch.max_tokens_per_gpu, plan.batch.max_tokens_per_gpu),
+        (f.objective.rollout.scored_tokens, plan.objective.rollout.scored_tokens),
+    ):
+        if most is not None:
+            filled[field] = int(most * share)
+    return run.assuming(filled)
 
 
 def needs_all_samples_long(run: Run) -> bool:

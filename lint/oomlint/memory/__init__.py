@@ -13,6 +13,7 @@ from oomlint.memory.result import (
     HostEstimate,
     StateBytes,
 )
+from oomlint.memory.rollout import scored_logit_bytes
 from oomlint.memory.states import state_bytes
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "estimate",
     "host_load_bytes",
     "save_peaks",
+    "scored_logit_bytes",
     "skeleton",
     "state_bytes",
 ]

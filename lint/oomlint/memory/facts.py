@@ -416,6 +416,8 @@ class Facts:
                 dense_mask=False,
                 masks_window=False,
                 kernel="eager" if regime.kernel == "eager" else fused,
+                # Each rank sees all patches (verl models/mcore/qwen2_5_vl/vision_config.py).
+                sequence_parallel=False,
             )
         )
         if self.plan.model.vision.max_pixels is None and not self.tower.tile:

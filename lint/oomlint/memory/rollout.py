@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from oomlint.memory.buffers import comm_buffers
 from oomlint.memory.evaluation import first_logits, key_value_cache
-from oomlint.memory.facts import Facts
+from oomlint.memory.facts import Facts, facts_of
 from oomlint.memory.layers import widest
-from oomlint.memory.logits import logits_of
+from oomlint.memory.logits import scored_logits
 from oomlint.memory.result import GpuLimits
+from oomlint.memory.states import state_bytes_of
 from oomlint.memory.step import Point, stack_of
 from oomlint.memory.units import units_of
+from oomlint.plan import Plan
 
 _ENGINES = ("vllm_colocate", "sglang")
 
@@ -19,31 +21,56 @@ def rollout_points(f: Facts, idle: Point, limits: GpuLimits) -> list[Point]:
     steps."""
     rollout = f.plan.objective.rollout
     found = []
-    # Where tokens fill batches, they fill those that are scored as those that are trained on.
-    if rollout.rollout_micro_batch and not f.plan.batch.max_tokens_per_gpu:
-        found.append(_scored(f, idle, rollout.rollout_micro_batch * f.length))
+    if rollout.scored_tokens:
+        found.append(_scored(f, idle, rollout.scored_tokens / f.cp))
+    elif rollout.rollout_micro_batch and not f.plan.batch.max_tokens_per_gpu:
+        found.append(_scored(f, idle, rollout.rollout_micro_batch * f.length / f.cp))
     pool = engine_pool(f, limits)
     if rollout.engine == "hf":
         found.append(_written_by_itself(f, idle))
-    elif pool and rollout.sleep and f.plan.offload.idle in (None, "none"):
+    elif pool and rollout.sleep and not _moves_away(f):
         # The engine wakes up beside states that stay where they are.
         found.append(idle._replace(engine=pool))
     return found
 
 
 def engine_pool(f: Facts, limits: GpuLimits) -> float:
-    """The pool of an engine on the same GPU: utilisation x the whole card."""
+    """The pool of an engine on the same GPU: utilisation x the whole card for vLLM, x what is free
+    before it loads for SGLang (vllm v1/worker/gpu_worker.py; sglang 0.3 to 0.5
+    model_executor/model_runner.py, profile_max_num_token).
+
+    The trainer is there first, in verl without the states that come with its first step and, where it
+    moves away between phases, altogether (verl 0.4 to 0.7 workers/fsdp_workers.py init_model).
+    """
     rollout = f.plan.objective.rollout
     card = limits.usable or f.plan.device.mem_bytes
     if rollout.engine not in _ENGINES or card is None:
         return 0.0
-    return (0.3 if rollout.gpu_mem_util is None else rollout.gpu_mem_util) * card
+    share = 0.3 if rollout.gpu_mem_util is None else rollout.gpu_mem_util
+    if rollout.engine == "sglang":
+        stays = 0.0 if _moves_away(f) else state_bytes_of(f).parameters
+        return share * max(0.0, card - limits.context - stays)
+    return share * card
+
+
+def _moves_away(f: Facts) -> bool:
+    """Whether what is trained is elsewhere while nothing is trained."""
+    return f.plan.offload.idle not in (None, "none")
+
+
+def scored_logit_bytes(plan: Plan, rows: int) -> float | None:
+    """What the logits take at most while log-probabilities of so many answers are taken, on one GPU;
+    ``None`` where that is not known."""
+    f = facts_of(plan)
+    if f.model is None or f.regime is None:
+        return None
+    return scored_logits(f, rows * f.length / f.cp).loss
 
 
 def _scored(f: Facts, idle: Point, tokens: float) -> Point:
     """The log-probabilities of the answers, in batches of their own, with the logits as training
     makes them."""
-    head = logits_of(f, tokens)
+    head = scored_logits(f, tokens)
     stack = stack_of(f)
     scores = stack.scores * tokens / f.tokens if f.tokens else 0.0
     layer = max([widest(p.inference, tokens, scores) for p in stack.walk.kinds])
@@ -51,7 +78,11 @@ def _scored(f: Facts, idle: Point, tokens: float) -> Point:
     if f.backend in ("fsdp1", "fsdp2"):
         window = 3.0 * f.stream * units_of(f).largest
     resident = idle.communication + window
-    return Point(idle.gradients, max(layer, head.norm), head.loss, resident, 0.0)
+    # Weights alone come back for it (verl workers/fsdp_workers.py compute_log_prob).
+    states = state_bytes_of(f)
+    away = states.master + states.optimizer if _moves_away(f) else 0.0
+    activations = max(layer, head.norm)
+    return Point(idle.gradients, activations, head.loss, resident, states=-away)
 
 
 def _written_by_itself(f: Facts, idle: Point) -> Point:

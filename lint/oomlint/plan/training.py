@@ -14,6 +14,8 @@ class Rollout(Section, frozen=True, kw_only=True):
     ``max_model_len`` is the longest sequence that the engine makes room for, in tokens;
     ``generation_batch`` counts the completions of one round over all ranks. ``gathers``: a sharded
     model that writes its answers itself lies whole on every GPU meanwhile, or a share of it for each of ``tp``.
+    ``scored_tokens``: of a batch whose log-probabilities are taken, where tokens fill it; ``entropy``: as
+    :attr:`Loss.entropy`, where they are.
     """
 
     engine: Literal["none", "hf", "vllm_colocate", "vllm_server", "sglang"] | None = None
@@ -27,6 +29,8 @@ class Rollout(Section, frozen=True, kw_only=True):
     max_model_len: int | None = None
     generation_batch: int | None = None
     gathers: bool | None = None
+    scored_tokens: int | None = None
+    entropy: Literal["none", "fused", "whole"] | None = None
 
 
 class Objective(Section, frozen=True, kw_only=True):
@@ -252,7 +256,8 @@ class Loss(Section, frozen=True, kw_only=True):
     By ``rows``: sample after sample, the logits kept; by a ``kernel`` that keeps the logits and
     writes their gradient beside them, or over them (``in_place``); with chunks, the projection is
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``);
-    ``dropped``: logits are computed that no loss needs."""
+    ``dropped``: logits are computed that no loss needs. ``entropy`` of all logits: by a compiled kernel
+    that makes nothing of their size (``fused``), or from a softmax of the ``whole``."""
 
     logits_materialised: (
         Literal["full", "fused", "chunked", "completion_only", "loss_parallel"] | None
@@ -261,6 +266,7 @@ class Loss(Section, frozen=True, kw_only=True):
         Literal["rows", "kernel", "in_place", "head_chunks", "recomputed_chunks", "dropped"] | None
     ) = None
     chunks: int | None = None
+    entropy: Literal["none", "fused", "whole"] | None = None
     upcast_fp32: bool | None = None
     label_smoothing: bool | None = None
     outputs_kept: bool | None = None

@@ -37,6 +37,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from oomlint.memory import scored_logit_bytes
 from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled, severity_of_need
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
@@ -235,7 +236,10 @@ def _scoring(run: Run) -> _Pass | None:
         if name not in ("activations", "logits", "gradients", "communication")
     )
     ranks = (plan.parallel.ulysses or 1) * (plan.parallel.tp or 1)
-    return _Pass(beside, length * dims.vocab * width / ranks)
+    row = length * dims.vocab * width / ranks
+    if plan.loss.algorithm == "in_place":
+        row = scored_logit_bytes(plan, 1) or row
+    return _Pass(beside, row)
 
 
 def _fitting(scoring: _Pass, rows: int, room: float) -> int | None:
