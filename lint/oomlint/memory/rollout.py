@@ -28,6 +28,10 @@ def rollout_points(f: Facts, idle: Point, limits: GpuLimits) -> list[Point]:
     pool = engine_pool(f, limits)
     if rollout.engine == "hf":
         found.append(_written_by_itself(f, idle))
+    elif rollout.engine == "deepspeed":
+        # A workspace that stays is there anyway.
+        written = _written_by_itself(f, idle)
+        found.append(written._replace(activations=0.0, engine=pool if rollout.sleep else 0.0))
     elif pool and rollout.sleep and not _moves_away(f):
         # The engine wakes up beside states that stay where they are.
         found.append(idle._replace(engine=pool))
@@ -43,6 +47,8 @@ def engine_pool(f: Facts, limits: GpuLimits) -> float:
     moves away between phases, altogether (verl 0.4 to 0.7 workers/fsdp_workers.py init_model).
     """
     rollout = f.plan.objective.rollout
+    if rollout.engine == "deepspeed":
+        return _workspace(f)
     card = limits.usable or f.plan.device.mem_bytes
     if rollout.engine not in _ENGINES or card is None:
         return 0.0
@@ -51,6 +57,24 @@ def engine_pool(f: Facts, limits: GpuLimits) -> float:
         stays = 0.0 if _moves_away(f) else state_bytes_of(f).parameters
         return share * max(0.0, card - limits.context - stays)
     return share * card
+
+
+def _workspace(f: Facts) -> float:
+    """Activations, scores, keys and values of all tokens that DeepSpeed's kernels may see, allocated
+    when they first write (deepspeed 0.9 to 0.16 csrc/transformer/inference/includes/
+    inference_context.h GenWorkSpace), of the prompts of a whole group of ranks
+    (runtime/hybrid_engine.py generate)."""
+    model, rollout = f.model, f.plan.objective.rollout
+    assert model is not None
+    parts = rollout.tp or 1
+    rows = _samples(f) * parts
+    length = (rollout.max_prompt_tokens or 0) + (rollout.max_completion_tokens or 0) or f.length
+    # Flash attention there wants heads of 32, 64 or 128.
+    head = next((size for size in (32, 64, 128) if model.head_dim <= size), model.head_dim)
+    width = model.heads * head
+    cache = 2 * model.layers * width / parts
+    scores = model.heads / parts * length
+    return 2.0 * rows * length * (10 * width + scores + cache)
 
 
 def _moves_away(f: Facts) -> bool:

@@ -9,7 +9,8 @@ from oomlint.plan.model import DType, Section
 
 
 class Rollout(Section, frozen=True, kw_only=True):
-    """The generation engine of an RL run.
+    """The generation engine of an RL run: ``hf`` is the model itself, ``deepspeed`` the model itself
+    on the kernels of DeepSpeed's hybrid engine.
 
     ``max_model_len`` is the longest sequence that the engine makes room for, in tokens;
     ``generation_batch`` counts the completions of one round over all ranks. ``gathers``: a sharded
@@ -18,7 +19,7 @@ class Rollout(Section, frozen=True, kw_only=True):
     :attr:`Loss.entropy`, where they are.
     """
 
-    engine: Literal["none", "hf", "vllm_colocate", "vllm_server", "sglang"] | None = None
+    engine: Literal["none", "hf", "deepspeed", "vllm_colocate", "vllm_server", "sglang"] | None = None
     gpu_mem_util: float | None = None
     tp: int | None = None
     sleep: bool | None = None
