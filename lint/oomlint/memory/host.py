@@ -11,6 +11,7 @@ from oomlint.memory.states import (
     largest_trained,
     local_trained,
     optimizer_bytes,
+    state_bytes_of,
     trained_storage,
 )
 from oomlint.memory.step import offloads_activations, stack_of
@@ -212,7 +213,9 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
         "dataset": dataset,
         "process_overhead": process,
     }
-    train = resident | {"activations": activations}
+    # States that leave the GPU between the turns of reinforcement learning wait here meanwhile.
+    waiting = resident | {"offloaded_states": states + idle_states_of(f)}
+    train = waiting | {"activations": activations}
     # Shards are pinned while the whole copy that they come from is still there.
     early = f.backend in ("fsdp1", "fsdp2") or bool(plan.load.zero3_init)
     load = {"model_copies": load_bytes_of(f), "process_overhead": process}
@@ -221,9 +224,18 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     return {
         "load": load,
         "train": train,
-        "evaluation": resident,
+        "evaluation": waiting,
         "save": resident | {"gather": save.host},
     }
+
+
+def idle_states_of(f: Facts) -> float:
+    """Bytes of a node's ranks that are on the GPU while the model is trained alone (verl
+    utils/fsdp_utils.py offload_fsdp_model_to_cpu, offload_fsdp_optimizer)."""
+    if f.plan.offload.idle in (None, "none"):
+        return 0.0
+    states = state_bytes_of(f)
+    return (states.parameters + states.master + states.optimizer) * processes_of(f)
 
 
 def overhead_bounds(f: Facts) -> tuple[float, float]:

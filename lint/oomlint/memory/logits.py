@@ -57,7 +57,9 @@ def _overwritten(f: Facts) -> float | None:
     loss = f.plan.loss
     if f.model is None or f.regime is None or f.plan.objective.kind not in _SAMPLED:
         return None
-    is_whole = not (loss.cut_ce or loss.liger.flce or loss.logits_materialised not in (None, "full"))
+    is_whole = not (
+        loss.cut_ce or loss.liger.flce or loss.logits_materialised not in (None, "full")
+    )
     if not (is_whole and loss.algorithm == "in_place"):
         return None
     return 4.0 if loss.upcast_fp32 is not False else float(f.regime.compute)

@@ -82,13 +82,13 @@ def _moves_away(f: Facts) -> bool:
     return f.plan.offload.idle not in (None, "none")
 
 
-def scored_logit_bytes(plan: Plan, rows: int) -> float | None:
-    """What the logits take at most while log-probabilities of so many answers are taken, on one GPU;
-    ``None`` where that is not known."""
+def scored_logit_bytes(plan: Plan, tokens: int) -> float | None:
+    """What the logits take at most while log-probabilities of so many tokens are taken on one GPU, or on
+    those that share a sample; ``None`` where that is not known."""
     f = facts_of(plan)
     if f.model is None or f.regime is None:
         return None
-    return scored_logits(f, rows * f.length / f.cp).loss
+    return scored_logits(f, tokens / f.cp).loss
 
 
 def _scored(f: Facts, idle: Point, tokens: float) -> Point:

@@ -19,7 +19,9 @@ class Rollout(Section, frozen=True, kw_only=True):
     :attr:`Loss.entropy`, where they are.
     """
 
-    engine: Literal["none", "hf", "deepspeed", "vllm_colocate", "vllm_server", "sglang"] | None = None
+    engine: Literal["none", "hf", "deepspeed", "vllm_colocate", "vllm_server", "sglang"] | None = (
+        None
+    )
     gpu_mem_util: float | None = None
     tp: int | None = None
     sleep: bool | None = None

@@ -14,7 +14,13 @@ from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.verl.batches import batches
-from oomlint.dialects.verl.changes import CHECKPOINTS, ENTROPY_BY_COEFF, SLEEP_BY_KEY, UNPADS, VLLM_SLEEPS
+from oomlint.dialects.verl.changes import (
+    CHECKPOINTS,
+    ENTROPY_BY_COEFF,
+    SLEEP_BY_KEY,
+    UNPADS,
+    VLLM_SLEEPS,
+)
 from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
 from oomlint.dialects.verl.keys import PPO_SOURCE, SFT_SOURCE, SOURCE, own
 from oomlint.dialects.verl.sharding import sharding
@@ -370,7 +376,9 @@ def _entropy(run: Cells) -> str:
 def entropy_of_update(run: Cells) -> Any:
     if not _is_ppo(run) or run[own.fused]:
         return None
-    wanted = run[own.entropy] or run[own.entropy_for_logs] or not run.has(ENTROPY_BY_COEFF)
+    wanted = (
+        run[own.entropy] or run[own.entropy_for_logs] or not run.has(ENTROPY_BY_COEFF, noted=False)
+    )
     return _entropy(run) if wanted else "none"
 
 
