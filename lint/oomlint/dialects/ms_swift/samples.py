@@ -118,6 +118,13 @@ def engine(run: Cells) -> Any:
     return run[own.vllm_mode] or "vllm_colocate" if run[own.vllm] else "hf"
 
 
+@samples.default(
+    _R.gathers, source="ms-swift 3602360a trainers/arguments.py:164 ds3_gather_for_generation"
+)
+def gathers(run: Cells) -> Any:
+    return True if generates(run) and run[_R.engine] == "hf" else None
+
+
 def _generates_with_vllm(run: Cells) -> bool:
     return generates(run) and bool(run[own.vllm])
 
