@@ -121,7 +121,7 @@ class LogprobMicroBatchTooLarge(Rule):
         ),
         Example(
             files={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=65536))},
-            fixed={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=8192))},
+            fixed={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=16384))},
             hardware="8xA100-40GB",
         ),
         Example(
