@@ -22,6 +22,7 @@ from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.table import Block, Origin, Reading, Setting, StrayKey, WrongValue
 from oomlint.documents.base import UNKNOWN, Fact
 from oomlint.documents.text import Location, Span
+from oomlint.errors import CannotEdit
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -441,12 +442,17 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         boundaries: dict[tuple[str, Release], list[Change]] = {}
         for change in self.open:
             boundaries.setdefault((change.package, change.since), []).append(change)
-        nearest = (tuple(boundaries[key]) for key in sorted(boundaries, reverse=True))
-        return tuple((changes, self._across(changes[0])) for changes in nearest)
+        nearest = [tuple(boundaries[key]) for key in sorted(boundaries, reverse=True)]
+        others = ((changes, self._across(changes[0])) for changes in nearest)
+        return tuple((changes, other) for changes, other in others if other is not None)
 
-    def _across(self, change: Change) -> Run:
+    def _across(self, change: Change) -> Run | None:
+        """``None`` where what is changed here cannot be said on the other side."""
         version = change.last_without if self.open[change] else change.release
-        return self.assuming({f"versions.{change.package}": version})
+        try:
+            return self.assuming({f"versions.{change.package}": version})
+        except CannotEdit:
+            return None
 
     def what_if(self, changes: MappingABC[Any, Any]) -> Run:
         """This run as it would be if the files said ``changes`` too.

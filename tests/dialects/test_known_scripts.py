@@ -505,6 +505,10 @@ def test_deepspeed_chat_writes_with_its_hybrid_engine() -> None:
     assert _facts(run, *fields) == (True, 2, 4)
     run = _run(f"{line} --enable_hybrid_engine --unpin_actor_parameters\n")
     assert _facts(run, *fields) == (False, 1, 4)
+    engine = ("objective.rollout.engine", "objective.rollout.sleep")
+    assert _facts(_run(f"{line}\n"), *engine) == ("hf", False)
+    run = _run(f"{line} --enable_hybrid_engine --release_inference_cache\n")
+    assert _facts(run, *engine) == ("deepspeed", True)
 
 
 _DOLLY = (

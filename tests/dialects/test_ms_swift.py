@@ -165,6 +165,18 @@ def test_preference_training_and_its_reference_model() -> None:
     assert (kto.objective.pairs_per_sample, kto.objective.ref_model) == (1, "copy")
 
 
+def test_grpo_that_writes_by_itself_gathers_the_model() -> None:
+    line = (
+        "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --dataset d --deepspeed zero3"
+        " --use_vllm {}\n"
+    )
+    gathers = "objective.rollout.gathers"
+    assert _run(line.format("false")).plan.get(gathers) is True
+    assert _run(line.format("true")).plan.get(gathers) is None
+    told = line.format("false --ds3_gather_for_generation false")
+    assert _run(told).plan.get(gathers) is False
+
+
 def test_grpo_generates_with_vllm() -> None:
     plan = _run(
         "NPROC_PER_NODE=8 CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 swift rlhf --rlhf_type grpo "

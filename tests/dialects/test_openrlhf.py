@@ -203,3 +203,15 @@ def test_asynchronous_training_leaves_the_engines_their_own_gpus() -> None:
 
 def test_a_lower_rank_is_written_where_lora_is_on() -> None:
     assert "--lora_rank 8" in _after(FLAT, {"trainable.r": 8})
+
+
+@pytest.mark.parametrize(
+    ("release", "algorithm", "widens"),
+    [("0.5.0", None, False), ("0.5.8", "rows", True), ("0.6.2", "kernel", True)],
+)
+def test_log_probabilities_are_taken_as_the_release_takes_them(
+    release: str, algorithm: str | None, widens: bool
+) -> None:
+    line = "python -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B --bf16\n"
+    (run,) = link({"run.sh": line, "requirements.txt": f"openrlhf=={release}\n"}).runs
+    assert (run.plan.loss.algorithm, run.plan.loss.upcast_fp32) == (algorithm, widens)

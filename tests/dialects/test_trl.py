@@ -412,6 +412,21 @@ def test_a_micro_batch_counted_prompts_before_trl_0_15(
     assert (plan.objective.pairs_per_sample, plan.batch.micro_unit) == (together, unit)
 
 
+@pytest.mark.parametrize(("ranks", "together", "level"), [(3, 8, "default"), (8, 1, "assumed")])
+def test_batches_that_trl_would_refuse_count_prompts(ranks: int, together: int, level: str) -> None:
+    """Video-R1's and R1-V's own trainers: with three ranks no round of TRL's is whole groups of eight."""
+    launch = (
+        f"torchrun --nproc_per_node={ranks} src/open_r1/grpo.py --output_dir out"
+        " --model_name_or_path Qwen/Qwen2-VL-2B-Instruct --dataset_name d --max_prompt_length 1024"
+        " --per_device_train_batch_size 1 --gradient_accumulation_steps 1 --num_generations 8\n"
+    )
+    run = _run({"run.sh": launch})
+    assert run.plan.objective.pairs_per_sample == together
+    assert run.level("objective.pairs_per_sample").name.lower() == level
+    words = [words for others in assumed_otherwise(run) for words, _ in others]
+    assert any("pairs_per_sample is 8" in each for each in words) is (level == "assumed")
+
+
 _OWN_LOOP = """\
 import yaml
 from accelerate import Accelerator

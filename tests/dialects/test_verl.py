@@ -439,3 +439,74 @@ def test_knows_the_keys_of_a_shipped_config() -> None:
     (run,) = Linker(Workspace(_CORPUS), registry(), LinkOptions()).link([name]).runs
     assert run.framework == "verl"
     assert len(run.stray) <= 5
+
+
+def test_the_entropy_of_an_update_is_taken_where_it_counts() -> None:
+    plain = _run(_GRPO).plan
+    assert (plain.loss.entropy, plain.objective.rollout.entropy) == ("none", "fused")
+    weighed = " actor_rollout_ref.actor.entropy_coeff=0.001"
+    padded = " actor_rollout_ref.model.use_remove_padding=False"
+    line = _GRPO.replace(" $@", weighed)
+    assert _run(line).plan.loss.entropy == "fused"
+    # Only joined samples' is compiled.
+    rows = _run(line.replace(weighed, weighed + padded)).plan
+    assert (rows.loss.entropy, rows.objective.rollout.entropy) == ("whole", "whole")
+    eager = " actor_rollout_ref.actor.use_torch_compile=False"
+    assert _run(line.replace(weighed, weighed + eager)).plan.loss.entropy == "whole"
+    assert _run(_MEGATRON).plan.objective.rollout.entropy == "whole"
+
+
+def test_before_release_0_4_every_update_took_the_entropy() -> None:
+    files = {"run.sh": _GRPO, "requirements.txt": "verl==0.3.0.post1\n"}
+    (run,) = link(files).runs
+    assert run.plan.loss.entropy == "whole"  # samples were padded by default too
+
+
+def test_megatron_splits_sequences_wherever_it_splits_layers() -> None:
+    assert _run(_MEGATRON).plan.parallel.sp is True
+    key = "actor_rollout_ref.actor.megatron.tensor_model_parallel_size"
+    assert _run(_MEGATRON.replace(f"{key}=2", f"{key}=1")).plan.parallel.sp is False
+    assert _run(_GRPO).plan.parallel.sp is False
+
+
+def test_megatron_makes_the_logits_fp32() -> None:
+    assert _run(_MEGATRON).plan.loss.upcast_fp32 is True
+    assert _run(_GRPO).plan.loss.upcast_fp32 is False
+
+
+def test_megatron_names_the_modules_that_it_runs_again() -> None:
+    under = "+actor_rollout_ref.actor.megatron.override_transformer_config"
+    said = f" {under}.recompute_granularity=selective '{under}.recompute_modules=[core_attn,moe]'"
+    plan = _run(_MEGATRON.replace(" $@", said)).plan
+    assert plan.checkpointing.mode == "selective_op"
+    assert plan.checkpointing.recompute_modules == ("core_attn", "moe")
+
+
+def test_a_reward_model_is_on_the_gpu_under_megatron_alone() -> None:
+    said = " reward_model.enable=True reward_model.model.path=Qwen/Qwen2.5-14B-Instruct"
+    fsdp, megatron = _run(_GRPO.replace(" $@", said)), _run(_MEGATRON.replace(" $@", said))
+    assert fsdp.plan.objective.reward_model == "none"
+    assert megatron.plan.objective.reward_model == "Qwen/Qwen2.5-14B-Instruct"
+    away = said + " reward_model.megatron.param_offload=True"
+    assert _run(_MEGATRON.replace(" $@", away)).plan.objective.reward_model == "none"
+    unasked = said.replace("True", "False")
+    assert _run(_MEGATRON.replace(" $@", unasked)).plan.objective.reward_model == "none"
+
+
+def test_log_probabilities_have_a_budget_of_their_own() -> None:
+    rollout = _run(_DYNAMIC.replace(" $@", " data.train_batch_size=1024")).plan.objective.rollout
+    # 320 samples of 1,536 tokens in 20 batches of 24,576.
+    assert rollout.scored_tokens == 24_576
+    key = "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu"
+    wider = _DYNAMIC.replace(" $@", f" data.train_batch_size=1024 {key}=49152")
+    assert _run(wider).plan.objective.rollout.scored_tokens == 49_152
+    alone = _GRPO.replace(" $@", " actor_rollout_ref.rollout.log_prob_micro_batch_size=64")
+    assert _run(alone).plan.objective.rollout.rollout_micro_batch == 4
+    assert _run(alone).plan.objective.rollout.scored_tokens is None
+
+
+def test_what_is_changed_need_not_be_possible_on_the_other_side_of_a_release() -> None:
+    """Fused logits want joined samples, which are the default since 0.7 alone."""
+    run = _run(_GRPO)
+    assert run.alternatives
+    assert not run.what_if({"loss.logits_materialised": "fused"}).alternatives

@@ -81,6 +81,8 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
         {f.objective.pairs_per_sample: 1},
         {f.objective.pairs_per_sample: 2},
     ),
+    # A group of completions, of which the run says how many there are.
+    f.objective.pairs_per_sample: (),
 }
 
 
@@ -212,7 +214,7 @@ def moves(run: Run, field: Any) -> Iterator[tuple[Any, int]]:
     if field not in _PLAUSIBLE:
         return
     seen: set[Any] = set()
-    for change in ({field: base.plan.get(field)}, *_PLAUSIBLE[field]):
+    for change in ({field: base.plan.get(field)}, *_plausible(base, field)):
         value = change[field]
         peak = _estimate(base, change if seen else {}).gpu.peak_bytes
         if value is not None and value not in seen and peak is not None:
@@ -228,9 +230,9 @@ def level_of(run: Run) -> Level:
 
 def _plausible(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
     """What else a field plausibly is, and all that changes with it."""
-    completions = run.plan.objective.rollout.n
-    if leaf == f.objective.pairs_per_sample and completions:
-        return ({leaf: completions},)
+    if leaf == f.objective.pairs_per_sample:
+        group = run.plan.objective.rollout.n
+        return ({leaf: 1}, {leaf: group}) if group else ()
     if leaf != f.model.dims:
         return _PLAUSIBLE[leaf]
     dims = run.plan.model.dims

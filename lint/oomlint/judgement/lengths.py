@@ -111,7 +111,11 @@ def _filled_to(run: Run, share: float) -> Run | None:
     tokens = _together(run) * length
     if tokens >= budget:
         return None
-    return run.assuming({f.seq.max_len: length, f.batch.max_tokens_per_gpu: tokens})
+    shorter: dict[Any, Any] = {f.seq.max_len: length, f.batch.max_tokens_per_gpu: tokens}
+    scored = run.plan.objective.rollout.scored_tokens
+    if scored is not None:
+        shorter[f.objective.rollout.scored_tokens] = min(scored, tokens)
+    return run.assuming(shorter)
 
 
 def short_samples(run: Run) -> Run | None:

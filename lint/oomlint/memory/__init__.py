@@ -14,6 +14,7 @@ from oomlint.memory.result import (
     HostEstimate,
     StateBytes,
 )
+from oomlint.memory.rollout import scored_logit_bytes
 from oomlint.memory.states import state_bytes
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "host_load_bytes",
     "read_back",
     "save_peaks",
+    "scored_logit_bytes",
     "skeleton",
     "state_bytes",
 ]

@@ -112,7 +112,7 @@ def reserved_above(
     share, logit_share = (_EXPANDABLE, _EXPANDABLE) if expandable else (_FIXED, _FIXED_LOGITS)
     # This loop runs for every instant of every estimate: comparisons are cheaper than max().
     for some in points.values():
-        for gradients, activations, logits, communication, temporary, _ in some:
+        for gradients, activations, logits, communication, temporary, *_ in some:
             own = activations + temporary
             if apart:
                 held = 0.0

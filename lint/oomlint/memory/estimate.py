@@ -71,7 +71,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         name: {
             "parameters": parameters,
             "gradients": point.gradients,
-            "optimizer_states": optimizer,
+            "optimizer_states": optimizer + point.states,
             "activations": point.activations,
             "logits": point.logits,
             "communication": point.communication,

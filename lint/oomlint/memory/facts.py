@@ -404,7 +404,9 @@ class Facts:
             # (arXiv 2304.15010; litgpt/adapter_v2.py).
             rescaled=self.method == "adapter" and t.targets == "all_linear",
             tensor_parallel=self.tp,
+            expert_tensor_parallel=max(1, min(self.tp, plan.parallel.etp or self.tp)),
             sequence_parallel=bool(plan.parallel.sp),
+            recomputed=_recomputed_parts(plan),
         ))  # fmt: skip
 
         self._tower_regime()
@@ -431,6 +433,8 @@ class Facts:
                 dense_mask=False,
                 masks_window=False,
                 kernel="eager" if regime.kernel == "eager" else fused,
+                # Each rank sees all patches (verl models/mcore/qwen2_5_vl/vision_config.py).
+                sequence_parallel=False,
             )
         )
         if self.plan.model.vision.max_pixels is None and not self.tower.tile:
@@ -494,13 +498,22 @@ class Facts:
         return "flash", False
 
 
+def _recomputed_parts(plan: Plan) -> frozenset[str]:
+    """Parts of each block that Megatron runs again under selective recomputation."""
+    c = plan.checkpointing
+    if c.mode != "selective_op" or c.source != "megatron":
+        return frozenset()
+    return frozenset(c.recompute_modules or ()) & {"mlp", "moe"}
+
+
 def checkpointed_share(f: Facts) -> float:
     """The share of the layers whose activations are recomputed."""
     c = f.plan.checkpointing
     mode = c.mode or "none"
     if mode in ("full", "selective_op", "budget"):
         if mode == "selective_op" and c.source == "megatron":
-            return 0.0  # only core attention, which flash attention never keeps
+            # Core attention, of which flash attention keeps nothing, and parts of a block.
+            return 0.0
         return 1.0
     if mode in ("every_n", "selective_layers", "block_partial"):
         return 1.0 / max(1, c.every_n or 2)

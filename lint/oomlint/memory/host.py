@@ -12,6 +12,7 @@ from oomlint.memory.states import (
     frozen_weight_bytes,
     local_trained,
     optimizer_bytes,
+    state_bytes_of,
     trained_storage,
 )
 from oomlint.memory.step import offloads_activations, stack_of
@@ -184,7 +185,9 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
         "dataset": dataset,
         "process_overhead": process,
     }
-    train = resident | {"activations": activations}
+    # States that leave the GPU between the turns of reinforcement learning wait here meanwhile.
+    waiting = resident | {"offloaded_states": states + idle_states_of(f)}
+    train = waiting | {"activations": activations}
     # Shards are pinned while the whole copy that they come from is still there.
     early = f.backend in ("fsdp1", "fsdp2") or bool(plan.load.zero3_init)
     load = {"model_copies": load_bytes_of(f), "process_overhead": process}
@@ -197,9 +200,18 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     return {
         "load": load,
         "train": train,
-        "evaluation": resident | {"logits": kept_logits(f, f.eval_rows * f.length)[1]},
+        "evaluation": waiting | {"logits": kept_logits(f, f.eval_rows * f.length)[1]},
         "save": resident | {"gather": save.host},
     }
+
+
+def idle_states_of(f: Facts) -> float:
+    """Bytes of a node's ranks that are on the GPU while the model is trained alone (verl
+    utils/fsdp_utils.py offload_fsdp_model_to_cpu, offload_fsdp_optimizer)."""
+    if f.plan.offload.idle in (None, "none"):
+        return 0.0
+    states = state_bytes_of(f)
+    return (states.parameters + states.master + states.optimizer) * processes_of(f)
 
 
 # Of the 15 readings of host RAM that publishers give (python -m benchmarks.accuracy), 13 lie within

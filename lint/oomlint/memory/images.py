@@ -28,6 +28,8 @@ _NONE = Images()
 def images_of(f: Facts) -> Images:
     """The images of one micro batch, one a sample; nothing for a model without a known tower.
 
+    Where answers are sampled, it is the prompt that shows an image.
+
     A frozen tower keeps nothing for backward, for neither its weights nor the pixels need
     gradients, unless ``enable_input_require_grads`` asks them of the patches too, as
     checkpointing with adapters does (transformers 5.23 modeling_utils.py:2137).
@@ -36,9 +38,10 @@ def images_of(f: Facts) -> Images:
     if tower is None or model is None or f.tower_regime is None:
         return _NONE
     vision, regime = tower.skeleton, f.tower_regime
-    image = tower.patches(float(f.length), f.plan.model.vision.max_pixels)
-    patches = f.rows * image
-    scores = f.rows * (image / tower.tiles if tower.tile else image) * image
+    rows, length = _samples(f)
+    image = tower.patches(length, f.plan.model.vision.max_pixels)
+    patches = rows * image
+    scores = rows * (image / tower.tiles if tower.tile else image) * image
     block = vision.blocks[0]
     profile = layer_profile(vision, block, regime)
     wide = regime.compute
@@ -67,3 +70,15 @@ def images_of(f: Facts) -> Images:
             if here + done * f.grad > best:
                 best, alive, grads = here + done * f.grad, here, done
     return Images(kept, pixels + saved + max(inner, row), pixels + alive, grads)
+
+
+def _samples(f: Facts) -> tuple[float, float]:
+    """Samples of a micro batch that show an image, and the tokens of each that may be of it."""
+    rollout = f.plan.objective.rollout
+    prompt, answer = rollout.max_prompt_tokens, rollout.max_completion_tokens
+    part = prompt / (prompt + answer) if prompt and answer else 1.0
+    batch = f.plan.batch
+    if batch.max_tokens_per_gpu and batch.micro:
+        # As many samples as a budget of tokens holds, each with its image.
+        return float(batch.micro), part * f.length / batch.micro
+    return f.rows, part * f.length

@@ -8,10 +8,12 @@ fake CUDA tensors of torch 2.13, every live byte counted (``benchmarks/measure/l
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.changes import NARROW_LOGITS, SHIFTED_LABELS
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import LayerProfile, head_profile
+from oomlint.memory.policy import policy_bytes, scored_policy
 
 # Preference losses whose reference model, or model without its adapter, runs after the policy.
 _REFERENCED = frozenset({"dpo", "kto"})
@@ -40,6 +42,27 @@ def logits_of(f: Facts, tokens: float) -> Logits:
     if known is None:
         known = f.logits[tokens] = _logits(f, tokens)
     return known
+
+
+def scored_logits(f: Facts, tokens: float) -> Logits:
+    """The same where only the log-probabilities of ``tokens`` tokens are taken; what backward needs
+    counts for nothing then."""
+    found = logits_of(f, tokens)
+    wide = _overwritten(f)
+    return found if wide is None else replace(found, loss=scored_policy(f, tokens, wide))
+
+
+def _overwritten(f: Facts) -> float | None:
+    """Bytes an element of a sampled policy's logits where a kernel writes the gradient over them."""
+    loss = f.plan.loss
+    if f.model is None or f.regime is None or f.plan.objective.kind not in _SAMPLED:
+        return None
+    is_whole = not (
+        loss.cut_ce or loss.liger.flce or loss.logits_materialised not in (None, "full")
+    )
+    if not (is_whole and loss.algorithm == "in_place"):
+        return None
+    return 4.0 if loss.upcast_fp32 is not False else float(f.regime.compute)
 
 
 def _logits(f: Facts, tokens: float) -> Logits:
@@ -79,6 +102,9 @@ def _logits(f: Facts, tokens: float) -> Logits:
         # drops them with the loss (accelerate utils/operations.py convert_outputs_to_fp32).
         handed_on = 4.0 if regime.amp else 0.0
         return Logits(e * each, (e + handed_on) * each, e * each, norm, [])
+    if in_place and kind in _SAMPLED:
+        kept, at_loss, early = policy_bytes(f, tokens, wide)
+        return Logits(kept, at_loss, early, norm, [])
     if in_place:
         return _in_place(f, each, wide, norm)
     if loss.algorithm == "kernel":
@@ -136,16 +162,11 @@ def _refers(f: Facts) -> bool:
 
 def _in_place(f: Facts, each: float, wide: float, norm: float) -> Logits:
     """A kernel that writes the gradient over what it kept: Megatron-core's, on an fp32 copy of the
-    logits (tensor_parallel/cross_entropy.py), or flash-attn's with ``inplace_backward``, on the
-    logits themselves (verl utils/torch_functional.py)."""
+    logits (tensor_parallel/cross_entropy.py), or another on the logits themselves."""
     assert f.regime is not None
     e = float(f.regime.compute)
-    if wide > e:
-        both = (wide + e) * each
-        return Logits(wide * each, both, both, norm, [])
-    # Logits that were divided by a temperature get a gradient of their own.
-    divided = 2.0 if f.plan.objective.kind in _SAMPLED else 1.0
-    return Logits(e * each, e * each, divided * e * each, norm, [])
+    both = (wide + e) * each if wide > e else e * each
+    return Logits(wide * each, both, both, norm, [])
 
 
 def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from oomlint.memory.buffers import comm_buffers
 from oomlint.memory.evaluation import first_logits, key_value_cache
-from oomlint.memory.facts import Facts
+from oomlint.memory.facts import Facts, facts_of
 from oomlint.memory.layers import widest
-from oomlint.memory.logits import logits_of
+from oomlint.memory.logits import scored_logits
 from oomlint.memory.result import GpuLimits
-from oomlint.memory.states import frozen_weight_bytes
+from oomlint.memory.states import frozen_weight_bytes, state_bytes_of
 from oomlint.memory.step import Point, stack_of
 from oomlint.memory.units import units_of
+from oomlint.plan import Plan
 
 _ENGINES = ("vllm_colocate", "sglang")
 
@@ -20,33 +21,82 @@ def rollout_points(f: Facts, idle: Point, limits: GpuLimits) -> list[Point]:
     steps."""
     rollout = f.plan.objective.rollout
     found = []
-    # Where tokens fill batches, they fill those that are scored as those that are trained on.
-    if rollout.rollout_micro_batch and not f.plan.batch.max_tokens_per_gpu:
-        found.append(_scored(f, idle, rollout.rollout_micro_batch * f.length))
+    if rollout.scored_tokens:
+        found.append(_scored(f, idle, rollout.scored_tokens / f.cp))
+    elif rollout.rollout_micro_batch and not f.plan.batch.max_tokens_per_gpu:
+        found.append(_scored(f, idle, rollout.rollout_micro_batch * f.length / f.cp))
     pool = engine_pool(f, limits)
     if rollout.engine == "hf":
         found.append(_written_by_itself(f, idle))
-    elif pool and rollout.sleep and f.plan.offload.idle in (None, "none"):
+    elif rollout.engine == "deepspeed":
+        # A workspace that stays is there anyway.
+        written = _written_by_itself(f, idle)
+        found.append(written._replace(activations=0.0, engine=pool if rollout.sleep else 0.0))
+    elif pool and rollout.sleep and not _moves_away(f):
         # The engine wakes up beside states that stay where they are.
         found.append(idle._replace(engine=pool))
     return found
 
 
 def engine_pool(f: Facts, limits: GpuLimits) -> float:
-    """The pool of an engine on the same GPU: utilisation x the whole card."""
+    """The pool of an engine on the same GPU: utilisation x the whole card for vLLM, x what is free
+    before it loads for SGLang (vllm v1/worker/gpu_worker.py; sglang 0.3 to 0.5
+    model_executor/model_runner.py, profile_max_num_token).
+
+    The trainer is there first, in verl without the states that come with its first step and, where it
+    moves away between phases, altogether (verl 0.4 to 0.7 workers/fsdp_workers.py init_model).
+    """
     rollout = f.plan.objective.rollout
+    if rollout.engine == "deepspeed":
+        return _workspace(f)
     card = limits.usable or f.plan.device.mem_bytes
     if rollout.engine not in _ENGINES or card is None:
         return 0.0
-    pool = (0.3 if rollout.gpu_mem_util is None else rollout.gpu_mem_util) * card
+    share = 0.3 if rollout.gpu_mem_util is None else rollout.gpu_mem_util
+    if rollout.engine == "sglang":
+        stays = 0.0 if _moves_away(f) else state_bytes_of(f).parameters
+        return share * max(0.0, card - limits.context - stays)
+    pool = share * card
     # What the engine may take, its weights included.
     return max(0.0, pool - frozen_weight_bytes(f)) if rollout.shares_weights else pool
+
+
+def _workspace(f: Facts) -> float:
+    """Activations, scores, keys and values of all tokens that DeepSpeed's kernels may see, allocated
+    when they first write (deepspeed 0.9 to 0.16 csrc/transformer/inference/includes/
+    inference_context.h GenWorkSpace), of the prompts of a whole group of ranks
+    (runtime/hybrid_engine.py generate)."""
+    model, rollout = f.model, f.plan.objective.rollout
+    assert model is not None
+    parts = rollout.tp or 1
+    rows = _samples(f) * parts
+    length = (rollout.max_prompt_tokens or 0) + (rollout.max_completion_tokens or 0) or f.length
+    # Flash attention there wants heads of 32, 64 or 128.
+    head = next((size for size in (32, 64, 128) if model.head_dim <= size), model.head_dim)
+    width = model.heads * head
+    cache = 2 * model.layers * width / parts
+    scores = model.heads / parts * length
+    return 2.0 * rows * length * (10 * width + scores + cache)
+
+
+def _moves_away(f: Facts) -> bool:
+    """Whether what is trained is elsewhere while nothing is trained."""
+    return f.plan.offload.idle not in (None, "none")
+
+
+def scored_logit_bytes(plan: Plan, tokens: int) -> float | None:
+    """What the logits take at most while log-probabilities of so many tokens are taken on one GPU, or on
+    those that share a sample; ``None`` where that is not known."""
+    f = facts_of(plan)
+    if f.model is None or f.regime is None:
+        return None
+    return scored_logits(f, tokens / f.cp).loss
 
 
 def _scored(f: Facts, idle: Point, tokens: float) -> Point:
     """The log-probabilities of the answers, in batches of their own, with the logits as training
     makes them."""
-    head = logits_of(f, tokens)
+    head = scored_logits(f, tokens)
     stack = stack_of(f)
     scores = stack.scores * tokens / f.tokens if f.tokens else 0.0
     layer = max([widest(p.inference, tokens, scores) for p in stack.walk.kinds])
@@ -54,7 +104,11 @@ def _scored(f: Facts, idle: Point, tokens: float) -> Point:
     if f.backend in ("fsdp1", "fsdp2"):
         window = 3.0 * f.stream * units_of(f).largest
     resident = idle.communication + window
-    return Point(idle.gradients, max(layer, head.norm), head.loss, resident, 0.0)
+    # Weights alone come back for it (verl workers/fsdp_workers.py compute_log_prob).
+    states = state_bytes_of(f)
+    away = states.master + states.optimizer if _moves_away(f) else 0.0
+    activations = max(layer, head.norm)
+    return Point(idle.gradients, activations, head.loss, resident, states=-away)
 
 
 def _written_by_itself(f: Facts, idle: Point) -> Point:

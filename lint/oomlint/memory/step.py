@@ -32,6 +32,8 @@ class Point(NamedTuple):
     temporary: float = 0.0
     engine: float = 0.0
     """The pool of an engine that answers are written with."""
+    states: float = 0.0
+    """Below zero: optimizer states that are elsewhere meanwhile."""
 
 
 def highest(points: list[Point]) -> Point:
@@ -159,6 +161,16 @@ def pipeline_depth(f: Facts) -> float:
     return float(depth)
 
 
+def last_depth(f: Facts) -> float:
+    """Micro batches whose activations the last stage holds: one, or of virtual stages those between
+    the forward passes of its first part and the backward pass of its last
+    (megatron/core/pipeline_parallel/schedules.py get_pp_rank_microbatches)."""
+    virtual = f.plan.parallel.vpp or 1
+    if f.pp <= 1 or virtual == 1:
+        return 1.0
+    return min(pipeline_depth(f), ((virtual - 1) * f.pp + 1) / virtual)
+
+
 class _Pile:
     """Parameter gradients on one rank as backward makes them.
 
@@ -226,6 +238,10 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     pictures = images_of(f)
     base = bare + pictures.kept
     saved = stack.saved
+    # The head is on the last stage, the images and most micro batches are on the first.
+    is_staged = f.pp > 1 and f.backend != "device_map_pp"
+    last = saved * last_depth(f) / pipeline_depth(f) if is_staged else saved
+    at_end = (bare if is_staged else base) + last
 
     cast_cache = 0.0
     if regime.amp and regime.stream == 4 and stack.checkpoint:
@@ -243,7 +259,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     forward = [
         Point(pile.before, bare + pictures.forward, 0.0, around, 0.0),
         Point(pile.before, base + saved + layer, 0.0, around, cast_cache),
-        Point(pile.before, base + saved + head.norm, head.loss, around, cast_cache),
+        Point(pile.before, at_end + head.norm, head.loss, around, cast_cache),
     ]
 
     around = comm.resident + comm.backward
@@ -252,7 +268,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
         made = pile.made(own)
         if made + norm + bytes_ > best:
             best = made + norm + bytes_
-            at_head = Point(pile.done(0.0) + made, base + saved + norm, bytes_, around, 0.0)
+            at_head = Point(pile.done(0.0) + made, at_end + norm, bytes_, around, 0.0)
     backward = [at_head]
 
     done = model.vocab * model.hidden / f.tp if f.head_trained else 0.0

@@ -9,15 +9,20 @@ from oomlint.plan.model import DType, Section
 
 
 class Rollout(Section, frozen=True, kw_only=True):
-    """The generation engine of an RL run.
+    """The generation engine of an RL run: ``hf`` is the model itself, ``deepspeed`` the model itself
+    on the kernels of DeepSpeed's hybrid engine.
 
     ``max_model_len`` is the longest sequence that the engine makes room for, in tokens;
     ``generation_batch`` counts the completions of one round over all ranks. ``gathers``: a sharded
     model that writes its answers itself lies whole on every GPU meanwhile, or a share of it for each of ``tp``.
     ``shares_weights``: the engine works with the trainer's own copy of the weights.
+    ``scored_tokens``: of a batch whose log-probabilities are taken, where tokens fill it; ``entropy``: as
+    :attr:`Loss.entropy`, where they are.
     """
 
-    engine: Literal["none", "hf", "vllm_colocate", "vllm_server", "sglang"] | None = None
+    engine: Literal["none", "hf", "deepspeed", "vllm_colocate", "vllm_server", "sglang"] | None = (
+        None
+    )
     gpu_mem_util: float | None = None
     tp: int | None = None
     sleep: bool | None = None
@@ -29,6 +34,8 @@ class Rollout(Section, frozen=True, kw_only=True):
     generation_batch: int | None = None
     gathers: bool | None = None
     shares_weights: bool | None = None
+    scored_tokens: int | None = None
+    entropy: Literal["none", "fused", "whole"] | None = None
 
 
 class Objective(Section, frozen=True, kw_only=True):
@@ -260,7 +267,8 @@ class Loss(Section, frozen=True, kw_only=True):
     made them, which hands them on besides); with chunks, the projection is
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``);
     ``dropped``: logits are computed that no loss needs. ``twice``: the model computes its own
-    loss of the same logits, which nobody needs."""
+    loss of the same logits, which nobody needs. ``entropy`` of all logits: by a compiled kernel
+    that makes nothing of their size (``fused``), or from a softmax of the ``whole``."""
 
     logits_materialised: (
         Literal["full", "fused", "chunked", "completion_only", "loss_parallel"] | None
@@ -278,6 +286,7 @@ class Loss(Section, frozen=True, kw_only=True):
         | None
     ) = None
     chunks: int | None = None
+    entropy: Literal["none", "fused", "whole"] | None = None
     upcast_fp32: bool | None = None
     label_smoothing: bool | None = None
     outputs_kept: bool | None = None

@@ -13,7 +13,8 @@ not fit, or is tight.
 Before each update the actor (and the reference) reads prompts and answers once more without
 gradients. There are no activations to keep, so that people make this micro batch large; but all of
 its logits exist at once: rows x tokens x vocabulary x 2 bytes in 16 bit, 6 where they are cast to
-fp32 as well. 32 rows of 2048 tokens with V = 152064 are 18.6 GiB, and 55.7 with the cast.
+fp32 as well. 32 rows of 2048 tokens with V = 152064 are 18.6 GiB, and 55.7 with the cast. verl takes their
+entropy besides: of padded samples (`use_remove_padding: false`) it makes an fp32 softmax of all answers' logits.
 
 ## How to fix it
 
@@ -38,6 +39,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled, severity_of_need
+from oomlint.memory import scored_logit_bytes
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.rule import (
@@ -196,7 +198,6 @@ class LogprobMicroBatchTooLarge(Rule):
             at=(f.batch.max_tokens_per_gpu, f.batch.micro),
             details=(
                 *found.before.context,
-                "it is three times that where the entropy is taken too and nothing fuses it",
                 f"with {found.changes[f.batch.micro]} full samples at a time {found.sentence}",
             ),
             judged=found.before,
@@ -235,7 +236,10 @@ def _scoring(run: Run) -> _Pass | None:
         if name not in ("activations", "logits", "gradients", "communication")
     )
     ranks = (plan.parallel.ulysses or 1) * (plan.parallel.tp or 1)
-    return _Pass(beside, length * dims.vocab * width / ranks)
+    row = length * dims.vocab * width / ranks
+    if plan.loss.algorithm == "in_place":
+        row = scored_logit_bytes(plan, length) or row
+    return _Pass(beside, row)
 
 
 def _fitting(scoring: _Pass, rows: int, room: float) -> int | None:

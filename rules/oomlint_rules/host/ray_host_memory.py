@@ -123,7 +123,7 @@ class RayHostMemory(Rule):
             return
         idle, rollouts = _idle_bytes(plan), _rollout_bytes(plan)
         limit = run.limits.host_bytes
-        need = max(loading.predicted, training.predicted + idle + rollouts)
+        need = max(loading.predicted, training.predicted + rollouts)
         if limit is None:
             severity = Severity.INFO if need >= _NOTEWORTHY else None
             have = against(need, None)
@@ -138,8 +138,9 @@ class RayHostMemory(Rule):
             title = f"loading the weights takes {gib(need)} of a node's RAM, with the processes"
             parts = []
         else:
-            title = f"the processes on a node keep {gib(training.predicted)} in its RAM"
-            parts = [f"{gib(training.predicted)} for the processes and what they keep there"]
+            kept = training.predicted - idle
+            title = f"the processes on a node keep {gib(kept)} in its RAM"
+            parts = [f"{gib(kept)} for the processes and what they keep there"]
             if idle:
                 title = f"{gib(idle)} of states wait in RAM while the engine generates"
             if rollouts >= 2**30:

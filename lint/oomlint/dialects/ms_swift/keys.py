@@ -273,6 +273,7 @@ RLHF_ROWS = (
     Row("beta", own.beta, NUMBER),
     Row("loss_type", own.loss_type, LIST),
     Row("num_generations", f.objective.rollout.n, POSITIVE),
+    Row("ds3_gather_for_generation", f.objective.rollout.gathers, BOOLEAN),
     Row("steps_per_generation", own.steps_per_generation, POSITIVE),
     Row("generation_batch_size", f.objective.rollout.generation_batch, POSITIVE),
     Row("vllm_max_model_len", f.objective.rollout.max_model_len, POSITIVE),

@@ -118,6 +118,13 @@ def engine(run: Cells) -> Any:
     return run[own.vllm_mode] or "vllm_colocate" if run[own.vllm] else "hf"
 
 
+@samples.default(
+    _R.gathers, source="ms-swift 3602360a trainers/arguments.py:164 ds3_gather_for_generation"
+)
+def gathers(run: Cells) -> Any:
+    return True if generates(run) and run[_R.engine] == "hf" else None
+
+
 def _generates_with_vllm(run: Cells) -> bool:
     return generates(run) and bool(run[own.vllm])
 
@@ -130,12 +137,6 @@ def share_of_gpu(run: Cells) -> Any:
 @samples.default(_R.tp, source="ms-swift 3602360a rlhf_trainers/args_mixin.py:38")
 def gpus_of_engine(run: Cells) -> Any:
     return 1 if _generates_with_vllm(run) else None
-
-
-@samples.default(_R.gathers, source="ms-swift 3602360a trainers/arguments.py:164")
-def gathers(run: Cells) -> Any:
-    """``ds3_gather_for_generation``, where the trained model writes its answers itself."""
-    return True if generates(run) and not run[own.vllm] else None
 
 
 @samples.derive(_R.sleep)

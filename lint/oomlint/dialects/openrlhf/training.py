@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
@@ -109,13 +110,35 @@ training.cannot_say(
     "OpenRLHF takes the logits themselves; Liger does not fuse its losses",
     f.loss.logits_materialised,
 )
-training.constant(f.loss.upcast_fp32, True, f"{ACTOR}:267")
+
+_BY_ROWS = Change(
+    "openrlhf", (0, 5, 8), "log probabilities come from one log_softmax of all logits",
+    "OpenRLHF v0.5.7 and v0.5.8 models/utils.py log_probs_from_logits",
+)  # fmt: skip
+_BY_KERNEL = Change(
+    "openrlhf", (0, 6, 2), "log probabilities are taken sample by sample",
+    "OpenRLHF v0.6.1 and v0.6.2 models/utils.py log_probs_from_logits",
+)  # fmt: skip
+_WIDENED = Change(
+    "openrlhf", (0, 5, 6), "logits stay as narrow as the model gives them",
+    "OpenRLHF v0.5.5.post2 and v0.5.6 models/actor.py forward",
+)  # fmt: skip
+
+
+@training.derive(f.loss.upcast_fp32, source=f"{ACTOR}:267")
+def widens_logits(run: Cells) -> Any:
+    return run.has(_WIDENED, noted=False)
+
+
+training.cannot_say("OpenRLHF makes its logits fp32 by itself", f.loss.upcast_fp32)
 
 
 @training.derive(f.loss.algorithm, source="OR/models/utils.py:147")
 def loss_algorithm(run: Cells) -> Any:
     """The same for all objectives but distillation; flash-attn is a requirement."""
-    return None if run[f.objective.kind] == "distill" else "kernel"
+    if run[f.objective.kind] == "distill" or not run.has(_BY_ROWS, noted=False):
+        return None
+    return "kernel" if run.has(_BY_KERNEL, noted=False) else "rows"
 
 
 _LIGER = (f.loss.liger.rope, f.loss.liger.rms, f.loss.liger.swiglu)

@@ -33,11 +33,22 @@ def _config(run: Cells) -> str:
 
 
 def _counts_prompts(run: Cells) -> bool:
-    """Only where the project pins such a TRL: the three weeks that it was the newest leave no doubt of
-    runs that pin none."""
+    """Only where the project pins such a TRL (the three weeks that it was the newest leave no doubt of
+    runs that pin none), or brings a trainer of its own with batches that TRL's would refuse."""
+    if run[f.objective.kind] != "grpo":
+        return False
+    if brings_own_trainer(run):
+        return _refused_by_trl(run)
     release = run.version(COUNTS_COMPLETIONS.package)
-    older = release is not None and release < COUNTS_COMPLETIONS.since
-    return older and run[f.objective.kind] == "grpo" and not brings_own_trainer(run)
+    return release is not None and release < COUNTS_COMPLETIONS.since
+
+
+def _refused_by_trl(run: Cells) -> bool:
+    """From 0.15 on the completions of a round must be whole groups (TRL f2cd5771
+    trainer/grpo_config.py __post_init__)."""
+    ranks, rows, group = run[f.parallel.world], run[f.batch.micro], run[_R.n]
+    steps = run[f.batch.grad_accum] or 1
+    return bool(ranks and rows and group and ranks * rows * steps % group)
 
 
 @rollouts.derive(f.batch.micro_unit)
@@ -54,11 +65,11 @@ def completions_beside(run: Cells) -> Any:
 
 @rollouts.assume(
     f.objective.pairs_per_sample,
-    why="the script may have a trainer of its own that counts prompts, as TRL did before 0.15",
+    why="the script may train with a copy of GRPOTrainer from before TRL 0.15, as R1-V's and Video-R1's "
+    "do (src/open_r1/trainer/grpo_trainer.py): a batch would count prompts",
 )
-def completions_of_own_trainer(run: Cells) -> Any:
-    is_own = run[f.objective.kind] == "grpo" and brings_own_trainer(run)
-    return 1 if is_own else None
+def perhaps_completions(run: Cells) -> Any:
+    return 1 if run[f.objective.kind] == "grpo" and brings_own_trainer(run) else None
 
 
 @rollouts.default(_R.n)

@@ -12,7 +12,7 @@ from oomlint.dialects.common.world import batch
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.verl.changes import MICRO_PER_GPU
 from oomlint.dialects.verl.engine import running_trainer
-from oomlint.dialects.verl.keys import SFT_SOURCE, own
+from oomlint.dialects.verl.keys import SFT_SOURCE, SOURCE, own
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -136,6 +136,31 @@ def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
     if steps * micro != rows * before:
         raise CannotEdit("gradient accumulation follows from the mini batch in verl")
     return {}
+
+
+@batches.derive(f.objective.rollout.rollout_micro_batch)
+def scored_of_rank(run: Cells) -> Any:
+    """``log_prob_micro_batch_size`` is of all ranks (VL/workers/fsdp_workers.py init)."""
+    total, dp = run[own.scored_of_all], run[f.parallel.dp]
+    return max(1, total // dp) if total and dp else None
+
+
+@batches.derive(f.objective.rollout.scored_tokens, source=f"{SOURCE} trainer/config/rollout")
+def scored_tokens(run: Cells) -> Any:
+    """The log probabilities of all answers of a step are taken under a budget of their own, the
+    actor's where nothing else is said."""
+    dynamic = run[own.scores_dynamic]
+    if running_trainer(run) != "ppo" or not (run[own.dynamic] if dynamic is None else dynamic):
+        return None
+    each = run[own.scored_tokens] or run[own.max_tokens] or 0
+    budget = (run[f.parallel.ulysses] or 1) * each
+    prompts, answers = run[own.train_batch], run[f.objective.rollout.n]
+    dp, length = run[f.parallel.dp], run[f.seq.max_len]
+    if not (budget and prompts and answers and dp and length):
+        return budget or None
+    samples = max(1, prompts * answers // dp)
+    count = min(samples, -(-samples * length // budget))
+    return min(budget, -(-samples // count) * length)
 
 
 @batches.derive(f.batch.eval_micro)

@@ -35,3 +35,9 @@ UNPADS = Change(
     "verl", (0, 7), "samples are padded by default",
     "verl 0.6.1 and 0.7.0 trainer/config/model/hf_model.yaml", was=False,
 )  # fmt: skip
+
+# workers/actor/dp_actor.py and megatron_actor.py at v0.1, v0.2, v0.3.0.post1 and v0.4.0.
+ENTROPY_BY_COEFF = Change(
+    "verl", (0, 4), "each update takes the entropy of its logits, whatever entropy_coeff says",
+    "verl 0.3.0.post1 and 0.4.0 workers/actor",
+)  # fmt: skip

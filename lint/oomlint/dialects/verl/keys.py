@@ -13,6 +13,7 @@ from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
     DTYPE,
+    LIST,
     NUMBER,
     POSITIVE,
     REST,
@@ -44,7 +45,8 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     the launch line. ``*_sleeps`` and ``copy_*`` are of a project's own copy of verl: whether its
     engine sleeps whatever ``free_cache_engine`` says, what its SFT trainer makes of
     ``data.micro_batch_size`` (``"divided"`` by the ranks, ``"whole"`` or ``"unread"``), and the key
-    that it takes the model's dtype from or else the dtype.
+    that it takes the model's dtype from or else the dtype. ``scored_*`` and ``scores_dynamic`` are of
+    the pass that takes log probabilities, ``rewards`` and ``reward_*`` of a reward model.
     """
 
     config_name: str
@@ -86,6 +88,15 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     fsdp_sglang_sleeps: bool
     megatron_vllm_sleeps: bool
     megatron_sglang_sleeps: bool
+    entropy: float
+    entropy_for_logs: bool
+    compiles: bool
+    scored_of_all: int
+    scored_tokens: int
+    scores_dynamic: bool
+    rewards: bool
+    reward_path: str
+    reward_offload: bool
     copy_micro: str
     copy_dtype_key: str
     copy_dtype: str
@@ -190,6 +201,7 @@ VERL_PPO = Table(
         # Releases before 0.6 have no such key: they always do.
         Row(_MEGATRON + "use_remove_padding", own.megatron_unpads, BOOLEAN, default=True, source=f"{SOURCE} trainer/config/engine/megatron.yaml:84; 0.2 to 0.5 models/registry.py *RmPadPP, models/mcore/model_forward.py pack_seqs=True"),
         Row(_MEGATRON + "override_transformer_config.recompute_granularity", own.recompute, TEXT),
+        Row(_MEGATRON + "override_transformer_config.recompute_modules", f.checkpointing.recompute_modules, LIST),
         Row(_MEGATRON + "override_transformer_config.recompute_num_layers", own.recompute_layers, POSITIVE),
         Row(_R + "name", f.objective.rollout.engine, _ROLLOUT),
         Row("actor_rollout_ref.hybrid_engine", own.hybrid, BOOLEAN, default=True, source=PPO_SOURCE),
@@ -198,6 +210,15 @@ VERL_PPO = Table(
         Row(_R + "free_cache_engine", f.objective.rollout.sleep, BOOLEAN, default=True, source=PPO_SOURCE),
         Row(_R + "n", f.objective.rollout.n, POSITIVE, default=1, source=PPO_SOURCE),
         Row(_R + "log_prob_micro_batch_size_per_gpu", f.objective.rollout.rollout_micro_batch, POSITIVE),
+        Row(_R + "log_prob_micro_batch_size", own.scored_of_all, POSITIVE),
+        Row(_R + "log_prob_use_dynamic_bsz", own.scores_dynamic, BOOLEAN),
+        Row(_R + "log_prob_max_token_len_per_gpu", own.scored_tokens, POSITIVE),
+        Row(_A + "entropy_coeff", own.entropy, NUMBER, default=0.0, source=PPO_SOURCE),
+        Row(_A + "calculate_entropy", own.entropy_for_logs, BOOLEAN, default=False, source=PPO_SOURCE),
+        Row(_A + "use_torch_compile", own.compiles, BOOLEAN, default=True, source=PPO_SOURCE),
+        Row("reward_model.enable", own.rewards, BOOLEAN, default=False, source=PPO_SOURCE),
+        Row("reward_model.model.path", own.reward_path, TEXT),
+        Row("reward_model.megatron.param_offload", own.reward_offload, BOOLEAN, default=False, source=PPO_SOURCE),
         Row("critic.model.path", own.critic, TEXT),
         Row("critic.enable", own.critic_enabled, BOOLEAN),
         Row("critic.model.fsdp_config.param_offload", own.critic_params_off, BOOLEAN, aliases=("critic.megatron.param_offload",)),

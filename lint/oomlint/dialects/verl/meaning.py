@@ -14,7 +14,13 @@ from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.verl.batches import batches
-from oomlint.dialects.verl.changes import CHECKPOINTS, SLEEP_BY_KEY, UNPADS, VLLM_SLEEPS
+from oomlint.dialects.verl.changes import (
+    CHECKPOINTS,
+    ENTROPY_BY_COEFF,
+    SLEEP_BY_KEY,
+    UNPADS,
+    VLLM_SLEEPS,
+)
 from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
 from oomlint.dialects.verl.keys import PPO_SOURCE, SFT_SOURCE, SOURCE, own
 from oomlint.dialects.verl.sharding import sharding
@@ -94,10 +100,13 @@ def reference_dtype(run: Cells) -> Any:
     return "bf16" if _reference(run) == "copy" else None
 
 
-@meaning.derive(_O.reward_model)
+@meaning.derive(_O.reward_model, source=f"{SOURCE} workers/fsdp_workers.py:1755")
 def reward_model(run: Cells) -> Any:
-    """Reward models are on the CPU or asleep in an engine of their own while the actor trains."""
-    return "none" if _is_ppo(run) else None
+    """FSDP's worker always keeps its weights on the CPU, Megatron's where it is asked to."""
+    if not _is_ppo(run):
+        return None
+    stays = run[own.rewards] and is_megatron(run) and not run[own.reward_offload]
+    return run[own.reward_path] or run[f.model.id] if stays else "none"
 
 
 @meaning.default(_O.rollout.engine, source="verl's examples: rollout.name is mandatory")
@@ -345,14 +354,42 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
 @meaning.derive(f.loss.upcast_fp32)
 def widens_logits(run: Cells) -> Any:
     """PPO takes log probabilities with flash-attn's kernel, which reads 16-bit logits
-    (utils/torch_functional.py); SFT's cross entropy is autocast to float32."""
-    return running_trainer(run) == "sft"
+    (utils/torch_functional.py); SFT's cross entropy is autocast to float32, and Megatron-core makes
+    what its model gives float32 (transformer/module.py Float16Module)."""
+    return running_trainer(run) == "sft" or is_megatron(run)
 
 
 @meaning.derive(f.loss.algorithm, source=f"{SOURCE} workers/actor/dp_actor.py:263")
 def overwrites_logits(run: Cells) -> Any:
     """The kernel's backward overwrites the logits."""
     return "in_place" if _is_ppo(run) and not run[own.fused] else None
+
+
+def _entropy(run: Cells) -> str:
+    """Joined samples' is compiled (VL/workers/actor/dp_actor.py), padded ones' never, and Megatron's
+    writes out a softmax."""
+    compiled = not is_megatron(run) and run[f.seq.packing] == "varlen" and run[own.compiles]
+    return "fused" if compiled else "whole"
+
+
+@meaning.derive(f.loss.entropy, source=f"{SOURCE} workers/actor/dp_actor.py update_policy")
+def entropy_of_update(run: Cells) -> Any:
+    if not _is_ppo(run) or run[own.fused]:
+        return None
+    wanted = (
+        run[own.entropy] or run[own.entropy_for_logs] or not run.has(ENTROPY_BY_COEFF, noted=False)
+    )
+    return _entropy(run) if wanted else "none"
+
+
+@meaning.derive(_O.rollout.entropy, source=f"{SOURCE} workers/fsdp_workers.py:1009")
+def entropy_of_answers(run: Cells) -> Any:
+    """The actor's own log probabilities always come with an entropy; in Megatron's workers from 0.4
+    on."""
+    if not _is_ppo(run) or run[own.fused]:
+        return None
+    counts = not is_megatron(run) or run.has(ENTROPY_BY_COEFF, noted=False)
+    return _entropy(run) if counts else "none"
 
 
 meaning.always(f.loss.outputs_kept, False, f"{SOURCE} workers/actor/dp_actor.py")

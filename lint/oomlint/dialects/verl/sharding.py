@@ -38,6 +38,15 @@ def backend(run: Cells) -> Any:
     return "fsdp2" if fsdp_version(run) == 2 else "fsdp1"
 
 
+@sharding.derive(f.parallel.sp, source=f"{SOURCE} models/mcore/config_converter.py:85")
+def splits_sequences(run: Cells) -> Any:
+    """Wherever Megatron splits layers, whatever ``megatron.sequence_parallel`` says."""
+    return is_megatron(run) and (run[f.parallel.tp] or 1) > 1
+
+
+sharding.cannot_say("verl splits sequences wherever it splits layers", f.parallel.sp)
+
+
 @sharding.default(
     f.parallel.megatron.dist_optimizer, source=f"{SOURCE} trainer/config/engine/megatron.yaml"
 )

@@ -259,10 +259,18 @@ class FeedForward(Basics):
         Autocast does not reach grouped_mm: it computes in the weights' dtype. Packed layers of each
         expert's own compute like all others, one after the other (transformers 4.57
         models/mixtral/modeling_mixtral.py).
+
+        Of ranks that split layers each routes its own part of the tokens where sequences are split;
+        those that share an expert get each other's tokens and a part of its width
+        (megatron/core/transformer/moe/token_dispatcher.py MoEAlltoAllTokenDispatcher).
         """
         tape, r = self.tape, self.r
-        k, hidden, ffn = block.topk, x.width, block.moe_ffn
-        matrices = block.expert_numel / (block.experts * self.model.hidden * ffn)
+        k, hidden = block.topk, x.width * (r.expert_tensor_parallel if r.sequence_parallel else 1)
+        matrices = block.expert_numel / (block.experts * self.model.hidden * block.moe_ffn)
+        # All tokens and a part of each expert, or a part of the tokens and whole experts.
+        ffn = block.moe_ffn / (
+            r.tensor_parallel if r.sequence_parallel else r.expert_tensor_parallel
+        )
         parts = matrices - 1
         weights = self.router(seen, block)
         bytes_ = r.compute if r.apart_experts else r.stream
@@ -302,7 +310,7 @@ class FeedForward(Basics):
         inverse = tape.tensor(k, 8)
         ordered = tape.op(tape.tensor(k * hidden, weighed.bytes), (weighed,), saves=(inverse,))
         # sum's gradient is an expanded view: it takes no memory until the gather copies it.
-        summed = tape.op(tape.tensor(hidden, weighed.bytes), (ordered,))
+        summed = tape.op(tape.tensor(x.width, weighed.bytes), (ordered,))
         return self.cast(summed, x.bytes)
 
     def looped_experts(self, x: Tensor, block: Block, seen: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from msgspec.structs import replace
@@ -100,8 +100,12 @@ class Decoder(Attention, Streams, Mixers):
         if block.experts and traits.experts_beside:
             dense = self.norm(self.feed_forward(y, linears))
             mixed = self.add(dense, self.norm(self.experts(self.norm(x), block, linears, x)))
+        elif block.experts and "moe" in self.r.recomputed:
+            mixed = self.recomputed(y, lambda made, given: made.experts(given, block, linears))
         elif block.experts:
             mixed = self.experts(y, block, linears)
+        elif "mlp" in self.r.recomputed:
+            mixed = self.recomputed(y, lambda made, given: made.feed_forward(given, linears))
         else:
             mixed = self.feed_forward(y, linears)
         if traits.post_norms:
@@ -113,6 +117,22 @@ class Decoder(Attention, Streams, Mixers):
             # Gemma4TextDecoderLayer multiplies its output in place by a number.
             x = self.tape.op(Tensor(x.width, x.bytes, x.size, False, x.root), (x,))
         return x
+
+    def recomputed(self, x: Tensor, write: Callable[[Decoder, Tensor], Tensor]) -> Tensor:
+        """A part that is run again in backward (Megatron-core transformer/transformer_layer.py
+        recompute_mlp, transformer/moe/moe_layer.py moe_layer_recompute)."""
+        inside = Decoder(self.model, self.r)
+        given = inside.tape.tensor(x.width, x.bytes, needs_grad=x.needs_grad)
+        out = write(inside, given)
+        back = max(inside.tape.replay(out), default=Moment(0.0, 0.0, 0.0, 0.0))
+        there = max(inside.tape.forward_peaks(training=False), default=Size())
+        # The part's own output and gradients are the tape's.
+        made = Size(token=max(0.0, back.token - out.size.token - x.size.token), fixed=back.fixed)
+        first = Size(token=max(0.0, there.token - out.size.token), fixed=there.fixed)
+        return self.tape.op(
+            Tensor(out.width, out.bytes, out.size, False), (x,), saves=(x,),
+            temp=made, forward_temp=first, weight=inside.tape.trained_elements,
+        )  # fmt: skip
 
     def streamed(self, x: Tensor, block: Block, linears: dict[str, Linear]) -> Tensor:
         """Gemma3nTextDecoderLayer: one block on one of several streams."""

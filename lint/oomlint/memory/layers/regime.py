@@ -16,8 +16,11 @@ class Regime(Struct, frozen=True, cache_hash=True):
     that of matrix products; they differ under autocast (``amp``). ``lora`` maps the roles of
     adapted linear layers to their rank, ``fused`` are those among them that one function computes
     with its neighbours. ``keeps_input``: products with packed weights keep
-    their input; ``apart_experts``: each expert has linear layers of its own; ``rescaled``: every linear layer has a trained scale and bias behind it; ``scattered``: the share of the
-    fused projection's outputs that carry an adapter.
+    their input; ``apart_experts``: each expert has linear layers of its own; ``rescaled``: every linear
+    layer has a trained scale and bias behind it; ``scattered``: the share of the fused projection's outputs
+    that carry an adapter; ``expert_tensor_parallel``: over how many of the ranks that split a layer each
+    expert is split too; ``recomputed``: parts of a block (``mlp``, ``moe``) of which backward has the
+    input alone.
 
     Each estimate makes one and looks up profiles by it.
     """
@@ -50,6 +53,8 @@ class Regime(Struct, frozen=True, cache_hash=True):
     keeps_input: bool = False
     rescaled: bool = False
     tensor_parallel: int = 1
+    expert_tensor_parallel: int = 1
+    recomputed: frozenset[str] = frozenset()
     sequence_parallel: bool = False
     input_grad: bool = True
     batched: bool = True

@@ -1,0 +1,243 @@
+"""Reinforcement learning on one card: the engine's pool, the logits of answers, what stands beside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.plans import LLAMA_8B
+
+from oomlint.memory import GpuLimits, estimate, scored_logit_bytes
+from oomlint.memory.facts import Facts
+from oomlint.memory.images import images_of
+from oomlint.memory.layers import layer_profile
+from oomlint.memory.logits import logits_of
+from oomlint.memory.rollout import engine_pool
+from oomlint.memory.states import state_bytes_of
+from oomlint.plan import Plan
+from oomlint.plan.model import Model, ModelDims, Moe, Precision, Trainable, VisionTower
+from oomlint.plan.training import (
+    Batch,
+    Checkpointing,
+    Loss,
+    Objective,
+    Parallel,
+    Rollout,
+    Seq,
+)
+
+_CARD = 80 << 30
+_LIMITS = GpuLimits(usable=_CARD, context=1 << 30)
+_ROWS, _PROMPT, _ANSWER = 4, 512, 1536
+_ALL = _ROWS * (_PROMPT + _ANSWER)
+
+# An actor of verl: flash-attn's kernel over 16-bit logits (workers/actor/dp_actor.py).
+_ACTOR = Plan(
+    model=Model(dims=LLAMA_8B, attn_impl="flash2"),
+    trainable=Trainable(method="full"),
+    precision=Precision(param="bf16", grad="bf16", optim_state="bf16", compute="bf16"),
+    batch=Batch(micro=_ROWS, grad_accum=1),
+    seq=Seq(max_len=_PROMPT + _ANSWER, packing="none", pad="max_len"),
+    checkpointing=Checkpointing(mode="full"),
+    parallel=Parallel(backend="fsdp2", world=8),
+    loss=Loss(logits_materialised="full", algorithm="in_place", upcast_fp32=False),
+    objective=Objective(
+        kind="grpo",
+        rollout=Rollout(
+            engine="vllm_colocate", gpu_mem_util=0.5, sleep=True,
+            max_prompt_tokens=_PROMPT, max_completion_tokens=_ANSWER,
+        ),
+    ),
+)  # fmt: skip
+_JOINED = {"seq.packing": "varlen", "seq.pad": "none"}
+
+
+# -- logits: bytes an element of all logits, counted on torch 2.13 with a quarter of them prompts -------
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept", "at_loss", "backward"),
+    [
+        ({}, 1.5, 3.5, 4.0),
+        ({"loss.entropy": "whole"}, 2 + 6 * 0.75, 2 + 10 * 0.75, 2 + 18 * 0.75),
+        (_JOINED, 2.0, 2.0, 4.0),
+        ({**_JOINED, "loss.entropy": "fused"}, 2.0, 2.0, 6.0),
+        ({**_JOINED, "loss.entropy": "whole"}, 6.0, 10.0, 18.0),
+    ],
+)
+def test_the_entropy_of_padded_answers_keeps_a_softmax(changes, kept, at_loss, backward) -> None:
+    f = Facts(_ACTOR.with_values(changes))
+    each = _ALL * (LLAMA_8B.vocab or 0)
+    found = logits_of(f, _ALL)
+    assert (found.kept, found.loss, found.early) == (kept * each, at_loss * each, backward * each)
+
+
+@pytest.mark.parametrize(
+    ("changes", "width"),
+    [
+        ({}, 2 + 2 * 0.75),
+        ({"objective.rollout.entropy": "whole"}, 2 + 8 * 0.75),
+        ({**_JOINED, "objective.rollout.entropy": "fused"}, 2),
+        ({**_JOINED, "objective.rollout.entropy": "whole"}, 10),
+    ],
+)
+def test_scoring_answers_takes_their_entropy_too(changes, width) -> None:
+    plan = _ACTOR.with_values(changes)
+    assert scored_logit_bytes(plan, _ALL) == width * _ALL * (LLAMA_8B.vocab or 0)
+
+
+def test_megatron_clones_fp32_logits_for_the_entropy() -> None:
+    changes: dict[str, Any] = {
+        "parallel": Parallel(backend="megatron", world=8, tp=2, sp=True),
+        "loss.upcast_fp32": True,
+        "precision.logits": "fp32",
+        **_JOINED,
+    }
+    each = _ALL * (LLAMA_8B.vocab or 0) / 2
+    plain = logits_of(Facts(_ACTOR.with_values(changes)), _ALL)
+    assert (plain.kept, plain.early) == (4 * each, 8 * each)
+    taken = logits_of(Facts(_ACTOR.with_values({**changes, "loss.entropy": "whole"})), _ALL)
+    assert taken.kept == 12 * each
+
+
+def test_a_sequence_that_ranks_share_is_scored_in_parts() -> None:
+    alone = scored_logit_bytes(_ACTOR, 4096)
+    shared = scored_logit_bytes(_ACTOR.with_values({"parallel.ulysses": 2}), 4096)
+    assert alone is not None
+    assert shared == alone / 2
+
+
+def test_states_that_move_away_are_not_there_while_answers_are_scored() -> None:
+    plan = _ACTOR.with_values(
+        {"objective.rollout.rollout_micro_batch": 64, "objective.rollout.entropy": "whole"}
+    )
+    away = estimate(plan.with_values({"offload.idle": "cpu"}), _LIMITS).gpu
+    stay = estimate(plan, _LIMITS).gpu
+    assert away.by_phase["forward"]["optimizer_states"] == 0
+    assert (stay.by_phase["forward"]["optimizer_states"] or 0) > 0
+
+
+def test_states_that_move_away_wait_in_ram() -> None:
+    away = estimate(_ACTOR.with_values({"offload.idle": "cpu"})).host
+    stay = estimate(_ACTOR).host
+    states = state_bytes_of(Facts(_ACTOR))
+    waiting = (away.phases["train"] or 0) - (stay.phases["train"] or 0)
+    assert waiting == pytest.approx(8 * (states.parameters + states.master + states.optimizer))
+    assert away.phases["load"] == stay.phases["load"]
+
+
+# -- the engine --------------------------------------------------------------------------------------
+
+
+def test_sglang_takes_a_share_of_what_is_free() -> None:
+    whole = engine_pool(Facts(_ACTOR), _LIMITS)
+    assert whole == 0.5 * _CARD
+    sglang = _ACTOR.with_values({"objective.rollout.engine": "sglang"})
+    f = Facts(sglang)
+    assert engine_pool(f, _LIMITS) == pytest.approx(
+        0.5 * (_CARD - (1 << 30) - state_bytes_of(f).parameters)
+    )
+    moved = Facts(sglang.with_values({"offload.idle": "cpu"}))
+    assert engine_pool(moved, _LIMITS) == 0.5 * (_CARD - (1 << 30))
+
+
+def test_deepspeed_makes_room_for_all_tokens_when_it_first_writes() -> None:
+    """OPT-13B on two ranks a group, 32 prompts each, 512 tokens: 16.2 GiB."""
+    opt = ModelDims(
+        arch="opt", layers=40, hidden=5120, heads=40, kv_heads=40, head_dim=128, ffn=20480,
+        vocab=50272, tie_embeddings=True,
+    )  # fmt: skip
+    rollout = Rollout(
+        engine="deepspeed", tp=2, rollout_micro_batch=32, max_prompt_tokens=256,
+        max_completion_tokens=256,
+    )  # fmt: skip
+    plan = _ACTOR.with_values({"model.dims": opt, "objective.rollout": rollout})
+    each = 10 * 40 * 128 + 40 // 2 * 512 + 2 * 40 * 40 * 128 / 2
+    assert engine_pool(Facts(plan), _LIMITS) == 2 * 64 * 512 * each
+    stays = estimate(plan, _LIMITS).gpu.by_phase
+    assert stays["backward"]["engine"] == stays["forward"]["engine"] == 2 * 64 * 512 * each
+    goes = estimate(plan.with_values({"objective.rollout.sleep": True}), _LIMITS).gpu.by_phase
+    assert goes["backward"]["engine"] == 0
+
+
+# -- layers --------------------------------------------------------------------------------------------
+
+_MOE = replace(LLAMA_8B, arch="mixtral", moe=Moe(experts=8, topk=2))
+
+
+def _saved(changes: dict[str, Any]) -> float:
+    f = Facts(_ACTOR.with_values({"model.dims": _MOE, **changes}))
+    assert f.model is not None
+    assert f.regime is not None
+    return layer_profile(f.model, f.model.blocks[0], f.regime).saved.token
+
+
+def test_ranks_that_split_layers_share_the_experts_work() -> None:
+    def split(tp: int, etp: int) -> dict[str, Any]:
+        return {"parallel": Parallel(backend="megatron", world=8, tp=tp, etp=etp, sp=tp > 1)}
+
+    whole, quarter, spread = _saved(split(1, 1)), _saved(split(4, 4)), _saved(split(4, 1))
+    # With whole experts each rank sees a part of the tokens; else all of them, and a part of each.
+    assert spread == pytest.approx(whole / 4, rel=0.05)
+    assert whole / 4 < quarter < whole / 2
+
+
+@pytest.mark.parametrize(("part", "dims"), [("mlp", LLAMA_8B), ("moe", _MOE)])
+def test_megatron_keeps_the_input_alone_of_a_part_that_it_runs_again(part, dims) -> None:
+    def kept(modules: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            "model.dims": dims,
+            "parallel": Parallel(backend="megatron", world=8),
+            "checkpointing": Checkpointing(
+                mode="selective_op", source="megatron", recompute_modules=modules
+            ),
+        }
+
+    plain, again = _saved(kept(("core_attn",))), _saved(kept(("core_attn", part)))
+    assert again < 0.6 * plain
+    peaks = [
+        estimate(_ACTOR.with_values(kept(x))).gpu.peak_bytes for x in (("core_attn",), (part,))
+    ]
+    assert (peaks[1] or 0) < (peaks[0] or 0)
+
+
+def test_the_last_stage_has_the_logits_and_the_first_has_the_depth() -> None:
+    def need(pp: int, vocab: int) -> int:
+        dims = replace(LLAMA_8B, vocab=vocab)
+        plan = _ACTOR.with_values(
+            {
+                "model.dims": dims,
+                "parallel": Parallel(backend="megatron", world=8, pp=pp),
+                "batch.grad_accum": 8,
+                "checkpointing.mode": "none",
+                "loss.upcast_fp32": True,
+            }
+        )
+        return estimate(plan).gpu.by_phase["backward"]["logits"] or 0
+
+    # Four micro batches in flight outweigh the logits of one.
+    assert need(4, 32_000) == 0
+    assert need(1, 32_000) > 0
+
+
+# -- pictures -------------------------------------------------------------------------------------------
+
+
+def test_a_picture_is_part_of_the_prompt() -> None:
+    vision = VisionTower(layers=32, hidden=1280, heads=16, ffn=3420, patch=14, params=668_684_288)
+    dims = replace(LLAMA_8B, arch="qwen2_5_vl", vision=vision)
+    whole = _ACTOR.with_values({"model.dims": dims, "objective": Objective(kind="sft")})
+    prompt = _ACTOR.with_values({"model.dims": dims})
+    # 2,048 tokens hold four patches each, or as many as the pixels ask for; 512 hold 2,048 patches.
+    assert images_of(Facts(prompt)).kept == pytest.approx(
+        images_of(Facts(whole)).kept * 2048 / (1280 * 4), rel=0.01
+    )
+
+
+def test_a_budget_of_tokens_holds_a_picture_a_sample() -> None:
+    vision = VisionTower(layers=32, hidden=1280, heads=16, ffn=3420, patch=14, params=668_684_288)
+    dims = replace(LLAMA_8B, arch="qwen2_5_vl", vision=vision)
+    rows = _ACTOR.with_values({"model.dims": dims, **_JOINED})
+    budget = rows.with_values({"batch.max_tokens_per_gpu": _ALL})
+    assert images_of(Facts(budget)).kept == images_of(Facts(rows)).kept
