@@ -2,8 +2,8 @@
 
 INDEX is a list of files as JSON lines with ``repo``, ``path``, ``kind`` and ``framework``; the
 folders hold checkouts, each named like its repository (``name`` or ``owner+name``). Training
-scripts in Python are listed but not judged: most of those that the index names hold a loop of
-their own, in which nothing says what is trained.
+scripts in Python are listed but not judged: most of those that the index names take their model from another
+file, or train one of images.
 """
 
 from __future__ import annotations

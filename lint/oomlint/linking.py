@@ -150,8 +150,11 @@ class Linker:
         used: set[str] = set()
         launches = [c for c in claims if c.kind == "launch" and not self._is_of_own_program(c)]
         runs = [run for run in self._built(launches, used, linked) if _trains(run)]
+        started = {run.parts.root.anchor for run in runs if run.parts.root is not None}
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
+            # What a command starts may be a run of one framework, and its config another's.
+            alone = [c for c in alone if not (c.is_launched and c.anchor in started)]
             alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
             runs += self._built(alone, used, linked, self._suggestions.started)
         linked.runs = _distinctly_named(list(_without_repeats(runs)))

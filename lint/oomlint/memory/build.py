@@ -65,6 +65,9 @@ def size_class(total: int) -> ModelDims:
             tie_embeddings=hidden <= 2048, act="swiglu", norm="rms", params_total=total,
         )  # fmt: skip
         numel = _build(replace(dims, params_total=0))
+        if numel is not None and hidden == 128:
+            # A name may announce less than one such block has: 1M of TinyStories-1M, or of a length.
+            return replace(dims, params_total=max(total, numel.numel))
         if hidden == 128 or (numel is not None and numel.numel <= total):
             return dims
         hidden -= 128

@@ -48,6 +48,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from oomlint.amounts import of_gib
+from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, judge_gpu, settled, severity_of_need
 from oomlint.memory import save_peaks
 from oomlint.plan.fields import f
@@ -196,7 +197,10 @@ def _smaller_micro_batch(run: Run, gathered: float) -> Mapping[Any, Any] | None:
     factor = 2
     while micro and steps and limit and micro % factor == 0:
         changes = {f.batch.micro: micro // factor, f.batch.grad_accum: steps * factor}
-        smaller = run.what_if(changes)
+        try:
+            smaller = run.what_if(changes)
+        except CannotEdit:
+            return None
         after = judge_gpu(smaller)
         if (
             after is not None

@@ -43,7 +43,8 @@ class DeepSpeed(Dialect):
         yield _claim(self, document, root)
 
     def adopt(self, document: Document) -> Claim | None:
-        root = getattr(document, "root", None)
+        """Also a YAML file, which scripts of their own read and hand on."""
+        root = getattr(document, "root", None) or next(iter(getattr(document, "roots", ())), None)
         if not isinstance(root, Mapping):
             return None
         return _claim(self, document, root)

@@ -16,7 +16,7 @@ from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.table import Block
+from oomlint.dialects.table import Block, Table
 from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES
 from oomlint.documents.base import Call, Document, Scalar
 from oomlint.documents.text import Location
@@ -25,6 +25,8 @@ from oomlint.documents.text import Location
 _OPTION = "deepspeed_config"
 _ARGUMENTS = ("config", "config_params")
 _INITIALIZE = "deepspeed.initialize"
+# Of a program's other options nothing is known.
+_OPTIONS = Table("program options", (), known_prefixes=("",), section="options")
 # Frameworks that read the same option and describe the run themselves.
 _OTHERS = frozenset(
     {"per_device_train_batch_size", "tensor_model_parallel_size", "num_layers", "pretrain"}
@@ -51,7 +53,8 @@ class DeepSpeedLaunch(Dialect):
             return
         config = tuple(launch.reference(entry.value, "deepspeed", optional=True))
         if config:
-            yield self._claim(launch.document, launch.blocks, (*launch.scene_references, *config))
+            blocks = (*launch.blocks, launch.program_block(_OPTIONS))
+            yield self._claim(launch.document, blocks, (*launch.scene_references, *config))
 
     def _initialized(self, document: Document, call: Call) -> Iterable[Claim]:
         if call.callee != _INITIALIZE:

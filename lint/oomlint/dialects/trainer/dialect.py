@@ -111,7 +111,9 @@ class HfTrainer(Dialect):
             is_known = known is not None and known.is_known
             if not is_known and (_is_of_another(launch) or self.profiles.ignore(launch)):
                 continue
-            script = (*script_reference(launch), *arguments_reference(launch))
+            # A profile says more of a script than the calls of the loop in it.
+            reads = ("hf-trainer", "trl") if is_known else ("",)
+            script = (*script_reference(launch, reads), *arguments_reference(launch))
             if is_known:
                 script = (*script, *config_reference(launch))
             trains = is_known or is_trainer_command(launch)
@@ -153,13 +155,15 @@ def _on_top(own: Meaning) -> Meaning:
     return Meaning(own, meaning)
 
 
-def script_reference(launch: Launch) -> Iterator[Reference]:
-    """The script that the command starts, which may hold the run in its own calls."""
-    if launch.script is not None:
-        yield from launch.reference(launch.program, "", optional=True)
-    elif launch.is_module:
-        where = Location(launch.document.source.path, place(launch.program))
-        yield Reference(launch.name.replace(".", "/") + ".py", where, "", optional=True)
+def script_reference(launch: Launch, readers: tuple[str, ...] = ("",)) -> Iterator[Reference]:
+    """The script that the command starts, which may hold the run in its own calls, for these
+    dialects to read."""
+    for reader in readers:
+        if launch.script is not None:
+            yield from launch.reference(launch.program, reader, optional=True)
+        elif launch.is_module:
+            where = Location(launch.document.source.path, place(launch.program))
+            yield Reference(launch.name.replace(".", "/") + ".py", where, reader, optional=True)
 
 
 def config_reference(launch: Launch) -> Iterator[Reference]:

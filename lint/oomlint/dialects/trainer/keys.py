@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.common.fields import ref
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -116,4 +117,11 @@ TRAINER = Table(
 )
 
 # Options of a script whose meaning its own calls tell (:mod:`.scripts`).
-SCRIPT_OPTIONS = Table("script options", (), known_prefixes=("",), section="options")
+# --deepspeed_config is that of deepspeed.add_config_arguments, which deepspeed.initialize reads by itself
+# (DeepSpeed edaa7221 deepspeed/__init__.py:270 and :140).
+SCRIPT_OPTIONS = Table(
+    "script options",
+    (Row("deepspeed_config", ref.deepspeed, TEXT),),
+    known_prefixes=("",),
+    section="options",
+)

@@ -123,28 +123,38 @@ def _run_of(
     own: frozenset[str],
 ) -> ScriptRun:
     model = _model_of(calls, trainer, defaults)
-    others: list[tuple[Call, Table]] = []
+    others = list(calls_beside(calls, model, _defaults_of(defaults), trainer))
+    if not _is_of_trl((trainer, config), own):
+        others += ((call, TOKENIZER) for call in cutting(calls))
+    return ScriptRun(trainer, config, model, tuple(others), own=own)
+
+
+def calls_beside(
+    calls: Sequence[Call],
+    model: Call | None,
+    defaults: MappingABC[str, Node],
+    trainer: Call | None = None,
+) -> Iterator[tuple[Call, Table]]:
+    """The calls that quantize, adapt and checkpoint a model, each with its table; ``defaults`` are
+    those of the script's own switches."""
     quantizer = _argument(model, "quantization_config") or _argument(trainer, "quantization_config")
     if quantizer is not None and quantizer.callee.endswith("BitsAndBytesConfig"):
-        others.append((quantizer, QUANTIZATION))
-    adapter = _adapter_of(calls, trainer, _defaults_of(defaults))
+        yield quantizer, QUANTIZATION
+    adapter = _adapter_of(calls, trainer, defaults)
     if adapter is not None:
-        others.append((adapter, ADAPTER))
+        yield adapter, ADAPTER
     else:
-        others += ((call, WRAPS) for call in calls if _wraps(call))
+        yield from ((call, WRAPS) for call in calls if _wraps(call))
     for call in calls:
         if call.callee.endswith(
             ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
         ):
-            others.append((call, PREPARES_KBIT))
+            yield call, PREPARES_KBIT
         elif call.callee.endswith("gradient_checkpointing_enable"):
-            others.append((call, CHECKPOINTS))
-    if not _is_of_trl((trainer, config), own):
-        others += ((call, TOKENIZER) for call in _cutting(calls))
-    return ScriptRun(trainer, config, model, tuple(others), own=own)
+            yield call, CHECKPOINTS
 
 
-def _cutting(calls: Sequence[Call]) -> Iterator[Call]:
+def cutting(calls: Sequence[Call]) -> Iterator[Call]:
     """The call of a tokenizer that leaves samples longest, where every call that cuts them says
     its length; prompts that are answered (``return_tensors``) are no samples unless padded."""
     lengths: dict[Call, int] = {}
@@ -227,7 +237,7 @@ def _adapter_of(
         return found
     wraps = [call for call in calls if call.callee.rpartition(".")[2] == "get_peft_model"]
     wraps = [call for call in wraps if is_reached(call.arguments, defaults)] or wraps
-    configs = [_config_of(call, calls) for call in wraps if _may_replace(call, wraps[0])]
+    configs = [_config_of(call, calls) for call in wraps if may_replace(call, wraps[0])]
     return configs[0] if len(set(map(_said, configs))) == 1 else None
 
 
@@ -257,7 +267,7 @@ def _arms_of(call: Call) -> tuple[Arm, ...]:
     return getattr(call.arguments, "arms", ())
 
 
-def _may_replace(call: Call, other: Call) -> bool:
+def may_replace(call: Call, other: Call) -> bool:
     """Whether a call is another or stands in the other branch of an ``if`` around it."""
     arms = dict(_arms_of(other))
     return call is other or any(arms.get(line, side) is not side for line, side in _arms_of(call))

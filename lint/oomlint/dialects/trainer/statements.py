@@ -116,7 +116,13 @@ def is_launched(blocks: list[Block]) -> bool:
 
 
 def _reached(blocks: list[Block]) -> tuple[Table, ...]:
-    switches = {**(_OFF if is_launched(blocks) else {}), **options_of(blocks)}
+    defaults = {
+        name: entry.value
+        for block in blocks
+        if block.table.section == "switches"
+        for name, entry in block.mapping.entries.items()
+    }
+    switches = {**(_OFF if is_launched(blocks) else {}), **defaults, **options_of(blocks)}
     return tuple(block.table for block in blocks if is_reached(block.mapping, switches))
 
 
@@ -161,12 +167,15 @@ def _holds(node: Any, given: MappingABC[str, Node]) -> bool | None:
 def chosen(run: Cells, field: Any, said: Said) -> Said:
     """Values that an option decides on (``dtype=torch.bfloat16 if args.bf16 else None``), or the
     number of processes: ``device_map={"": local_rank} if world_size != 1 else "auto"``."""
-    if not isinstance(said, Origin) or said.entry is None or said.row is None:
+    origin = said.origin if isinstance(said, Setting) else said
+    if not isinstance(origin, Origin) or origin.entry is None or origin.row is None:
         return said
-    node: Any = said.entry.value
+    node: Any = origin.entry.value
     if getattr(node, "either", None) is None or not run.given.once(is_launched):
         return said
     given = run.given.once(options_of)
+    if isinstance(said, Setting) and node.option not in given:
+        return said  # by the option's own default
     while node is not None and getattr(node, "either", None) is not None:
         if node.option == RANKS:
             several = _has_several_ranks(run)
@@ -179,7 +188,7 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
                 return said
             node = node.either[not holds]
     raw = UNKNOWN if node is None else plain_value(node, "yaml12")
-    return said if raw is UNKNOWN else _read(run, field, said, raw, None)
+    return said if raw is UNKNOWN else _read(run, field, origin, raw, None)
 
 
 @options.said()
@@ -237,8 +246,8 @@ def _option_of(origin: Origin, given: MappingABC[str, Node]) -> Node | None:
     if origin.entry is None or origin.block is None or not _is_script(origin.block):
         return None
     value = origin.entry.value
-    if not given or not isinstance(value, Scalar):
-        return None
+    if not given or not isinstance(value, Scalar) or getattr(value, "either", None) is not None:
+        return None  # what an option decides on is no value of its own: see chosen
     option = getattr(value, "option", "")
     if option:  # known by its default, also where no object holds it (fire, typer)
         return given.get(option)

@@ -74,7 +74,7 @@ FROM_PRETRAINED = Table(
     rows=(
         Row("pretrained_model_name_or_path", f.model.id, MODEL_ID, aliases=("0", "model_name", "model_name_or_path", "model_path")),
         Row("torch_dtype", hf.load_dtype, DTYPE, aliases=("dtype",)),
-        Row("attn_implementation", f.model.attn_impl, ATTENTION),
+        Row("attn_implementation", f.model.attn_impl, ATTENTION, aliases=("_attn_implementation",)),
         Row("use_flash_attention_2", hf.use_flash, BOOLEAN),
         Row("device_map", f.load.device_map, DEVICE_MAP),
         Row("low_cpu_mem_usage", f.load.low_cpu_mem, BOOLEAN),

@@ -28,7 +28,8 @@ _NAMES = frozenset(
         "get_peft_model", "get_peft_config", "prepare_model_for_kbit_training", "prepare_model_for_int8_training",
         "gradient_checkpointing_enable", "gradient_checkpointing_disable",
         "enable_input_require_grads", "Accelerator", "FullyShardedDataParallelPlugin",
-        "DeepSpeedPlugin", "GradientAccumulationPlugin", "FullyShardedDataParallel", "FSDP",
+        "DeepSpeedPlugin", "GradientAccumulationPlugin", "DummyOptim", "ParallelismConfig", "Fabric", "FSDPStrategy",
+        "DeepSpeedStrategy", "DDPStrategy", "ModelParallelStrategy", "ModelCheckpoint", "FullyShardedDataParallel", "FSDP",
         "fully_shard", "DistributedDataParallel", "DDP", "DataParallel", "StateDictOptions",
         "MixedPrecision", "MixedPrecisionPolicy", "CPUOffload", "CPUOffloadPolicy",
         "apply_activation_checkpointing", "checkpoint_wrapper", "DataLoader", "load_dataset",
@@ -135,9 +136,21 @@ def _run(
 
 def _arm_of(statement: ast.stmt, block: list[ast.stmt]) -> tuple[Arm, ...]:
     """Which side of an ``if`` a block is; an ``elif`` is an ``if`` in the other side."""
-    if not isinstance(statement, ast.If):
+    if not isinstance(statement, ast.If) or _asks_for_main(statement.test):
+        return ()
+    if block is statement.body and _asks_for_method(statement.test):
         return ()
     return ((statement.lineno, block is statement.body),)
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    """``__name__ == "__main__"``, which holds for whatever is started."""
+    return isinstance(test, ast.Compare) and dotted(test.left) == "__name__"
+
+
+def _asks_for_method(test: ast.expr) -> bool:
+    """``hasattr(model, "gradient_checkpointing_enable")``, which holds where it matters."""
+    return isinstance(test, ast.Call) and dotted(test.func) == "hasattr"
 
 
 def _guards_of(statement: ast.stmt, block: list[ast.stmt]) -> tuple[Guard, ...]:

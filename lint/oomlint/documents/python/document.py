@@ -21,6 +21,7 @@ from oomlint.errors import CannotEdit, ParseError
 if TYPE_CHECKING:
     import ast
 
+    from oomlint.documents.python.loops import Loop
     from oomlint.documents.python.modules import FindSource
     from oomlint.documents.python.options import Options
 
@@ -68,6 +69,8 @@ class PythonDocument(Struct, frozen=True, eq=False):
     """Path of the file whose function the script does nothing but call."""
     sourced: tuple[str, ...] = ()
     """Paths of other files that this one takes declarations or values from."""
+    loop: Loop | None = None
+    """The training loop that the script writes out itself."""
 
     def set_value(self, node: Node, value: Literal) -> list[Edit]:
         """Replace an expression by a literal in the file's quotes, or by a :class:`Name`.
@@ -294,6 +297,7 @@ def _tree(source: Source) -> ast.Module:
 def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
     from oomlint.documents.python.calls import read_calls, run_order
     from oomlint.documents.python.facts import facts_of
+    from oomlint.documents.python.loops import read_loop
     from oomlint.documents.python.modules import Modules
     from oomlint.documents.python.options import read_options, started
     from oomlint.documents.python.tree import read_tree
@@ -320,4 +324,5 @@ def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
         options,
         getattr(started(source, tree, find) if not calls else None, "path", None),
         tuple(taken_in.read),
+        read_loop(tree, steps, evaluator, places, calls, origin),
     )

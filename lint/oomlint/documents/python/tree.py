@@ -39,6 +39,8 @@ class Tree(Struct, eq=False):
     """By the last name of what they call: see :func:`call_name`."""
     calls_of: dict[int, list[ast.Call]] = field(default_factory=dict)
     """By ``id`` of a statement: the calls that it makes itself, in no block of its own."""
+    scope_of: dict[int, Scope] = field(default_factory=dict)
+    """By ``id`` of a call: the scope in which it stands."""
     assignments: list[ast.Assign] = field(default_factory=list)
     functions: list[FunctionNode] = field(default_factory=list)
     classes: list[ast.ClassDef] = field(default_factory=list)
@@ -272,6 +274,7 @@ def _subscript(node: ast.Subscript, scope: Scope, _: Scope, tree: Tree) -> None:
 
 def _call(node: ast.Call, scope: Scope, _: Scope, tree: Tree) -> None:
     last = call_name(node)
+    tree.scope_of[id(node)] = scope
     tree.calls.setdefault(last, []).append(node)
     if isinstance(node.func, ast.Attribute):
         name = dotted(node.func.value) if last in _CHANGES_IN_PLACE else None

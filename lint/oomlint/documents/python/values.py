@@ -56,6 +56,7 @@ _OPERATORS: Final[dict[type[ast.cmpop], str]] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
+_GIVEN: Final = "it is what the function is given"
 _SHARED: Final = "{} is used in several places"
 
 
@@ -171,8 +172,10 @@ class Evaluator:
         if isinstance(expression, ast.BinOp):
             return self._arithmetic(expression, scope, depth)
         value = self.value(expression, scope, depth)
-        if value is UNKNOWN and isinstance(expression, ast.IfExp):
-            return self._choice(expression, scope, depth)
+        if isinstance(expression, ast.IfExp):
+            chosen = self._choice(expression, scope, depth)
+            if value is UNKNOWN or isinstance(chosen, PythonScalar):
+                return replace(chosen, value=value)
         return _unknown(span) if value is UNKNOWN else Scalar(span, value)
 
     def _arithmetic(self, expression: ast.BinOp, scope: Scope, depth: int) -> Node:
@@ -187,7 +190,7 @@ class Evaluator:
         reason = "it is computed from options of the command line"
         return PythonScalar(span, value, locked=reason, computed=(operation, left, right))
 
-    def _choice(self, expression: ast.IfExp, scope: Scope, depth: int) -> Node:
+    def _choice(self, expression: ast.IfExp, scope: Scope, depth: int) -> Scalar:
         """``torch.bfloat16 if args.bf16 else None``: what the command line says decides."""
         unknown = _unknown(self.places.span(expression))
         if self._asks_for_ranks(expression.test, scope):
@@ -201,7 +204,11 @@ class Evaluator:
             asked = asked.left
         holder, _, option = (dotted(asked) or "").rpartition(".")
         found = scope.find(holder) if holder else None
-        if found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0]):
+        if isinstance(asked, ast.Name) and depth < _DEEPEST:
+            option = getattr(self.node(asked, scope, depth + 1), "option", "")
+            if not option:
+                return unknown
+        elif found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0]):
             return unknown
         if compared is not None and (not compared[0] or compared[1] is UNKNOWN):
             return unknown
@@ -219,7 +226,7 @@ class Evaluator:
 
     def _by_ranks(
         self, place: ast.expr, several: ast.expr, one: ast.expr, scope: Scope, depth: int
-    ) -> Node:
+    ) -> Scalar:
         span = self.places.span(place)
         sides = [self.node(e, scope, depth + 1) for e in (several, one)]
         return PythonScalar(
@@ -408,9 +415,7 @@ class Evaluator:
             return Scalar(span, Name(expression.id))
         given = self.given.get((id(owner.node), expression.id))
         if binding.kind == "parameter" and given is not None:
-            return self._seen(
-                self.node(given, self.scopes.module, depth + 1), span, expression.id, alone=False
-            )
+            return self._given(given, span, depth)
         default_counts = binding.kind == "parameter" and owner.node in self.fire
         if binding.value is None or not (binding.kind == "value" or default_counts):
             return _unknown(span)
@@ -420,6 +425,14 @@ class Evaluator:
         return self._reached(
             binding.value, outer, span, expression.id, depth, setting=default_counts
         )
+
+    def _given(self, given: list[tuple[ast.expr, Scope]], span: Span, depth: int) -> Node:
+        """What the calls of a function give its parameter, where all of them say the same."""
+        nodes = [self.node(value, scope, depth + 1) for value, scope in given]
+        values = {repr(plain_value(node)) for node in nodes}
+        if len(values) > 1 or not isinstance(nodes[0], Scalar):
+            return _unknown(span) if len(values) > 1 else _locked(nodes[0], _GIVEN)
+        return replace(nodes[0], via=span, locked=nodes[0].locked or _GIVEN)
 
     def _attribute(self, expression: ast.Attribute, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)
@@ -433,6 +446,9 @@ class Evaluator:
         found = attribute(expression, scope, self)
         if found is not None:
             return self._of_object(found, span, name, depth)
+        own = self._own(rest, scope) if root == "self" else None
+        if own is not None:
+            return self._seen(self.node(*own, depth + 1), span, name, alone=False)
         if "." not in rest and not {name, f"{root}.*"} & self.scopes.changed:
             default = self._setting(root, rest, scope)
             if default is not None:
@@ -441,6 +457,23 @@ class Evaluator:
                     return _locked(node, f"{name} is a switch of the command line")
                 return node
         return _unknown(span)
+
+    def _own(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        """What the one statement of a class says that gives its objects an attribute."""
+        around: Scope | None = scope
+        while around is not None and not isinstance(around.node, ast.ClassDef):
+            around = around.parent
+        found: list[tuple[ast.expr, Scope]] = []
+        cls = None if around is None else around.node
+        for method in cls.body if isinstance(cls, ast.ClassDef) else ():
+            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found += (
+                    (node.value, self.scopes.of_node[id(method)])
+                    for node in ast.walk(method)
+                    if isinstance(node, ast.Assign)
+                    and any(dotted(target) == f"self.{name}" for target in node.targets)
+                )
+        return found[0] if len(found) == 1 else None
 
     def _of_object(self, found: Found, span: Span, name: str, depth: int) -> Node:
         """What an attribute of an object of the project is, from where it is asked for."""
@@ -539,10 +572,10 @@ class Evaluator:
         if alone:
             return _seen_from(node, span)
         if isinstance(node, Scalar):
-            plain = node.value is not UNKNOWN and not isinstance(node.value, Call)
-            if plain and getattr(node, "computed", None) is None:
-                return Scalar(span, node.value)
-            return replace(node, via=span, locked=node.locked or _SHARED.format(name))
+            is_open = any(getattr(node, kind, None) is not None for kind in ("either", "computed"))
+            if is_open or node.value is UNKNOWN or isinstance(node.value, Call):
+                return replace(node, via=span, locked=node.locked or _SHARED.format(name))
+            return Scalar(span, node.value)
         return _locked(node, _SHARED.format(name))
 
     def _setting(self, holder: str, attribute: str, scope: Scope) -> ast.expr | None:
@@ -567,28 +600,40 @@ class Evaluator:
         return self.settings.get(holder)
 
 
-def _arguments_given(tree: Tree) -> dict[tuple[int, str], ast.expr]:
-    """What a function of the file gets, where only one place calls it; by ``id`` of the function and
-    parameter. Constants and what modules hold (``torch.bfloat16``) are the same wherever they stand."""
-    given: dict[tuple[int, str], ast.expr] = {}
-    for name, function in tree.scopes.functions.items():
+def _arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, Scope]]]:
+    """What the functions of the file get for their parameters, with the scope of each call that
+    gives it; by ``id`` of the function and parameter. A parameter that some call leaves to its
+    default, or that cannot be told, is left out."""
+    given: dict[tuple[int, str], list[tuple[ast.expr, Scope]]] = {}
+    made = {
+        cls.name: function
+        for cls in tree.classes
+        for function in cls.body
+        if isinstance(function, ast.FunctionDef) and function.name == "__init__"
+    }
+    for name, function in (*tree.scopes.functions.items(), *made.items()):
         calls = [call for call in tree.calls_to(name) if isinstance(call.func, ast.Name)]
-        if len(calls) != 1:
-            continue
-        names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
-        (call,) = calls
-        starred = any(isinstance(argument, ast.Starred) for argument in call.args)
-        by_place = () if starred else zip(names, call.args, strict=False)
-        for parameter, value in (*by_place, *((k.arg, k.value) for k in call.keywords)):
-            if parameter and (isinstance(value, ast.Constant) or _of_module(value, tree)):
-                given[id(function), parameter] = value
+        places = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        places = places[1:] if name in made else places
+        for parameter in (*places, *(a.arg for a in function.args.kwonlyargs)):
+            found = [_argument_of(call, parameter, places) for call in calls]
+            known = [value for value in found if value is not None]
+            if known and len(known) == len(found):
+                scopes = [tree.scope_of[id(call)] for call in calls]
+                given[id(function), parameter] = list(zip(known, scopes, strict=True))
     return given
 
 
-def _of_module(value: ast.expr, tree: Tree) -> bool:
-    """Whether it is an attribute of what the file imports."""
-    root = (dotted(value) or "").partition(".")[0]
-    return isinstance(value, ast.Attribute) and bool(tree.scopes.module.imported(root))
+def _argument_of(call: ast.Call, parameter: str, places: list[str]) -> ast.expr | None:
+    if any(isinstance(a, ast.Starred) for a in call.args) or any(
+        k.arg is None for k in call.keywords
+    ):
+        return None
+    named = next((k.value for k in call.keywords if k.arg == parameter), None)
+    if named is not None or parameter not in places:
+        return named
+    number = places.index(parameter)
+    return call.args[number] if number < len(call.args) else None
 
 
 def plain_value(node: Node | None) -> Any:

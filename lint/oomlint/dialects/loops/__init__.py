@@ -1,0 +1,1 @@
+"""Training loops that a script writes out itself, with accelerate, DeepSpeed, Lightning or plain torch."""

@@ -1,0 +1,32 @@
+"""Scripts that train in a loop of their own: with accelerate, DeepSpeed, Lightning or plain torch.
+
+What starts them is read with the options of any script (:mod:`oomlint.dialects.trainer.dialect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.common.fields import ref
+from oomlint.dialects.loops.meaning import meaning
+from oomlint.dialects.loops.script import loop_claim
+from oomlint.documents import PYTHON_SUFFIXES
+from oomlint.documents.base import Document
+
+
+class Loops(Dialect):
+    name = "loop"
+    markers: ClassVar[tuple[bytes, ...]] = (b".backward(", b".fit(")
+    markers_prove = False
+    suffixes = PYTHON_SUFFIXES
+    only_marked = PYTHON_SUFFIXES
+    references = {ref.deepspeed: "deepspeed"}
+    launcher_may_shard = True
+    meaning = meaning
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        claim = loop_claim(self, document)
+        if claim is not None:
+            yield claim

@@ -1,0 +1,444 @@
+"""Scripts that train in a loop of their own: what is one, what its calls say, where fixes go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fixing import fixed
+from tests.linked import link, run_of
+
+from oomlint.dialects import registry
+from oomlint.errors import CannotEdit
+from oomlint.hardware import parse_hardware
+from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.run import Run
+from oomlint.workspace import Workspace
+
+_ACCELERATE = """\
+import argparse
+
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="meta-llama/Llama-2-7b-hf")
+parser.add_argument("--batch-size", type=int, default=4)
+parser.add_argument("--gradient-checkpointing", action="store_true")
+args = parser.parse_args()
+
+accelerator = Accelerator(mixed_precision="bf16", gradient_accumulation_steps=8)
+tokenizer = AutoTokenizer.from_pretrained(args.model)
+model = AutoModelForCausalLM.from_pretrained(args.model, torch_dtype=torch.bfloat16)
+if args.gradient_checkpointing:
+    model.gradient_checkpointing_enable()
+
+
+def tokenize(rows):
+    return tokenizer(rows["text"], truncation=True, max_length=2048)
+
+
+loader = DataLoader(data.map(tokenize), batch_size=args.batch_size, shuffle=True)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for batch in loader:
+    with accelerator.accumulate(model):
+        loss = model(**batch).loss
+        accelerator.backward(loss)
+        optimizer.step()
+"""
+_ZERO_3 = """\
+distributed_type: DEEPSPEED
+deepspeed_config: {zero_stage: 3}
+mixed_precision: bf16
+num_machines: 1
+num_processes: 8
+"""
+
+
+def _run(text: str, **options: str) -> Run:
+    return run_of({"train.py": text}, hardware=parse_hardware("8xA100-80GB"), **options)
+
+
+def _claimed(text: str) -> list[str]:
+    workspace = Workspace(Path("/x"), {"train.py": text.encode()})
+    claims = Linker(workspace, registry(), LinkOptions()).claims("train.py")
+    return [claim.dialect.name for claim in claims]
+
+
+# -- what is one -----------------------------------------------------------------------------------
+
+
+def test_a_loop_is_a_run_of_the_library_that_runs_backward() -> None:
+    run = _run(_ACCELERATE)
+    assert run.framework == "accelerate"
+    assert run.plan.model.id == "meta-llama/Llama-2-7b-hf"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # nothing runs backward
+        _ACCELERATE.replace("        accelerator.backward(loss)\n", ""),
+        # no optimizer steps: gradients are looked at
+        _ACCELERATE.replace("        optimizer.step()\n", ""),
+        # models of images
+        _ACCELERATE.replace(
+            "import torch\n", "import torch\nfrom diffusers import DDPMScheduler\n"
+        ),
+        _ACCELERATE.replace("AutoModelForCausalLM", "CLIPModel"),
+        # a config that is joined out of sight
+        _ACCELERATE.replace("import torch\n", "import hydra\nimport torch\n"),
+        # two models, of which nothing tells what they are to each other
+        _ACCELERATE.replace(
+            "loader = ", 'teacher = AutoModelForCausalLM.from_pretrained("gpt2")\nloader = '
+        ),
+    ],
+)
+def test_what_is_no_loop_that_can_be_read(text: str) -> None:
+    assert text != _ACCELERATE
+    assert _claimed(text) == []
+
+
+def test_a_script_over_the_trainer_stays_the_trainers() -> None:
+    trainer = (
+        "from transformers import Trainer, TrainingArguments\n"
+        'arguments = TrainingArguments("out", per_device_train_batch_size=2)\n'
+        "Trainer(model=model, args=arguments, train_dataset=data).train()\n"
+    )
+    assert _claimed(_ACCELERATE + trainer) == ["hf-trainer"]
+
+
+def test_evaluation_that_loads_the_model_again_is_no_second_one() -> None:
+    again = '\nbest = AutoModelForCausalLM.from_pretrained("out")\nbest.generate(prompt)\n'
+    assert _run(_ACCELERATE + again).plan.model.id == "meta-llama/Llama-2-7b-hf"
+
+
+# -- what its calls say ----------------------------------------------------------------------------
+
+
+def test_what_the_calls_of_a_loop_say() -> None:
+    plan = _run(_ACCELERATE).plan
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.seq.max_len) == (4, 8, 2048)
+    assert (plan.optimizer.kind, plan.trainable.method) == ("adamw", "full")
+    assert (plan.precision.param, plan.precision.compute) == ("bf16", "bf16")
+    assert plan.checkpointing.mode == "none"
+
+
+def test_the_command_says_what_the_options_are_that_the_calls_take() -> None:
+    files = {
+        "train.py": _ACCELERATE,
+        "zero3.yaml": _ZERO_3,
+        "run.sh": "accelerate launch --config_file zero3.yaml train.py --batch-size 2"
+        " --gradient-checkpointing --model Qwen/Qwen2.5-7B\n",
+    }
+    run = run_of(files)
+    plan = run.plan
+    assert (plan.model.id, plan.batch.micro) == ("Qwen/Qwen2.5-7B", 2)
+    assert plan.checkpointing.mode == "full"
+    assert (plan.parallel.backend, plan.parallel.zero.stage, plan.parallel.world) == ("zero", 3, 8)
+
+
+def test_an_option_that_no_call_takes_says_nothing() -> None:
+    command = (
+        "accelerate launch --num_processes 8 train.py --per_device_train_batch_size 64"
+        " --num_train_epochs 1 --learning_rate 1e-5 --output_dir out\n"
+    )
+    assert run_of({"train.py": _ACCELERATE, "run.sh": command}).plan.batch.micro == 4
+
+
+def test_how_an_accelerator_is_launched_is_open_where_no_line_tells() -> None:
+    run = _run(_ACCELERATE)
+    assert run.level(f.parallel.backend) is Level.UNREAD
+    line = {"train.py": _ACCELERATE, "run.sh": "accelerate launch --num_processes 8 train.py\n"}
+    assert run_of(line).level(f.parallel.backend) is Level.UNREAD
+    told = {**line, "run.sh": "accelerate launch --multi_gpu --num_processes 8 train.py\n"}
+    assert run_of(told).plan.parallel.backend == "ddp"
+    alone = _run(
+        _ACCELERATE.replace(
+            "Accelerator(", "Accelerator(deepspeed_plugin=DeepSpeedPlugin(zero_stage=2), "
+        )
+    )
+    assert (alone.plan.parallel.backend, alone.plan.parallel.zero.stage) == ("zero", 2)
+    assert alone.level(f.parallel.backend) < Level.ASSUMED
+
+
+def test_what_a_function_is_given_is_followed_to_the_call() -> None:
+    text = _ACCELERATE.replace(
+        "loader = DataLoader(data.map(tokenize), batch_size=args.batch_size, shuffle=True)",
+        "def batches(rows, size):\n    return DataLoader(rows, batch_size=size)\n\n\n"
+        "loader = batches(data.map(tokenize), args.batch_size)",
+    )
+    assert _run(text).plan.batch.micro == 4
+    with_line = run_of({"train.py": text, "run.sh": "accelerate launch train.py --batch-size 3\n"})
+    assert with_line.plan.batch.micro == 3
+
+
+def test_a_branch_that_only_running_takes_is_open() -> None:
+    text = _ACCELERATE.replace("if args.gradient_checkpointing:", "if torch.cuda.is_available():")
+    assert _run(text).level(f.checkpointing.mode) is Level.UNREAD
+
+
+def test_of_alternatives_the_one_counts_that_the_options_lead_to() -> None:
+    text = _ACCELERATE.replace(
+        "model = AutoModelForCausalLM.from_pretrained(args.model, torch_dtype=torch.bfloat16)\n",
+        "quantization = BitsAndBytesConfig(load_in_4bit=True)\n"
+        "if args.qlora:\n"
+        "    model = AutoModelForCausalLM.from_pretrained(args.model, quantization_config=quantization)\n"
+        "    model = get_peft_model(model, LoraConfig(r=16))\n"
+        "else:\n"
+        "    model = AutoModelForCausalLM.from_pretrained(args.model, torch_dtype=torch.bfloat16)\n",
+    ).replace("args = ", 'parser.add_argument("--qlora", action="store_true")\nargs = ')
+    plan = _run(text).plan
+    assert (plan.quant.method, plan.trainable.method) == ("none", "full")
+    asked = run_of({"train.py": text, "run.sh": "accelerate launch train.py --qlora\n"}).plan
+    assert (asked.quant.method, asked.trainable.method) == ("bnb4", "qlora")
+
+
+def test_a_length_that_is_only_named_so_is_assumed() -> None:
+    text = _ACCELERATE.replace("truncation=True, max_length=2048", "").replace(
+        "args = ", 'parser.add_argument("--max-seq-length", type=int, default=4096)\nargs = '
+    )
+    run = _run(text)
+    assert (run.plan.seq.max_len, run.level(f.seq.max_len)) == (4096, Level.ASSUMED)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        (
+            "loss = model(**batch).loss",
+            "loss = grpo(model(**batch).logits, batch)",
+            f.objective.kind,
+        ),
+        (
+            "optimizer = ",
+            "for weight in model.parameters():\n    weight.requires_grad = False\noptimizer = ",
+            f.trainable.method,
+        ),
+        ("for batch in", "apply_seq_parallel_monkey_patch(model)\nfor batch in", f.parallel.cp),
+    ],
+)
+def test_what_code_of_its_own_does_is_open(old: str, new: str, field: str) -> None:
+    assert _run(_ACCELERATE).level(field) is not Level.UNREAD
+    assert _run(_ACCELERATE.replace(old, new)).level(field) is Level.UNREAD
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        ("bnb.optim.PagedAdamW8bit(model.parameters())", "paged_adamw8bit"),
+        ("bnb.optim.AdamW(model.parameters(), optim_bits=8)", "adamw8bit"),
+        ("DeepSpeedCPUAdam(model.parameters())", "adamw"),
+        ("torch.optim.SGD(model.parameters(), lr=1)", "sgd"),
+        ("make_optimizer(model)", "adamw"),
+    ],
+)
+def test_optimizers_by_their_class(made: str, kind: str) -> None:
+    run = _run(_ACCELERATE.replace("torch.optim.AdamW(model.parameters(), lr=1e-5)", made))
+    assert run.plan.optimizer.kind == kind
+    assert (run.level(f.optimizer.kind) is Level.ASSUMED) is made.startswith("make")
+
+
+# -- plain torch -----------------------------------------------------------------------------------
+
+_FSDP = """\
+import functools
+
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, MixedPrecision
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf", torch_dtype=torch.float32)
+policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Layer})
+model = FSDP(
+    model,
+    auto_wrap_policy=policy,
+    mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
+)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+loader = DataLoader(data, batch_size=2)
+for batch in loader:
+    outputs = model(**batch)
+    outputs.loss.backward()
+    optimizer.step()
+"""
+
+
+def test_fsdp_keeps_its_shards_in_the_dtype_that_was_loaded() -> None:
+    plan = run_of({"train.py": _FSDP, "run.sh": "torchrun --nproc_per_node 8 train.py\n"}).plan
+    assert (plan.parallel.backend, plan.parallel.fsdp.wrap) == ("fsdp1", "transformer")
+    assert (plan.precision.param, plan.precision.compute, plan.precision.comm) == (
+        "fp32",
+        "bf16",
+        "fp32",
+    )
+    assert plan.precision.autocast is False
+    assert plan.loss.outputs_kept is True
+
+
+def test_a_script_that_joins_no_ranks_is_one_process() -> None:
+    text = _FSDP.replace("model = FSDP(", "ignored(").replace("torch.distributed", "wrappers")
+    plan = _run(text).plan
+    assert (plan.parallel.world, plan.parallel.backend) == (1, "none")
+    spread = _run(text.replace("torch_dtype=torch.float32", 'device_map="auto"')).plan
+    assert spread.parallel.backend == "device_map_pp"
+
+
+def test_processes_that_a_script_joins_by_itself_share_nobody_knows_what() -> None:
+    text = _FSDP.replace("model = FSDP(", "ignored(").replace(
+        "import torch\n", "import torch\nimport torch.distributed\n", 1
+    )
+    assert _run(text).level(f.parallel.backend) is Level.UNREAD
+
+
+# -- DeepSpeed -------------------------------------------------------------------------------------
+
+_ENGINE = """\
+import json
+
+import deepspeed
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+with open("ds.yaml") as file:
+    config = yaml.safe_load(file)
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+for batch in DataLoader(data, batch_size=2):
+    loss = engine(**batch).loss
+    engine.backward(loss)
+    engine.step()
+"""
+_DS = "zero_optimization: {stage: 2}\nbf16: {enabled: true}\noptimizer: {type: AdamW}\n"
+
+
+def test_the_config_that_an_engine_is_made_with_is_read_from_its_file() -> None:
+    run = run_of({"train.py": _ENGINE, "ds.yaml": _DS}, "train.py")
+    assert run.framework == "deepspeed"
+    plan = run.plan
+    assert (plan.parallel.backend, plan.parallel.zero.stage) == ("zero", 2)
+    assert (plan.batch.micro, plan.optimizer.kind) == (2, "adamw")
+
+
+def test_a_config_that_cannot_be_followed_is_unread() -> None:
+    text = _ENGINE.replace('open("ds.yaml")', "open(path())")
+    run = _run(text)
+    assert run.level(f.parallel.zero.stage) is Level.UNREAD
+
+
+def test_a_command_that_names_the_config_is_one_run() -> None:
+    files = {
+        "train.py": _ENGINE.replace("config=config", "args=args"),
+        "ds.json": '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 2}',
+        "run.sh": "deepspeed --num_gpus 8 train.py --deepspeed --deepspeed_config ds.json\n",
+    }
+    run = run_of(files)
+    assert run.plan.model.id == "meta-llama/Llama-2-7b-hf"
+    assert (run.plan.parallel.zero.stage, run.plan.parallel.world) == (3, 8)
+
+
+def test_a_config_that_is_changed_on_the_way_says_what_stands_in_it_alone() -> None:
+    text = _ENGINE.replace(
+        'with open("ds.yaml") as file:\n    config = yaml.safe_load(file)\n',
+        'config = {"zero_optimization": {"stage": 2}}\nconfig["bf16"] = settings()\n',
+    )
+    run = _run(text)
+    assert run.plan.parallel.zero.stage == 2
+    assert run.level(f.parallel.zero.stage) < Level.ASSUMED
+    assert run.level(f.precision.param) is Level.UNREAD
+
+
+# -- Lightning -------------------------------------------------------------------------------------
+
+_LIGHTNING = """\
+import lightning as L
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+
+class Tuner(L.LightningModule):
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+
+    def configure_model(self):
+        self.model = AutoModelForCausalLM.from_pretrained(self.name, torch_dtype=torch.float32)
+
+    def training_step(self, batch, index):
+        return self.model(**batch).loss
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-5)
+
+
+trainer = L.Trainer(devices=4, precision="{precision}", strategy="{strategy}")
+trainer.fit(Tuner("meta-llama/Llama-2-7b-hf"), DataLoader(data, batch_size=2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "precision", "backend", "dtypes"),
+    [
+        ("ddp", "32-true", "ddp", ("fp32", "fp32", "fp32")),
+        ("ddp", "bf16-mixed", "ddp", ("fp32", "fp32", "bf16")),
+        ("ddp", "bf16-true", "ddp", ("bf16", "bf16", "bf16")),
+        ("fsdp", "bf16-mixed", "fsdp1", ("fp32", "fp32", "bf16")),
+        ("fsdp", "bf16-true", "fsdp1", ("bf16", "bf16", "bf16")),
+        ("deepspeed_stage_3_offload", "bf16-true", "zero", ("bf16", "bf16", "bf16")),
+    ],
+)
+def test_what_lightnings_names_mean(
+    strategy: str, precision: str, backend: str, dtypes: tuple[str, str, str]
+) -> None:
+    text = _LIGHTNING.replace("{strategy}", strategy).replace("{precision}", precision)
+    run = _run(text)
+    plan = run.plan
+    assert (run.framework, plan.parallel.backend, plan.parallel.world) == ("lightning", backend, 4)
+    stored = plan.precision
+    assert (stored.param, stored.grad, stored.compute) == dtypes
+    if backend == "zero":
+        assert (plan.parallel.zero.stage, plan.offload.optimizer, plan.offload.params) == (
+            3,
+            "cpu",
+            "cpu",
+        )
+
+
+# -- fixes -----------------------------------------------------------------------------------------
+
+
+def test_a_smaller_batch_is_written_where_the_loader_says_it() -> None:
+    text = _ACCELERATE.replace("batch_size=args.batch_size", "batch_size=16")
+    assert "batch_size=8" in fixed(_run, text, {f.batch.micro: 8})
+
+
+def test_checkpointing_is_a_line_behind_the_one_that_loads_the_model() -> None:
+    loads = 'model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf", torch_dtype=torch.float32)\n'
+    plain = _FSDP.replace("model = FSDP(", "ignored(")
+    assert loads in plain
+    changed = fixed(_run, plain, {f.checkpointing.mode: "full"})
+    assert changed == plain.replace(loads, f"{loads}model.gradient_checkpointing_enable()\n")
+
+
+def test_beside_adapters_checkpointing_takes_more_than_a_line() -> None:
+    text = _FSDP.replace("model = FSDP(", "model = get_peft_model(model, LoraConfig())\nignored(")
+    with pytest.raises(CannotEdit, match="gradient_checkpointing_enable"):
+        _run(text).what_if({f.checkpointing.mode: "full"})
+
+
+def test_what_only_the_script_can_do_is_not_written() -> None:
+    with pytest.raises(CannotEdit, match="gradient_checkpointing_enable"):
+        _run(_ACCELERATE).what_if({f.checkpointing.mode: "full"})
+
+
+def test_no_command_is_a_second_run_of_the_same_script() -> None:
+    files = {"train.py": _ACCELERATE, "run.sh": "accelerate launch --num_processes 8 train.py\n"}
+    assert [run.framework for run in link(files).runs] == ["accelerate"]
