@@ -37,12 +37,12 @@ class Relief(Struct, frozen=True):
     def severity(self) -> Severity | None:
         """How bad it is to leave things as they are; ``None`` where it is no matter.
 
-        On a known card that is so where the run needs more than there is: that it is near the limit is
-        said of the run, not of each thing that takes part of it.
+        On a known card that is so where the run needs more than there is, or rather dies than lives: that it
+        is near the limit is said of the run, not of each thing that takes part of it.
         """
         before, after = self.before, self.after
         if before.limit is not None:
-            return before.severity if before.overflows else None
+            return before.severity if before.overflows or not before.holds else None
         if before.severity is None or not self.suffices:
             return None
         onto_usual = after.predicted <= usual_limit()
