@@ -28,7 +28,7 @@ OutputFormat = Literal[
 ]  # fmt: skip
 Framework = Literal[
     "llama-factory", "axolotl", "trl", "hf-trainer", "accelerate", "deepspeed", "torchtune",
-    "torchtitan", "ms-swift", "llama-recipes", "litgpt", "llm-foundry", "openrlhf", "verl", "easyr1", "nemo",
+    "torchtitan", "ms-swift", "llama-recipes", "litgpt", "llm-foundry", "openrlhf", "verl", "easyr1", "slime", "nemo",
     "megatron", "gpt-neox", "unsloth", "xtuner",
 ]  # fmt: skip
 

@@ -20,6 +20,8 @@ CLASSES = (
     ("litgpt.dialect", "LitGpt"),
     ("litgpt.dialect", "LitGptScript"),
     ("llm_foundry.dialect", "LlmFoundry"),
+    ("slime.dialect", "Slime"),
+    ("slime.dialect", "SlimeArguments"),
     ("megatron.dialect", "MegatronLm"),
     ("megatron.dialect", "MegatronScript"),
     ("ms_swift.megatron", "MegatronSwift"),

@@ -16,6 +16,8 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'LitGpt': ('litgpt', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'litgpt', b'micro_batch_size', b'global_batch_size'), True, ()),
     'LitGptScript': ('litgpt-script', (), (b'litgpt', b'micro_batch_size', b'global_batch_size'), True, ()),
     'LlmFoundry': ('llm-foundry', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'train_loader', b'composer', b'llmfoundry', b'icl_tasks', b'eval_gauntlet'), True, ()),
+    'Slime': ('slime', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'actor-num-gpus-per-node', b'hf-checkpoint', b'rollout-num-gpus'), False, ()),
+    'SlimeArguments': ('slime-arguments', (), (), True, ()),
     'MegatronLm': ('megatron', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'tensor-model-parallel-size', b'pretrain_gpt', b'num-layers', b'num_layers', b'micro-batch-size'), False, ()),
     'MegatronScript': ('megatron-script', (), (), True, ()),
     'MegatronSwift': ('megatron-swift', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'megatron', b'tensor_model_parallel_size', b'recompute_granularity', b'micro_batch_size'), True, ()),

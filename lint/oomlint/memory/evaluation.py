@@ -18,7 +18,7 @@ def is_evaluated(f: Facts) -> bool:
 
 def evaluation_point(f: Facts, idle: Point) -> Point:
     """The highest instant of evaluation; ``idle`` is what is alive between steps."""
-    if not is_evaluated(f):
+    if not is_evaluated(f) or _is_by_engine(f):
         return idle
     model = f.model
     assert model is not None
@@ -52,6 +52,12 @@ def evaluation_point(f: Facts, idle: Point) -> Point:
     cache = key_value_cache(f, written)
     by_writing = Point(idle.gradients, layer + cache, first, idle.communication + window, 0.0)
     return highest([by_loss, by_writing])
+
+
+def _is_by_engine(f: Facts) -> bool:
+    """Whether evaluation is generation alone, by an engine beside the model."""
+    engine = f.plan.objective.rollout.engine
+    return bool(f.plan.eval.generate) and engine not in (None, "none", "hf")
 
 
 def generates(f: Facts) -> bool:

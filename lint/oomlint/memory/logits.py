@@ -74,6 +74,8 @@ def _logits(f: Facts, tokens: float) -> Logits:
     # last norm and, under autocast, to the cast weight.
     softmax = 4.0 if upcast or regime.amp else e
     norm = max(0.0, saved - (softmax + (e if model.traits.logit_softcap else 0)) * each)
+    if loss.algorithm in ("softmax", "softmax_entropy"):
+        return _softmax(each, norm, keeps_logits=loss.algorithm == "softmax_entropy")
     if in_place:
         return _in_place(f, each, wide, norm)
     if loss.algorithm == "kernel":
@@ -131,6 +133,15 @@ def _in_place(f: Facts, each: float, wide: float, norm: float) -> Logits:
     # Logits that were divided by a temperature get a gradient of their own.
     divided = 2.0 if f.plan.objective.kind in _SAMPLED else 1.0
     return Logits(e * each, e * each, divided * e * each, norm, [])
+
+
+def _softmax(each: float, norm: float, *, keeps_logits: bool) -> Logits:
+    """slime 624b824a slime/utils/ppo_utils.py _VocabParallelLogProbEntropy: fp32 logits, which the
+    caller holds, and beside them a softmax. Backward writes the gradient over the softmax, and
+    the cast to 16 bit beside that; an entropy's gradient is made beside both."""
+    if keeps_logits:
+        return Logits(8 * each, 8 * each, 12 * each, norm, [])
+    return Logits(4 * each, 8 * each, 6 * each, norm, [])
 
 
 def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:

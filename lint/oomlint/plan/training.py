@@ -16,7 +16,9 @@ class Rollout(Section, frozen=True, kw_only=True):
     model that writes its answers itself lies whole on every GPU meanwhile, or a share of it for each of ``tp``.
     """
 
-    engine: Literal["none", "hf", "vllm_colocate", "vllm_server", "sglang"] | None = None
+    engine: (
+        Literal["none", "hf", "vllm_colocate", "vllm_server", "sglang", "sglang_server"] | None
+    ) = None
     gpu_mem_util: float | None = None
     tp: int | None = None
     sleep: bool | None = None
@@ -250,7 +252,8 @@ class Liger(Section, frozen=True, kw_only=True):
 class Loss(Section, frozen=True, kw_only=True):
     """``algorithm``: how log-probabilities come from logits, where not by one log-softmax of all.
     By ``rows``: sample after sample, the logits kept; by a ``kernel`` that keeps the logits and
-    writes their gradient beside them, or over them (``in_place``); with chunks, the projection is
+    writes their gradient beside them, or over them (``in_place``); by a ``softmax`` beside fp32 logits
+    that becomes their gradient, with an entropy that keeps the logits too; with chunks, the projection is
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``);
     ``dropped``: logits are computed that no loss needs."""
 
@@ -258,8 +261,12 @@ class Loss(Section, frozen=True, kw_only=True):
         Literal["full", "fused", "chunked", "completion_only", "loss_parallel"] | None
     ) = None
     algorithm: (
-        Literal["rows", "kernel", "in_place", "head_chunks", "recomputed_chunks", "dropped"] | None
-    ) = None
+        Literal[
+            "rows", "kernel", "in_place", "softmax", "softmax_entropy", "head_chunks",
+            "recomputed_chunks", "dropped",
+        ]
+        | None
+    ) = None  # fmt: skip
     chunks: int | None = None
     upcast_fp32: bool | None = None
     label_smoothing: bool | None = None
