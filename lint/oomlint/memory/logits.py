@@ -76,6 +76,10 @@ def _logits(f: Facts, tokens: float) -> Logits:
     norm = max(0.0, saved - (softmax + (e if model.traits.logit_softcap else 0)) * each)
     if loss.algorithm in ("softmax", "softmax_entropy"):
         return _softmax(each, norm, keeps_logits=loss.algorithm == "softmax_entropy")
+    if loss.algorithm == "log_softmax":
+        # NeMo-RL 7ea279ab nemo_rl/distributed/model_utils.py DistributedLogprob: fp32 logits, their
+        # log-softmax and its softmax, of which the last is kept and its gradient made beside it.
+        return Logits(4 * each, 12 * each, 8 * each, norm, [])
     if in_place:
         return _in_place(f, each, wide, norm)
     if loss.algorithm == "kernel":

@@ -253,7 +253,7 @@ class Loss(Section, frozen=True, kw_only=True):
     """``algorithm``: how log-probabilities come from logits, where not by one log-softmax of all.
     By ``rows``: sample after sample, the logits kept; by a ``kernel`` that keeps the logits and
     writes their gradient beside them, or over them (``in_place``); by a ``softmax`` beside fp32 logits
-    that becomes their gradient, with an entropy that keeps the logits too; with chunks, the projection is
+    that becomes their gradient, with an entropy that keeps the logits too; by a ``log_softmax`` of which a softmax is made; with chunks, the projection is
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``);
     ``dropped``: logits are computed that no loss needs."""
 
@@ -262,7 +262,7 @@ class Loss(Section, frozen=True, kw_only=True):
     ) = None
     algorithm: (
         Literal[
-            "rows", "kernel", "in_place", "softmax", "softmax_entropy", "head_chunks",
+            "rows", "kernel", "in_place", "softmax", "softmax_entropy", "log_softmax", "head_chunks",
             "recomputed_chunks", "dropped",
         ]
         | None
