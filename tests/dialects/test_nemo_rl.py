@@ -208,6 +208,24 @@ def test_megatron_has_keys_of_its_own() -> None:
     assert plan.loss.algorithm == "log_softmax"
 
 
+def test_a_backend_of_a_fork_is_none_of_its() -> None:
+    base = _BASE.replace("    _v2: true\n    enabled: true", "    enabled: false")
+    assert not link({"c.yaml": base}).runs
+    assert link({"c.yaml": _BASE}).runs
+
+
+def test_a_student_learns_from_the_most_probable_words() -> None:
+    base = _BASE.replace("grpo:\n", "distillation:\n")
+    plan = _run(base=base).plan
+    assert (plan.objective.kind, plan.loss.algorithm) == ("distill", "log_softmax")
+
+
+def test_an_engine_of_a_fork_is_no_mistake() -> None:
+    run = _with("  generation: {backend: vllm_http}\n")
+    assert not run.wrong
+    assert run.plan.objective.rollout.engine == "vllm_colocate"
+
+
 def test_engines_on_cards_of_their_own() -> None:
     apart = (
         "  generation:\n    colocated:\n      enabled: false\n      resources: {gpus_per_node: 2}\n"

@@ -66,7 +66,7 @@ def _logits(f: Facts, tokens: float) -> Logits:
         return _fused(f, tokens, wide)
     if mode == "chunked":
         return _chunked(f, tokens, wide)
-    if kind in ("gkd", "distill"):
+    if kind in ("gkd", "distill") and loss.algorithm is None:
         return _distilled(f, each, tokens)
     profile = head_profile(model, regime, f.head_trained, upcast, bool(loss.label_smoothing))
     saved = profile.saved.at(tokens, 0)

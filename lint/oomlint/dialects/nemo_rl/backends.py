@@ -338,10 +338,13 @@ def loss(run: Cells) -> Any:
     if is_megatron(run) and run[own.fused]:
         return {f.loss.logits_materialised: "fused", f.loss.upcast_fp32: True}
     is_split = is_megatron(run) or (run[f.parallel.tp] or 1) > 1
+    takes_topk = (
+        run[f.objective.kind] == "distill"
+    )  # NR/algorithms/loss: of the student's log-softmax
     return {
         f.loss.logits_materialised: "loss_parallel" if is_megatron(run) else "full",
         f.loss.upcast_fp32: True,
-        f.loss.algorithm: "log_softmax" if is_split else None,
+        f.loss.algorithm: "log_softmax" if is_split or takes_topk else None,
     }
 
 

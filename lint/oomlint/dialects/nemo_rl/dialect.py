@@ -10,13 +10,14 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.nemo.keys import section
 from oomlint.dialects.nemo_rl.keys import ALGORITHMS, NEMO_RL
 from oomlint.dialects.nemo_rl.meaning import meaning
 from oomlint.dialects.nemo_rl.merged import NemoRlBlock, NemoRlOverrides, in_whole
-from oomlint.dialects.table import Block
+from oomlint.dialects.table import Block, plain_value
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping, Scalar, Sequence as Items
 from oomlint.documents.text import Location
@@ -68,7 +69,9 @@ class NemoRl(Dialect):
         entry = root.entries.get("policy") or next(iter(root.entries.values()), None)
         anchor = root.span if entry is None else entry.key_span
         block = NemoRlBlock(document, root, NEMO_RL, anchor)
-        return Claim(self, "run", document, (block,), tuple(self._below(document, root)))
+        below = tuple(self._below(document, root))
+        kind: ClaimKind = "aside" if not below and _trains_otherwise(root) else "run"
+        return Claim(self, kind, document, (block,), below)
 
     def _below(self, document: Document, root: Mapping) -> Iterator[Reference]:
         """The files that one begins with, those that count for more first."""
@@ -134,6 +137,20 @@ def _is_config(root: Mapping) -> bool:
     if next(_defaults(root), None) is None or not keys <= _ROOT:
         return False
     return len(keys) > 1
+
+
+def _trains_otherwise(root: Mapping) -> bool:
+    """Whether neither backend is switched on: up to 0.3 a worker of FSDP 1 trained then, and forks have
+    backends of their own."""
+    policy = section(root, "policy")
+    switches = [
+        plain_value(entry.value.entries["enabled"].value, "omegaconf")
+        for key, entry in policy.items()
+        if key in _BACKENDS
+        and isinstance(entry.value, Mapping)
+        and "enabled" in entry.value.entries
+    ]
+    return bool(switches) and all(switch is False for switch in switches)
 
 
 _ROOT = _OWN_SECTIONS | {

@@ -28,7 +28,8 @@ _ENGINES = choice(
     {
         "vllm": "vllm", "sglang": "sglang", "trtllm": "vllm", "dynamo": "vllm", "megatron": "none",
         "hf": "hf",
-    }
+    },
+    otherwise=None,
 )  # fmt: skip
 _PEAK_SAVER = choice({"cpu": "cpu"}, otherwise=None)
 _ATTENTION = choice(
