@@ -304,6 +304,15 @@ def test_a_wish_is_written_to_the_end_of_the_chain(changes: dict[Any, Any], expe
     assert text.startswith("defaults: ../base.yaml\n")
 
 
+def test_a_section_that_the_end_has_takes_another_key() -> None:
+    leaf = _LEAF + "  num_nodes: 1\n"
+    text = _fixed(
+        {f.checkpointing.mode: "full"},
+        leaf.replace("policy:\n", "policy:\n  dtensor_cfg:\n    cpu_offload: false\n"),
+    )
+    assert "    cpu_offload: false\n    activation_checkpointing: true\n" in text
+
+
 def test_what_it_cannot_say() -> None:
     run = _run()
     for field, value in (

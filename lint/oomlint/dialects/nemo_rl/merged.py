@@ -79,7 +79,8 @@ class Whole:
             last = self.at(here)
             if isinstance(entry.value, Mapping):
                 if isinstance(last, dict):
-                    entries[name] = replace(entry, value=self.pruned(entry.value, here))
+                    left = self.pruned(entry.value, here)
+                    entries[name] = entry if left is entry.value else replace(entry, value=left)
             elif last is entry.value or (
                 last is not None and not _is_null(last) and not _is_open(entry.value)
             ):
