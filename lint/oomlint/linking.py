@@ -417,7 +417,7 @@ class Linker:
         ]
         dialect = centre[0].dialect if centre else claim.dialect
         carried = self._carried.blocks(dialect, claim, joining.folder)
-        blocks = self._read_all((*carried, *(block for c in ordered for block in c.blocks)))
+        blocks = self._read_all((*carried, *dialect.layered(claims)))
         blocks = self._follow_fields(dialect, blocks, claims, joining)
         main = next((c for c in claims if c.kind == "run"), claim)
         parts = Parts(

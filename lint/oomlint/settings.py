@@ -28,8 +28,8 @@ OutputFormat = Literal[
 ]  # fmt: skip
 Framework = Literal[
     "llama-factory", "axolotl", "trl", "hf-trainer", "accelerate", "deepspeed", "torchtune",
-    "torchtitan", "ms-swift", "llama-recipes", "litgpt", "llm-foundry", "openrlhf", "verl", "easyr1", "nemo",
-    "megatron", "gpt-neox", "unsloth", "xtuner", "lightning", "torch",
+    "torchtitan", "ms-swift", "llama-recipes", "litgpt", "llm-foundry", "openrlhf", "verl", "easyr1",
+    "slime", "nemo", "nemo-rl", "megatron", "gpt-neox", "unsloth", "xtuner", "lightning", "torch",
 ]  # fmt: skip
 
 

@@ -109,6 +109,10 @@ CONFIGS = (
         {"ER": "EasyR1 verl"},
     ),
     Config(
+        "nemo-rl", "NeMo-RL", "nemo_rl.keys", "NEMO_RL",
+        _yaml("**/nemo-rl/examples/configs/**/*", "**/NeMo-RL/examples/configs/**/*"), {"NR": "NeMo-RL nemo_rl"},
+    ),
+    Config(
         "gpt-neox", "GPT-NeoX", "gpt_neox.keys", "GPT_NEOX",
         _yaml("**/gpt-neox/configs/**/*"), {"NX": "gpt-neox megatron"}, dashes=True,
     ),

@@ -109,6 +109,22 @@ def test_small_programs(program: list[str], given: str | None, printed: str | No
         ('S=sft\nif [[ $S == *"$Y"* ]]; then X=1; else X=2; fi\npython t.py --x $X', [UNKNOWN]),
         ("S=7b\ncase $S in\n13b) X=1;;\n7b|8b) X=2;;\nesac\npython t.py --x $X", ["2"]),
         ("if nvidia-smi; then X=1; else X=2; fi\npython t.py --x $X", [UNKNOWN]),
+        ("if command -v nvidia-smi >/dev/null; then X=1; else X=2; fi\npython t.py --x $X", ["1"]),
+        ("N=$(nvidia-smi -L | wc -l)\nX=1\nif [ -z $N ]; then X=2; fi\npython t.py --x $X", ["1"]),
+        ("N=$(nvidia-smi -L | wc -l)\nif [ $N -gt 0 ]; then X=1; else X=2; fi\npython t.py --x $X", ["1"]),
+        ("N=$(nvidia-smi -L | wc -l)\nif [ $N -gt 4 ]; then X=1; else X=2; fi\npython t.py --x $X", [UNKNOWN]),
+        ("X=1\nif (( X > 2 )); then X=3; else X=4; fi\npython t.py --x $X", ["4"]),
+        ("X=\nfor ((i=0; i<3; i++)); do X+=$i; done\npython t.py --x $X", ["012"]),
+        ("X=\nN=2\nfor ((i=1; i<=N; i+=1)); do X+=$i; done\npython t.py --x $X", ["12"]),
+        ("for ((i=0; i<N; i++)); do X=$i; done\npython t.py --x $X", [UNKNOWN]),
+        ("for ((i=0; i<9999; i++)); do X=$i; done\npython t.py --x $X", [UNKNOWN]),
+        ("printf -v X '%s-%d' a 2\npython t.py --x $X", ["a-2"]),
+        ("printf -v X '%s' $Y\npython t.py --x $X", [UNKNOWN]),
+        ("a=(1 2)\nX=$(IFS=', '; echo \"${a[*]}\")\npython t.py --x $X", ["1,2"]),
+        ("X=$(cd -- /a/b &>/dev/null && pwd)\npython t.py --x $X", ["/a/b"]),
+        ("X=$(dirname -- /a/b.sh)\npython t.py --x $X", ["/a"]),
+        ("N=3\nA=(--x [0]*$N+[1]*$N --y 1)\npython t.py ${A[@]}", ["[0]*3+[1]*3"]),
+        ("A=(--x [0]*$N --y 1)\npython t.py ${A[@]}", [UNKNOWN]),
         ("for x in 1 2; do python t.py --x $x; done", ["1", "2"]),
         ("f() {\n local m=$1\n python t.py --x $m\n}\nf 1\nf 2", ["1", "2"]),
         ("f() { python t.py --x ${1:-9}; }", ["9"]),
@@ -136,6 +152,17 @@ def test_variables_of_a_sourced_file_are_known_and_edited_at_their_use() -> None
     edited = apply_edits(text, document.set_value(value, 2))
     assert edited.endswith("--x 2")
     assert document.sourced == ("common_sh",)
+
+
+def test_options_in_arrays_of_a_sourced_file_say_which_it_is() -> None:
+    document = _document(
+        "source outer.sh\npython t.py ${A[@]} --z 3",
+        outer_sh="source inner.sh\nA+=(--y 2)",
+        inner_sh="A=(--x 1)",
+    )
+    (command,) = [c for c in document.commands if "z" in c.flags.entries]
+    files = {key: getattr(entry, "file", None) for key, entry in command.flags.entries.items()}
+    assert files == {"x": "inner_sh", "y": "outer_sh", "z": ""}
 
 
 def test_a_function_s_argument_is_edited_where_the_function_is_called() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping as MappingABC
+from collections.abc import Callable, Iterable, Mapping as MappingABC, Sequence
 from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -181,6 +181,12 @@ class Dialect:
         """The claim on a file that a setting names as one of this dialect, though nothing in
         it would tell; ``None`` if it cannot be."""
         return None
+
+    def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
+        """The blocks of a run in rising precedence. Of its claims the first is what it begins with, which
+        counts for more than the files that it names; each comes before those that it names itself."""
+        first, *others = claims
+        return (block for claim in (*others, first) for block in claim.blocks)
 
     def are_kin(self, config: Claim, launch: Claim) -> bool:
         """Whether a launch line of another config may be a hint of how this one is started: not

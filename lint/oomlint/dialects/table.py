@@ -312,6 +312,8 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     """How well it is known that what stands here holds for the run."""
     dashes: bool = False
     """Whether keys of the uppermost mapping may have dashes for underscores."""
+    heir: Block | None = None
+    """Of a locked block the one that says otherwise: the end of a chain of configs."""
 
     @property
     def path(self) -> str:

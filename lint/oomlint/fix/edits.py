@@ -270,7 +270,9 @@ def _home(run: Run, field: Any, *, removes: bool) -> Block:
 
 
 def _overriding(run: Run, locked: Block) -> Block:
-    """Where a command line may say otherwise than a file that cannot be written."""
+    """Where a command line, or the end of a chain, may say otherwise than a file that cannot be written."""
+    if locked.heir is not None:
+        return locked.heir
     overrides = (
         block
         for block, _ in run.parts.blocks

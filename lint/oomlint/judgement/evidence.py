@@ -17,7 +17,7 @@ from oomlint.judgement import unread
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.severity import EVEN, TIGHT
 from oomlint.memory import Assumption, Estimate, estimate
-from oomlint.memory.build import size_class, skeleton
+from oomlint.memory.build import skeleton, stand_in
 from oomlint.memory.limits import gpu_limits
 from oomlint.models.names import one_of_mixture
 from oomlint.plan import leaf_paths
@@ -240,7 +240,7 @@ def _plausible(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
         return ()
     sizes = {dims.params_total, one_of_mixture(str(run.plan.model.id)) or dims.params_total}
     shapes = (
-        replace(size_class(size), vocab=vocabulary)
+        replace(stand_in(replace(dims, params_total=size)), vocab=vocabulary)
         for size in sizes
         for vocabulary in _VOCABULARIES
     )

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from oomlint.memory.parameters import Block, Linear, Mixer, Skeleton
 from oomlint.memory.traits import traits_of
 from oomlint.models.count import count_parameters
-from oomlint.plan.model import ModelDims
+from oomlint.plan.model import ModelDims, Moe
 
 # Models seen so far, so that a model's counts and profiles are worked out once; cleared when a
 # long-lived process has met very many.
@@ -71,6 +71,28 @@ def size_class(total: int) -> ModelDims:
         if hidden == 128 or (numel is not None and numel.numel <= total):
             return dims
         hidden -= 128
+
+
+# Most published mixtures of experts send a token to eight of 128 (Qwen3-30B-A3B, Qwen3-235B-A22B).
+_EXPERTS, _TOPK = 128, 8
+
+
+def mixture_class(total: int, active: int) -> ModelDims:
+    """A stand-in for a mixture of experts of which only the counts of its parameters and of those that
+    a token passes are known: shaped like a model of the latter, in which what the former has more are
+    experts."""
+    total = min(total, _MOST_PARAMETERS)
+    dims = size_class(active)
+    experts = (total - active) * _EXPERTS / (_EXPERTS - _TOPK)
+    each = 3 * (dims.layers or 1) * (dims.hidden or 1) * _EXPERTS
+    moe = Moe(experts=_EXPERTS, topk=_TOPK, moe_ffn=max(1, int(experts / each)))
+    return replace(dims, arch="qwen3_moe", moe=moe, params_total=total)
+
+
+def stand_in(dims: ModelDims) -> ModelDims:
+    """The dimensions that stand in for those of a model of which only the size is known."""
+    total, active = dims.params_total or 0, dims.params_active or 0
+    return mixture_class(total, active) if 0 < 2 * active < total else size_class(total)
 
 
 class _Parts:

@@ -18,7 +18,7 @@ def is_evaluated(f: Facts) -> bool:
 
 def evaluation_point(f: Facts, idle: Point) -> Point:
     """The highest instant of evaluation; ``idle`` is what is alive between steps."""
-    if not is_evaluated(f):
+    if not is_evaluated(f) or _is_by_engine(f):
         return idle
     model = f.model
     assert model is not None
@@ -78,6 +78,12 @@ def kept_logits(f: Facts, tokens: float) -> tuple[float, float]:
 
 # Backends whose ranks are copies that see data of their own.
 _GATHERED = ("ddp", "zero", "fsdp1", "fsdp2")
+
+
+def _is_by_engine(f: Facts) -> bool:
+    """Whether evaluation is generation alone, by an engine beside the model."""
+    engine = f.plan.objective.rollout.engine
+    return bool(f.plan.eval.generate) and engine not in (None, "none", "hf")
 
 
 def generates(f: Facts) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from oomlint.changes import STACKED_EXPERTS, release_of
-from oomlint.memory.build import size_class, skeleton, without_head
+from oomlint.memory.build import skeleton, stand_in, without_head
 from oomlint.memory.layers import Kernel, Regime, interned
 from oomlint.memory.lengths import longest_sample
 from oomlint.memory.named import named
@@ -57,7 +57,7 @@ class Facts:
             billions = f"{dims.params_total / 1e9:.3g}B"
             why = f"only the size is known: shaped like other models of {billions} parameters"
             self.assume(fields.model.dims, billions, why)
-            self.model = skeleton(size_class(dims.params_total))
+            self.model = skeleton(stand_in(dims))
         self.tower: Tower | None = tower_of(dims) if dims is not None else None
         self._parallel()
         self._precision()

@@ -89,7 +89,7 @@ def _logits(f: Facts, tokens: float) -> Logits:
         return _fused(f, tokens, wide)
     if mode == "chunked":
         return _chunked(f, tokens, wide)
-    if kind in ("gkd", "distill"):
+    if kind in ("gkd", "distill") and loss.algorithm is None:
         return _distilled(f, each, tokens)
     profile = head_profile(model, regime, f.head_trained, upcast, bool(loss.label_smoothing))
     saved = profile.saved.at(tokens, 0)
@@ -105,6 +105,12 @@ def _logits(f: Facts, tokens: float) -> Logits:
     if in_place and kind in _SAMPLED:
         kept, at_loss, early = policy_bytes(f, tokens, wide)
         return Logits(kept, at_loss, early, norm, [])
+    if loss.algorithm in ("softmax", "softmax_entropy"):
+        return _softmax(each, norm, keeps_logits=loss.algorithm == "softmax_entropy")
+    if loss.algorithm == "log_softmax":
+        # NeMo-RL 7ea279ab nemo_rl/distributed/model_utils.py DistributedLogprob: fp32 logits, their
+        # log-softmax and its softmax, of which the last is kept and its gradient made beside it.
+        return Logits(4 * each, 12 * each, 8 * each, norm, [])
     if in_place:
         return _in_place(f, each, wide, norm)
     if loss.algorithm == "kernel":
@@ -167,6 +173,15 @@ def _in_place(f: Facts, each: float, wide: float, norm: float) -> Logits:
     e = float(f.regime.compute)
     both = (wide + e) * each if wide > e else e * each
     return Logits(wide * each, both, both, norm, [])
+
+
+def _softmax(each: float, norm: float, *, keeps_logits: bool) -> Logits:
+    """slime 624b824a slime/utils/ppo_utils.py _VocabParallelLogProbEntropy: fp32 logits, which the
+    caller holds, and beside them a softmax. Backward writes the gradient over the softmax, and
+    the cast to 16 bit beside that; an entropy's gradient is made beside both."""
+    if keeps_logits:
+        return Logits(8 * each, 8 * each, 12 * each, norm, [])
+    return Logits(4 * each, 8 * each, 6 * each, norm, [])
 
 
 def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:

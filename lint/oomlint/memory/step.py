@@ -192,6 +192,10 @@ class _Pile:
             self.share = 0.0
         self.trained = trained
         self.biggest = float(model.largest_tensor)
+        if f.backend == "megatron":
+            # Each expert is a tensor of its own (Transformer Engine's GroupedLinear), and tensors are
+            # split over the tensor-parallel ranks.
+            self.biggest = min(self.biggest, float(model.vocab * model.hidden)) / f.tp
         # Stage 3 has a half-precision buffer for its partition all the time; otherwise the
         # gradients of earlier micro batches are there from the second one on.
         self.before = 0.0

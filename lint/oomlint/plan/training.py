@@ -20,9 +20,12 @@ class Rollout(Section, frozen=True, kw_only=True):
     :attr:`Loss.entropy`, where they are.
     """
 
-    engine: Literal["none", "hf", "deepspeed", "vllm_colocate", "vllm_server", "sglang"] | None = (
-        None
-    )
+    engine: (
+        Literal[
+            "none", "hf", "deepspeed", "vllm_colocate", "vllm_server", "sglang", "sglang_server",
+        ]
+        | None
+    ) = None  # fmt: skip
     gpu_mem_util: float | None = None
     tp: int | None = None
     sleep: bool | None = None
@@ -264,7 +267,9 @@ class Loss(Section, frozen=True, kw_only=True):
     """``algorithm``: how log-probabilities come from logits, where not by one log-softmax of all.
     By ``rows``: sample after sample, the logits kept; by a ``kernel`` that keeps the logits and
     writes their gradient beside them, or over them (``in_place``; ``overwritten``: as the model
-    made them, which hands them on besides); with chunks, the projection is
+    made them, which hands them on besides); by a ``softmax`` beside fp32 logits that becomes their
+    gradient, with an entropy that keeps the logits too; by a ``log_softmax`` of which a softmax is
+    made; with chunks, the projection is
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``);
     ``dropped``: logits are computed that no loss needs. ``twice``: the model computes its own
     loss of the same logits, which nobody needs. ``entropy`` of all logits: by a compiled kernel
@@ -275,16 +280,11 @@ class Loss(Section, frozen=True, kw_only=True):
     ) = None
     algorithm: (
         Literal[
-            "rows",
-            "kernel",
-            "in_place",
-            "overwritten",
-            "head_chunks",
-            "recomputed_chunks",
-            "dropped",
+            "rows", "kernel", "in_place", "overwritten", "softmax", "softmax_entropy", "log_softmax",
+            "head_chunks", "recomputed_chunks", "dropped",
         ]
         | None
-    ) = None
+    ) = None  # fmt: skip
     chunks: int | None = None
     entropy: Literal["none", "fused", "whole"] | None = None
     upcast_fp32: bool | None = None

@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement.unpredicted import what_tells_of
+from oomlint.models import ModelFacts
 from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, count, short
 from oomlint.run import Run
@@ -96,7 +97,7 @@ class UnknownModel(Rule):
                     what_tells_of(name),
                 ),
             )
-        elif run.model is not None and run.model.confidence == "guessed":
+        elif run.model is not None and _is_guessed(run, run.model):
             size = run.model.dims.params_total
             known = f"about {count(size)} parameters" if size else "a rough size"
             yield self.finding(
@@ -111,3 +112,9 @@ class UnknownModel(Rule):
                     "its config.json would make the prediction exact",
                 ),
             )
+
+
+def _is_guessed(run: Run, model: ModelFacts) -> bool:
+    """Whether nothing is known of the model but what its name tells: options may describe it."""
+    dims = run.plan.model.dims
+    return model.confidence == "guessed" and (dims is None or dims.layers == model.dims.layers)

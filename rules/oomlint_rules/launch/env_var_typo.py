@@ -47,6 +47,9 @@ from oomlint_rules._examples import command
 
 _SWIFT = "swift sft --model Qwen/Qwen2.5-VL-7B-Instruct --dataset data.jsonl --output_dir out\n"
 
+# Whether output is buffered takes no memory to speak of.
+_NO_MATTER = frozenset({"PYTHONUNBUFFERED"})
+
 
 class EnvVarTypo(Rule):
     code = "OOM712"
@@ -77,6 +80,10 @@ class EnvVarTypo(Rule):
         Example(files={"train.sh": f"NPROC_PER_NODE=4 IMAGE_MAX_PIXELS=262144 {_SWIFT}"}),
         Example(files={"train.sh": "export MY_OWN_SETTING=1\n" + command("")}),
         Example(files={"train.sh": "export NCCL_CHECKS_DISABLE=1\n" + command("")}),
+        Example(
+            files={"train.sh": "export PYTHONBUFFERED=16\n" + command("")},
+            why="how output is buffered costs no memory",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -84,6 +91,8 @@ class EnvVarTypo(Rule):
             if fact.kind != "unknown-env":
                 continue
             name, known = fact.detail["name"], fact.detail["known"]
+            if known in _NO_MATTER:
+                continue
             title, asked = asking(f"nothing reads {short(name, 60)}", known)
             yield self.finding(
                 run,

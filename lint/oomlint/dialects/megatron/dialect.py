@@ -1,7 +1,7 @@
 """Megatron-LM: the command lines of ``pretrain_gpt.py`` and its kin, forks included.
 
 A program is known by its name; one that any project may call so, ``train.py``, by what it imports:
-other projects (slime) pass Megatron's options on to it and more of their own.
+other projects pass Megatron's options on to it and more of their own. slime's are another dialect.
 
 Read from Megatron-LM d98e8a64 (2026-08-22), core_v0.7.0 and v2.5. Everything is an option, the
 model's dimensions too, and switches have no value. Scripts of forks add options of their own,
@@ -22,6 +22,7 @@ from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.megatron.keys import MEGATRON, SWITCHES
 from oomlint.dialects.megatron.meaning import meaning
+from oomlint.dialects.slime.signature import is_slimes
 from oomlint.dialects.table import RemovingBlock
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
@@ -63,7 +64,7 @@ _OWN_PARSER = re.compile(
 )
 
 
-class _Options(RemovingBlock, frozen=True, eq=False):
+class Options(RemovingBlock, frozen=True, eq=False):
     """Options in which a switch may seem to have a value: ``--bf16 $DATA_ARGS``."""
 
     def write(self, values: MappingABC[str, Any]) -> list[Edit]:
@@ -78,16 +79,16 @@ class _Options(RemovingBlock, frozen=True, eq=False):
 _ONE_WORD = re.compile(r"[\"']--?[\w-]+[ =]+([^\s\"']+)[\"']$")
 
 
-def _as_options(document: Document, flags: Mapping) -> Mapping:
+def as_options(document: Document, flags: Mapping, switches: frozenset[str] = SWITCHES) -> Mapping:
     """Switches are on whatever follows them, and other options have a value."""
     text = document.source.text
     entries: dict[str, Entry] = {}
     for key, entry in flags.entries.items():
         value = entry.value
-        if isinstance(value, Scalar) and key in SWITCHES and value.value is not True:
+        if isinstance(value, Scalar) and key in switches and value.value is not True:
             why = "what follows this switch may belong to it or not"
             entry = replace(entry, value=replace(value, value=True, plain=False, locked=why))
-        elif isinstance(value, Scalar) and key not in SWITCHES and value.value in (True, ""):
+        elif isinstance(value, Scalar) and key not in switches and value.value in (True, ""):
             word = _ONE_WORD.match(text[entry.span.start : entry.span.end])
             held = word[1] if word is not None and "$" not in word[1] else UNKNOWN
             why = "option and value stand in one word of the script"
@@ -111,8 +112,8 @@ class MegatronLm(Dialect):
             if kind == "aside":
                 yield Claim(self, "aside", document, ())
             elif kind is not None:
-                flags = _as_options(document, launch.flags)
-                blocks = (*launch.blocks, _Options(document, flags, MEGATRON, launch.anchor))
+                flags = as_options(document, launch.flags)
+                blocks = (*launch.blocks, Options(document, flags, MEGATRON, launch.anchor))
                 references = (*launch.scene_references, *_evidence(launch, kind))
                 yield Claim(self, kind, document, blocks, references)
 
@@ -136,7 +137,7 @@ def _kind_of(launch: Launch) -> Literal["run", "aside", "launch"] | None:
     """Whether a command trains with Megatron, is another of its programs, starts a script that is
     to be asked, or none."""
     keys = launch.flags.entries.keys()
-    if not keys & _TELLING:
+    if not keys & _TELLING or is_slimes(keys):
         return None
     path = _path_of(launch)
     if _PROGRAMS.search(path) or (_FORK.search(path) and keys & _DEGREES):

@@ -156,6 +156,9 @@ def _ffn(run: Cells, hidden: int, act: str) -> int:
 
 _FREQUENCY = re.compile(r"\(?\[(\d)\]\*(\d+)\+\[(\d)\]\*(\d+)\)?$")
 
+# [0,1,1]: whether each layer has experts.
+_LAYER_BY_LAYER = re.compile(r"\[[01](?:,[01])*\]")
+
 
 def _moe(run: Cells, hidden: int, act: str) -> Moe | None:
     experts = run[mg.experts]
@@ -169,6 +172,10 @@ def _moe(run: Cells, hidden: int, act: str) -> Moe | None:
         first = int(pattern[2])  # ([0]*1+[1]*26): one dense layer, then experts
     elif frequency.isdigit():
         every = max(1, int(frequency))
+    elif _LAYER_BY_LAYER.fullmatch(frequency):
+        layers = [int(digit) for digit in re.findall(r"\d", frequency)]
+        first = layers.index(1) if 1 in layers else len(layers)
+        every = max(1, round((len(layers) - first) / max(1, sum(layers))))
     return Moe(
         experts=experts,
         topk=run[mg.topk] or 2,

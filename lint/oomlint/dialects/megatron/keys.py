@@ -5,6 +5,7 @@ Read from Megatron-LM d98e8a64 (2026-08-22), core_v0.7.0 and v2.5; older spellin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.common.fields import ref
@@ -176,10 +177,11 @@ MEGATRON = Table(
     section="training",
 )
 
-# Options without a value: what follows one in a command is another word.
-SWITCHES = frozenset(
-    name
-    for row in MEGATRON.rows
-    if row.kind in (SWITCH, _OFFLOADS, _ASYNC, _GATED)
-    for name in (row.key, *row.aliases)
-)
+
+def switches(rows: Iterable[Row]) -> frozenset[str]:
+    """Options without a value: what follows one in a command is another word."""
+    kinds = (SWITCH, _OFFLOADS, _ASYNC, _GATED)
+    return frozenset(n for row in rows if row.kind in kinds for n in (row.key, *row.aliases))
+
+
+SWITCHES = switches(MEGATRON.rows)

@@ -22,32 +22,24 @@ from oomlint.dialects.table import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
-meaning = Meaning(
-    training,
-    ranks,
-    dimensions,
-    degrees,
-    global_batch,
-    limits,
-    deepspeed_json,
-    deepspeed_alone,
-    precision,
-)
+options = Meaning(training, dimensions, degrees, global_batch, limits)
+"""What the options mean, whoever starts the ranks."""
+meaning = Meaning(options, ranks, deepspeed_json, deepspeed_alone, precision)
 
 # -- the model -------------------------------------------------------------------------------------
 
 
-@meaning.derive(mg.act)
+@options.derive(mg.act)
 def activation(run: Cells) -> Any:
     return "relu2" if run[mg.squared_relu] else None
 
 
-@meaning.derive(mg.bias)
+@options.derive(mg.bias)
 def has_bias(run: Cells) -> Any:
     return not run[mg.no_bias]
 
 
-@meaning.derive(mg.groups)
+@options.derive(mg.groups)
 def groups(run: Cells) -> Any:
     number, grouped = run[mg.query_groups], run[mg.grouped]
     if number and grouped is not False:
@@ -55,7 +47,7 @@ def groups(run: Cells) -> Any:
     return 1 if grouped else None  # arguments.py: --num-query-groups 1
 
 
-@meaning.derive(mg.other)
+@options.derive(mg.other)
 def other_model(run: Cells) -> Any:
     """Several towers, or a hybrid stack that no pattern lists."""
     return _has_towers(run) or (not run[mg.pattern] and run.mentions(mg.hybrid))
@@ -65,7 +57,7 @@ def _has_towers(run: Cells) -> bool:
     return run.mentions(mg.language_model)
 
 
-@meaning.said(f.seq.max_len)
+@options.said(f.seq.max_len)
 def length_of_image(run: Cells, field: Any, said: Said) -> Said:
     """``seq_length`` is the image's where there are several towers (Megatron-LM
     examples/multimodal/model.py:81)."""
@@ -74,7 +66,7 @@ def length_of_image(run: Cells, field: Any, said: Said) -> Said:
     return None if _has_towers(run) else said
 
 
-@meaning.derive(
+@options.derive(
     f.seq.max_len,
     source="Megatron-LM examples/multimodal/model.py: the language model's own length",
 )
@@ -87,19 +79,19 @@ def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {mg.decoder_len if _has_towers(run) else f.seq.max_len: length}
 
 
-meaning.always(f.objective.ref_model, "none", ARGUMENTS)
-meaning.always(f.trainable.method, "full", ARGUMENTS)
-meaning.always(f.quant.method, "none", ARGUMENTS)
-meaning.always(f.seq.packing, "concat", "Megatron-core GPTDataset")
-meaning.always(f.seq.pad, "none", "Megatron-core GPTDataset")
+options.always(f.objective.ref_model, "none", ARGUMENTS)
+options.always(f.trainable.method, "full", ARGUMENTS)
+options.always(f.quant.method, "none", ARGUMENTS)
+options.always(f.seq.packing, "concat", "Megatron-core GPTDataset")
+options.always(f.seq.pad, "none", "Megatron-core GPTDataset")
 
 
-@meaning.derive(f.objective.kind)
+@options.derive(f.objective.kind)
 def objective(run: Cells) -> Any:
     return "sft" if run[mg.finetune] else "pretrain"
 
 
-@meaning.derive(f.model.from_scratch)
+@options.derive(f.model.from_scratch)
 def starts_from_nothing(run: Cells) -> Any:
     """A folder in a variable is taken for the one that the run saves to and goes on from."""
     return not run.otherwise(mg.load, "")
@@ -120,14 +112,14 @@ def _shards_fully(run: Cells) -> bool:
     return bool(run[mg.megatron_fsdp]) and run[mg.strategy] == "optim_grads_params"
 
 
-@meaning.derive(f.parallel.backend, source=ARGUMENTS)
+@options.derive(f.parallel.backend, source=ARGUMENTS)
 def backend(run: Cells) -> Any:
     if uses_deepspeed(run):
         return "zero"
     return "fsdp2" if _shards_fully(run) else "megatron"
 
 
-@meaning.derive(
+@options.derive(
     _F.version,
     _F.wrap,
     _F.state_dict,
@@ -147,7 +139,7 @@ def fully_sharded(run: Cells) -> Any:
     }
 
 
-@meaning.derive(_F.reshard_after_forward, _F.strategy, source=_FULLY)
+@options.derive(_F.reshard_after_forward, _F.strategy, source=_FULLY)
 def reshards(run: Cells) -> Any:
     if not _shards_fully(run):
         return None
@@ -155,14 +147,14 @@ def reshards(run: Cells) -> Any:
     return {_F.reshard_after_forward: frees, _F.strategy: "full" if frees else "grad_op"}
 
 
-@meaning.override(f.parallel.megatron.dist_optimizer)
+@options.override(f.parallel.megatron.dist_optimizer)
 def shards_optimizer(run: Cells) -> Any:
     if not run[mg.megatron_fsdp] or uses_deepspeed(run) or _shards_fully(run):
         return None
     return True if run[mg.strategy] in ("optim", "optim_grads") else None
 
 
-meaning.cannot_say("Megatron saves every rank's part by itself", _F.state_dict)
+options.cannot_say("Megatron saves every rank's part by itself", _F.state_dict)
 
 # -- dtypes ----------------------------------------------------------------------------------------
 
@@ -174,7 +166,7 @@ def _half(run: Cells) -> str:
     return "bf16" if run[mg.bf16] else "fp16" if run[mg.fp16] else "fp32"
 
 
-@meaning.derive(shared.amp, shared.loads)
+@options.derive(shared.amp, shared.loads)
 def under_deepspeed(run: Cells) -> Any:
     if not uses_deepspeed(run):
         return None
@@ -182,7 +174,7 @@ def under_deepspeed(run: Cells) -> Any:
     return {shared.amp: "no" if half == "fp32" else half, shared.loads: half}
 
 
-@meaning.derive(
+@options.derive(
     _P.param,
     _P.grad,
     _P.master,
@@ -227,21 +219,21 @@ def _gradients(run: Cells) -> str:
     return "fp32" if run[mg.fp32_grads] else half
 
 
-@meaning.derive(_P.fp8_train)
+@options.derive(_P.fp8_train)
 def fp8(run: Cells) -> Any:
     if uses_deepspeed(run):
         return None
     return "te" if run[mg.fp8] else "none"
 
 
-meaning.follows(_P.optim_state)
+options.follows(_P.optim_state)
 
 # -- optimizer -------------------------------------------------------------------------------------
 
 _OPTIMIZERS = {"adam": "adamw", "sgd": "momentum_sgd", "lion": "lion"}
 
 
-@meaning.derive(f.optimizer.kind)
+@options.derive(f.optimizer.kind)
 def optimizer(run: Cells) -> Any:
     name = (run[f.optimizer.name] or "").lower()
     return "muon" if "muon" in name else _OPTIMIZERS.get(name, "other")
@@ -254,10 +246,10 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {f.optimizer.name: "adam" if kind == "adamw" else "sgd"}
 
 
-meaning.always(f.optimizer.fused, True, "Megatron-core: TE or apex FusedAdam")
+options.always(f.optimizer.fused, True, "Megatron-core: TE or apex FusedAdam")
 
 
-@meaning.override(f.offload.optimizer)
+@options.override(f.offload.optimizer)
 def offloaded_by_fork(run: Cells) -> Any:
     """Megatron-DeepSpeed's ``--cpu-optimizer``."""
     return "cpu" if run[mg.cpu_optimizer] else None
@@ -274,4 +266,4 @@ def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {f.offload.optimizer: "cpu", f.parallel.megatron.precision_aware_optim: True}
 
 
-meaning.always(f.offload.params, "none", ARGUMENTS)
+options.always(f.offload.params, "none", ARGUMENTS)

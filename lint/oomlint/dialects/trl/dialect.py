@@ -81,6 +81,11 @@ class Trl(Dialect):
         root = roots[0] if len(roots) == 1 else None
         if not isinstance(root, Mapping) or not root.entries:
             return None
+        policy = root.entries.get("policy")
+        if policy is not None and isinstance(policy.value, Mapping):
+            return (
+                None  # options are flat; NeMo-RL, whose scripts have the same names, has sections
+            )
         return self._on_recipe(document, root)
 
     def _on_recipe(self, document: Document, root: Mapping) -> Claim:

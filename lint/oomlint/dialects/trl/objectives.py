@@ -124,6 +124,11 @@ def is_of_other_package(launch: Launch) -> bool:
     return launch.is_module and launch.name.startswith(_OTHER_PACKAGES)
 
 
+def _has_dotted_words(launch: Launch) -> bool:
+    """``cluster.num_nodes=2``: TRL's parsers take options alone (NeMo-RL's programs have such words)."""
+    return any("." in key for key in launch.command.assignments.entries)
+
+
 def objective_of_launch(launch: Launch) -> str | None:
     """The objective of a command that starts a TRL script; ``None`` for other commands."""
     flags = set(launch.flags.entries)
@@ -133,7 +138,7 @@ def objective_of_launch(launch: Launch) -> str | None:
     match = _SCRIPT.match(launch.stem)
     if match is None or flags & FOREIGN_KEYS:
         return None
-    if is_of_other_package(launch):
+    if is_of_other_package(launch) or _has_dotted_words(launch):
         return None
     named = "config" in flags or any(is_yaml(a) for a in launch.arguments[:1])
     trains = "model_name_or_path" in flags and flags & (TRAINING_KEYS | {"dataset_name"})
@@ -145,7 +150,12 @@ def recipe_of(launch: Launch) -> Node | None:
     it: the first word behind the script, or ``--config``. Only the file tells whether it is TRL's
     (alignment-handbook 925acdfe src/alignment/configs.py parse)."""
     is_script = launch.script is not None or launch.is_module
-    if not is_script or is_of_other_package(launch) or set(launch.flags.entries) & FOREIGN_KEYS:
+    if (
+        not is_script
+        or _has_dotted_words(launch)
+        or is_of_other_package(launch)
+        or set(launch.flags.entries) & FOREIGN_KEYS
+    ):
         return None
     named = launch.flag("config")
     node = named.value if named is not None else next(iter(launch.arguments), None)

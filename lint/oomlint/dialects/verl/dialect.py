@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.common.paths import with_ends_of_paths
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launchers import read_launch
 from oomlint.dialects.machine.launches import launches
@@ -88,7 +89,7 @@ class Verl(Dialect):
 
     def _launch(self, launch: Launch, module: str, kind: str) -> Claim:
         document = launch.document
-        words = _readable(document, launch.command.assignments)
+        words = with_ends_of_paths(document, launch.command.assignments, _PATH_KEYS)
         launched = _launched_block(launch, module, words)
         own = _own_config(launch)
         cls = HydraOverrides if own is None else OmegaConfOverrides
@@ -112,7 +113,7 @@ class Verl(Dialect):
             entries = command.assignments.entries
             if "data.train_files" not in entries or read_launch(document, command) is not None:
                 continue
-            words = _readable(document, command.assignments)
+            words = with_ends_of_paths(document, command.assignments, _PATH_KEYS)
             anchor = next(iter(entries.values())).key_span
             yield Claim(
                 self,
@@ -183,20 +184,6 @@ def _trainer_of(module: str) -> str | None:
     if not ours:
         return None
     return {"fsdp_sft_trainer": "sft", "sft_trainer": "engine", "sft_trainer_ray": "ray"}.get(stem)
-
-
-def _readable(document: Document, words: Mapping) -> Mapping:
-    """A model's path may begin with a variable; its last part names the model all the same."""
-    entries = dict(words.entries)
-    for key in _PATH_KEYS:
-        entry = entries.get(key)
-        if entry is None or not isinstance(entry.value, Scalar) or entry.value.value is not UNKNOWN:
-            continue
-        text = document.source.text[entry.value.span.start : entry.value.span.end].strip("\"'")
-        folder, slash, last = text.rpartition("/")
-        if slash and folder and re.fullmatch(r"[\w.+-]+", last):
-            entries[key] = replace(entry, value=replace(entry.value, value=last, plain=False))
-    return replace(words, entries=entries)
 
 
 def _launched_block(launch: Launch, module: str, words: Mapping) -> Block:

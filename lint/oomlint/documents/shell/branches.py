@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from oomlint.documents.shell.expand import Expander
 from oomlint.documents.shell.syntax import Script
 from oomlint.documents.shell.values import compared
-from oomlint.documents.shell.words import held_text
+from oomlint.documents.shell.words import Container, field_question, held_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 _ARGUMENT_LOOP = re.compile(r"\$#|\$\{?#|getopts?\b|\$\{?[1@]\b")
 _QUIETLY = ("-q", "-qE", "-Eq", "-qs", "-sq", "-qsE")
 _ONE_VARIABLE = re.compile(r'"?\$\{?([A-Za-z_]\w*|\d)(?::?[-+]\s*\w?)?\}?"?')
+# What holds of any number from one on.
+_COUNT_IS = {
+    ("-le", "0"): False, ("-lt", "1"): False, ("-eq", "0"): False,
+    ("-gt", "0"): True, ("-ge", "1"): True, ("-ne", "0"): True,
+}  # fmt: skip
 
 
 def reads_arguments(script: Script, condition: Syntax | None) -> bool:
@@ -72,6 +77,11 @@ class Conditions:
     def holds(self, node: Syntax) -> bool | None:
         """Whether a condition is true; ``None`` where that is not known."""
         kind = node.type
+        if kind == "redirected_statement":  # command -v nvidia-smi >/dev/null
+            body = node.child_by_field_name("body")
+            return None if body is None else self.holds(body)
+        if kind == "compound_statement":
+            return self._arithmetic(node)
         if kind in ("test_command", "parenthesized_expression", "negated_command"):
             inner = node.named_children
             held = self.holds(inner[0]) if len(inner) == 1 else None
@@ -87,6 +97,13 @@ class Conditions:
             return None if text is None else bool(text)
         return None
 
+    def _arithmetic(self, node: Syntax) -> bool | None:
+        """``(( i < 3 ))``."""
+        written = self.script.text.of(node).strip()
+        is_sum = written.startswith("((") and written.endswith("))")
+        number = self.expander.number(written[2:-2]) if is_sum else None
+        return None if number is None else number != 0
+
     def _unary(self, node: Syntax) -> bool | None:
         sign, operand = self.script.text.of(node.children[0]), node.children[-1]
         if sign == "!":
@@ -96,6 +113,8 @@ class Conditions:
             return True if text and self.read(text) is not None else None
         if sign not in ("-z", "-n"):
             return None
+        if text is None and self._counts(operand):
+            return sign == "-n"
         return None if text is None else (not text) == (sign == "-z")
 
     def _binary(self, node: Syntax) -> bool | None:
@@ -111,9 +130,17 @@ class Conditions:
             texts = self._text(left), self._pattern(node)
         else:
             texts = self._text(left), self._text(right)
+        if texts[0] is None and texts[1] is not None and self._counts(left):
+            return _COUNT_IS.get((sign, texts[1]))
         if texts[0] is None or texts[1] is None:
             return None
         return compared(texts[0], sign, texts[1])
+
+    def _counts(self, node: Syntax) -> bool:
+        """Whether a word is what the machine answers that is asked how many of something it has: it
+        trains, so that it has some."""
+        box = Container("value", self.script.text.span(node))
+        return bool(field_question(self.expander.value(node, box)))
 
     def _pattern(self, node: Syntax) -> str | None:
         """What ``[[ … == *"lora"* ]]`` compares with, in the notation of ``fnmatch``: what is quoted
@@ -141,6 +168,8 @@ class Conditions:
                 return compared(left, sign, right)
             case ["test", "-e" | "-f", name]:
                 return True if self.read(name) is not None else None
+            case ["command", "-v", "nvidia-smi"] | ["which" | "hash" | "type", "nvidia-smi"]:
+                return True  # what trains has a driver
             case ["grep", flags, pattern, name] if flags in _QUIETLY:
                 return self._is_found(pattern, name)
         return None

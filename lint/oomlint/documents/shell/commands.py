@@ -25,6 +25,7 @@ from oomlint.documents.shell.words import (
     Step,
     field_question,
     field_text,
+    file_of,
     from_character,
 )
 from oomlint.documents.text import Span
@@ -65,6 +66,8 @@ class ShellEntry(Entry, frozen=True, eq=False):
     """Why the words cannot be removed or followed by others, or ``None``."""
     order: int = -1
     """Rank of its first word among those of the command."""
+    file: str = ""
+    """The other script whose array it comes from, where this one sources that."""
 
 
 class ShellMapping(Mapping, frozen=True, eq=False):
@@ -200,7 +203,7 @@ class CommandReader:
         span, container, stuck = self._extent(range(number, number + taken))
         return taken, ShellEntry(
             key, key_span, value, span,
-            container=container, stuck=stuck or key_stuck, order=number,
+            container=container, stuck=stuck or key_stuck, order=number, file=file_of(word.chunks),
         )  # fmt: skip
 
     def _values_end(self, number: int, most: int | None) -> int:

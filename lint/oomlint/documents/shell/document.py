@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping as MappingABC, Sequence as SequenceABC
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping as MappingABC,
+    Sequence as SequenceABC,
+)
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct, field
@@ -18,6 +25,7 @@ from msgspec.structs import replace
 from oomlint.documents import base
 from oomlint.documents.base import Command, Entry, Fact, Literal, Mapping, Node, Scalar
 from oomlint.documents.shell.commands import (
+    CommandReader,
     ShellEntry,
     ShellMapping,
     ShellScalar,
@@ -25,7 +33,7 @@ from oomlint.documents.shell.commands import (
 )
 from oomlint.documents.shell.names import SBATCH_SHORT
 from oomlint.documents.shell.syntax import CONTINUATION, MOST_CHARACTERS, Unparsable
-from oomlint.documents.shell.words import Container
+from oomlint.documents.shell.words import Binding, Container, field_text
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
 
@@ -59,8 +67,15 @@ class ShellDocument(Struct, frozen=True, eq=False, dict=True):
     """Names of all files that its commands write, whatever stands in them."""
     sourced: tuple[str, ...] = ()
     """Paths of other files whose variables it takes in."""
+    held: MappingABC[str, Binding] = field(default_factory=dict)
+    """What its variables hold at its end."""
     dotted_keys: ClassVar[bool] = True
     """``--a.b 1`` is one option, not an option ``a`` that holds ``b``."""
+
+    @cached_property
+    def arrays(self) -> tuple[Mapping, ...]:
+        """What the arrays of options that it leaves behind hold, for who sources it."""
+        return tuple(_options_in(self.source.text, self.held.values()))
 
     # -- edits ------------------------------------------------------------------------
 
@@ -295,6 +310,16 @@ class ShellDocument(Struct, frozen=True, eq=False, dict=True):
         return [self._edit(end, end, text)]
 
 
+def _options_in(text: str, held: Iterable[Binding]) -> Iterator[Mapping]:
+    """``ARGS=(--a 1 --b)`` as the options of a command."""
+    for binding in held:
+        first = field_text(binding.fields[0]) if binding.fields else None
+        if binding.fields and first is not None and first.startswith("--"):
+            box = Container("array", binding.span)
+            nothing = ShellMapping(binding.span, {}, style="environment")
+            yield CommandReader(text, box, binding.fields).read(binding.span, nothing).flags
+
+
 _BOOLEAN_WORDS = ("True", "False", "true", "false")
 
 
@@ -424,6 +449,7 @@ def parse_shell(
             files=reader.files,
             made=frozenset(reader.made),
             sourced=tuple(reader.sourced),
+            held=reader.variables.held,
         )
     except RecursionError:
         raise ParseError(source.path, "the script is nested too deeply to be read") from None

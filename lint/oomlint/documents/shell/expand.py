@@ -39,6 +39,9 @@ _OPERATION = re.compile(
     r"\$\{(?P<length>#?)(?P<name>[A-Za-z_]\w*|\d)(?:\[(?P<index>[^\]]*)\])?(?P<operation>.*)\}",
     re.DOTALL,
 )
+_PLAIN_NAME = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_ECHOES_LIST = re.compile(r'echo\s+"\$\{\w+\[\*\]\}"')
+_NUMBER_NAME = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\b\}?")
 _LONGEST_PIPELINE = 8
 # bash(1), "QUOTING": inside double quotes a backslash keeps its meaning before these only.
 _ESCAPED_IN_DOUBLE_QUOTES = re.compile(r'\\(\r?\n|[$`"\\])')
@@ -77,6 +80,30 @@ class Expander:
             else:
                 fields[-1].append(piece)
         return [tuple(field) for field in fields if field]
+
+    def elements(self, nodes: Sequence[Node], container: Container) -> tuple[Field, ...]:
+        """The words of an array. The grammar ends one behind the ``$`` of ``[0]*$N+[1]*$M``."""
+        found: list[Field] = []
+        end = -1
+        for node in nodes:
+            span = self.text.span(node)
+            if found and span.start == end and self.text.full[end - 1] == "$":
+                found[-1] = self._rejoined(found[-1], span)
+            else:
+                found += self.words(node, container)
+            end = span.end
+        return tuple(found)
+
+    def _rejoined(self, before: Field, span: Span) -> Field:
+        """What the grammar cut in two, with the values of its variables."""
+        first = before[0].path[0]
+        whole = Span(first.span.start, span.end)
+        written = self.text.full[whole.start : whole.end]
+        names = {match[1]: self.bindings.get(match[1]) for match in _PLAIN_NAME.finditer(written)}
+        texts = {name: None if b is None else held_text(b) for name, b in names.items()}
+        known = None not in texts.values()
+        text = _PLAIN_NAME.sub(lambda match: texts[match[1]] or "", written) if known else None
+        return (Chunk(text, (replace(first, span=whole, word=whole),)),)
 
     def value(self, node: Node, container: Container) -> Field:
         """The value that an assignment stores: expanded, never split into words."""
@@ -273,6 +300,15 @@ class Expander:
         asks = value is None and any(term.isidentifier() for term in expression.split())
         return (None if value is None else str(value)), (f"( {expression} )" if asks else "")
 
+    def number(self, expression: str) -> int | None:
+        """What an expression comes to, as written between ``((`` and ``))``."""
+        names = {match[1] for match in _NUMBER_NAME.finditer(expression)}
+        held = {name: self.bindings.get(name) for name in names}
+        texts = {name: None if b is None else held_text(b) for name, b in held.items()}
+        if None in texts.values():
+            return None
+        return arithmetic(_NUMBER_NAME.sub(lambda match: f" {texts[match[1]]} ", expression))
+
     def _term(self, node: Node) -> str | None:
         """Part of an expression as plain numbers, signs and questions about the machine."""
         if node.type == "variable_name":
@@ -321,8 +357,20 @@ class Expander:
     def _output(self, node: Node) -> str | None:
         """What ``$(...)`` prints, for small programs over known words."""
         statements = node.named_children
+        if len(statements) == 2:
+            return self._joined(*statements)
         found = self._printed(statements[0], None) if len(statements) == 1 else None
         return None if found is None else found.rstrip("\n")
+
+    def _joined(self, assignment: Node, command: Node) -> str | None:
+        """``IFS=,; echo "${list[*]}"``: bash(1), "Arrays", joins by the first character of IFS."""
+        value = assignment.child_by_field_name("value")
+        is_separator = self.text.of(assignment).startswith("IFS=")
+        if assignment.type != "variable_assignment" or value is None or not is_separator:
+            return None
+        separator, written = self.known(value), self.text.of(command)
+        words = self._texts(command) if _ECHOES_LIST.fullmatch(written) else None
+        return None if words is None or not separator else separator[0].join(words[1:])
 
     def _printed(self, node: Node, given: str | None) -> str | None:
         if node.type == "redirected_statement":
@@ -340,8 +388,10 @@ class Expander:
         if node.type == "list" and self.text.of(node).startswith("cd "):
             # `cd somewhere && pwd`: where that is
             first, last = node.named_children[0], node.named_children[-1]
+            first = first.child_by_field_name("body") or first  # cd somewhere &>/dev/null
             words = self._texts(first) if self.text.of(last).startswith("pwd") else None
-            return words[1] if words is not None and len(words) == 2 else None
+            operands = [word for word in words or () if word != "--"]
+            return operands[1] if len(operands) == 2 else None
         if node.type != "command":
             return None
         words = self._texts(node)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _OPTION_LINE = re.compile(r"--?[A-Za-z]")
 # `trainer.devices=8` as a command of its own can only be an override that lost its line.
 _OVERRIDE_LINE = re.compile(r"\+{0,2}[A-Za-z_]\w*(?:\.\w+)+=")
+# `${PERF_ARGS[@]}` below an option holds more of them.
+_ARRAY_LINE = re.compile(r'"?\$\{\w*(?:ARGS|OPTS|OPTIONS|FLAGS)\w*\[@\]\}', re.IGNORECASE)
 _PREFIX_LINE = re.compile(r"\s*(?:[A-Za-z_]\w*=\S*\s+)+\\\s*$", re.ASCII)
 _JOIN = re.compile(r"[ \t]*(?:&&|;)[ \t]*")
 _EXPORTS_ALL = re.compile(r"^[ \t]*set[ \t]+(?:-\w*a\w*|-o[ \t]+allexport)\b", re.MULTILINE)
@@ -82,7 +84,9 @@ def _broken_continuations(source: Source, script: Script) -> Iterator[Fact]:
         start = script.text.span(command).start
         text = script.text.of(command)
         if name is None or not (_OPTION_LINE.match(text) or _OVERRIDE_LINE.match(text)):
-            continue
+            before = _text(source, max(1, source.position(start)[0] - 1))
+            if not _ARRAY_LINE.match(text) or not before.lstrip().startswith("-"):
+                continue
         above = command.prev_named_sibling
         if above is not None and above.type in _ASSIGNMENTS:
             continue  # no command that could take an option

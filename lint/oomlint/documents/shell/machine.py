@@ -38,9 +38,10 @@ _LINES = r"\s*\|\s*(?:wc\s+(?:-l|--lines)|grep\s+-c\s+\S+)\s*"
 _ONE_LINE = r"\s*\|\s*(?:head\s+-n?\s*1|sort\s+-u|uniq)\s*"
 _IMPORT = r"(?:import torch|from torch import cuda)"
 _COUNT = r"(?:torch\.)?cuda\.device_count\(\)"
+_TRIMMED = r"(?:\|\s*(?:tr\s+-d\s+(?:' '|\" \"|'\[:space:\]')|xargs)\s*)?"
 _QUESTIONS = (
     # nvidia-smi(1): a line for each GPU, whatever CUDA_VISIBLE_DEVICES says.
-    (rf"nvidia-smi\s+(?:-L|--list-gpus){_QUIET}{_LINES}", GPUS),
+    (rf"nvidia-smi\s+(?:-L|--list-gpus){_QUIET}{_LINES}{_TRIMMED}", GPUS),
     (rf"nvidia-smi\s+--query-gpu=(?P<what>[\w.,]+)\s+--format=(?P<form>[\w,]+){_QUIET}{_LINES}", GPUS),
     (
         rf"nvidia-smi\s+--query-gpu=count\s+--format=[\w,]*noheader[\w,]*{_QUIET}{_ONE_LINE}",

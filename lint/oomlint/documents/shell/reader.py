@@ -43,7 +43,15 @@ from oomlint.documents.shell.syntax import (
     prefix_is_cut,
 )
 from oomlint.documents.shell.variables import Variables
-from oomlint.documents.shell.words import Binding, Container, Field, Step, field_text, held_text
+from oomlint.documents.shell.words import (
+    Binding,
+    Chunk,
+    Container,
+    Field,
+    Step,
+    field_text,
+    held_text,
+)
 from oomlint.documents.text import Source, Span
 
 if TYPE_CHECKING:
@@ -59,6 +67,12 @@ _DEEPEST = 60
 # Rounds of loops and calls of functions that are followed, in all and of each function.
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*)", re.ASCII)
 _MOST_ROUNDS = 48
+# Layers of the deepest models whose scripts count them are some hundred.
+_MOST_COUNTED = 256
+_COUNTED = re.compile(
+    r"for\s*\(\(\s*(?P<name>\w+)\s*=(?P<first>[^;]+);\s*(?P=name)\s*(?P<sign><=?)(?P<last>[^;]+);"
+    r"\s*(?:(?P=name)\s*\+\+|\+\+\s*(?P=name)|(?P=name)\s*\+=\s*1)\s*\)\)"
+)
 # The longest of some 600 training scripts of public projects has 270 commands (llm-foundry
 # scripts/train/benchmarking/sweep.sh).
 _MOST_COMMANDS = 5000
@@ -197,6 +211,8 @@ class Reader:
     def _branch(self, script: Script, node: Syntax) -> None:
         if node.type == "for_statement":
             self._loop(script, node)
+        elif node.type == "c_style_for_statement" and self._counts(script, node):
+            pass
         elif node.type == "if_statement":
             self._if(script, node)
         elif node.type == "case_statement":
@@ -311,6 +327,23 @@ class Reader:
             self._statement(script, body)
         if len(values) > 1:
             self.variables.forget(names)
+
+    def _counts(self, script: Script, node: Syntax) -> bool:
+        """Run ``for ((i=0; i<N; i++))`` where it does nothing but set variables; whether it could."""
+        header, body = _COUNTED.match(script.text.of(node)), node.child_by_field_name("body")
+        if header is None or body is None or _holds_command(body):
+            return False
+        expander = self.variables.expander(script)
+        first, last = expander.number(header["first"]), expander.number(header["last"])
+        if first is None or last is None or last - first > _MOST_COUNTED:
+            return False
+        name, span = header["name"], script.text.span(node)
+        step = Step(Container("value", span, shared=True), span, span)
+        for number in range(first, last + (header["sign"] == "<=")):
+            chunks = (Chunk(str(number), (step,)),)
+            self.variables.held[name] = Binding(name, span, span, chunks)
+            self._statement(script, body)
+        return True
 
     def _loop_values(self, script: Script, node: Syntax, variable: Syntax | None) -> list[Field]:
         """The words that a loop goes over; none where one of them is not known."""
@@ -439,6 +472,8 @@ class Reader:
             if program == "sbatch":
                 self.batches.append(script.text.span(heredoc))
             self._heredoc_script(script, heredoc)
+        elif program == "printf" and texts[1:2] == ["-v"]:
+            self.variables.print_into(script, node, texts[2:])
         elif program in ("cat", "echo", "printf", "tee"):
             self._written(script, node, fields, redirects)
         self._runs_other(script, texts, fields)
@@ -481,7 +516,8 @@ class Reader:
         if other is None or len(self.sourced) >= _MOST_SOURCED:
             return
         self.sourced.append(other.path)
-        reader = Reader(other, lambda _name: None)
+        reader = Reader(other, self.find)
+        reader.sourced = self.sourced
         reader.run()
         self.variables.take_in(reader.variables, script.text.span(node))
 
@@ -535,6 +571,10 @@ class Reader:
         inner = self._parse(span, forbidden, hidden)
         with self.variables.kept(), self.folders.kept():
             self._statements(inner, inner.root)
+
+
+def _holds_command(node: Syntax) -> bool:
+    return node.type == "command" or any(map(_holds_command, node.named_children))
 
 
 # Programs to which a command is handed in quotes, to be run elsewhere.

@@ -222,6 +222,8 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t"}
 def output_of(program: Sequence[str], given: str | None) -> str | None:
     """What a small program prints: ``given`` is what it gets to read, or ``None``."""
     name, arguments = program[0].rpartition("/")[2], list(program[1:])
+    if name in ("dirname", "basename", "realpath") and arguments[:1] == ["--"]:
+        del arguments[0]  # the end of the options
     if name in ("echo", "printf") and given is None:
         return _printed(name, arguments)
     if name == "pwd":

@@ -11,7 +11,12 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Entry
 from oomlint.documents.shell.bindings import GIVEN_NAMES, given_bindings, retold
-from oomlint.documents.shell.commands import ShellEntry, ShellMapping, ShellScalar, value_of
+from oomlint.documents.shell.commands import (
+    ShellEntry,
+    ShellMapping,
+    ShellScalar,
+    value_of,
+)
 from oomlint.documents.shell.expand import Expander
 from oomlint.documents.shell.syntax import (
     Script,
@@ -21,7 +26,14 @@ from oomlint.documents.shell.syntax import (
     heredoc_of_cat,
     prefix_is_cut,
 )
-from oomlint.documents.shell.words import Binding, Chunk, Container, Field, Step
+from oomlint.documents.shell.words import (
+    Binding,
+    Chunk,
+    Container,
+    Field,
+    Step,
+    file_of,
+)
 from oomlint.documents.text import Source, Span
 
 if TYPE_CHECKING:
@@ -90,12 +102,8 @@ class Variables:
             box = Container(
                 "array", _inside(text.span(value)), self.uses.get(name, 0) > 1, text.forbidden
             )
-            fields = tuple(
-                word
-                for child in value.named_children
-                if child.type != "comment"
-                for word in expander.words(child, box)
-            )
+            elements = [child for child in value.named_children if child.type != "comment"]
+            fields = expander.elements(elements, box)
             if appends:
                 if earlier is None or earlier.fields is None:
                     return Binding(name, key_span, span)
@@ -182,16 +190,29 @@ class Variables:
             fields = tuple((Chunk(word, (step,)),) for word in words)
             self.held[name] = Binding(name, box.span, box.span, fields=fields)
 
+    def print_into(self, script: Script, node: Syntax, texts: Sequence[str | None]) -> None:
+        """``printf -v NAME FORMAT ARGUMENT…`` with a place for each argument."""
+        name, known = texts[0] if texts else None, [text for text in texts if text is not None]
+        if not name or not name.isidentifier():
+            return
+        pieces = re.split(r"%[sd]", known[1]) if len(known) == len(texts) > 1 else []
+        span = script.text.span(node)
+        if len(pieces) != len(known) - 1 or "%" in "".join(pieces):
+            self.forget({name})
+            return
+        text = pieces[0] + "".join(a + b for a, b in zip(known[2:], pieces[1:], strict=True))
+        step = Step(Container("value", span, shared=True), span, span)
+        self.held[name] = Binding(name, span, span, (Chunk(text, (step,)),))
+
     def take_in(self, others: Variables, place: Span) -> None:
         """Those of another script that this one sources at ``place``; edits of them belong to
         whoever reads that."""
-        box = Container("value", place, shared=True)
-        step = Step(box, place, place)
+        step = Step(Container("value", place, shared=True), place, place)
         for key, binding in others.held.items():
             if key in GIVEN_NAMES:
                 continue
             fields = binding.fields
-            told = None if fields is None else [retold(field, step) for field in fields]
+            told = None if fields is None else [_of_file(f, others, place) for f in fields]
             known = None if told is None or None in told else tuple(t for t in told if t)
             self.held[key] = Binding(key, place, place, retold(binding.chunks, step), known)
             if self.export_all:
@@ -302,6 +323,12 @@ class Variables:
                 place, UNKNOWN, locked="its value is only known when the script runs"
             )
         return ShellEntry(binding.name, binding.key_span, value, binding.span, container=box)
+
+
+def _of_file(field: Field, others: Variables, place: Span) -> Field | None:
+    """An element of another script's array, which may have it from a third."""
+    file = file_of(field) or others.source.path
+    return retold(field, Step(Container("value", place, shared=True, file=file), place, place))
 
 
 def _inside(span: Span) -> Span:

@@ -29,6 +29,8 @@ class Container(Struct, frozen=True, eq=False):
     """Defines a variable that is read in more than one place, or that is exported."""
     forbidden: str = ""
     quoted: bool = False
+    file: str = ""
+    """The other script that an array comes from, where this one sources it."""
 
 
 class Step(Struct, frozen=True, eq=False):
@@ -82,6 +84,12 @@ def field_text(field: Iterable[Chunk]) -> str | None:
 def field_question(field: Field) -> str:
     """The question about the machine that a word comes to; nothing for other words."""
     return field[0].asks if len(field) == 1 else ""
+
+
+def file_of(field: Field) -> str:
+    """The other script that a word comes from, through an array; nothing for words of this one."""
+    steps = (step for chunk in field for step in chunk.path)
+    return next((step.container.file for step in steps if step.container.file), "")
 
 
 def from_character(field: Field, start: int) -> Field:

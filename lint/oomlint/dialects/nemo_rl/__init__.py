@@ -1,0 +1,1 @@
+"""NeMo-RL: fine-tuning and reinforcement learning on DTensor or Megatron, with vLLM."""
