@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from oomlint.api import estimate
+    from oomlint.api import check, estimate
     from oomlint.dialects.base import Claim, Dialect, Reference
     from oomlint.dialects.cells import Cells
     from oomlint.dialects.meaning import Meaning
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _HOME = {
     name: module
     for module, names in {
-        "oomlint.api": "estimate",
+        "oomlint.api": "check estimate",
         "oomlint.dialects.base": "Claim Dialect Reference",
         "oomlint.dialects.cells": "Cells",
         "oomlint.dialects.meaning": "Meaning",
@@ -104,6 +104,7 @@ __all__ = [
     "Where",
     "Workspace",
     "__version__",
+    "check",
     "count",
     "estimate",
     "gib",

@@ -200,13 +200,16 @@ class _Forecaster:
     """Reads a plan, applies the options, predicts."""
 
     def __init__(self, given: Given) -> None:
-        from oomlint.cli.jobs import known_framework, machine_of, settings_for
+        from oomlint.cli.jobs import machine_of, plugin_folders, profile_folder, settings_for
+        from oomlint.settings import framework_named
 
         settings = settings_for(given, ())
         self._machine: Hardware | None
         self._machine, values = machine_of(given, settings.settings)
         self._values = {**values, **(given.values or {})}
-        self._framework = known_framework(given.framework, settings)
+        self._framework = framework_named(
+            given.framework, plugin_folders(settings), profile_folder(settings)
+        )
 
     def __call__(self, text: str) -> Judgement:
         import json

@@ -21,7 +21,7 @@ def words(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) ->
 
 def pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
     """``KEY=VALUE`` of ``--set``: a leaf of the canonical plan, read by its type."""
-    from oomlint.cli.leaves import read_pair
+    from oomlint.leaves import read_pair
 
     try:
         return dict(read_pair(text) for text in value)
