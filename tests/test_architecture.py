@@ -42,6 +42,7 @@ LAYERS = (
     ("rule",),
     ("planner",),
     ("suppress", "diagnosis", "baseline", "plugins", "fix", "engine"),
+    ("drafts",),
     ("testing", "precedence", "settings"),
     ("given_plans", "leaves"),
     ("compare",),

@@ -83,9 +83,17 @@ def judge(framework: Framework, tmp: Path, machines: Sequence[str] = MACHINES) -
     Raises:
         MissingFramework: the interpreter lacks it.
     """
+    return judge_cases(framework, all_cases(framework, tmp, machines), tmp)
+
+
+def judge_cases(framework: Framework, cases: Sequence[Case], tmp: Path) -> Verdict:
+    """Show a framework some files.
+
+    Raises:
+        MissingFramework: the interpreter lacks it.
+    """
     if PYTHON is None:
         raise MissingFramework("OOMLINT_ORACLE_PYTHON names no interpreter with the frameworks")
-    cases = all_cases(framework, tmp, machines)
     versions, answers = _answers(PYTHON, framework, cases, tmp)
     verdict = Verdict(versions)
     heard: dict[str, Mapping[str, Any]] = {}
