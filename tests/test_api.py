@@ -139,3 +139,45 @@ def test_looks_at_nothing_else(tmp_path):
         text=True,
     )
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_models_without_a_config():
+    said = oomlint.estimate_model("Qwen/Qwen2.5-1.5B", "T4", method="qlora")
+    assert said["runs"][0]["verdict"] == "fits"
+    written = oomlint.new_config("Qwen/Qwen2.5-1.5B", "axolotl", "T4", method="qlora")
+    assert written["run"]["verdict"] == "fits"
+    report = oomlint.check({written["file"]: written["text"]}, "T4")
+    assert report["runs"][0]["gpu"] == written["run"]["gpu"]
+    assert oomlint.new_config("meta-llama/Llama-3.1-70B", "axolotl", "T4") is None
+
+
+def test_a_model_by_the_text_of_its_config():
+    config = {
+        "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100,
+        "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 256,
+    }  # fmt: skip
+    said = oomlint.estimate_model("mine", config=json.dumps(config))
+    assert said["runs"][0]["plan"]["model"]["dims"]["hidden"] == 64
+
+
+def test_what_cannot_be_read_here_is_an_error_that_says_why(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
+    report = oomlint.check({**FILES, "train.sh": "axolotl train runs/config.yaml\n"}, "2xA100-80GB")
+    assert report["runs"][0]["verdict"] == "does_not_fit"
+    (error,) = report["errors"]
+    assert error["path"] == "train.sh"
+    assert "tree_sitter_bash is not installed" in error["message"]
+
+
+def test_code_is_not_edited_without_what_writes_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "libcst", None)
+    monkeypatch.delitem(sys.modules, "oomlint.documents.python.edit", raising=False)
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
+        "arguments = TrainingArguments(output_dir='out', per_device_train_batch_size=8)\n"
+        "Trainer(model=model, args=arguments).train()\n"
+    )
+    report = oomlint.check({"train.py": script}, "H200")
+    assert report["errors"] == []
+    assert report["runs"][0]["gpu"]["peak_bytes"]

@@ -1,6 +1,7 @@
-"""``oomlint.check`` and ``oomlint.estimate``: findings and predictions from a script, a server or a browser.
+"""``oomlint.check``, ``oomlint.estimate`` and the answers for a model without a config: findings and predictions
+from a script, a server or a browser.
 
-Neither reads a settings file: what one would say is an argument here.
+None of them reads a settings file: what one would say is an argument here.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from oomlint.plan import Plan
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
+    from oomlint.dialects.skeleton import Method, Shard
+    from oomlint.drafts import Wanted
     from oomlint.engine import Options, Report
     from oomlint.hardware import Hardware
-    from oomlint.report.shapes import CheckShape, RunShape
+    from oomlint.report.shapes import CheckShape, EstimateShape, NewConfigShape, RunShape
     from oomlint.workspace import Workspace
 
 
@@ -109,6 +112,107 @@ def check(
         level = Applicability.UNSAFE if unsafe_fixes else Applicability.SAFE
         report = replace(report, diagnoses=tuple(with_plans(report, options, level)))
     return check_object(report)
+
+
+def estimate_model(
+    model: str,
+    hardware: Hardware | str | None = None,
+    *,
+    method: Method | None = None,
+    length: int | None = None,
+    batch: int | None = None,
+    rank: int | None = None,
+    shard: Shard | None = None,
+    framework: str | None = None,
+    host_memory: int | str | None = None,
+    config: str | bytes | None = None,
+) -> EstimateShape:
+    """Predict the memory of training a model that no config trains yet, as ``oomlint estimate MODEL`` does.
+
+    Args:
+        model: an id of the catalogue, or any name where ``config`` is given.
+        config: the text of the model's ``config.json``.
+
+    Returns:
+        The JSON of ``estimate``, with the smallest common cards and what lowers the peak beside it.
+
+    Raises:
+        UsageError: the model is unknown, or the wish contradicts itself.
+    """
+    from oomlint.drafts import lightest, places
+    from oomlint.planner import levers
+    from oomlint.report.drafts import Answer, model_estimate_object
+
+    wish = _wanted(
+        model, hardware, method, length, batch, rank, shard, framework, host_memory, config
+    )
+    found = lightest(wish)
+    return model_estimate_object(Answer.of(found, places(found), levers(found.draft.run)))
+
+
+def new_config(
+    model: str,
+    framework: str,
+    hardware: Hardware | str,
+    *,
+    method: Method | None = None,
+    length: int | None = None,
+    batch: int | None = None,
+    rank: int | None = None,
+    shard: Shard | None = None,
+    host_memory: int | str | None = None,
+    config: str | bytes | None = None,
+) -> NewConfigShape | None:
+    """A config that trains a model on the hardware named and fits it, as ``oomlint new`` writes it; ``None``
+    where nothing fits.
+
+    Raises:
+        UsageError: the model is unknown, or the wish contradicts itself.
+    """
+    from oomlint.drafts import fitting
+    from oomlint.report.drafts import new_config_object
+
+    wish = _wanted(
+        model, hardware, method, length, batch, rank, shard, framework, host_memory, config
+    )
+    found = fitting(wish)
+    return None if found is None else new_config_object(found)
+
+
+def _wanted(
+    model: str,
+    hardware: Hardware | str | None,
+    method: Method | None,
+    length: int | None,
+    batch: int | None,
+    rank: int | None,
+    shard: Shard | None,
+    framework: str | None,
+    host_memory: int | str | None,
+    config: str | bytes | None,
+) -> Wanted:
+    from oomlint.drafts import Wanted, named_model
+    from oomlint.hardware import parse_hardware
+    from oomlint.hardware.given import with_given
+
+    machine = parse_hardware(hardware) if isinstance(hardware, str) else hardware
+    machine, values = with_given(machine, host_memory, None)
+    data = config.encode() if isinstance(config, str) else config
+
+    def read(path: str) -> bytes | None:
+        return data if path.rpartition("/")[2] == "config.json" else None
+
+    return Wanted(
+        model=named_model(model, read, [""]),
+        framework=framework,
+        method=method,
+        length=length,
+        batch=batch,
+        rank=rank,
+        shard=shard,
+        hardware=machine,
+        values=values,
+    )
 
 
 def _held(files: Mapping[str, str | bytes]) -> Workspace:

@@ -158,6 +158,8 @@ class Workspace:
             return error
         except RecursionError:
             return ParseError(name, "is nested too deeply to be read")
+        except ImportError as error:  # as in a browser, where not all that we need has a build
+            return ParseError(name, f"cannot be read here, where {error.name} is not installed")
         except Exception as error:  # a reader's bug must not cost the user the other files
             return InternalError(name, f"reading failed: {in_words(error)}")
 

@@ -20,7 +20,7 @@ from oomlint.report.wrapping import terminal_width, wrapped
 from oomlint.rule import gib
 
 if TYPE_CHECKING:
-    from oomlint.report.shapes import EstimateShape, LeverShape, PlaceShape
+    from oomlint.report.shapes import EstimateShape, LeverShape, NewConfigShape, PlaceShape
 
 _PLAIN = Paint()
 # So many of each are for people; JSON has all.
@@ -156,6 +156,19 @@ def new_file(found: Found, file: str) -> str:
     text = made.text
     shebang = "#!/usr/bin/env bash\n" if made.skeleton.file.endswith(".sh") else ""
     return shebang + "".join(line + "\n" for line in head) + text
+
+
+def new_config_object(found: Found) -> NewConfigShape:
+    made = found.draft
+    file = made.skeleton.file
+    return {
+        "file": file,
+        "text": new_file(found, file),
+        "command": made.skeleton.command.format(file=file),
+        "to_fill": made.skeleton.to_fill,
+        "changes": list(found.changes),
+        "run": run_object(judgement_of_draft(found)),
+    }
 
 
 def told(found: Found, file: str, *, is_written: bool) -> str:

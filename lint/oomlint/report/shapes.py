@@ -310,6 +310,17 @@ class EstimateShape(_Estimate, total=False):
     lowers: list[LeverShape]
 
 
+class NewConfigShape(TypedDict):
+    """A config that fits, under the name that it usually has."""
+
+    file: str
+    text: str
+    command: str
+    to_fill: str
+    changes: list[str]
+    run: RunShape
+
+
 class MoveShape(TypedDict):
     """One change of a way; ``fields`` are canonical, ``gives_up`` what the result loses by it."""
 
