@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +254,7 @@ def _is_partly_unknown(value: Any) -> bool:
 
 
 def _is_of_plan(name: str) -> bool:
-    return name.partition(".")[0] in {part.name for part in fields(Plan)}
+    return name.partition(".")[0] in Plan.__struct_encode_fields__
 
 
 def _same(value: Any) -> Any:

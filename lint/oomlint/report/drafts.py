@@ -178,6 +178,9 @@ def told(found: Found, file: str, *, is_written: bool) -> str:
     lines = [f"{'wrote' if is_written else 'this is'} {file}: {conclusion(judged.spoken)}"]
     for title in found.changes:
         lines += wrapped(title, width, "  to make it fit: ", "    ")
+    host = made.run.estimate.host.peak_bytes
+    if judged.spoken.host_limit is None and host is not None:
+        lines.append(f"  takes {gib(host)} of RAM a node; --host-memory has that judged, too")
     lines += _assumed(found, width)
     lines.append(f"  yours to say: {made.skeleton.to_fill}")
     lines.append(f"  start it with: {made.skeleton.command.format(file=file)}")
