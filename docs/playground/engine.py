@@ -7,6 +7,8 @@ from oomlint.errors import UsageError
 from oomlint.hardware import list_gpus
 from oomlint.models import all_ids
 
+NOTHING_FITS = "No config is written: this fits that hardware in no way that is known. What comes nearest:"
+
 
 def catalogue():
     """What the inputs suggest."""
@@ -24,6 +26,9 @@ def answer(question):
             found = oomlint.estimate_model(**asked["wish"], **machine)
         else:
             found = oomlint.new_config(**asked["wish"], **machine)
+            if found is None:
+                nearest = oomlint.estimate_model(**asked["wish"], **machine)
+                return json.dumps({"found": nearest, "note": NOTHING_FITS})
     except UsageError as error:
         return json.dumps({"trouble": str(error)})
     return json.dumps({"found": found})

@@ -61,6 +61,7 @@ function question(what) {
   const wish = { ...state.wish };
   for (const name of ["length", "batch", "rank"]) wish[name] = wish[name] ? Number(wish[name]) : null;
   for (const name of Object.keys(wish)) if (wish[name] === "") wish[name] = null;
+  if (what === "new") wish.framework ??= "trl";
   const files = Object.fromEntries(state.files.map(({ name, text }) => [name, text]));
   return { id: ++asked, what, files, wish, hardware, memory };
 }
@@ -72,6 +73,7 @@ function ask(what = state.tab === "files" ? "check" : "model") {
   const sent = question(what);
   if (what === "model" && sent.wish.config && !sent.wish.model) sent.wish.model = "model";
   progress("Thinking", null);
+  $("answer").setAttribute("aria-busy", "true");
   worker.postMessage(sent);
 }
 
@@ -86,13 +88,13 @@ function changed() {
 
 // -- showing ------------------------------------------------------------------------------
 
-function say(text) { marks = new Map(); number(); $("answer").replaceChildren(make("p", { class: "quiet" }, text)); }
+function say(text) { $("answer").removeAttribute("aria-busy"); marks = new Map(); number(); $("answer").replaceChildren(make("p", { class: "quiet" }, text)); }
 
 function show() {
   progress(answered.milliseconds ? `Answered in ${(answered.milliseconds / 1000).toFixed(1)} s` : "Ready", null);
   marks = new Map();
+  $("answer").removeAttribute("aria-busy");
   if (answered.trouble) $("answer").replaceChildren(make("p", { class: "trouble" }, answered.trouble));
-  else if (answered.found === null) $("answer").replaceChildren(make("p", { class: "trouble" }, "Nothing fits this hardware: what lowers the need, and which cards would hold it, is said where no config is written."));
   else if (answered.found.text !== undefined) return take(answered.found);
   else if (answered.found.findings) showReport(answered.found);
   else showModel(answered.found);
@@ -205,7 +207,7 @@ function showModel(answer) {
   const cards = answer.cards.map((card) => make("tr", {}, make("td", {}, make("button", { class: "at", title: "Take this hardware", onclick: () => setHardware(card.hardware) }, card.hardware)),
     make("td", { class: "size" }, `${gib(card.gpu_bytes)} of ${gib(card.usable_gpu_bytes)}`), make("td", {}, card.shard === "none" ? "" : card.shard)));
   const levers = answer.lowers.map((lever) => make("li", {}, make("span", { class: "size-tag" }, `−${gib(lever.saving_bytes)}`), lever.title, lever.gives_up ? make("div", { class: "quiet" }, `but ${lever.gives_up}`) : ""));
-  $("answer").replaceChildren(runCard(run, true),
+  $("answer").replaceChildren(answered.note ? make("p", { class: "trouble" }, answered.note) : "", runCard(run, true),
     make("h3", {}, "Smallest common cards that hold it"), cards.length ? make("table", {}, cards.slice(0, 8)) : make("p", {}, "none, nor up to 16 nodes of 8"),
     ...listed("What lowers it most, each alone", levers));
 }
@@ -224,6 +226,8 @@ function apply(edits) {
 }
 
 function take(config) {
+  // An example that nobody touched is in the way of what somebody asked for.
+  if (examples.some(({ files }) => JSON.stringify(files) === JSON.stringify(state.files))) state.files = [];
   const file = state.files.find((each) => each.name === config.file);
   if (file) file.text = config.text; else state.files.push({ name: config.file, text: config.text });
   state.files = state.files.filter((each) => each.text.trim());
@@ -313,9 +317,7 @@ $("wish").oninput = () => { for (const name of Object.keys(EMPTY_WISH)) state.wi
 $("tab-files").onclick = () => choose("files");
 $("tab-model").onclick = () => choose("model");
 $("write").onclick = () => {
-  if (!state.hardware) { $("write-note").textContent = "name the hardware that it has to fit, at the right"; input("machine", "hardware").focus(); return; }
-  state.wish.framework ||= "trl";
-  fill();
+  if (!state.hardware) { $("write-note").textContent = "name the hardware that it has to fit"; input("machine", "hardware").focus(); return; }
   clearTimeout(waiting);  // what it waits to ask would be answered last
   ask("new");
 };
