@@ -7,7 +7,9 @@ from oomlint.errors import UsageError
 from oomlint.hardware import list_gpus
 from oomlint.models import all_ids
 
-NOTHING_FITS = "No config is written: this fits that hardware in no way that is known. What comes nearest:"
+NOTHING_FITS = (
+    "No config is written: this fits that hardware in no way that is known. What comes nearest:"
+)
 
 
 def catalogue():

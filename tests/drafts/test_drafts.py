@@ -166,3 +166,12 @@ def test_unknown_models_are_answered_with_the_nearest():
 def test_a_short_name_gets_its_owner():
     assert named_model("llama-3.1-8b").name == "meta-llama/Llama-3.1-8B"
     assert named_model("NousResearch/Meta-Llama-3.1-8B").name == "NousResearch/Meta-Llama-3.1-8B"
+
+
+@pytest.mark.parametrize(
+    "name", ["my: model", "model #2", "a\nmicro_batch_size: 9", "\x1b[31mred", "'x'"]
+)
+def test_a_name_that_no_config_can_hold_is_refused(name):
+    data = json.dumps(CONFIG).encode()
+    with pytest.raises(UsageError, match="cannot stand in a config"):
+        named_model(name, lambda path: data if path.endswith("config.json") else None, [""])

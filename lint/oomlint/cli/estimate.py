@@ -122,13 +122,14 @@ def _model(given: Given, asked: Asked, name: str, output: _Output) -> int:
         from oomlint.report import html
 
         emit(html.render([answer.judgement]), output.html)
+    paint = painter(output.color, output.file)
     if output.format == "json":
         from oomlint.report.runs import as_json
 
         text = as_json(drafts.model_estimate_object(answer))
     else:
-        text = drafts.render(answer, painter(output.color, output.file))
-    emit(text, output.file)
+        text = drafts.render(answer, paint)
+    emit(text, output.file, paint=paint)
     return 0
 
 

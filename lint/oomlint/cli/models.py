@@ -47,13 +47,13 @@ def names_model(paths: Sequence[str], asked: Asked) -> bool:
 
 def _is_model(word: str) -> bool:
     from oomlint.drafts.model import is_model_config
+    from oomlint.workspace import Workspace
 
     if os.path.isdir(word) or os.path.basename(word) == "config.json":
-        file = Path(word, "config.json") if os.path.isdir(word) else Path(word)
-        try:
-            return file.is_file() and is_model_config(file.read_bytes())
-        except OSError:
-            return False
+        file = os.path.join(word, "config.json") if os.path.isdir(word) else word
+        workspace = Workspace(Path.cwd())
+        data = workspace.read_or_none(workspace.name(file))
+        return data is not None and is_model_config(data)
     return not os.path.lexists(word) and not _is_path(word)
 
 

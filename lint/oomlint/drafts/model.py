@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
@@ -12,6 +13,8 @@ from oomlint.errors import UsageError
 from oomlint.models import ModelFacts, all_ids, resolve
 
 _OF_A_MODEL = ("config.json", "adapter_config.json", "model.safetensors.index.json")
+# What YAML reads otherwise than it is written, or a terminal obeys.
+_UNWRITABLE = r"[\x00-\x1f\x7f-\x9f\"'`]|: |:$| #|^[\s?:,\[\]{}#&*!|>%@-]|\s$"
 # Of names that are near, so many are worth a line.
 _MOST_NAMES = 4
 
@@ -50,6 +53,10 @@ def named_model(
     facts = resolve(folder, read=noting, base_dirs=folders, hf_cache=hf_cache)
     if facts is None or facts.dims.layers is None:
         raise UsageError(_unknown(name, facts, seen))
+    if re.search(_UNWRITABLE, folder):
+        raise UsageError(
+            f"{folder!r} cannot stand in a config as it is: give the folder a name of letters, digits and ._-/"
+        )
     if facts.source.endswith("config.json"):
         return NamedModel(folder, facts, seen)
     return NamedModel(_as_hub_has_it(folder, facts), facts)
