@@ -60,10 +60,11 @@ def _rows(unit: tuple[str, str]) -> list[Row]:
 
 
 def _path_rows(path: Path, hardware: str | None) -> Iterator[Row]:
+    from oomlint.disk import walk
     from oomlint.documents import SUFFIXES
     from oomlint.engine import Options, lint
     from oomlint.hardware import parse_hardware
-    from oomlint.workspace import Workspace, walk
+    from oomlint.workspace import Workspace
 
     workspace = Workspace(path if path.is_dir() else path.parent)
     files = walk(path, SUFFIXES) if path.is_dir() else [path]

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from oomlint.disk import MAX_FILE_BYTES, walk
 from oomlint.documents import kind_of, languages_of
 from oomlint.engine import Options, lint
 from oomlint.errors import ReadError
 from oomlint.fix.apply import fix_all
 from oomlint.report.concise import render
-from oomlint.workspace import MAX_FILE_BYTES, Workspace, walk
+from oomlint.workspace import Workspace
 
 _CODE = """\
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from oomlint.cli.leaves import read_pair
 from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHUNKS_LOSS
+from oomlint.leaves import read_pair
 from oomlint.linking import Linker, LinkOptions
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

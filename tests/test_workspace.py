@@ -4,9 +4,10 @@ import os
 
 import pytest
 
+from oomlint.disk import MAX_FILE_BYTES, walk
 from oomlint.documents.base import Mapping
 from oomlint.errors import EncodingError, FileError, ParseError, ReadError
-from oomlint.workspace import MAX_FILE_BYTES, Workspace, walk
+from oomlint.workspace import Workspace
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +83,17 @@ def judge(framework: Framework, tmp: Path, machines: Sequence[str] = MACHINES) -
     Raises:
         MissingFramework: the interpreter lacks it.
     """
+    return judge_cases(framework, all_cases(framework, tmp, machines), tmp)
+
+
+def judge_cases(framework: Framework, cases: Sequence[Case], tmp: Path) -> Verdict:
+    """Show a framework some files.
+
+    Raises:
+        MissingFramework: the interpreter lacks it.
+    """
     if PYTHON is None:
         raise MissingFramework("OOMLINT_ORACLE_PYTHON names no interpreter with the frameworks")
-    cases = all_cases(framework, tmp, machines)
     versions, answers = _answers(PYTHON, framework, cases, tmp)
     verdict = Verdict(versions)
     heard: dict[str, Mapping[str, Any]] = {}
@@ -246,7 +254,7 @@ def _is_partly_unknown(value: Any) -> bool:
 
 
 def _is_of_plan(name: str) -> bool:
-    return name.partition(".")[0] in {part.name for part in fields(Plan)}
+    return name.partition(".")[0] in Plan.__struct_encode_fields__
 
 
 def _same(value: Any) -> Any:

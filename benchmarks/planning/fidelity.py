@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from oomlint.disk import walk
 from oomlint.engine import Options, Report, lint
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.hardware import Hardware, parse_hardware
 from oomlint.judgement import settled
-from oomlint.workspace import Workspace, walk
+from oomlint.workspace import Workspace
 
 _BOM = b"\xef\xbb\xbf"
 _ODD = "# naïve 🦥 \t tabs\there"

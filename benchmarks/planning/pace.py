@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from time import process_time
 
+from oomlint.disk import walk
 from oomlint.engine import Options, lint
 from oomlint.fix.planned import no_more_refused
 from oomlint.hardware import parse_hardware
@@ -20,7 +21,7 @@ from oomlint.plan import Plan
 from oomlint.planner import ways_to_fit
 from oomlint.planner.search import Search
 from oomlint.run import Run
-from oomlint.workspace import Workspace, walk
+from oomlint.workspace import Workspace
 
 
 def failing(corpus: Path, options: Options, every: int) -> Iterator[Run]:

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
 from oomlint.engine import Options, lint
 from oomlint.hardware import parse_bytes, parse_hardware
 from oomlint.rule import Severity
-from oomlint.workspace import Workspace, walk
+from oomlint.workspace import Workspace
 
 FINDINGS = sorted(Path(__file__).parent.glob("findings*.jsonl"))
 # A finding may move a few lines as it learns to point at its cause.

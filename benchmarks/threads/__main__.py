@@ -24,12 +24,13 @@ from pathlib import Path
 from benchmarks.threads import Case, Half, cases
 from benchmarks.threads.releases import on
 
+from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
 from oomlint.engine import Options, Report, lint
 from oomlint.hardware import parse_bytes, parse_hardware
 from oomlint.judgement import EVEN, TIGHT, Judgement, judgement_of
 from oomlint.run import Run
-from oomlint.workspace import Workspace, walk
+from oomlint.workspace import Workspace
 
 _HALVES: tuple[Half, ...] = ("shown", "read", "scored", "fresh")
 _BINS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)

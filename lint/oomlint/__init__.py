@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from oomlint.api import estimate
+    from oomlint.api import check, estimate, estimate_model, new_config
     from oomlint.dialects.base import Claim, Dialect, Reference
     from oomlint.dialects.cells import Cells
     from oomlint.dialects.meaning import Meaning
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _HOME = {
     name: module
     for module, names in {
-        "oomlint.api": "estimate",
+        "oomlint.api": "check estimate estimate_model new_config",
         "oomlint.dialects.base": "Claim Dialect Reference",
         "oomlint.dialects.cells": "Cells",
         "oomlint.dialects.meaning": "Meaning",
@@ -104,13 +104,16 @@ __all__ = [
     "Where",
     "Workspace",
     "__version__",
+    "check",
     "count",
     "estimate",
+    "estimate_model",
     "gib",
     "judge_gpu",
     "judge_host",
     "judgement_of",
     "lint",
+    "new_config",
     "relief",
 ]
 

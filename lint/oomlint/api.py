@@ -1,8 +1,14 @@
-"""``oomlint.estimate``: a prediction from a script."""
+"""``oomlint.check``, ``oomlint.estimate`` and the answers for a model without a config: findings and predictions
+from a script, a server or a browser.
+
+None of them reads a settings file: what one would say is an argument here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -11,8 +17,12 @@ from oomlint.plan import Plan
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
+    from oomlint.dialects.skeleton import Method, Shard
+    from oomlint.drafts import Wanted
+    from oomlint.engine import Options, Report
     from oomlint.hardware import Hardware
-    from oomlint.report.shapes import RunShape
+    from oomlint.report.shapes import CheckShape, EstimateShape, NewConfigShape, RunShape
+    from oomlint.workspace import Workspace
 
 
 def estimate(
@@ -48,3 +58,205 @@ def estimate(
         if machine is not None:
             machine = replace(machine, host_bytes_per_node=ram)
     return run_object(judgement_of_plan(canonical, machine))
+
+
+def check(
+    files: Mapping[str, str | bytes],
+    hardware: Hardware | str | None = None,
+    *,
+    host_memory: int | str | None = None,
+    gpus: int | str | None = None,
+    framework: str | None = None,
+    values: Mapping[str, Any] | None = None,
+    select: Sequence[str] = (),
+    extend_select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    unsafe_fixes: bool = False,
+) -> CheckShape:
+    """Lint files by their texts, as ``oomlint check --output-format json`` does files on disk.
+
+    Nothing but ``files`` is looked at: what they name is found among them, or is missing. Nothing
+    is written, and no process or thread is started.
+
+    Args:
+        files: name → text; names may have folders, with forward slashes.
+        hardware: such as ``"8xA100-80GB"``; without it what the files name counts.
+        host_memory: RAM of one node, bytes or text such as ``"512GiB"``.
+        gpus: GPUs per node, or text such as ``"2x8"``, whatever the files say.
+        framework: read every config as this framework's.
+        values: fields of the canonical plan that win over the files, as those of ``--set``.
+        select, extend_select, ignore: codes, code prefixes or names of rules.
+        unsafe_fixes: let the fix of a run in trouble be one that changes what is trained or saved, even
+            where that is not the only one.
+
+    Returns:
+        The JSON report; the edits of its fixes count code points.
+
+    Raises:
+        UsageError: the hardware, a value, a rule or the framework is unknown, or two names are one file's.
+    """
+    from oomlint.documents import SUFFIXES, kind_of
+    from oomlint.engine import lint
+    from oomlint.fix.planned import with_plans
+    from oomlint.judgement import judgement_of
+    from oomlint.report.json import check_object
+    from oomlint.rule import Applicability
+
+    workspace = _held(files)
+    options = _options(
+        hardware, host_memory, gpus, framework, values, select, extend_select, ignore
+    )
+    names = sorted(name for name in workspace.overlay if kind_of(name) in SUFFIXES)
+    report: Report = lint(workspace, names, options, explicit=frozenset(names))
+    if any(judgement_of(run).is_in_trouble for run in report.runs):
+        level = Applicability.UNSAFE if unsafe_fixes else Applicability.SAFE
+        report = replace(report, diagnoses=tuple(with_plans(report, options, level)))
+    return check_object(report)
+
+
+def estimate_model(
+    model: str,
+    hardware: Hardware | str | None = None,
+    *,
+    method: Method | None = None,
+    length: int | None = None,
+    batch: int | None = None,
+    rank: int | None = None,
+    shard: Shard | None = None,
+    framework: str | None = None,
+    host_memory: int | str | None = None,
+    config: str | bytes | None = None,
+) -> EstimateShape:
+    """Predict the memory of training a model that no config trains yet, as ``oomlint estimate MODEL`` does.
+
+    Args:
+        model: an id of the catalogue, or any name where ``config`` is given.
+        config: the text of the model's ``config.json``.
+
+    Returns:
+        The JSON of ``estimate``, with the smallest common cards and what lowers the peak beside it.
+
+    Raises:
+        UsageError: the model is unknown, or the wish contradicts itself.
+    """
+    from oomlint.drafts import lightest, places
+    from oomlint.planner import levers
+    from oomlint.report.drafts import Answer, model_estimate_object
+
+    wish = _wanted(
+        model, hardware, method, length, batch, rank, shard, framework, host_memory, config
+    )
+    found = lightest(wish)
+    return model_estimate_object(Answer.of(found, places(found), levers(found.draft.run)))
+
+
+def new_config(
+    model: str,
+    framework: str,
+    hardware: Hardware | str,
+    *,
+    method: Method | None = None,
+    length: int | None = None,
+    batch: int | None = None,
+    rank: int | None = None,
+    shard: Shard | None = None,
+    host_memory: int | str | None = None,
+    config: str | bytes | None = None,
+) -> NewConfigShape | None:
+    """A config that trains a model on the hardware named and fits it, as ``oomlint new`` writes it; ``None``
+    where nothing fits.
+
+    Raises:
+        UsageError: the model is unknown, or the wish contradicts itself.
+    """
+    from oomlint.drafts import fitting
+    from oomlint.report.drafts import new_config_object
+
+    wish = _wanted(
+        model, hardware, method, length, batch, rank, shard, framework, host_memory, config
+    )
+    found = fitting(wish)
+    return None if found is None else new_config_object(found)
+
+
+def _wanted(
+    model: str,
+    hardware: Hardware | str | None,
+    method: Method | None,
+    length: int | None,
+    batch: int | None,
+    rank: int | None,
+    shard: Shard | None,
+    framework: str | None,
+    host_memory: int | str | None,
+    config: str | bytes | None,
+) -> Wanted:
+    from oomlint.drafts import Wanted, named_model
+    from oomlint.hardware import parse_hardware
+    from oomlint.hardware.given import with_given
+
+    machine = parse_hardware(hardware) if isinstance(hardware, str) else hardware
+    machine, values = with_given(machine, host_memory, None)
+    data = config.encode() if isinstance(config, str) else config
+
+    def read(path: str) -> bytes | None:
+        return data if path.rpartition("/")[2] == "config.json" else None
+
+    return Wanted(
+        model=named_model(model, read, [""]),
+        framework=framework,
+        method=method,
+        length=length,
+        batch=batch,
+        rank=rank,
+        shard=shard,
+        hardware=machine,
+        values=values,
+    )
+
+
+def _held(files: Mapping[str, str | bytes]) -> Workspace:
+    """A workspace that has these files and nothing else."""
+    from oomlint.disk import NOWHERE
+    from oomlint.errors import UsageError
+    from oomlint.workspace import Workspace
+
+    names = Workspace(Path(os.sep), disk=NOWHERE)
+    texts: dict[str, bytes] = {}
+    for name, text in files.items():
+        shown = names.name(name)
+        if shown in texts:
+            raise UsageError(f"{name} is named twice among the files, as {shown}")
+        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        texts[shown] = data
+    return names.with_overlay(texts)
+
+
+def _options(
+    hardware: Hardware | str | None,
+    host_memory: int | str | None,
+    gpus: int | str | None,
+    framework: str | None,
+    values: Mapping[str, Any] | None,
+    select: Sequence[str],
+    extend_select: Sequence[str],
+    ignore: Sequence[str],
+) -> Options:
+    from oomlint.engine import Options, Selection
+    from oomlint.errors import UsageError
+    from oomlint.hardware import parse_hardware
+    from oomlint.hardware.given import with_given
+    from oomlint.leaves import read_value
+    from oomlint.plugins import rules_in_force
+    from oomlint.settings import framework_named
+
+    machine = parse_hardware(hardware) if isinstance(hardware, str) else hardware
+    machine, known = with_given(machine, host_memory, gpus)
+    try:
+        known |= {key: read_value(key, value) for key, value in (values or {}).items()}
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    selection = Selection(tuple(select), tuple(extend_select), tuple(ignore))
+    if selection != Selection():
+        selection.check(rules_in_force().items)
+    return Options(selection, machine, framework_named(framework), known)

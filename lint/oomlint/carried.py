@@ -23,7 +23,7 @@ from oomlint.dialects.table import Block, StrayKey, WrongValue, plain_value
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.run import Run
-from oomlint.workspace import Workspace, walk
+from oomlint.workspace import Workspace
 
 # `src/llamafactory/hparams/model_args.py` of a copy in a folder of the project.
 _DEEPEST = 4
@@ -141,9 +141,8 @@ class OwnReaders:
         return stray.entry.key.encode() in self._words[folder]
 
     def _asked(self, folder: str) -> Iterator[bytes]:
-        files = walk(self.workspace.file(folder), (".py",), deepest=_DEEPEST)
-        for file in islice(files, _MOST_PROGRAMS):
-            data = self.workspace.read_or_none(self.workspace.name(file)) or b""
+        for name in islice(self.workspace.below(folder, (".py",), _DEEPEST), _MOST_PROGRAMS):
+            data = self.workspace.read_or_none(name) or b""
             if re.search(_LOADS, data):
                 yield from (quoted or named for quoted, named in re.findall(_ASKED, data))
 
@@ -215,8 +214,8 @@ class OwnPrograms:
     def _naming(self, folder: str, program: str, library: str) -> Iterator[bool]:
         """The files, the program first, that name a library."""
         named = re.compile(rf"\b{library}\b".encode())
-        walked = walk(self.workspace.file(folder), (".py",), deepest=_DEEPEST)
-        names = (program, *self.workspace.overlay, *map(self.workspace.name, walked))
+        walked = self.workspace.below(folder, (".py",), _DEEPEST)
+        names = (program, *self.workspace.overlay, *walked)
         for name in islice(names, _MOST_PROGRAMS):
             if named.search(self.workspace.read_or_none(name) or b""):
                 yield True
@@ -228,7 +227,7 @@ class OwnPrograms:
     def _akin(self, folder: str, dialect: Dialect) -> Iterator[bool]:
         names = {path.rpartition("/")[2] for path in dialect.declared_in}
         declared = re.compile(rf"^\s+(?:{'|'.join(dialect.declares)})\s*:".encode(), re.MULTILINE)
-        files = walk(self.workspace.file(folder), (".py",), deepest=_DEEPEST)
-        for name in (*map(self.workspace.name, files), *self.workspace.overlay):
+        files = self.workspace.below(folder, (".py",), _DEEPEST)
+        for name in (*files, *self.workspace.overlay):
             if name.rpartition("/")[2] in names:
                 yield declared.search(self.workspace.read_or_none(name) or b"") is not None

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Reference
 from oomlint.dialects.table import Copy
+from oomlint.disk import is_tools_own
 from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of, parse
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
-from oomlint.workspace import Workspace, is_tools_own
+from oomlint.workspace import Workspace
 
 # Plain data reads the same wherever it lies; code may look for what lies beside it.
 _COPIED = (*JSON_SUFFIXES, *YAML_SUFFIXES, *TOML_SUFFIXES)

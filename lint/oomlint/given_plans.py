@@ -54,6 +54,11 @@ def _checked(value: Mapping[str, Any], values: Mapping[str, Any] | None) -> Plan
             raise UsageError(f"{path}: {number} is negative")
         if not number < inf:  # which NaN is not either
             raise UsageError(f"{path}: should be a finite number")
+    if plan.trainable.method == "qlora" and plan.quant.method == "none":
+        raise UsageError(
+            "trainable.method: qlora trains over a quantized base, and quant.method is none; "
+            "write lora, or quant.method bnb4"
+        )
     return _with_models_beside(_with_catalogue(plan))
 
 

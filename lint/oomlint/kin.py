@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import monotonic
 
+from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
-from oomlint.workspace import Workspace, walk
+from oomlint.workspace import Workspace
 
 # Of a folder that is no project (a home folder, say) only a part is looked at.
 _MOST_FILES = 5000

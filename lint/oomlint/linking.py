@@ -730,7 +730,7 @@ class Linker:
                     model,
                     read=lambda path: self.workspace.read_or_none(self.workspace.name(path)),
                     base_dirs=tuple(folders),
-                    hf_cache=self.workspace.hf_cache,
+                    hf_cache=self.workspace.disk.hf_cache,
                 )
             return self._models[key]
 

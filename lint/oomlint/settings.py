@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -301,6 +301,31 @@ def _displayed(pattern: str, folder: Path, cwd: Path) -> list[str]:
         if len(parts) > len(below) and all(map(fnmatch, below, parts)):
             shown.append("/".join(parts[len(below) :]))
     return shown
+
+
+def framework_named(
+    name: str | None, plugins: Sequence[str] = (), profiles: str | None = None
+) -> str | None:
+    """The name of a framework, one of a plug-in (in these folders) or of a profile included.
+
+    Raises:
+        UsageError: nobody knows it; with the nearest name.
+    """
+    from oomlint.plugins import dialects_in_force
+
+    known = list(get_args(Framework))
+    if name is None or name in known:
+        return name
+    dialects = dialects_in_force(plugins, profiles).items.dialects
+    known += (dialect.name for dialect in dialects if dialect.origin)
+    known = list(dict.fromkeys((*known, *dialects[0].profiles.frameworks)))
+    if name in known:
+        return name
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f"the framework {name!r} is none of ours; {hint}known: {', '.join(known)}")
 
 
 def kebab_keys() -> dict[str, str]:

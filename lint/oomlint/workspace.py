@@ -7,23 +7,17 @@ directory where they lie below it, else absolute; forward slashes, no leading ``
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from oomlint import footprint
-from oomlint.documents import STAGED, kind_of, parse
+from oomlint.disk import DISK, Disk, is_document
+from oomlint.documents import kind_of, parse
 from oomlint.documents.base import Document
 from oomlint.documents.lines import Lines
 from oomlint.documents.text import Source
 from oomlint.errors import FileError, InternalError, ParseError, ReadError, in_words
 from oomlint.versions import floors, included, is_pin_file, is_requirements, merged, pins
-
-# A config is at most a few hundred kilobytes; what is larger is data, and named so.
-MAX_FILE_BYTES = 8 * 2**20
-# Of a notebook most is pictures, which are passed over.
-MAX_NOTEBOOK_BYTES = 128 * 2**20
 
 _DEEPEST_PATH = 24
 
@@ -32,13 +26,6 @@ _DEEPEST_INCLUDE = 4
 
 _Pins = Callable[[str, str], dict[str, str]]
 """Package → version, of a file's name and text."""
-
-_SKIPPED_FOLDERS = frozenset(
-    {
-        ".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", "node_modules", "__pycache__",
-        ".mypy_cache", ".ruff_cache", ".pytest_cache", ".oomlint_cache", "site-packages", "wandb",
-    }
-)  # fmt: skip
 
 
 class Workspace:
@@ -52,6 +39,7 @@ class Workspace:
             directory of the training process, as far as anybody knows it.
         named: folders that the user named beside the working directory: what lies in them may
             be changed, too.
+        disk: what is there besides the overlay; :data:`oomlint.disk.NOWHERE` has nothing.
     """
 
     def __init__(
@@ -60,6 +48,7 @@ class Workspace:
         overlay: Mapping[str, bytes] | None = None,
         project_root: Path | None = None,
         named: Collection[Path] = (),
+        disk: Disk = DISK,
     ) -> None:
         # Display paths have no "..", so neither may what they are relative to.
         self.cwd = Path(os.path.abspath(cwd or Path.cwd()))
@@ -67,6 +56,7 @@ class Workspace:
         self.overlay: dict[str, bytes] = dict(overlay or {})
         self.project_root = Path(os.path.abspath(project_root or self.cwd))
         self.named = tuple(named)
+        self.disk = disk
         self._documents: dict[str, Document | FileError | None] = {}
         self._pins: dict[tuple[str, _Pins], dict[str, tuple[str, str]]] = {}
         self._git_roots: dict[str, str | None] = {}
@@ -96,24 +86,16 @@ class Workspace:
         checkout = self._git_root(self._cwd)
         folders = [self.cwd, self.project_root, *self.named]
         folders += [] if checkout is None else [Path(checkout)]
-        return tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in folders))
+        return tuple(dict.fromkeys(self.disk.real(folder) for folder in folders))
 
     def may_change(self, name: str) -> bool:
         """Whether a file lies below one of :attr:`roots`, wherever links on its path lead."""
-        from oomlint.documents.write import is_below  # most lints change nothing
-
-        return is_below(self.file(name), self.roots)
+        return self.disk.is_below(self.file(name), self.roots)
 
     # -- reading ---------------------------------------------------------------------
 
     def exists(self, name: str) -> bool:
-        # os.path answers "no" where pathlib raises: names too long, folders without permission.
-        if name in self.overlay:
-            return True
-        file = os.path.join(self._cwd, name)
-        is_there = os.path.isfile(file)
-        footprint.saw_file(file, is_there)
-        return is_there
+        return name in self.overlay or self.disk.is_file(os.path.join(self._cwd, name))
 
     def read(self, name: str) -> bytes:
         """The bytes of a file.
@@ -127,44 +109,8 @@ class Workspace:
         if parsed is not None and not isinstance(parsed, FileError):
             # What was read is what counts: an editor may have saved in the meantime.
             return parsed.source.to_bytes()
-        path = os.path.join(self._cwd, name)  # a Path costs as much as a look for a file
-        try:
-            status = os.stat(path)
-            if not stat.S_ISREG(status.st_mode):
-                footprint.saw_no_bytes(path)
-                what = "cannot be read: it is not a regular file"
-                if stat.S_ISDIR(status.st_mode) and not os.access(path, os.R_OK | os.X_OK):
-                    what = "the folder cannot be read: permission denied"
-                raise ReadError(name, what)
-            if name.endswith(STAGED):
-                footprint.saw_no_bytes(path)
-                raise ReadError(
-                    name,
-                    "was made by an oomlint that was killed before it put this text in place, or "
-                    "by one at work right now: repeat what it was to do, such as --fix, and delete "
-                    "this file if it is still here",
-                )
-            size = status.st_size
-            is_notebook = kind_of(name) == ".ipynb"
-            most = MAX_NOTEBOOK_BYTES if is_notebook else MAX_FILE_BYTES
-            if size > most:
-                footprint.saw_no_bytes(path)
-                raise ReadError(
-                    name,
-                    f"is {size / 2**20:.0f} MiB; oomlint reads "
-                    f"{'notebooks' if is_notebook else 'configs'} up to {most // 2**20} MiB",
-                )
-            data = b""
-            if size:  # the kernel's own files say that they are empty, and some of them never end
-                with open(path, "rb") as file:
-                    data = file.read()
-            footprint.saw_bytes(path, data)
-            return data
-        except OSError as error:
-            footprint.saw_no_bytes(path)
-            raise ReadError(name, f"cannot be read: {error.strerror or error}") from None
-        except ValueError as error:
-            raise ReadError(name, f"cannot be read: {error}") from None
+        # A Path costs as much as a look for a file.
+        return self.disk.read(os.path.join(self._cwd, name), name)
 
     def read_or_none(self, name: str) -> bytes | None:
         try:
@@ -212,6 +158,8 @@ class Workspace:
             return error
         except RecursionError:
             return ParseError(name, "is nested too deeply to be read")
+        except ImportError as error:  # as in a browser, where not all that we need has a build
+            return ParseError(name, f"cannot be read here, where {error.name} is not installed")
         except Exception as error:  # a reader's bug must not cost the user the other files
             return InternalError(name, f"reading failed: {in_words(error)}")
 
@@ -231,7 +179,7 @@ class Workspace:
     def refreshed(self, overlay: Mapping[str, bytes], changed: Collection[str]) -> Workspace:
         """The same workspace under another overlay; parsed files are kept but for ``changed``
         ones and those that take them in."""
-        clone = Workspace(self.cwd, overlay, self.project_root, self.named)
+        clone = Workspace(self.cwd, overlay, self.project_root, self.named, self.disk)
         clone._documents = {
             name: document
             for name, document in self._documents.items()
@@ -242,7 +190,7 @@ class Workspace:
 
     def unread(self) -> Workspace:
         """The same workspace that has parsed nothing yet."""
-        return Workspace(self.cwd, self.overlay, self.project_root, self.named)
+        return Workspace(self.cwd, self.overlay, self.project_root, self.named, self.disk)
 
     @property
     def parsed(self) -> frozenset[str]:
@@ -290,11 +238,7 @@ class Workspace:
     def beside(self, name: str) -> list[str]:
         """The files of its kind in the folder of a file, itself included, by display path."""
         folder, kind = self._folder_of(name), kind_of(name)
-        try:
-            entries = os.listdir(folder)
-            footprint.saw_names(folder, entries)
-        except OSError:
-            entries = []
+        entries = self.disk.names(folder)
         found = {self.name(os.path.join(folder, entry)) for entry in entries}
         found |= {other for other in self.overlay if self._folder_of(other) == folder}
         return sorted(other for other in found if kind_of(other) == kind)
@@ -303,13 +247,7 @@ class Workspace:
         """The documents for people (Markdown, reStructuredText) in a folder, as a display path, and in those
         up to ``deepest`` below it."""
         top = os.path.normpath(os.path.join(self._cwd, folder))
-        found: set[str] = set()
-        for parent, folders, files in os.walk(top):
-            footprint.saw_tree(parent, folders, files)
-            below = 0 if parent == top else os.path.relpath(parent, top).count(os.sep) + 1
-            wanted = folders if below < deepest else ()
-            folders[:] = sorted(f for f in wanted if f not in _SKIPPED_FOLDERS)
-            found |= {self.name(os.path.join(parent, file)) for file in files if is_document(file)}
+        found = set(map(self.name, self.disk.documents(top, deepest)))
         prefix = top.rstrip(os.sep) + os.sep
         for name in filter(is_document, self.overlay):
             path = os.path.join(self._cwd, name)
@@ -320,8 +258,11 @@ class Workspace:
     def can_add_to(self, folder: str) -> bool:
         """Whether a file may be added to a folder (as a display path); to one that is not there
         yet, too."""
-        path = os.path.join(self._cwd, folder)
-        return not os.path.isdir(path) or os.access(path, os.W_OK | os.X_OK)
+        return self.disk.can_add_to(os.path.join(self._cwd, folder))
+
+    def below(self, folder: str, suffixes: Sequence[str], deepest: int) -> Iterator[str]:
+        """The files on disk below a folder (as a display path), as :func:`oomlint.disk.walk` finds them."""
+        return map(self.name, self.disk.walk(self.file(folder), suffixes, deepest))
 
     def _elsewhere(self, path: str, from_file: str) -> str | None:
         """The file here that has the longest end of an absolute path."""
@@ -349,8 +290,7 @@ class Workspace:
         somewhere."""
         path = os.path.normpath(os.path.join(folder, entry))
         if path not in self._held:
-            self._held[path] = os.path.lexists(path)
-            footprint.saw_any(path, self._held[path])
+            self._held[path] = self.disk.has(path)
         return self._held[path] or self._is_unsaved(path)
 
     def _is_unsaved(self, path: str) -> bool:
@@ -366,9 +306,7 @@ class Workspace:
     def _git_root(self, folder: str) -> str | None:
         """The nearest folder, from an absolute one upwards, that is a git checkout."""
         if folder not in self._git_roots:
-            mark = os.path.join(folder, ".git")
-            is_root = os.path.exists(mark)
-            footprint.saw_any(mark, is_root)
+            is_root = self.disk.has(os.path.join(folder, ".git"))
             parent = os.path.dirname(folder)
             above = None if is_root or parent == folder else self._git_root(parent)
             self._git_roots[folder] = folder if is_root else above
@@ -430,58 +368,7 @@ class Workspace:
         return "\n".join((*filter(None, taken), text))
 
     def _pin_files(self, folder: str) -> set[str]:
-        try:
-            entries = os.listdir(folder)
-            footprint.saw_names(folder, entries)
-        except OSError:
-            entries = []
+        entries = self.disk.names(folder)
         here = {self.name(os.path.join(folder, entry)) for entry in entries if is_pin_file(entry)}
         unsaved = {name for name in self.overlay if is_pin_file(name.rpartition("/")[2])}
         return here | {name for name in unsaved if self._folder_of(name) == folder}
-
-    @cached_property
-    def hf_cache(self) -> str:
-        """The Hugging Face hub cache of this machine, as huggingface_hub locates it."""
-        environ = os.environ
-        home = environ.get("HF_HOME") or os.path.join(
-            environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
-        )
-        return environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
-
-
-def is_document(name: str) -> bool:
-    """Whether a file holds prose for people, by its name."""
-    return name.lower().endswith((".md", ".rst"))
-
-
-def is_tools_own(name: str) -> bool:
-    """Whether a file stands in a folder that some tool keeps for itself, such as ``.venv``."""
-    return not _SKIPPED_FOLDERS.isdisjoint(name.split("/")[:-1])
-
-
-def walk(
-    folder: Path,
-    suffixes: Sequence[str],
-    trouble: Callable[[str], None] = lambda _: None,
-    deepest: int | None = None,
-) -> Iterator[Path]:
-    """Files below a folder whose kind is one of ``suffixes``, sorted, tool folders left out, and
-    folders more than ``deepest`` below it.
-
-    Links to folders are not followed, so there are no cycles. ``trouble`` is told the paths of
-    folders that cannot be looked into, and of texts that a killed ``--fix`` did not put in place.
-    """
-    for parent, folders, files in os.walk(folder, onerror=lambda e: trouble(e.filename)):
-        footprint.saw_tree(parent, folders, files)
-        if not os.access(parent, os.X_OK):
-            trouble(parent)
-            folders.clear()
-            continue
-        is_last = deepest is not None and len(Path(parent).relative_to(folder).parts) >= deepest
-        wanted = () if is_last else folders
-        folders[:] = sorted(f for f in wanted if f not in _SKIPPED_FOLDERS)
-        for file in sorted(files):
-            if kind_of(file) in suffixes:
-                yield Path(parent, file)
-            elif file.endswith(STAGED):
-                trouble(os.path.join(parent, file))

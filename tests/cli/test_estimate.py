@@ -147,6 +147,10 @@ def test_all_that_is_wrong_with_a_plan_is_told_at_once(oomlint, project):
         ({"trainable": {"targets": 5}}, "trainable.targets: should be"),
         ({"precision": {"param": "float32"}}, "precision.param: should be"),
         ({"parallel": {"zero": {"stage": 4}}}, "parallel.zero.stage"),
+        (
+            {"trainable": {"method": "qlora"}, "quant": {"method": "none"}},
+            "trains over a quantized base",
+        ),
         ({"batch": {"micro": -1}}, "batch.micro: -1 is negative"),
         ({"batch": {"micro": 1.5}}, "batch.micro"),
         ({"host": {"ram_gib": float("inf")}}, "ram_gib"),

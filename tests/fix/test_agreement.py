@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from benchmarks.planning.agreement import disagreements
 
+from oomlint.disk import walk
 from oomlint.engine import Options, lint
 from oomlint.fix.planned import with_plans
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
 from oomlint.rule import Applicability
-from oomlint.workspace import Workspace, walk
+from oomlint.workspace import Workspace
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "../shared/corpus"

@@ -10,8 +10,9 @@ import pytest
 from benchmarks.planning.fidelity import DRESSES, troubles, troubles_of
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from oomlint.disk import walk
 from oomlint.hardware import parse_hardware
-from oomlint.workspace import Workspace, walk
+from oomlint.workspace import Workspace
 
 CORPUS = Path(__file__).parents[2] / "../shared/corpus"
 # More of both, for a night: OOMLINT_EXAMPLES=2000 pytest tests/fix/test_fidelity.py

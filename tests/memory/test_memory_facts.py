@@ -88,3 +88,13 @@ def test_fsdp_shards_over_the_ranks_of_a_sequence_too(dp: int | None, ranks: int
     """verl: two ranks a sequence, the mesh of FSDP over all eight."""
     parallel = Parallel(backend="fsdp1", world=8, ulysses=2, dp=dp, fsdp=Fsdp())
     assert Facts(Plan(parallel=parallel)).shard == ranks
+
+
+def test_qlora_without_quantization_is_completed_and_says_so():
+    """Read as LoRA over weights in float32, an 8B model once took 80 GiB."""
+    plan = BASE.with_values({"trainable.method": "qlora", "precision.param": None})
+    found = estimate(plan)
+    said = plan.with_values({"quant.method": "bnb4", "precision.param": "bf16"})
+    assert found.gpu == estimate(said).gpu
+    fields = {assumption.field: assumption.value for assumption in found.assumptions}
+    assert (fields["quant.method"], fields["precision.param"]) == ("bnb4", "bf16")

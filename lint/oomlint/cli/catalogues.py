@@ -202,7 +202,7 @@ def _one_model(name: str) -> ModelFacts:
         name,
         read=workspace.read_or_none,
         base_dirs=[str(workspace.cwd)],
-        hf_cache=workspace.hf_cache,
+        hf_cache=workspace.disk.hf_cache,
     )
     if facts is not None:
         return facts

@@ -17,6 +17,7 @@ from oomlint.cli.cache import keep
 from oomlint.cli.given import Given
 from oomlint.cli.jobs import FEW, Job, make_jobs, merge, settings_for
 from oomlint.cli.output import Form, emit, emit_bytes, painter
+from oomlint.disk import MAX_NOTEBOOK_BYTES
 from oomlint.documents.write import write_all
 from oomlint.engine import Report, lint
 from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
@@ -26,7 +27,6 @@ from oomlint.regular import read_given
 from oomlint.report import render
 from oomlint.report.paint import ColorChoice, Paint, visible
 from oomlint.rule import Applicability, Severity
-from oomlint.workspace import MAX_NOTEBOOK_BYTES
 
 
 class Mode(Struct, frozen=True, kw_only=True):

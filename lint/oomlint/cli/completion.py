@@ -44,6 +44,14 @@ def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
     return [CompletionItem(incomplete, type="file")]
 
 
+def files_or_model(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Files, and models of the catalogue once a name is begun."""
+    named = models(ctx, param, incomplete) if incomplete else []
+    return [*files(ctx, param, incomplete), *named]
+
+
 def rule_names(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

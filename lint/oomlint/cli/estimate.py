@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from oomlint.cli import completion, progress
 from oomlint.cli.given import Given
+from oomlint.cli.models import Asked, names_model, wanted
 from oomlint.cli.options import (
     color_option,
+    model_options,
     output_file_option,
     run_options,
     settings_options,
@@ -26,13 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oomlint.cli.jobs import Job
+    from oomlint.dialects.skeleton import Method, Shard
     from oomlint.fix.edits import Fix
     from oomlint.hardware import Hardware
     from oomlint.judgement import Judgement
 
 
 @click.command()
-@click.argument("paths", nargs=-1, metavar="PATHS...", shell_complete=completion.files)
+@click.argument(
+    "paths", nargs=-1, metavar="PATHS...|MODEL", shell_complete=completion.files_or_model
+)
 @click.option(
     "--plan", "plan_file", metavar="FILE", help="Estimate a canonical plan (JSON); `-` is stdin."
 )
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     help="Write the prediction there as a web page, too.",
 )
 @output_file_option
+@model_options
 @run_options
 @settings_options
 @color_option
@@ -61,10 +67,20 @@ def estimate(
     html: Path | None,
     output_file: Path | None,
     color: ColorChoice,
+    method: Method | None,
+    length: int | None,
+    batch: int | None,
+    rank: int | None,
+    shard: Shard | None,
     **given_options: Any,
 ) -> int:
-    """Predict the memory of training runs, per GPU and per host, phase by phase."""
+    """Predict the memory of training runs, per GPU and per host, phase by phase.
+
+    PATHS are the files or folders that describe the runs. For what no config describes yet, MODEL is an id of
+    the catalogue (`oomlint models`) or a folder with a config.json.
+    """
     given = Given(**given_options)
+    asked = Asked(method=method, length=length, batch=batch, rank=rank, shard=shard)
     if jsonl and plan_file is None:
         raise UsageError("--jsonl needs --plan FILE")
     if jsonl and html is not None:
@@ -73,9 +89,15 @@ def estimate(
     if plan_file is not None:
         if paths:
             raise UsageError("--plan takes the place of PATHS")
+        if asked != Asked():
+            raise UsageError(
+                "a plan says itself how it trains: --plan goes without --method and the like"
+            )
         return _plans(given, plan_file, jsonl, output)
     if not paths:
         raise UsageError("name the files or folders that describe the run, or a plan with --plan")
+    if names_model(paths, asked):
+        return _model(given, asked, paths[0], output)
     return _runs(given, paths, output)
 
 
@@ -86,6 +108,29 @@ class _Output(Struct, frozen=True):
     html: Path | None
     file: Path | None
     color: ColorChoice
+
+
+def _model(given: Given, asked: Asked, name: str, output: _Output) -> int:
+    from oomlint.drafts import lightest, places
+    from oomlint.planner import levers
+    from oomlint.report import drafts
+
+    with progress.shown("predicting"):
+        found = lightest(wanted(given, asked, name))
+        answer = drafts.Answer.of(found, places(found), levers(found.draft.run))
+    if output.html is not None:
+        from oomlint.report import html
+
+        emit(html.render([answer.judgement]), output.html)
+    paint = painter(output.color, output.file)
+    if output.format == "json":
+        from oomlint.report.runs import as_json
+
+        text = as_json(drafts.model_estimate_object(answer))
+    else:
+        text = drafts.render(answer, paint)
+    emit(text, output.file, paint=paint)
+    return 0
 
 
 def _runs(given: Given, paths: tuple[str, ...], output: _Output) -> int:
@@ -200,13 +245,16 @@ class _Forecaster:
     """Reads a plan, applies the options, predicts."""
 
     def __init__(self, given: Given) -> None:
-        from oomlint.cli.jobs import known_framework, machine_of, settings_for
+        from oomlint.cli.jobs import machine_of, plugin_folders, profile_folder, settings_for
+        from oomlint.settings import framework_named
 
         settings = settings_for(given, ())
         self._machine: Hardware | None
         self._machine, values = machine_of(given, settings.settings)
         self._values = {**values, **(given.values or {})}
-        self._framework = known_framework(given.framework, settings)
+        self._framework = framework_named(
+            given.framework, plugin_folders(settings), profile_folder(settings)
+        )
 
     def __call__(self, text: str) -> Judgement:
         import json

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "check": ("check", "check"),
     "estimate": ("estimate", "estimate"),
+    "new": ("new", "new"),
     "fit": ("fit", "fit"),
     "compare": ("compare", "compare"),
     "why": ("why", "why"),

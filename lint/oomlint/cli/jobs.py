@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint import footprint
 from oomlint.cli.given import Given
+from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
 from oomlint.engine import Options, Report, Selection, distinct_errors
 from oomlint.errors import UsageError
-from oomlint.plan.fields import f
 from oomlint.plugins import PROFILE_FOLDER, rules_in_force
-from oomlint.settings import Found, Framework, Settings, discover, load
-from oomlint.workspace import Workspace, walk
+from oomlint.settings import Found, Settings, discover, framework_named, load
+from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
     from oomlint.baseline import Baseline
@@ -163,7 +163,9 @@ def _job(
     options = Options(
         selection=_selection(given, found, workspace.cwd, plugins),
         hardware=machine,
-        framework=known_framework(given.framework or settings.framework, found),
+        framework=framework_named(
+            given.framework or settings.framework, plugins, profile_folder(found)
+        ),
         values={**values, **(given.values or {})},
         margin=settings.margin,
         baseline=_baseline(given, found, workspace.cwd),
@@ -199,29 +201,6 @@ def profile_folder(found: Found) -> str | None:
     return None if found.folder is None else os.path.join(found.folder, PROFILE_FOLDER)
 
 
-def known_framework(name: str | None, found: Found) -> str | None:
-    """The name of a framework, one of a plug-in or of a profile included.
-
-    Raises:
-        UsageError: nobody knows it; with the nearest name.
-    """
-    from oomlint.plugins import dialects_in_force
-
-    known = list(get_args(Framework))
-    if name is None or name in known:
-        return name
-    dialects = dialects_in_force(plugin_folders(found), profile_folder(found)).items.dialects
-    known += (dialect.name for dialect in dialects if dialect.origin)
-    known = list(dict.fromkeys((*known, *dialects[0].profiles.frameworks)))
-    if name in known:
-        return name
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower(), known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise UsageError(f"the framework {name!r} is none of ours; {hint}known: {', '.join(known)}")
-
-
 def _selection(given: Given, found: Found, cwd: Path, plugins: Sequence[str]) -> Selection:
     settings = found.settings
     chosen = given.select is not None
@@ -249,31 +228,16 @@ def _check_words(selection: Selection, found: Found, plugins: Sequence[str]) -> 
 
 def machine_of(given: Given, settings: Settings) -> tuple[Hardware | None, dict[Any, Any]]:
     """The hardware that options and settings name, and plan values that follow from them."""
-    values: dict[Any, Any] = {}
     spec = given.hardware or settings.hardware
     memory = given.host_memory
     machine = None
     if spec is not None:
         machine, profile_memory = _hardware(spec, settings)
         memory = memory or profile_memory
-    memory = memory or settings.host_memory
-    if memory is not None:
-        from oomlint.hardware import parse_bytes
-
-        ram = parse_bytes(memory)
-        values[f.host.ram_gib] = ram / 2**30
-        if machine is not None:
-            machine = replace(machine, host_bytes_per_node=ram)
     gpus = given.gpus if given.gpus is not None else settings.gpus
-    if gpus is not None:
-        nodes, per_node = _counts(str(gpus))
-        values |= {f.parallel.nodes: nodes, f.parallel.gpus_per_node: per_node}
-        if machine is not None:
-            counts = f"{nodes}x{per_node}x" if nodes > 1 else f"{per_node}x" if per_node > 1 else ""
-            machine = replace(
-                machine, name=counts + machine.gpu.name, nodes=nodes, gpus_per_node=per_node
-            )
-    return machine, values
+    from oomlint.hardware.given import with_given
+
+    return with_given(machine, memory or settings.host_memory, gpus)
 
 
 def _hardware(spec: str, settings: Settings) -> tuple[Hardware, str | None]:
@@ -297,18 +261,6 @@ def _hardware(spec: str, settings: Settings) -> tuple[Hardware, str | None]:
         near = get_close_matches(spec, settings.profiles, n=1)
         hint = f" (or did you mean the profile {near[0]}?)" if near else ""
         raise UsageError(f"{error}{hint}") from None
-
-
-def _counts(text: str) -> tuple[int, int]:
-    """``8`` or ``2x8`` as nodes and GPUs per node."""
-    nodes, x, per_node = text.lower().rpartition("x")
-    try:
-        counts = (int(nodes) if x else 1, int(per_node))
-    except ValueError:
-        counts = (0, 0)
-    if not (0 < counts[0] <= 100_000 and 0 < counts[1] <= 1024):
-        raise UsageError(f"--gpus {text}: write GPUs per node, such as 8, or 2x8 for two nodes")
-    return counts
 
 
 def merge(reports: Iterable[Report]) -> Report:

@@ -21,7 +21,7 @@ def words(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) ->
 
 def pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
     """``KEY=VALUE`` of ``--set``: a leaf of the canonical plan, read by its type."""
-    from oomlint.cli.leaves import read_pair
+    from oomlint.leaves import read_pair
 
     try:
         return dict(read_pair(text) for text in value)
@@ -52,6 +52,22 @@ _RUN = (
         multiple=True,
         callback=pairs,
         help="A field of the canonical plan, such as seq.max_len=8192; wins over the files.",
+    ),
+)
+
+_MODEL = (
+    click.option(
+        "--method",
+        type=click.Choice(["full", "lora", "qlora"]),
+        help="What is trained: all weights, or adapters over weights in 16 or 4 bits.",
+    ),
+    click.option("--length", type=click.IntRange(1), metavar="TOKENS", help="The longest sample."),
+    click.option("--batch", type=click.IntRange(1), metavar="N", help="Samples a GPU at once."),
+    click.option("--rank", type=click.IntRange(1), metavar="R", help="The rank of adapters."),
+    click.option(
+        "--shard",
+        type=click.Choice(["none", "zero2", "zero3", "fsdp"]),
+        help="How the GPUs share the model; the lightest way that fits unless it is said.",
     ),
 )
 
@@ -101,6 +117,7 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[F], F]:
 
 run_options = _with(_RUN)
 settings_options = _with(_SETTINGS)
+model_options = _with(_MODEL)
 selection_options = _with(_SELECTION)
 
 color_option = click.option(

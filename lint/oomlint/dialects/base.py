@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
+from oomlint.dialects.skeleton import Skeleton, Start
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Document, Fact
 from oomlint.documents.text import Location, Source, Span
@@ -192,6 +193,14 @@ class Dialect:
         """Whether a launch line of another config may be a hint of how this one is started: not
         where a different program trains by it."""
         return True
+
+    def skeleton(self, start: Start) -> Skeleton | None:
+        """Where a new config of this framework begins; ``None`` if oomlint writes none of it.
+
+        Raises:
+            CannotEdit: the framework cannot train this, with the reason.
+        """
+        return None
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         """Canonical changes in fields that this framework's tables can write.

@@ -266,7 +266,7 @@ def _home(run: Run, field: Any, *, removes: bool) -> Block:
     block = run.block_with(field)
     if block is None:
         raise CannotEdit(f"no file of this run has a key for {field}")
-    return block
+    return _overriding(run, block) if block.locked and not removes else block
 
 
 def _overriding(run: Run, locked: Block) -> Block:

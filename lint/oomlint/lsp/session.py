@@ -18,6 +18,7 @@ from lsprotocol import types
 from msgspec import Struct, field
 from pygls.uris import to_fs_path
 
+from oomlint.disk import MAX_FILE_BYTES
 from oomlint.documents import kind_of
 from oomlint.lsp.diagnostics import diagnostics
 from oomlint.lsp.hints import status
@@ -26,7 +27,6 @@ from oomlint.lsp.pages import Pages
 from oomlint.lsp.project import Analysis, Outdated, Project
 from oomlint.lsp.view import Client, Open, View
 from oomlint.settings import FILE_NAMES
-from oomlint.workspace import MAX_FILE_BYTES
 
 T = TypeVar("T")
 

@@ -42,8 +42,8 @@ class Facts:
     """Resolved values of one plan. Attributes without a unit in the name are counts."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
         self.assumptions: list[Assumption] = []
+        self.plan = plan = self._named_in_full(plan)
         self.unknown: list[str] = []
         # What step.py works out once for several phases.
         self.stack: object = None
@@ -69,7 +69,7 @@ class Facts:
         """The facts of a plan that is this one but for ``plan.batch``."""
         other = Facts.__new__(Facts)
         vars(other).update(vars(self))
-        other.plan = plan
+        other.plan = replace(self.plan, batch=plan.batch)
         other.assumptions = self.assumptions.copy()
         other.stack = None
         other.logits = {}
@@ -79,6 +79,20 @@ class Facts:
     def assume(self, field: Any, value: Any, why: str) -> Any:
         self.assumptions.append(Assumption(field, value, why))
         return value
+
+    def _named_in_full(self, plan: Plan) -> Plan:
+        """A plan that says QLoRA and leaves out what the name says: LoRA over a base in 4 bits, whose
+        other weights are in 16 (Dettmers et al., arXiv 2305.14314, section 3: NF4 and BFloat16)."""
+        if plan.trainable.method != "qlora" or plan.quant.method is not None:
+            return plan
+        why = "QLoRA trains adapters over a base in 4 bits"
+        values: dict[Any, Any] = {
+            fields.quant.method: self.assume(fields.quant.method, "bnb4", why)
+        }
+        if plan.precision.param is None and plan.load.dtype is None:
+            why = "QLoRA keeps in 16 bits what is not in 4"
+            values[fields.precision.param] = self.assume(fields.precision.param, "bf16", why)
+        return plan.with_values(values)
 
     # -- who shares the work -------------------------------------------------------------
 

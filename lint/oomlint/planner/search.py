@@ -168,6 +168,12 @@ def ways_to_fit(
     return list(_undominated(sorted(found, key=lambda way: (len(way.gives_up), way.slowdown))))
 
 
+def seconds_of(run: Run) -> float:
+    """How long a token of training takes, to compare runs of one model on one machine."""
+    search = Search.of(run, None)
+    return float("inf") if search is None else search.seconds
+
+
 def _undominated(ways: Sequence[Way]) -> Iterator[Way]:
     for way in ways:
         if not any(other is not way and other.dominates(way) for other in ways):

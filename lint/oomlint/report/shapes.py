@@ -262,11 +262,63 @@ class CheckShape(TypedDict):
     summary: SummaryShape
 
 
-class EstimateShape(TypedDict):
-    """What ``oomlint estimate --output-format json`` prints."""
+class NamedModelShape(TypedDict):
+    """A model that was asked for by name, and where its dimensions come from."""
 
+    name: str
+    source: str
+
+
+class PlaceShape(TypedDict):
+    """Cards that hold a run, and how they share the model."""
+
+    hardware: str
+    gpu: str
+    nodes: int
+    gpus_per_node: int
+    shard: Literal["none", "zero2", "zero3", "fsdp"]
+    gpu_bytes: int | None
+    usable_gpu_bytes: int
+    host_bytes: int | None
+    machines: list[str]
+
+
+class LeverShape(TypedDict):
+    """One change alone; ``gives_up`` is null where what is trained and saved stays the same."""
+
+    title: str
+    gives_up: str | None
+    changes: dict[str, Any]
+    gpu_bytes: int | None
+    saving_bytes: int
+
+
+class _Estimate(TypedDict):
     version: Literal[1]
     runs: list[RunShape]
+
+
+class EstimateShape(_Estimate, total=False):
+    """What ``oomlint estimate --output-format json`` prints.
+
+    Of a model that no config trains, besides: of each common card the smallest number that holds the run, and
+    the changes that lower its peak.
+    """
+
+    model: NamedModelShape
+    cards: list[PlaceShape]
+    lowers: list[LeverShape]
+
+
+class NewConfigShape(TypedDict):
+    """A config that fits, under the name that it usually has."""
+
+    file: str
+    text: str
+    command: str
+    to_fill: str
+    changes: list[str]
+    run: RunShape
 
 
 class MoveShape(TypedDict):

@@ -20,6 +20,7 @@ from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, TORCHRUN
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes
+from oomlint.dialects.skeleton import Skeleton, Start, zero_block
 from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping
@@ -35,6 +36,25 @@ _SUPPORTING = frozenset(
     }
 )
 _OTHERS = frozenset({"slices", "models", "model_name_or_path"})
+
+
+_SKELETON = """\
+base_model: {model}
+datasets:
+  - path: tatsu-lab/alpaca
+    type: alpaca
+output_dir: ./out
+learning_rate: 0.0001
+lr_scheduler: cosine
+num_epochs: 1
+"""
+_FSDP2 = """\
+fsdp_version: 2
+fsdp_config:
+  auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  state_dict_type: FULL_STATE_DICT
+  reshard_after_forward: true
+"""
 
 
 class Axolotl(Dialect):
@@ -88,6 +108,12 @@ class Axolotl(Dialect):
                 *launch.scene_references,
             ),
         )
+
+    def skeleton(self, start: Start) -> Skeleton:
+        """What AX/utils/schemas/config.py demands; examples/llama-3/fft-8b-liger-fsdp.yaml has the words of FSDP2."""
+        shared = _FSDP2 if start.shard == "fsdp" else zero_block(start.shard)
+        text = _SKELETON.format(model=start.model) + shared
+        return Skeleton("axolotl.yaml", text, "axolotl train {file}", "datasets")
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         return super().express(swap_preset(changes, run), run)

@@ -22,6 +22,7 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
+from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
 from oomlint.dialects.table import Block, OverrideBlock, Table
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
@@ -52,6 +53,20 @@ _RUN_KEYS = frozenset(
 _OTHERS = frozenset({"base_model", "dataset_mixer", "dataset_mixture", "dataset_name", "trl"})
 
 
+_SKELETON = """\
+model_name_or_path: {model}
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: alpaca_en_demo
+template: default
+output_dir: out
+learning_rate: 0.0001
+lr_scheduler_type: cosine
+num_train_epochs: 1
+"""
+
+
 class LlamaFactory(Dialect):
     name = "llama-factory"
     launcher_may_shard = True
@@ -80,6 +95,15 @@ class LlamaFactory(Dialect):
         for line in launches(document):
             if not uses_v1(line):
                 yield from launch_claims(self, line, LLAMA_FACTORY, _TRAINING_WORDS)
+
+    def skeleton(self, start: Start) -> Skeleton:
+        """The first keys of examples/train_full/qwen3_full_sft.yaml."""
+        shared = FSDP_BLOCK if start.shard == "fsdp" else zero_block(start.shard)
+        # LF/launcher.py starts torchrun by itself where there are several GPUs, or where it is told to.
+        forced = "FORCE_TORCHRUN=1 " if shared else ""
+        text = _SKELETON.format(model=start.model) + shared
+        command = f"{forced}llamafactory-cli train {{file}}"
+        return Skeleton("llama-factory.yaml", text, command, "dataset and template")
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         _refuse_zero3(changes, run)

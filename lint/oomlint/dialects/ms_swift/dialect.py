@@ -30,12 +30,25 @@ from oomlint.dialects.ms_swift.launch import (
 )
 from oomlint.dialects.ms_swift.meaning import meaning
 from oomlint.dialects.ms_swift.presets import name_preset
+from oomlint.dialects.skeleton import Skeleton, Start
 from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.arguments import TRAINING_ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping
 from oomlint.documents.text import Source, Span
+
+_SKELETON = """\
+model: {model}
+use_hf: true
+dataset: tatsu-lab/alpaca
+tuner_type: full
+output_dir: out
+learning_rate: 0.0001
+num_train_epochs: 1
+"""
+# SW/config has a file for each of these words.
+_SHARED = {"zero2": "deepspeed: zero2\n", "zero3": "deepspeed: zero3\n", "fsdp": "fsdp: fsdp2\n"}
 
 
 class MsSwift(Dialect):
@@ -60,6 +73,12 @@ class MsSwift(Dialect):
             found = swift_command(launch)
             if found is not None:
                 yield from launch_claims(self, launch, found, command_options)
+
+    def skeleton(self, start: Start) -> Skeleton:
+        """SW/arguments: what `swift sft` demands; the ranks are a variable (SW/cli/main.py get_torchrun_args)."""
+        text = _SKELETON.format(model=start.model) + _SHARED.get(start.shard, "")
+        ranks = f"NPROC_PER_NODE={start.gpus_per_node} " if start.ranks > 1 else ""
+        return Skeleton("ms-swift.yaml", text, f"{ranks}swift sft {{file}}", "dataset")
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         own = in_training_arguments(expressed(name_preset(changes, run), run), run)

@@ -22,11 +22,14 @@ from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import TORCHRUN
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
+from oomlint.dialects.skeleton import Method, Skeleton, Start
 from oomlint.dialects.table import Block
 from oomlint.dialects.torchtune.keys import HEADER, LAUNCHED, TORCHTUNE
 from oomlint.dialects.torchtune.meaning import meaning
+from oomlint.dialects.torchtune.models import BUILDER
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Location, Source, Span
+from oomlint.errors import CannotEdit
 
 _HEADER_LINE = re.compile(r"^#[# \t]*tune run (?P<line>[^\n]*)", re.MULTILINE)
 _RECIPE_WORD = re.compile(r"(?P<recipe>[\w./-]*[A-Za-z]\w*)\s+--config[ =]+(?P<config>\S+)")
@@ -95,6 +98,53 @@ class Torchtune(Dialect):
             referred=reference.location,
         )
         return Claim(self, "part", document, (block,))
+
+    def skeleton(self, start: Start) -> Skeleton:
+        """The launch line with the config that torchtune ships for a model and a method, which has the builder,
+        the tokenizer and the checkpointer of that model; what differs is said on the line. Its distributed
+        recipes shard with FSDP2 and nothing else (recipes/lora_finetune_distributed.py)."""
+        is_alone = start.ranks == 1
+        if not is_alone and start.shard != "fsdp":
+            raise CannotEdit("torchtune's distributed recipes shard with FSDP and in no other way")
+        name = _shipped_for(start.model, start.method, is_alone)
+        kind = "full" if start.method == "full" else "lora"
+        recipe = f"{kind}_finetune_{'single_device' if is_alone else 'distributed'}"
+        nodes = f" --nnodes {start.nodes}" if start.nodes > 1 else ""
+        ranks = "" if is_alone else f"{nodes} --nproc_per_node {start.gpus_per_node}"
+        line = f"tune run{ranks} {recipe} --config {name} output_dir=out\n"
+        return Skeleton("torchtune.sh", line, "bash {file}", "dataset")
+
+
+# -- new configs ------------------------------------------------------------------------------
+
+
+def _shipped_for(model: str, method: Method, is_alone: bool) -> str:
+    """The name of the shipped config that trains a model.
+
+    Raises:
+        CannotEdit: there is none.
+    """
+    from oomlint.models import lookup
+
+    facts = lookup(model)
+    ends = (f"_{method}_single_device", f"_{method}_low_memory") if is_alone else (f"_{method}",)
+    others = set()
+    for name, settings in _shipped_configs().items():
+        component = settings.get("model", {}).get("_component_")
+        built = None if component is None else lookup(BUILDER.read(component) or "")
+        if facts is None or built is None or built.id != facts.id or not name.startswith(_FAMILIES):
+            continue
+        if name.endswith(ends):
+            return name
+        if re.search(r"_(full|lora|qlora)(_single_device)?$", name):
+            others.add(name)
+    where = "one GPU" if is_alone else "several GPUs"
+    have = f"; of this model it has {', '.join(sorted(others))}" if others else ""
+    raise CannotEdit(f"it ships no config that trains {model} with {method} on {where}{have}")
+
+
+# Folders of the configs that begin with a model rather than with a technique.
+_FAMILIES = ("gemma", "llama", "mistral", "phi", "qwen")
 
 
 # -- recognising ------------------------------------------------------------------------------

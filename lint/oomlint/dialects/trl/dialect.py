@@ -18,6 +18,7 @@ from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONMENT
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
+from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
 from oomlint.dialects.table import Block, OverrideBlock, StrayKey
 from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
@@ -50,6 +51,16 @@ _OF_TRL = frozenset(
         "dataset_id_or_path", "dataset_train_split", "packing", "reward_funcs",
     }
 )  # fmt: skip
+
+
+_SKELETON = """\
+model_name_or_path: {model}
+dataset_name: trl-lib/Capybara
+output_dir: out
+learning_rate: 0.0001
+lr_scheduler_type: cosine
+num_train_epochs: 1
+"""
 
 
 class Trl(Dialect):
@@ -163,6 +174,16 @@ class Trl(Dialect):
     def strays(self, run: Cells) -> Iterable[StrayKey]:
         declared = run.given.once(declared_options)
         return [stray for stray in run.given.stray if stray.path not in declared]
+
+    def skeleton(self, start: Start) -> Skeleton:
+        """TRL/scripts/sft.py. Weights are loaded in float32 unless told otherwise (TRL/trainer/model_config.py
+        dtype), which frozen ones need not be."""
+        text = _SKELETON.format(model=start.model)
+        text += "dtype: bfloat16\n" if start.method != "full" else ""
+        text += FSDP_BLOCK if start.shard == "fsdp" else zero_block(start.shard)
+        # TRL/cli: the options of `accelerate launch` go with the script's own.
+        ranks = f" --num_processes {start.ranks}" if start.ranks > 1 else ""
+        return Skeleton("trl-sft.yaml", text, f"trl sft --config {{file}}{ranks}", "dataset_name")
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         own = in_training_arguments(expressed(changes, run), run)

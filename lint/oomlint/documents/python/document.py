@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as MappingABC
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -87,8 +88,7 @@ class PythonDocument(Struct, frozen=True, eq=False):
         self, mapping: Mapping, key: str, value: Literal, *, after: str | None = None
     ) -> list[Edit]:
         """Add a keyword argument to a call, or an entry to a dict."""
-        from oomlint.documents.python.edit import with_argument
-
+        with_argument = _editing().with_argument
         self._check(mapping)
         if key in mapping.entries:
             raise CannotEdit(f"{key} is there already")
@@ -101,9 +101,9 @@ class PythonDocument(Struct, frozen=True, eq=False):
 
     def remove_entry(self, mapping: Mapping, key: str) -> list[Edit]:
         """Delete an argument with its comma and its line."""
-        from oomlint.documents.python.edit import without_argument
         from oomlint.documents.python.values import PythonEntry
 
+        without_argument = _editing().without_argument
         self._check(mapping)
         entry = mapping.entries.get(key)
         if not isinstance(entry, PythonEntry) or entry.owner is None:
@@ -163,8 +163,7 @@ class PythonDocument(Struct, frozen=True, eq=False):
         return Edit(self.source.path, span.start, span.end, replacement)
 
     def _splice(self, span: Span, old: str, new: str) -> list[Edit]:
-        from oomlint.documents.python.edit import smallest_splice
-
+        smallest_splice = _editing().smallest_splice
         start, end, replacement = smallest_splice(old, new)
         return [self._edit(Span(span.start + start, span.start + end), replacement)]
 
@@ -326,3 +325,18 @@ def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
         tuple(taken_in.read),
         read_loop(tree, steps, evaluator, places, calls, origin),
     )
+
+
+def _editing() -> ModuleType:
+    """What writes Python; LibCST, which it needs, has no build for every platform.
+
+    Raises:
+        CannotEdit: it is not installed.
+    """
+    try:
+        from oomlint.documents.python import edit
+    except ImportError:
+        raise CannotEdit(
+            "arguments of Python code are written with LibCST, which is not installed here"
+        ) from None
+    return edit

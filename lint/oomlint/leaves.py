@@ -1,4 +1,4 @@
-"""``--set KEY=VALUE``: a field of the canonical plan, with the value read by its type."""
+"""Fields of the canonical plan that a user sets, as ``--set KEY=VALUE``: each value read by its type."""
 
 from __future__ import annotations
 
@@ -21,13 +21,30 @@ def read_pair(text: str) -> tuple[str, Any]:
     key, written = key.strip(), written.strip()
     if not equals or not written:
         raise ValueError(f"{text!r} should be KEY=VALUE")
-    value = _value(key, written)
+    return key, read_value(key, written)
+
+
+def read_value(key: str, given: Any) -> Any:
+    """The value of a field of the plan: text as ``--set`` has it, or a plain value of its type.
+
+    Raises:
+        ValueError: the key is no field (with the nearest one), or the value does not fit it.
+    """
+    value = _written(key, given) if isinstance(given, str) else _plain_value(key, given)
     if isinstance(value, (int, float)) and value < 0:
         raise ValueError(f"{key}: {value} is negative")
-    return key, value
+    return value
 
 
-def _value(key: str, written: str) -> Any:
+def _plain_value(key: str, value: Any) -> Any:
+    hint = _hint(key)
+    try:
+        return leaf(hint, value)
+    except ValueError as error:
+        raise ValueError(f"{key} {error}") from None
+
+
+def _written(key: str, written: str) -> Any:
     hint = _hint(key)
     try:
         return leaf(hint, _plain(written))

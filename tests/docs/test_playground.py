@@ -1,0 +1,138 @@
+"""The playground: its edits and links by themselves, and all of it in a browser where there is one."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+import subprocess
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+import oomlint
+
+from .conftest import ROOT
+
+PAGE = ROOT / "docs" / "playground"
+TOOLS = ROOT / "tests" / "tools"
+NODE = shutil.which("node")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which(
+    "google-chrome"
+)  # fmt: skip
+
+
+def in_node(script: str) -> object:
+    if NODE is None:
+        pytest.skip("no node on the path")
+    done = subprocess.run(
+        [NODE, "--input-type=module", "-e", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def test_edits_are_applied_by_code_points():
+    """Beyond the BMP a letter is two units of JavaScript's strings and one code point."""
+    script = f"""
+        import {{ applied, changedLines }} from {json.dumps((PAGE / "edits.mjs").as_uri())};
+        const before = new Map([["a.yaml", "# 𝒏ote 🙂\\nx: 1\\ny: 2\\n"]]);
+        const edits = [{{path: "a.yaml", start: 12, end: 13, replacement: "10"}},
+                       {{path: "b.json", start: 0, end: 0, replacement: "{{}}\\n", creates: true}}];
+        const after = applied(before, edits);
+        console.log(JSON.stringify([[...after], changedLines(before, after)]));
+    """
+    after, shown = in_node(script)
+    assert after == [["a.yaml", "# 𝒏ote 🙂\nx: 10\ny: 2\n"], ["b.json", "{}\n"]]
+    kinds = [(line["kind"], line["text"]) for line in shown]
+    assert ("cut", "- x: 1") in kinds
+    assert ("add", "+ x: 10") in kinds
+
+
+def test_a_link_holds_the_whole_state():
+    script = f"""
+        import {{ packed, unpacked }} from {json.dumps((PAGE / "fragment.mjs").as_uri())};
+        const state = {{ tab: "files", files: [{{ name: "ä.yaml", text: "x: 🙂\\n".repeat(50) }}] }};
+        const text = await packed(state);
+        const found = [text, await unpacked(text), await unpacked("nonsense") ?? null, await unpacked("") ?? null];
+        console.log(JSON.stringify(found));
+    """
+    text, state, nonsense, empty = in_node(script)
+    assert state == {"tab": "files", "files": [{"name": "ä.yaml", "text": "x: 🙂\n" * 50}]}
+    assert (nonsense, empty) == (None, None)
+    assert len(text) < 150
+    assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+
+
+def test_every_example_is_in_trouble_and_has_a_way_out_or_a_cause():
+    build = runpy.run_path(str(PAGE / "build.py"))
+    examples = build["examples"]()
+    assert len(examples) >= 3
+    for example in examples:
+        files = {file["name"]: file["text"] for file in example["files"]}
+        report = oomlint.check(
+            files, example["hardware"] or None, host_memory=example["memory"] or None
+        )
+        assert report["runs"], example["name"]
+        assert report["errors"] == []
+        assert report["findings"]
+
+
+def test_all_that_the_page_is_made_of_is_copied():
+    build = runpy.run_path(str(PAGE / "build.py"))
+    assert {file.name for file in PAGE.iterdir() if file.is_file()} == {*build["_PAGE"], "build.py"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The page with all that it loads, from npm, PyPI and this checkout."""
+    if NODE is None or CHROMIUM is None:
+        pytest.skip("no node or no Chromium on the path")
+    if not (TOOLS / "node_modules" / "playwright-core").is_dir():
+        pytest.skip("playwright-core is missing: npm install in tests/tools")
+    folder = tmp_path_factory.mktemp("playground")
+    build = runpy.run_path(str(PAGE / "build.py"))["build"]
+    try:
+        build(folder, None, None)
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        pytest.skip(f"the playground cannot be built here: {error}")
+    return folder
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_it_answers_in_a_browser(built, tmp_path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(built))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{server.server_port}"
+        done = subprocess.run(
+            [
+                NODE,
+                str(TOOLS / "playground.mjs"),
+                f"http://{host}/index.html",
+                CHROMIUM,
+                str(tmp_path),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        server.shutdown()
+    assert done.returncode == 0, done.stderr[-2000:]
+    seen = json.loads(done.stdout)
+    assert seen["errors"] == []
+    assert seen["hosts"] == [host]  # nothing is loaded from elsewhere, and nothing sent
+    assert "may not fit" in seen["first"]
+    assert seen["marked"]
+    assert seen["bars"] >= 5
+    assert not any(seen["wide"].values()), seen["wide"]
+    assert "sequence_len: 4096" in seen["applied"]
+    assert seen["restored"] == seen["applied"]
+    assert "what most train on few cards" in seen["model"]
+    assert "model_name_or_path: Qwen/Qwen2.5-1.5B" in seen["written"]

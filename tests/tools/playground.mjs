@@ -1,0 +1,52 @@
+// Uses the playground as a reader would: playground.mjs ADDRESS CHROMIUM FOLDER prints what it saw, as JSON.
+import { chromium } from "playwright-core";
+
+const [address, executablePath, folder] = process.argv.slice(2);
+const patience = { timeout: 240_000 };
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+const page = await browser.newPage({ viewport: { width: 1360, height: 900 } });
+const seen = { errors: [], hosts: [] };
+page.on("pageerror", (error) => seen.errors.push(String(error)));
+page.on("request", (request) => seen.hosts.push(new URL(request.url()).host));
+const since = Date.now();
+const text = (selector) => page.textContent(selector);
+
+await page.goto(address);
+await page.waitForSelector("body[data-ready]", patience);
+seen.ready_seconds = (Date.now() - since) / 1000;
+await page.waitForSelector(".verdict", patience);
+seen.answer_seconds = (Date.now() - since) / 1000;
+seen.first = await text(".verdict");
+seen.marked = await page.$$eval(".lines .marked", (lines) => lines.map((line) => Number(line.textContent)));
+seen.bars = (await page.$$(".bar")).length;
+
+const wide = () => page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+seen.wide = {};
+for (const [name, width, scheme] of [["wide", 1360, "light"], ["dark", 1360, "dark"], ["phone", 360, "light"]]) {
+  await page.setViewportSize({ width, height: 860 });
+  await page.emulateMedia({ colorScheme: scheme });
+  seen.wide[name] = await wide();
+  await page.screenshot({ path: `${folder}/${name}.png`, fullPage: true });
+}
+await page.setViewportSize({ width: 1360, height: 900 });
+
+await page.click(".apply");
+await page.waitForSelector(".verdict.fits", patience);
+seen.applied = await page.inputValue("#text");
+seen.link = page.url();
+await page.click("#tab-model");
+await page.fill("[name=model]", "Qwen/Qwen2.5-1.5B");
+await page.waitForFunction(() => /Smallest common cards/.test(document.querySelector("#answer").textContent), null, patience);
+seen.model = await text("#answer");
+await page.fill("[name=hardware]", "RTX-4090");
+await page.click("#write");
+await page.waitForFunction(() => !document.querySelector("#files").hidden && document.querySelector(".verdict.fits"), null, patience);
+seen.written = await page.inputValue("#text");
+
+const other = await browser.newPage();
+await other.goto(seen.link);
+await other.waitForFunction(() => document.querySelector("#text")?.value, null, patience);
+seen.restored = await other.inputValue("#text");
+await browser.close();
+seen.hosts = [...new Set(seen.hosts)];
+console.log(JSON.stringify(seen));
