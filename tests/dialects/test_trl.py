@@ -175,13 +175,13 @@ def test_only_trls_trainer_surely_counts_completions(
 def test_a_trainer_of_its_own_may_count_prompts() -> None:
     line = (
         "torchrun --nproc_per_node 8 grpo.py --model_name_or_path Qwen/Qwen2.5-3B --output_dir o"
-        " --per_device_train_batch_size 1 --num_generations 6 --bf16\n"
+        " --per_device_train_batch_size 1 --num_generations 4 --bf16\n"
     )
     run = _run({"run.sh": line})
     assert run.plan.objective.pairs_per_sample == 1
     assert run.level(f.objective.pairs_per_sample) is Level.ASSUMED
     told = [words for choices in assumed_otherwise(run.placed) for words, _ in choices]
-    assert any(words.endswith("is 6") for words in told)
+    assert any(words.endswith("is 4") for words in told)
 
 
 def test_a_launch_line_joins_yaml_and_accelerate_config() -> None:

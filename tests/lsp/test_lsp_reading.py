@@ -18,7 +18,7 @@ async def test_hover_tells_what_a_key_costs(editor):
     assert "| as it is | 185 GiB of 79.1 GiB |" in text
     assert "| 4 | 105 GiB (−79.9 GiB) |" in text
     assert "Default: `1`" in text
-    assert await editor.hover("train.yaml", 1) == ""
+    assert "**`datasets`** · axolotl" in await editor.hover("train.yaml", 1)
 
 
 async def test_hover_tells_who_overrides_a_key(editors, tmp_path):

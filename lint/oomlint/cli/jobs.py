@@ -129,7 +129,7 @@ def _folders_named(workspace: Workspace, paths: Sequence[str]) -> list[Path]:
     """The folders that the user named, and those of the projects whose files were."""
     names = [workspace.name(path) for path in paths if path != "-"]
     files = [(name, workspace.file(name)) for name in names]
-    return [f if f.is_dir() else workspace.project_around(name) for name, f in files]
+    return [f if os.path.isdir(f) else workspace.project_around(name) for name, f in files]
 
 
 def _is_there(file: Path) -> bool:

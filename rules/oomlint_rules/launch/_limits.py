@@ -32,3 +32,9 @@ def enough(run: Run, found: Peak) -> Mapping[Any, Any]:
     """The wish for as much RAM as leaves the run's margin above its peak."""
     gib = found.predicted / run.margin / 2**30
     return {f.host.ram_gib: float(math.ceil(gib / _STEP_GIB) * _STEP_GIB)}
+
+
+def is_met(wish: Mapping[Any, Any], found: Peak) -> bool:
+    """Whether the limit is as high already: enough for the run as it is read, while what else it may be is
+    the headline's to say."""
+    return found.limit is not None and wish[f.host.ram_gib] * 2**30 <= found.limit

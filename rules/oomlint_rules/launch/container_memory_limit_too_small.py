@@ -40,7 +40,7 @@ from oomlint.judgement import judge_host
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
-from oomlint_rules.launch._limits import enough, limited_by
+from oomlint_rules.launch._limits import enough, is_met, limited_by
 
 _WORDS = (
     "--deepspeed ds.json --do_train --model_name_or_path Qwen/Qwen2.5-7B"
@@ -112,6 +112,8 @@ class ContainerMemoryLimitTooSmall(Rule):
         if found is None or found.severity is None or found.limit is None:
             return
         wish = enough(run, found)
+        if is_met(wish, found):
+            return
         yield self.finding(
             run,
             found.severity,

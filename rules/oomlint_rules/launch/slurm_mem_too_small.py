@@ -41,7 +41,7 @@ from oomlint.judgement import judge_host
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
-from oomlint_rules.launch._limits import enough, limited_by
+from oomlint_rules.launch._limits import enough, is_met, limited_by
 
 _TRAINER = (
     "deepspeed --num_gpus 8 run_clm.py --deepspeed ds.json --do_train"
@@ -103,8 +103,8 @@ class SlurmMemTooSmall(Rule):
         wish = enough(run, found)
         needed = f"{wish[f.host.ram_gib]:.0f} GiB"
         if found.limit is not None and found.severity is not None:
-            if wish[f.host.ram_gib] * 2**30 <= found.limit:
-                return  # it is enough for the run as it is read; of what else it may be the headline speaks
+            if is_met(wish, found):
+                return
             proposals = [Proposal.set(f"ask Slurm for {needed} a node", wish)]
             yield self.finding(
                 run,
