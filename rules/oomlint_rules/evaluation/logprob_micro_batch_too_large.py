@@ -35,6 +35,7 @@ Where the run has room. A budget of tokens must hold one prompt with its answer.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec import Struct
 
@@ -57,6 +58,7 @@ from oomlint.run import Run
 from oomlint_rules._remedies import card_bytes
 
 _ROWS = f.objective.rollout.rollout_micro_batch
+_SCORED = f.objective.rollout.scored_tokens
 _FP32 = 4
 _ROLLS_OUT = ("ppo", "grpo", "rloo")
 
@@ -181,24 +183,28 @@ class LogprobMicroBatchTooLarge(Rule):
         )
 
     def _token_budget(self, run: Run, tokens: int) -> Iterable[Finding]:
-        """Batches that are filled by tokens: one budget for training and for this pass."""
-        micro, scoring = run.plan.batch.micro, _scoring(run)
-        if run.plan.objective.kind not in _ROLLS_OUT or not judgement_of(run).is_in_trouble:
+        """Batches that are filled by tokens, up to a budget of this pass's own or that of training."""
+        plan, scoring = run.plan, _scoring(run)
+        if plan.objective.kind not in _ROLLS_OUT or not judgement_of(run).is_in_trouble:
             return
-        if scoring is None or micro is None or micro < 2 or not run.plan.seq.max_len:
+        scored = plan.objective.rollout.scored_tokens
+        scored = None if scored == tokens else scored
+        field, most = (f.batch.micro, plan.batch.micro) if scored is None else (_SCORED, scored)
+        if scoring is None or most is None or most < 2 or not plan.seq.max_len:
             return
-        found = _fewer_at_a_time(run, micro)
+        found = _fewer_at_a_time(run, field, most)
         if found is None or not found.is_worthwhile or not found.before.may_gain_by("logits"):
             return  # another part of the need decides
-        logits = scoring.row / run.plan.seq.max_len * tokens
+        logits = scoring.row / plan.seq.max_len * (scored or tokens)
+        unit = "full samples" if scored is None else "tokens"
         yield self.finding(
             run,
             Severity.WARNING,
-            f"log probabilities of {tokens:,} tokens at a time build {gib(logits)} of logits",
-            at=(f.batch.max_tokens_per_gpu, f.batch.micro),
+            f"log probabilities of {scored or tokens:,} tokens at a time build {gib(logits)} of logits",
+            at=(f.batch.max_tokens_per_gpu, f.batch.micro) if scored is None else _SCORED,
             details=(
                 *found.before.context,
-                f"with {found.changes[f.batch.micro]} full samples at a time {found.sentence}",
+                f"with {found.changes[field]:,} {unit} at a time {found.sentence}",
             ),
             judged=found.before,
             confidence="medium",
@@ -206,12 +212,12 @@ class LogprobMicroBatchTooLarge(Rule):
         )
 
 
-def _fewer_at_a_time(run: Run, micro: int) -> Relief | None:
-    """What the largest of the halves of the micro batch brings that fits, else the smallest."""
+def _fewer_at_a_time(run: Run, field: Any, most: int) -> Relief | None:
+    """What the largest of the halves of what is taken at a time brings that fits, else the smallest."""
     found = None
-    while micro > 1:
-        micro = (micro + 1) // 2
-        changes = {f.batch.micro: micro}
+    while most > 1:
+        most = (most + 1) // 2
+        changes = {field: most}
         found = relief(run, changes)
         if found is None or judgement_of(run.what_if(changes)).verdict == "fits":
             break
