@@ -445,6 +445,18 @@ def test_coati_shards_by_its_strategy() -> None:
     assert _facts(rm, *fields) == (3, "cpu", 1000, "rm")
 
 
+def test_a_trainer_of_another_package_is_not_trls() -> None:
+    """Coati has an SFTTrainer too, and takes no TrainingArguments."""
+    script = (
+        "from coati.trainer import SFTTrainer\n"
+        "trainer = SFTTrainer(model=model, strategy=strategy, optim=optim, batch_size=2)\n"
+        "trainer.fit(logger=logger)\n"
+    )
+    line = f"{_COATI.format('train_sft')} --model llama --strategy colossalai_zero2\n"
+    run = run_of({"train.sh": line, "examples/train_sft.py": script})
+    assert _facts(run, "parallel.zero.stage", "load.dtype") == (2, "fp16")
+
+
 def test_longlora() -> None:
     line = f"torchrun --nproc_per_node=8 fine-tune.py {_MODEL} --bf16 True"
     run = _run(f"{line} --model_max_length 8192 --low_rank_training True\n")
