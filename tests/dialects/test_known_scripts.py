@@ -265,7 +265,9 @@ def test_llava_trains_all_but_the_tower_or_the_projector_alone() -> None:
         "freeze", 1024 * 4096 + 4096 * 4096,
     )  # fmt: skip
     for path in ("checkpoints/mine", "checkpoints/mine-7b"):
-        unknown = _run(f"{_LLAVA.replace('lmsys/vicuna-7b-v1.5', path)} --tune_mm_mlp_adapter True\n")
+        unknown = _run(
+            f"{_LLAVA.replace('lmsys/vicuna-7b-v1.5', path)} --tune_mm_mlp_adapter True\n"
+        )
         assert _facts(unknown, "trainable.method", "trainable.params") == ("freeze", 1024 * 8192)
     lora = _run(f"{_LLAVA} --lora_enable True --lora_r 128\n")
     assert _facts(lora, "trainable.method", "trainable.r") == ("lora", 128)

@@ -154,7 +154,9 @@ def _answers_of_rank(run: Cells) -> int | None:
     return max(1, prompts * answers * (run[own.agents] or 1) // dp)
 
 
-@batches.override(f.objective.rollout.rollout_micro_batch, source="VL/workers/actor/dp_actor.py compute_log_prob")
+@batches.override(
+    f.objective.rollout.rollout_micro_batch, source="VL/workers/actor/dp_actor.py compute_log_prob"
+)
 def scored_at_once(run: Cells) -> Any:
     """``batch.split(micro_batch_size)``: no micro batch holds more than the rank has answers."""
     rows, answers = run[f.objective.rollout.rollout_micro_batch], _answers_of_rank(run)

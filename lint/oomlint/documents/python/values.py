@@ -408,7 +408,8 @@ class Evaluator:
             owner = dotted(expression.args[0])
             named = self.node(expression.args[1], scope, depth + 1)
             attribute = plain_value(named)
-            if attribute is UNKNOWN and getattr(named, "option", "") and owner == "torch":
+            option: str = getattr(named, "option", "")
+            if option and attribute is UNKNOWN and owner == "torch":
                 return named  # getattr(torch, args.dtype): what the option names
             if owner is not None and isinstance(attribute, str) and attribute.isidentifier():
                 qualified = scope.imported(owner)
