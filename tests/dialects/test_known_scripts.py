@@ -264,8 +264,11 @@ def test_llava_trains_all_but_the_tower_or_the_projector_alone() -> None:
     assert _facts(alone, "trainable.method", "trainable.params") == (
         "freeze", 1024 * 4096 + 4096 * 4096,
     )  # fmt: skip
-    unknown = _LLAVA.replace("lmsys/vicuna-7b-v1.5", "checkpoints/mine")
-    assert _run(f"{unknown} --tune_mm_mlp_adapter True\n").plan.trainable.method is None
+    for path in ("checkpoints/mine", "checkpoints/mine-7b"):
+        unknown = _run(
+            f"{_LLAVA.replace('lmsys/vicuna-7b-v1.5', path)} --tune_mm_mlp_adapter True\n"
+        )
+        assert _facts(unknown, "trainable.method", "trainable.params") == ("freeze", 1024 * 8192)
     lora = _run(f"{_LLAVA} --lora_enable True --lora_r 128\n")
     assert _facts(lora, "trainable.method", "trainable.r") == ("lora", 128)
 
@@ -443,6 +446,18 @@ def test_coati_shards_by_its_strategy() -> None:
     rm = _run(f"{line}\n")
     fields = ("parallel.zero.stage", "offload.params", "seq.max_len", "objective.kind")
     assert _facts(rm, *fields) == (3, "cpu", 1000, "rm")
+
+
+def test_a_trainer_of_another_package_is_not_trls() -> None:
+    """Coati has an SFTTrainer too, and takes no TrainingArguments."""
+    script = (
+        "from coati.trainer import SFTTrainer\n"
+        "trainer = SFTTrainer(model=model, strategy=strategy, optim=optim, batch_size=2)\n"
+        "trainer.fit(logger=logger)\n"
+    )
+    line = f"{_COATI.format('train_sft')} --model llama --strategy colossalai_zero2\n"
+    run = run_of({"train.sh": line, "examples/train_sft.py": script})
+    assert _facts(run, "parallel.zero.stage", "load.dtype") == (2, "fp16")
 
 
 def test_longlora() -> None:

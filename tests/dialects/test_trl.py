@@ -449,3 +449,56 @@ def test_a_program_that_never_names_trl_is_none_of_its_scripts(imports: str, run
         "configs/sft.yaml": _OWN_CONFIG,
     }
     assert len(link(files).runs) == runs
+
+
+_OWN_CLASS = """\
+import torch
+from trl import ModelConfig, ScriptArguments, SFTConfig, {base}, TrlParser, get_peft_config
+
+class Own{base}({base}):
+    def log(self, logs):
+        super().log(logs)
+
+parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+script_args, training_args, model_config = parser.parse_args_and_config()
+dtype = (
+    model_config.{attribute}
+    if model_config.{attribute} in ["auto", None]
+    else getattr(torch, model_config.{attribute})
+)
+model = Qwen2ForCausalLM.from_pretrained(model_config.model_name_or_path, torch_dtype=dtype)
+trainer = Own{base}(model=model, args=training_args, peft_config=get_peft_config(model_config))
+trainer.train()
+"""
+_CLASS_LINE = (
+    "torchrun --nproc_per_node 4 training/run.py --model_name_or_path Qwen/Qwen2.5-3B"
+    " --output_dir o --per_device_train_batch_size 1 --learning_rate 1e-6"
+    " --gradient_accumulation_steps 1 --logging_steps 1 --bf16 true{more}\n"
+)
+
+
+def _own_class(base: str = "SFTTrainer", attribute: str = "torch_dtype", more: str = "") -> Run:
+    script = _OWN_CLASS.format(base=base, attribute=attribute)
+    return _run({"run.sh": _CLASS_LINE.format(more=more), "training/run.py": script})
+
+
+@pytest.mark.parametrize(("base", "kind"), [("SFTTrainer", "sft"), ("DPOTrainer", "dpo")])
+def test_a_class_of_the_scripts_own_trains_what_trls_does(base: str, kind: str) -> None:
+    run = _own_class(base)
+    assert (run.framework, run.plan.objective.kind) == ("trl", kind)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "more", "dtype", "level"),
+    [
+        ("torch_dtype", " --torch_dtype float16", "fp16", Level.STATED),
+        ("torch_dtype", "", "bf16", Level.ASSUMED),  # as transformers has it: none is asked for
+        ("dtype", "", "fp32", Level.DEFAULT),  # as ModelConfig has it, from TRL 0.27 on
+    ],
+)
+def test_a_dtype_that_no_line_says_is_model_configs(
+    attribute: str, more: str, dtype: str, level: Level
+) -> None:
+    run = _own_class(attribute=attribute, more=more)
+    assert run.plan.load.dtype == dtype
+    assert run.level(f.load.dtype) is level

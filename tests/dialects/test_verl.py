@@ -165,6 +165,24 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=x
 """
 
 
+@pytest.mark.parametrize(
+    ("prompts", "more", "rows"),
+    [
+        (1024, "", 64),  # as asked: 320 answers a rank
+        (32, "", 10),
+        (8, " actor_rollout_ref.rollout.n=1 actor_rollout_ref.rollout.n_agent=10", 5),
+    ],
+)
+def test_no_more_answers_are_scored_at_once_than_a_rank_has(
+    prompts: int, more: str, rows: int
+) -> None:
+    asked = (
+        f"data.train_batch_size={prompts} actor_rollout_ref.rollout.log_prob_micro_batch_size=1024"
+    )
+    text = _GRPO.replace("trainer.nnodes=2", f"trainer.nnodes=2 {asked}{more}")
+    assert _run(text).plan.objective.rollout.rollout_micro_batch == rows
+
+
 def test_a_copy_of_verl_begins_its_runs_with_a_config_of_its_own() -> None:
     base = "rl/verl/trainer/config/ppo_trainer.yaml"
     linked = link({"rl/examples/run.sh": _PLAIN, base: _BASE})

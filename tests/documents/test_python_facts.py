@@ -94,6 +94,8 @@ INNOCENT = {
     "single GPU load": "import torch\ntorch.load(p)\n",
     "weights to begin with": "import torch, torch.distributed\nm.load_state_dict(torch.load(args.pretrained_path))\n",
     "on TPUs": "import torch, torch.distributed\nimport torch_xla\ns = torch.load(p)\nm.load_state_dict(s)\n",
+    "evaluates what others trained": "import torch, torch.distributed\nfrom own import OwnTrainer\n"
+    "m.load_state_dict(torch.load(p))\nm.eval()\n",
     "mapped": "import torch, torch.distributed\ntorch.load(p, map_location='cpu')\ntorch.load(p, 'cpu')\ntorch.load(p, **k)\n",
     "offloaded": FSDP + "c = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)\n"
     "FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT, c)\n",

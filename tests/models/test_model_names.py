@@ -22,6 +22,7 @@ from oomlint.models.names import guess_size
         ("somebody/qwen2_5-7b", "Qwen/Qwen2.5-7B"),
         ("meta-llama/Llama-2-7b-chat", "meta-llama/Llama-2-7b-hf"),
         ("llama3-8b", "meta-llama/Meta-Llama-3-8B"),
+        ("./checkpoints/vicuna-v1-3-7b", "lmsys/vicuna-7b-v1.3"),
         ("gemma2-9b-it", "google/gemma-2-9b"),
         ("https://huggingface.co/Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
         ("models--Qwen--Qwen3-8B/snapshots/0123", "Qwen/Qwen3-8B"),

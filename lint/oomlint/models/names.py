@@ -89,6 +89,10 @@ def spellings(name: str) -> Iterator[Spelling]:
             yield Spelling(joined_up, quant)
             for ending in _USUAL_ENDINGS:
                 yield Spelling(joined_up + ending, quant)
+        turned = _turned_version().fullmatch(base)
+        if turned:
+            version = turned["version"].replace("-", ".")
+            yield Spelling(fold(f"{turned['family']}-{turned['size']}-v{version}"), quant)
         if base.startswith("meta-"):
             yield Spelling(base[5:], quant)
             yield Spelling(base[5:] + "-instruct", quant)
@@ -107,6 +111,12 @@ def _joined_version() -> re.Pattern[str]:
 def _parted_version() -> re.Pattern[str]:
     """Families whose publishers join the version that users part: qwen-2.5-7b, baichuan-2-13b."""
     return re.compile(r"(qwen|baichuan|internlm|internvl|chatglm|codellama)-(?=\d)")
+
+
+@cache
+def _turned_version() -> re.Pattern[str]:
+    """The size behind the version: vicuna-v1-3-7b (LLaVA c121f04 scripts/finetune.sh) for vicuna-7b-v1.3."""
+    return re.compile(r"(?P<family>[a-z]+)-v(?P<version>\d+(?:[.-]\d+)?)-(?P<size>\d+b)")
 
 
 def _strip(base: str, quant: str | None) -> tuple[str, str | None]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping as MappingABC, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
@@ -48,9 +48,13 @@ _TRL_TRAINER = re.compile(
     r"(^|\.)(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)Trainer$"
 )
 _TRAINER = re.compile(r"(^|\.)\w*Trainer$")
-_CLASS = re.compile(r"^class[ \t]+(\w+)", re.MULTILINE)
+_CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
 _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value|draft", re.IGNORECASE)
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
+
+
+Own: TypeAlias = MappingABC[str, tuple[str, ...]]
+"""Classes that a script defines, each with those that it names as its bases."""
 
 
 class ScriptRun(Struct, frozen=True):
@@ -62,17 +66,41 @@ class ScriptRun(Struct, frozen=True):
     others: tuple[tuple[Call, Table], ...]
     among: int = 1
     """How many runs the script has."""
-    own: frozenset[str] = frozenset()
-    """Classes that the script defines: a RewardTrainer among them is not TRL's."""
+    own: Own = field(default_factory=dict)
+    """Classes that the script defines: a RewardTrainer among them is not TRL's, unless it is
+    derived from TRL's."""
 
     @property
     def uses_trl(self) -> bool:
         return _is_of_trl((self.trainer, self.config), self.own)
 
+    @property
+    def named(self) -> str:
+        """The class that tells what is trained: the trainer's, or the library's that a trainer of
+        the script's own is derived from; else that of its arguments."""
+        call = self.trainer or self.config
+        return "" if call is None else of_library(call.callee, self.own)
 
-def _is_of_trl(calls: Sequence[Call | None], own: frozenset[str]) -> bool:
-    named = [call.callee for call in calls if call is not None and call.callee not in own]
+
+def of_library(name: str, own: Own) -> str:
+    """The library's class that a class of the script's own is derived from; any other class as it is."""
+    seen: set[str] = set()
+    while name in own and own[name] and name not in seen:
+        seen.add(name)
+        name = next(filter(_TRAINER.search, own[name]), own[name][0])
+    return name
+
+
+def _is_of_trl(calls: Sequence[Call | None], own: Own) -> bool:
+    named = [of_library(call.callee, own) for call in calls if call is not None]
+    named = [name for name in named if name not in own]
     return any(_TRL_TRAINER.search(name) or name.endswith("Config") for name in named)
+
+
+def classes_of(text: str) -> Own:
+    """The classes that a script defines."""
+    found = ((match[1], match[2] or "") for match in _CLASS.finditer(text))
+    return {name: tuple(re.findall(r"[\w.]+(?=\s*(?:,|$))", bases)) for name, bases in found}
 
 
 def script_runs(document: Document, *, patched: bool = False) -> Iterator[ScriptRun]:
@@ -83,8 +111,8 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     calls: Sequence[Call] = getattr(document, "calls", ())
     defaults = getattr(document, "option_defaults", None)
     configs = [call for call in calls if _CONFIG.search(call.callee)]
-    trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c)]
-    own = frozenset(_CLASS.findall(document.source.text)) if calls else frozenset()
+    trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c, document)]
+    own = classes_of(document.source.text) if calls else {}
     found: list[ScriptRun] = []
     for trainer in trainers:
         config = _argument(trainer, "args", "1")
@@ -107,10 +135,11 @@ def _imports_unsloth(document: Document) -> bool:
     return any(name.partition(".")[0] == "unsloth" for name in getattr(document, "imports", ()))
 
 
-def _is_trainer(call: Call) -> bool:
-    """``Trainer`` is a common word: this one is given what transformers' takes."""
+def _is_trainer(call: Call, document: Document) -> bool:
+    """``Trainer`` is a common word: this one is given what transformers' takes. So is
+    ``SFTTrainer`` where it comes from another package than TRL (``coati.trainer.SFTTrainer``)."""
     entries = call.arguments.entries
-    if _TRL_TRAINER.search(call.callee):
+    if _TRL_TRAINER.search(call.callee) and _homes_of(call, document) <= {"trl"}:
         return True
     return "args" in entries and bool({"model", "train_dataset", "0"} & set(entries))
 
@@ -120,7 +149,7 @@ def _run_of(
     trainer: Call | None,
     config: Call | None,
     defaults: Mapping | None,
-    own: frozenset[str],
+    own: Own,
 ) -> ScriptRun:
     model = _model_of(calls, trainer, defaults)
     others = list(calls_beside(calls, model, _defaults_of(defaults), trainer))
@@ -248,9 +277,15 @@ def _adapts_as_told(trainer: Call, document: Document) -> bool:
     found = _argument(trainer, "peft_config")
     if found is None or found.callee.rpartition(".")[2] != "get_peft_config":
         return False
-    imports: frozenset[str] = getattr(document, "imports", frozenset())
-    homes = {name.partition(".")[0] for name in imports if name.endswith(".get_peft_config")}
+    homes = _homes_of(found, document)
     return bool(homes) and "peft" not in homes
+
+
+def _homes_of(call: Call, document: Document) -> set[str]:
+    """The packages that what is called is imported from; none where no import names it."""
+    imports: frozenset[str] = getattr(document, "imports", frozenset())
+    name = call.callee.rpartition(".")[2]
+    return {each.partition(".")[0] for each in imports if each.endswith(f".{name}")}
 
 
 def _config_of(wrap: Call, calls: Sequence[Call]) -> Call | None:

@@ -78,8 +78,7 @@ class Trl(Dialect):
             return
         for run in script_runs(document):
             if run.uses_trl:
-                named = run.trainer or run.config
-                kind = objective_of_class(named.callee) if named is not None else "sft"
+                kind = objective_of_class(run.named) if run.named else "sft"
                 yield script_claim(self, document, run, CALLS[kind])
         for root in getattr(document, "roots", ()):
             if isinstance(root, Mapping) and _is_trl(set(root.entries)):

@@ -12,8 +12,8 @@ from oomlint.changes import Release
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.machine.meaning import launch_all_visible
-from oomlint.dialects.meaning import Bounds, Meaning
-from oomlint.dialects.table import Block
+from oomlint.dialects.meaning import Bounds, Meaning, Said
+from oomlint.dialects.table import Block, Origin, Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import loading
 from oomlint.dialects.trainer.scripts import early_load, is_script, scripts
@@ -68,6 +68,26 @@ def adapter(run: Cells) -> Any:
     if is_script(run) or not is_adapter_run(run):
         return None
     return {f.trainable.r: 16, f.trainable.alpha: 32, f.trainable.dropout: 0.05}
+
+
+@meaning.said(hf.load_dtype)
+def left_to_model_config(run: Cells, field: Any, said: Said) -> Said:
+    """``from_pretrained(torch_dtype=model_config.torch_dtype)`` where no line and no file says it:
+    ModelConfig's own default, which is none until 0.27 (see LOADS_FP32), and that release has the
+    field under its new name alone (TRL 0.26.0 and 0.28.0 trainer/model_config.py)."""
+    if not isinstance(said, Origin) or said.entry is None or said.row is None:
+        return said
+    option = getattr(said.entry.value, "option", "")
+    if option not in ("dtype", "torch_dtype") or not run.given.once(_parses_model_config):
+        return said
+    if option == "dtype" and run.has(LOADS_FP32):
+        return Setting(said.row.kind.read("float32"), Origin("derived", said.block))
+    return None
+
+
+def _parses_model_config(blocks: list[Block]) -> bool:
+    parsers = (getattr(block.document, "options", None) for block in blocks)
+    return any("trl.ModelConfig" in parser.bases for parser in parsers if parser is not None)
 
 
 @meaning.default(f.load.dtype, source=f"{MODEL_SOURCE}:89 and trainer/utils.py:1144: float32")

@@ -16,6 +16,7 @@ from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER
 from oomlint.dialects.table import Block, Table
 from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.dialects.trainer.keys import MODEL_ROWS, over
+from oomlint.dialects.trainer.script import classes_of, of_library
 from oomlint.dialects.trl.keys import KNOWN, RENAMED_LENGTH, TRL, call_table
 from oomlint.documents.base import Node, Scalar
 
@@ -221,9 +222,9 @@ def _trainers_in(run: Cells) -> Iterator[str]:
     """TRL's classes by which scripts train whose arguments are parsed from a command line."""
     for block in run.blocks:
         if block.table.section == "trainer":
-            found = _TRAINER.search(
-                block.document.source.text[block.anchor.start : block.anchor.end]
-            )
+            text = block.document.source.text
+            named = of_library(text[block.anchor.start : block.anchor.end], classes_of(text))
+            found = _TRAINER.search(named)
             if found is not None and found[1].lower() in OBJECTIVES:
                 yield found[0]
 

@@ -145,6 +145,26 @@ def scored_of_rank(run: Cells) -> Any:
     return max(1, total // dp) if total and dp else None
 
 
+def _answers_of_rank(run: Cells) -> int | None:
+    """All answers of a step that one rank scores (VL/trainer/ppo/ray_trainer.py fit)."""
+    prompts, answers = run[own.train_batch], run[f.objective.rollout.n]
+    dp = run[f.parallel.dp]
+    if not (prompts and answers and dp):
+        return None
+    return max(1, prompts * answers * (run[own.agents] or 1) // dp)
+
+
+@batches.override(
+    f.objective.rollout.rollout_micro_batch, source="VL/workers/actor/dp_actor.py compute_log_prob"
+)
+def scored_at_once(run: Cells) -> Any:
+    """``batch.split(micro_batch_size)``: no micro batch holds more than the rank has answers."""
+    rows, answers = run[f.objective.rollout.rollout_micro_batch], _answers_of_rank(run)
+    if running_trainer(run) != "ppo" or rows is None or answers is None or rows <= answers:
+        return None
+    return answers
+
+
 @batches.derive(f.objective.rollout.scored_tokens, source=f"{SOURCE} trainer/config/rollout")
 def scored_tokens(run: Cells) -> Any:
     """The log probabilities of all answers of a step are taken under a budget of their own, the
@@ -154,11 +174,9 @@ def scored_tokens(run: Cells) -> Any:
         return None
     each = run[own.scored_tokens] or run[own.max_tokens] or 0
     budget = (run[f.parallel.ulysses] or 1) * each
-    prompts, answers = run[own.train_batch], run[f.objective.rollout.n]
-    dp, length = run[f.parallel.dp], run[f.seq.max_len]
-    if not (budget and prompts and answers and dp and length):
+    samples, length = _answers_of_rank(run), run[f.seq.max_len]
+    if not (budget and samples and length):
         return budget or None
-    samples = max(1, prompts * answers // dp)
     count = min(samples, -(-samples * length // budget))
     return min(budget, -(-samples // count) * length)
 

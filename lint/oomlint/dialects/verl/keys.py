@@ -91,6 +91,7 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     entropy: float
     entropy_for_logs: bool
     compiles: bool
+    agents: int
     scored_of_all: int
     scored_tokens: int
     scores_dynamic: bool
@@ -209,6 +210,8 @@ VERL_PPO = Table(
         Row(_R + "tensor_model_parallel_size", f.objective.rollout.tp, POSITIVE, default=2, source=PPO_SOURCE),
         Row(_R + "free_cache_engine", f.objective.rollout.sleep, BOOLEAN, default=True, source=PPO_SOURCE),
         Row(_R + "n", f.objective.rollout.n, POSITIVE, default=1, source=PPO_SOURCE),
+        # Search-R1 and what was made of it (verl/trainer/ppo/ray_trainer.py fit): prompts are repeated so often.
+        Row(_R + "n_agent", own.agents, POSITIVE),
         Row(_R + "log_prob_micro_batch_size_per_gpu", f.objective.rollout.rollout_micro_batch, POSITIVE),
         Row(_R + "log_prob_micro_batch_size", own.scored_of_all, POSITIVE),
         Row(_R + "log_prob_use_dynamic_bsz", own.scores_dynamic, BOOLEAN),

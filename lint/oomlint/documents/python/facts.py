@@ -23,6 +23,8 @@ _MULTI_GPU = re.compile(
     r"torch\.distributed|LOCAL_RANK|DistributedDataParallel|FullyShardedDataParallel|fully_shard"
     r"|\bdeepspeed\b|\bAccelerator\("
 )
+# What a file does that trains, by a loop of its own or by a Trainer; one that evaluates does none of it.
+_LEARNS = re.compile(r"\.(?:backward|train|step|fit)\(|Trainer\(|[Oo]ptimizer")
 # Whose tensors live on TPUs; a script that serves both imports it where there is one.
 _ON_TPU = re.compile(r"^(?:import|from) torch_xla\b", re.MULTILINE)
 _OOM_ERRORS = ("OutOfMemoryError",)
@@ -154,6 +156,8 @@ class _Look(Struct, frozen=True, eq=False):
         text = self.source.text
         if not loads or not _MULTI_GPU.search(text) or _ON_TPU.search(text):
             return
+        if not _LEARNS.search(text) and any(step.last == "eval" for step in self.steps):
+            return  # one process evaluates what others trained
         for step in loads:
             names = {keyword.arg for keyword in step.node.keywords}
             positional = len(step.node.args)

@@ -104,7 +104,8 @@ def comes_from_parser(binding: Binding) -> bool:
 
 
 def dataclass_variables(tree: Tree) -> dict[str, str]:
-    """Variables filled by ``HfArgumentParser((A, B)).parse_args_into_dataclasses()``."""
+    """Variables filled by ``HfArgumentParser((A, B)).parse_args_into_dataclasses()``, each with the
+    name of its class, which a library may define."""
     parsers: dict[str, list[str]] = {}
     found: dict[str, str] = {}
     ambiguous: set[str] = set()
@@ -125,8 +126,7 @@ def dataclass_variables(tree: Tree) -> dict[str, str]:
             if found.get(name, cls) != cls:
                 ambiguous.add(name)
             found[name] = cls
-    defined = tree.scopes.classes
-    return {n: cls for n, cls in found.items() if cls in defined and n not in ambiguous}
+    return {name: cls for name, cls in found.items() if name not in ambiguous}
 
 
 # Makers of parsers from dataclasses: transformers', TRL's, and those that projects make of them; tyro.

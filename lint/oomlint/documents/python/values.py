@@ -193,6 +193,9 @@ class Evaluator:
     def _choice(self, expression: ast.IfExp, scope: Scope, depth: int) -> Scalar:
         """``torch.bfloat16 if args.bf16 else None``: what the command line says decides."""
         unknown = _unknown(self.places.span(expression))
+        one = self._same_option(expression, scope, depth)
+        if one is not None:
+            return one
         if self._asks_for_ranks(expression.test, scope):
             return self._by_ranks(expression, expression.body, expression.orelse, scope, depth)
         asked, compared = expression.test, None
@@ -223,6 +226,20 @@ class Evaluator:
             compared=compared,
             unset=UNKNOWN if default is None else self.value(default, scope, depth + 1),
         )
+
+    def _same_option(self, expression: ast.IfExp, scope: Scope, depth: int) -> Scalar | None:
+        """``args.dtype if args.dtype in ("auto", None) else getattr(torch, args.dtype)``: the
+        option itself, however it is spelt."""
+        if not isinstance(expression.body, ast.Attribute):
+            return None
+        first, second = (
+            self.node(e, scope, depth + 1) for e in (expression.body, expression.orelse)
+        )
+        option = getattr(first, "option", "")
+        if not option or option != getattr(second, "option", ""):
+            return None
+        is_open = any(getattr(node, "either", None) is not None for node in (first, second))
+        return None if is_open or not isinstance(first, Scalar) else first
 
     def _by_ranks(
         self, place: ast.expr, several: ast.expr, one: ast.expr, scope: Scope, depth: int
@@ -389,7 +406,11 @@ class Evaluator:
             return replace(self.arguments(expression, scope), kind="call")
         if name == "getattr" and len(expression.args) == 2:
             owner = dotted(expression.args[0])
-            attribute = self.value(expression.args[1], scope, depth + 1)
+            named = self.node(expression.args[1], scope, depth + 1)
+            attribute = plain_value(named)
+            option: str = getattr(named, "option", "")
+            if option and attribute is UNKNOWN and owner == "torch":
+                return named  # getattr(torch, args.dtype): what the option names
             if owner is not None and isinstance(attribute, str) and attribute.isidentifier():
                 qualified = scope.imported(owner)
                 if qualified:
@@ -456,6 +477,8 @@ class Evaluator:
                 if isinstance(default, Switch):
                     return _locked(node, f"{name} is a switch of the command line")
                 return node
+            if self.settings.get(root, root) not in (root, *self.scopes.classes):
+                return _of_option(_unknown(span), rest)  # by the default of a library's class
         return _unknown(span)
 
     def _own(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
@@ -597,7 +620,8 @@ class Evaluator:
             name = dotted(annotation)
             if name in self.scopes.classes:
                 return name
-        return self.settings.get(holder)
+        cls = self.settings.get(holder)
+        return cls if cls in self.scopes.classes else None
 
 
 def _arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, Scope]]]:
