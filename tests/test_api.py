@@ -172,6 +172,8 @@ def test_what_cannot_be_read_here_is_an_error_that_says_why(monkeypatch):
 def test_code_is_not_edited_without_what_writes_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "libcst", None)
     monkeypatch.delitem(sys.modules, "oomlint.documents.python.edit", raising=False)
+    # What an earlier test has imported the package still holds by name.
+    monkeypatch.delattr("oomlint.documents.python.edit", raising=False)
     script = (
         "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
         'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
