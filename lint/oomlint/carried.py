@@ -48,7 +48,7 @@ def without_declared(
     choices = {choice for text in texts for choice in re.findall(_QUOTED, text)}
 
     def is_known(stray: StrayKey) -> bool:
-        return stray in refused and stray.path.encode() in words
+        return stray in refused and stray.path.rpartition(".")[2].encode() in words
 
     def is_choice(wrong: WrongValue) -> bool:
         return wrong in worded and _word_of(wrong).encode() in choices

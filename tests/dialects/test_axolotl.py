@@ -551,3 +551,8 @@ def test_writing_no_tokens_in_evaluation_is_legal():
 )
 def test_a_batch_is_flattened_where_attention_keeps_samples_apart(more: str, pad: str) -> None:
     assert plan_of(f"micro_batch_size: 4\nbatch_flattening: auto\n{more}").seq.pad == pad
+
+
+def test_a_path_of_a_set_that_only_running_decides_is_no_failure():
+    plan = link(RUN + "  - path: ${DATA}/train.jsonl\n")[0].plan
+    assert plan.data.sets is None

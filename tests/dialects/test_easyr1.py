@@ -160,3 +160,12 @@ def test_what_easyr1_cannot_say(changes: dict[str, Any]) -> None:
     run = _run()
     with pytest.raises(CannotEdit):
         run.dialect.express(changes, run.cells)
+
+
+def test_what_the_projects_own_copy_declares_is_legal_at_any_depth() -> None:
+    text = _YAML.replace("  ref:\n", "  ref:\n    ours: 1\n    theirs: 2\n")
+    files = {
+        "examples/config.yaml": text,
+        "verl/workers/actor/config.py": "@dataclass\nclass RefConfig:\n    ours: int = 0\n",
+    }
+    assert [stray.path for stray in run_of(files).stray] == ["worker.ref.theirs"]

@@ -129,3 +129,20 @@ def test_a_loop_of_its_own_leaves_the_batch_to_deepspeed():
         texts = {name: text.replace(b"{OPTION}", option) for name, text in files.items()}
         found = lint(Workspace(Path("/project"), texts), ["run.sh"], Options()).diagnoses
         assert ("ds-batch-mismatch" in {d.rule.name for d in found}) is speaks
+
+
+def test_an_engine_that_sleeps_is_no_part_of_what_stands_beside_the_trained_model():
+    text = (
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo"
+        " data.train_files=t.parquet data.val_files=v.parquet data.train_batch_size=256"
+        " data.max_prompt_length=1024 data.max_response_length=2048"
+        " actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct"
+        " actor_rollout_ref.actor.ppo_mini_batch_size=64"
+        " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"
+        " actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=5"
+        " actor_rollout_ref.rollout.gpu_memory_utilization=0.95"
+        " trainer.n_gpus_per_node=8 trainer.nnodes=1\n"
+    )
+    report = check("run.sh", text, Options(hardware=parse_hardware("8xA100-40GB")))
+    assert report.runs[0].plan.objective.rollout.sleep
+    assert "rl-colocated-models-over-budget" not in names(report)

@@ -88,6 +88,9 @@ class RlColocatedModelsOverBudget(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
+        beside = list(_beside(run))
+        if not beside:
+            return
         before = judge_gpu(run)
         alone = judge_gpu(
             run.assuming(
@@ -96,7 +99,8 @@ class RlColocatedModelsOverBudget(Rule):
                     f.objective.reward_model: "none",
                     f.objective.teacher: "none",
                     f.objective.critic: "none",
-                    f.objective.rollout.engine: "none",
+                    # One that sleeps while the others work is no part of what is named.
+                    **({f.objective.rollout.engine: "none"} if _ENGINE in beside else {}),
                 }
             )
         )
@@ -105,7 +109,6 @@ class RlColocatedModelsOverBudget(Rule):
         others = before.predicted - alone.predicted
         if others < _SHARE * before.predicted:
             return
-        names = ", ".join(_beside(run))
         own = "the trained model fits" if alone.holds else f"the need is {gib(alone.predicted)}"
         severity = lowered(before.severity, run)
         # Sizes of further models are taken from the actor; close to the limit that is a guess.
@@ -117,10 +120,13 @@ class RlColocatedModelsOverBudget(Rule):
             severity,
             f"what stands beside the trained model takes {gib(others)}",
             at=(f.objective.ref_model, f.objective.kind, f.model.id),
-            details=(*before.context, f"it is {names}", f"without it {own}"),
+            details=(*before.context, f"it is {', '.join(beside)}", f"without it {own}"),
             judged=before,
             proposals=list(_proposals(run)),
         )
+
+
+_ENGINE = "the generation engine"
 
 
 def _beside(run: Run) -> Iterator[str]:
@@ -131,7 +137,7 @@ def _beside(run: Run) -> Iterator[str]:
         if getattr(objective, role) not in (None, "none"):
             yield f"a {role.replace('_', ' ')}"
     if objective.rollout.engine in ("vllm_colocate", "sglang") and not objective.rollout.sleep:
-        yield "the generation engine"
+        yield _ENGINE
 
 
 def _engine_decides(run: Run) -> bool:

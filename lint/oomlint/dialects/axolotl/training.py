@@ -103,7 +103,8 @@ def sets(run: Cells) -> Any:
     if not isinstance(listed, (list, tuple)):
         return None
     paths = tuple(each.get("path") for each in listed if isinstance(each, dict))
-    return paths if paths and len(paths) == len(listed) and all(paths) else None
+    is_known = bool(paths) and all(isinstance(path, str) and path for path in paths)
+    return paths if is_known and len(paths) == len(listed) else None
 
 
 @training.derive(f.seq.pad)
