@@ -34,6 +34,7 @@ LAYERS = (
     ("datasets", "hardware", "models"),
     ("dialects", "memory"),
     ("disk", "workspace"),
+    ("measurements",),
     ("copies", "siblings", "kin"),
     ("run",),
     ("attested", "carried", "suggested"),

@@ -22,7 +22,6 @@ from oomlint.plan import Plan, leaf_paths, plan_to_dict
 
 if TYPE_CHECKING:
     from oomlint.dialects.table import Origin
-    from oomlint.hardware import Hardware
     from oomlint.memory import Estimate
     from oomlint.run import Run
 
@@ -165,8 +164,8 @@ def compare(a: Run, b: Run) -> Comparison:
     first, second = _Side(a), _Side(b)
     steps: list[Step] = []
     without: list[Difference] = []
-    start = here = _Stop(first.plan, a.hardware)
-    end = _Stop(second.plan, b.hardware)
+    start = here = _Stop(first.plan, a)
+    end = _Stop(second.plan, b)
     for group, leaves in _leaves_of_groups():
         changed = [leaf for leaf in leaves if start.plan.get(leaf) != end.plan.get(leaf)]
         there = here.moved(group, changed, end)
@@ -216,27 +215,23 @@ def _leaves_of_groups() -> Iterator[tuple[Group, list[str]]]:
 
 
 class _Stop(Struct, frozen=True, dict=True):
-    """A plan and a machine on the way from A to B."""
+    """A plan and the run whose machine it is on, on the way from A to B."""
 
     plan: Plan
-    hardware: Hardware | None
+    run: Run
 
     @cached_property
     def estimate(self) -> Estimate:
-        from oomlint.memory import estimate
-        from oomlint.memory.limits import gpu_limits
-
-        limits = None if self.hardware is None else gpu_limits(self.hardware, self.plan)
-        return estimate(self.plan, limits)
+        return self.run.estimated(self.plan)
 
     def moved(self, group: Group, leaves: list[str], goal: _Stop) -> _Stop:
         plan = self.plan.with_values({leaf: goal.plan.get(leaf) for leaf in leaves})
-        return _Stop(plan, goal.hardware if group.name == "hardware" else self.hardware)
+        return _Stop(plan, goal.run if group.name == "hardware" else self.run)
 
     def feels(self, leaf: str, other: _Stop) -> bool:
         """Whether a predicted number moves where one leaf is as in ``other``."""
         plan = self.plan.with_values({leaf: other.plan.get(leaf)})
-        return not self.has_numbers_of(_Stop(plan, self.hardware))
+        return not self.has_numbers_of(_Stop(plan, self.run))
 
     def has_numbers_of(self, other: _Stop) -> bool:
         """Whether both estimates have the same numbers, whatever they assumed."""

@@ -36,6 +36,7 @@ from oomlint.documents import (
 from oomlint.documents.base import Document
 from oomlint.documents.text import Location
 from oomlint.errors import FileError, InternalError, in_words
+from oomlint.measurements import KeptMeasurements
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -126,6 +127,7 @@ class Linker:
         self._lengths: dict[tuple[str, str | None, bool, str], Lengths | None] = {}
         self._attestations: Attestations | None = None
         self._own_readers = OwnReaders(workspace)
+        self._kept = KeptMeasurements(workspace)
 
     def link(
         self,
@@ -164,6 +166,7 @@ class Linker:
         jobs = [c for c in claims if c.kind == "aside" and c.merges and c.path not in taken]
         linked.merges = self._built(jobs, used, linked)
         linked.files_read = len(self._opened)
+        linked.errors += self._kept.errors
         return linked
 
     def _is_of_own_program(self, launch: Claim) -> bool:
@@ -436,6 +439,7 @@ class Linker:
                 **self._carried.version(dialect, claim, joining.folder),
             },
             floors=self._floors(claims),
+            measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),
             as_written=self.options.as_written,
         )

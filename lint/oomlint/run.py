@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from oomlint.amounts import gib
 from oomlint.changes import Change, Release
 from oomlint.dialects.base import Claim, Dialect, whole
 from oomlint.dialects.cells import Cells, Given, Surroundings
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from oomlint.copies import Copier
     from oomlint.hardware import Hardware
     from oomlint.memory import Estimate
+    from oomlint.memory.measured import Measurement, Nearest
     from oomlint.models import ModelFacts
 
 
@@ -111,6 +113,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     floors: MappingABC[str, str] = field(default_factory=dict)
     """Package → the oldest release that the project allows."""
     copier: Copier | None = None
+    measurements: tuple[Measurement, ...] = ()
+    """What runs of this project were measured to take."""
     as_written: bool = False
     """Whether a misspelt key does nothing, whatever it means."""
     shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -365,7 +369,31 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     def estimate(self) -> Estimate:
         if self.placed is not self:
             return self.placed.estimate
-        return _estimate(self.plan, self.hardware)
+        return self.estimated(self.plan)
+
+    def estimated(self, plan: Plan) -> Estimate:
+        """What a plan needs on this run's machine, by the model and by what was measured of runs like it."""
+        found = _estimate(plan, self.hardware)
+        if not self.parts.measurements:
+            return found
+        from oomlint.memory.measured import measured_like
+
+        return measured_like(self.parts.measurements, plan, found)
+
+    @cached_property
+    def nearest_measured(self) -> Nearest | None:
+        """The measured run that is most like this one; ``None`` where none is near."""
+        if not self.parts.measurements:
+            return None
+        from oomlint.memory.measured import nearest_of
+
+        plan = self.placed.plan
+        return nearest_of(plan, _estimate(plan, self.hardware), self.parts.measurements)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is this very run that was measured."""
+        return self.nearest_measured is not None and self.nearest_measured.is_same
 
     @cached_property
     def limits(self) -> Limits:
@@ -415,13 +443,23 @@ class Run(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def attested(self) -> Attested | None:
-        """What the project says that this run ran on, where the machine has no less; ``None`` of one that
-        its files alone do not describe."""
-        given = (name for name in self.parts.options if not str(name).startswith(_OF_THE_MACHINE))
-        if self.hardware is None or self.changes or any(True for _ in given):
+        """What the project says that this run ran on, by a kept reading or, of one that its files alone
+        describe, in its documents; ``None`` where the machine has less."""
+        if self.hardware is None:
             return None
-        found = self.parts.find_attested()
+        nearest = self.nearest_measured
+        found: Attested | None = None
+        if nearest is not None and nearest.is_same:
+            found = _attested(nearest.measurement)
+        elif self._is_as_its_files:
+            found = self.parts.find_attested()
         return found if found is not None and self._has_no_less_than(found.hardware) else None
+
+    @property
+    def _is_as_its_files(self) -> bool:
+        """Whether its files alone describe it, but for the machine."""
+        given = (name for name in self.parts.options if not str(name).startswith(_OF_THE_MACHINE))
+        return not self.changes and not any(True for _ in given)
 
     def _has_no_less_than(self, other: Hardware) -> bool:
         """Whether the GPUs of the run are as large as another machine's, and no fewer of them run."""
@@ -525,6 +563,13 @@ def _estimate(plan: Plan, hardware: Hardware | None) -> Estimate:
 
     limits = None if hardware is None else gpu_limits(hardware, plan)
     return estimate(plan, limits)
+
+
+def _attested(measurement: Measurement) -> Attested:
+    """A run that was measured did run."""
+    size = measurement.gpu
+    took = "a node's RAM" if size is None else gib(size)
+    return Attested(measurement.hardware, f"{measurement.place} has {took} measured")
 
 
 def merge_sequences(*groups: Sequence[tuple[Block, Reading]]) -> tuple[tuple[Block, Reading], ...]:

@@ -12,12 +12,13 @@ from oomlint.cli.given import Given
 from oomlint.cli.options import color_option, output_file_option, run_options
 from oomlint.cli.output import Form, emit, painter
 from oomlint.cli.progress import shown
-from oomlint.errors import UsageError
+from oomlint.errors import CannotEdit, FileError, UsageError
 from oomlint.report.paint import ColorChoice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oomlint.diagnose import Examination
     from oomlint.diagnose.scan import Log
     from oomlint.engine import Report
 
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     metavar="PATH",
     shell_complete=completion.files,
     help="A config of the run (file or folder; may be given several times) to explain it with.",
+)
+@click.option(
+    "--keep",
+    is_flag=True,
+    help="Keep the peak that the logs print in .oomlint-measured.jsonl: later predictions start from it.",
 )
 @click.option(
     "--output-format",
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
 def diagnose(
     logs: tuple[str, ...],
     configs: tuple[str, ...],
+    keep: bool,
     output_format: str,
     output_file: Path | None,
     color: ColorChoice,
@@ -72,6 +79,8 @@ def diagnose(
         raise UsageError("`-` can be given once")
     if not configs and any(given_options[name] for name in ("hardware", "host_memory", "gpus")):
         raise UsageError("--hardware and its like are about a config: name it with --config")
+    if keep and not configs:
+        raise UsageError("--keep needs the run that the log is of: name its config with --config")
     with shown("reading") as tick:
         scanned, errors = read_logs(logs, tick)
     report = _lint(Given(**given_options), configs, scanned) if configs else None
@@ -89,9 +98,31 @@ def diagnose(
     emit(text, output_file, paint=paint, form=forms.get(output_format, "words"))
     if output_format != "json":
         complain(examination.errors)
+    if keep:
+        _keep(examination, Given(**given_options), configs)
     if examination.errors:
         return 3
     return 1 if examination.names_a_failure else 0
+
+
+def _keep(examination: Examination, given: Given, configs: Sequence[str]) -> None:
+    """Keep what was measured, and say where.
+
+    Raises:
+        UsageError: there is nothing to keep, or no place.
+    """
+    from oomlint.cli.jobs import make_jobs, settings_for
+    from oomlint.diagnose.keep import kept_of, run_of
+    from oomlint.measurements import keep
+
+    try:
+        run = run_of(examination)
+        kept = kept_of(examination, run)
+        workspace = make_jobs(given, configs)[0].workspace
+        place = keep(kept, run.files[0], workspace, settings_for(given, configs).folder)
+    except (UsageError, CannotEdit, FileError) as error:
+        raise UsageError(f"nothing was kept: {error}") from None
+    click.echo(f"kept in {place}: runs like {kept.run} are predicted from it", err=True)
 
 
 def _lint(given: Given, configs: Sequence[str], logs: Sequence[Log]) -> Report:

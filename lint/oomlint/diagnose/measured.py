@@ -32,16 +32,26 @@ class Form(Struct, frozen=True, eq=False):
     pattern: re.Pattern[bytes]
     is_whole_node: bool = False
     """Of host figures: the node's use rather than the process's."""
+    is_of_training: bool = True
+    """Whether it is (also) printed once steps are taken, so that the highest of a log is the run's."""
 
 
 _NUMBER = rb"[\"']?(?:\s*[:=|])?(?:\s*[\"'])?\s*(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)"
 
 
 def _form(
-    framework: str, key: str, kind: Kind, unit: int, pattern: str = "", *, whole_node: bool = False
+    framework: str,
+    key: str,
+    kind: Kind,
+    unit: int,
+    pattern: str = "",
+    *,
+    whole_node: bool = False,
+    of_training: bool = True,
 ) -> Form:
     text = pattern.encode() if pattern else re.escape(key).encode() + _NUMBER
-    return Form(framework, key, kind, unit, key.encode(), re.compile(text), whole_node)
+    compiled = re.compile(text)
+    return Form(framework, key, kind, unit, key.encode(), compiled, whole_node, of_training)
 
 
 _FORMS = (
@@ -57,9 +67,9 @@ _FORMS = (
     _form("torchtune", "peak_memory_active", "active", _GIB),
     _form("torchtune", "peak_memory_alloc", "allocated", _GIB),
     _form("torchtune", "peak_memory_reserved", "reserved", _GIB),
-    _form("torchtune", "peak memory active", "active", _GIB),
-    _form("torchtune", "peak memory alloc", "allocated", _GIB),
-    _form("torchtune", "peak memory reserved", "reserved", _GIB),
+    _form("torchtune", "peak memory active", "active", _GIB, of_training=False),
+    _form("torchtune", "peak memory alloc", "allocated", _GIB, of_training=False),
+    _form("torchtune", "peak memory reserved", "reserved", _GIB, of_training=False),
     # torchtitan components/metrics.py: `memory: 12.34GiB(15.61%)`, colours between.
     _form("torchtitan", "memory:", "reserved", _GIB, r"memory: +(\d+(?:\.\d+)?)GiB\("),
     # ms-swift trainers/patcher.py and megatron/callbacks/print.py: max_memory_reserved.
@@ -75,11 +85,13 @@ _FORMS = (
     _form("megatron", "max reserved:", "reserved", _MIB,
           r"memory \(MB\) \|.{0,160}? max reserved: (\d+(?:\.\d+)?)"),
     # DeepSpeed runtime/utils.py see_memory_usage, utils/timer.py ThroughputTimer and memory_usage.
-    _form("deepspeed", "Max_MA", "allocated", _GIB, r"\bMax_MA (\d+(?:\.\d+)?) GB"),
-    _form("deepspeed", "Max_CA", "reserved", _GIB, r"\bMax_CA (\d+(?:\.\d+)?) GB"),
+    _form("deepspeed", "Max_MA", "allocated", _GIB, r"\bMax_MA (\d+(?:\.\d+)?) GB",
+          of_training=False),
+    _form("deepspeed", "Max_CA", "reserved", _GIB, r"\bMax_CA (\d+(?:\.\d+)?) GB",
+          of_training=False),
     _form("deepspeed", "MaxMemAllocated=", "allocated", _GIB),
     _form("deepspeed", "CPU Virtual Memory:", "host", _GIB,
-          r"CPU Virtual Memory: +used = (\d+(?:\.\d+)?) GB", whole_node=True),
+          r"CPU Virtual Memory: +used = (\d+(?:\.\d+)?) GB", whole_node=True, of_training=False),
     # verl workers/fsdp_workers.py and megatron_workers.py: / 1024**3.
     _form("verl", "perf/max_memory_allocated_gb", "allocated", _GIB),
     _form("verl", "perf/max_memory_reserved_gb", "reserved", _GIB),
@@ -140,6 +152,7 @@ class Peak(Struct, frozen=True):
     size: int
     line: int
     is_whole_node: bool = False
+    is_of_training: bool = True
 
 
 class Peaks:
@@ -191,6 +204,7 @@ class Peaks:
                 round(size),
                 line_of(offset),
                 form.is_whole_node,
+                form.is_of_training,
             )
 
     def all(self) -> tuple[Peak, ...]:

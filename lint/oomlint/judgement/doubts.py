@@ -63,6 +63,8 @@ def doubts(run: Run) -> tuple[Doubt, ...]:
 
 
 def _found(run: Run) -> Iterator[Doubt]:
+    if run.is_measured:
+        return
     if sharding_is_open(run):
         sharded = {f.parallel.backend: "zero", **ZERO_3}
         words = "what launches it shards the model"

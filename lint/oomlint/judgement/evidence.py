@@ -16,9 +16,8 @@ from oomlint.hardware import usual_limit
 from oomlint.judgement import unread
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.severity import EVEN, TIGHT
-from oomlint.memory import Assumption, Estimate, estimate
+from oomlint.memory import Assumption, Estimate
 from oomlint.memory.build import skeleton, stand_in
-from oomlint.memory.limits import gpu_limits
 from oomlint.models.names import one_of_mixture
 from oomlint.plan import leaf_paths
 from oomlint.plan.evidence import Level
@@ -130,7 +129,8 @@ def rests_on(run: Run) -> tuple[Basis, ...]:
     first."""
     known: tuple[Basis, ...] | None = run.remembered.get("rests_on")
     if known is None:
-        known = run.remembered["rests_on"] = tuple(_found(run))
+        # Whatever its files leave open, the run that was measured had it.
+        known = run.remembered["rests_on"] = () if run.is_measured else tuple(_found(run))
     return known
 
 
@@ -224,6 +224,8 @@ def moves(run: Run, field: Any) -> Iterator[tuple[Any, int]]:
 
 def level_of(run: Run) -> Level:
     """How well the weakest of the fields is known that move the peak."""
+    if run.is_measured:
+        return Level.MEASURED
     levels = (run.level(field) for field in (*_PLAUSIBLE, f.model.dims))
     return max(*levels, *_weak(run).values())
 
@@ -359,9 +361,7 @@ class _Trials(Struct, frozen=True):
 
 
 def _estimate(run: Run, change: Mapping[Any, Any]) -> Estimate:
-    plan = run.plan.with_values(change) if change else run.plan
-    limits = None if run.hardware is None else gpu_limits(run.hardware, plan)
-    return estimate(plan, limits)
+    return run.estimated(run.plan.with_values(change) if change else run.plan)
 
 
 _Limited: TypeAlias = Literal["gpu", "host"]

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from oomlint.judgement.doubts import Doubt, doubts
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open
 from oomlint.judgement.law import risk_in
+from oomlint.judgement.measured import measured_words
 from oomlint.judgement.peak import counts_as_run, risk_of
 from oomlint.judgement.releases import over_releases
 from oomlint.judgement.severity import EVEN, Verdict, verdict_at
@@ -84,6 +85,8 @@ class Forecast(Struct, frozen=True):
     """How misspelt keys were read, for the reader to know; empty of a run as it is written."""
     because_of: str = ""
     """``docs/tuning.rst:164 lists it on 4xH800-80GB``, where the project says that the run ran, and that counts."""
+    measured: str = ""
+    """What was measured of the run, or of one like it, from which its prediction starts."""
 
     @property
     def verdict(self) -> Verdict:
@@ -129,6 +132,7 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
         doubts=() if run.hardware is None else doubts(probe),
         because=because,
         because_of=counts_as_run(run),
+        measured=measured_words(run),
     )
 
 

@@ -27,6 +27,7 @@ from oomlint.judgement.doubts import (
 from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.law import has_room, holds, risk_in, risk_of_need
 from oomlint.judgement.lengths import fits_with_short_samples, takes_several
+from oomlint.judgement.measured import measured_words, starts_from_measured
 from oomlint.judgement.severity import EVEN, TIGHT, Confidence, Severity, bound, severity_at
 from oomlint.judgement.words import when
 from oomlint.memory import DeviceEstimate, HostEstimate
@@ -336,9 +337,12 @@ def reckoned_with(condition: str) -> str:
 
 def conditions_of(run: Run) -> tuple[str, ...]:
     """On what condition every prediction of a run holds; mostly on none."""
-    if sharding_is_open(run):
-        return (*read_as(run), "a whole copy on each GPU, unless what launches it shards the model")
-    return read_as(run)
+    found = read_as(run)
+    if starts_from_measured(run.intended):
+        found = (*found, measured_words(run.intended))
+    if sharding_is_open(run) and not settled(run).is_measured:
+        return (*found, "a whole copy on each GPU, unless what launches it shards the model")
+    return found
 
 
 def read_as(run: Run) -> tuple[str, ...]:

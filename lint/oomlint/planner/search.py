@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import EVEN, TIGHT, Risk, Verdict, is_open, settled
-from oomlint.memory import Estimate, estimate
+from oomlint.memory import Estimate
 from oomlint.plan import Plan, leaf_paths
 from oomlint.planner.moves import Move, safe_moves, unsafe_moves
 from oomlint.planner.throughput import Rates, Sizes, rates, seconds_per_token
@@ -226,10 +226,7 @@ class Search(Struct, frozen=True):
         return seconds_per_token(plan, sizes, self.rate) / self.seconds
 
     def estimate(self, plan: Plan) -> Estimate:
-        from oomlint.memory.limits import gpu_limits
-
-        hardware = self.run.hardware
-        return estimate(plan, None if hardware is None else gpu_limits(hardware, plan))
+        return self.run.estimated(plan)
 
     def fits(self, plan: Plan) -> bool:
         """Whether a plan fits, but for what is open about the run."""

@@ -59,6 +59,8 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
     style = VERDICT_STYLES[forecast.verdict]
     yield paint(f"verdict: {conclusion(forecast)}", style)
     yield f"fits on: {fits_on(gpu.peak_bytes)}"
+    if forecast.measured:
+        yield f"measured: {forecast.measured}"
     if forecast.assumptions:
         yield "assumed:"
         for assumption in forecast.assumptions:
