@@ -125,7 +125,7 @@ def short_samples(run: Run) -> Run | None:
     if longest_sample(run.plan) is None:
         return None
     short = _short(run)
-    shorter: dict[Any, Any] = {f.seq.max_len: short}
+    shorter: dict[Any, Any] = {f.seq.max_len: short, **_short_prompts(run)}
     if batch.max_tokens_per_gpu:
         # All samples of a step together may be fewer tokens than one micro batch may have.
         tokens = (batch.micro or 0) * (batch.grad_accum or 0) * short
@@ -138,7 +138,23 @@ def short_samples(run: Run) -> Run | None:
 
 
 def _short(run: Run) -> int:
-    return min((longest_sample(run.plan) or 0) // _SHORT_SAMPLES, _SHORT_SAMPLE)
+    """Tokens of the longest sample where none is long: of a rollout its prompt alone may be short, for its
+    answer goes on until the model ends it or the limit does."""
+    rollout = run.plan.objective.rollout
+    prompt, answer = rollout.max_prompt_tokens, rollout.max_completion_tokens
+    if prompt and answer:
+        return _short_of(prompt) + answer
+    return _short_of(longest_sample(run.plan) or 0)
+
+
+def _short_prompts(run: Run) -> dict[Any, Any]:
+    """What a rollout's samples follow from, where its prompts are short."""
+    prompt = run.plan.objective.rollout.max_prompt_tokens
+    return {f.objective.rollout.max_prompt_tokens: _short_of(prompt)} if prompt else {}
+
+
+def _short_of(limit: int) -> int:
+    return min(limit // _SHORT_SAMPLES, _SHORT_SAMPLE)
 
 
 def takes_several(run: Run) -> bool:

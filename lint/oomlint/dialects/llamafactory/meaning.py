@@ -270,6 +270,13 @@ def loads(run: Cells) -> Any:
     return "fp32" if is_cast else run[f.load.dtype]
 
 
+@meaning.derive(f.load.cast, source=_ADAPTER)
+def casts_where_loaded(run: Cells) -> Any:
+    """Each parameter that is trained becomes fp32, on the GPU where a device map has put it."""
+    is_cast = run[f.trainable.method] in ("full", "freeze") and _upcasts_trained(run)
+    return "fp32" if is_cast else None
+
+
 @meaning.derive(_P.param, _P.grad, _P.optim_state, source=_ADAPTER)
 def trained_layers(run: Cells) -> Any:
     is_sharded = run[f.parallel.backend] == "zero" and run[f.parallel.zero.stage] != 0
