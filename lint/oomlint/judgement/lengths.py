@@ -138,19 +138,21 @@ def short_samples(run: Run) -> Run | None:
 
 
 def _short(run: Run) -> int:
-    """Tokens of the longest sample where none is long: of a rollout its prompt alone may be short, for its
-    answer goes on until the model ends it or the limit does."""
-    rollout = run.plan.objective.rollout
-    prompt, answer = rollout.max_prompt_tokens, rollout.max_completion_tokens
-    if prompt and answer:
-        return _short_of(prompt) + answer
+    """Tokens of the longest sample where none is long: of a rollout its prompts alone may all be short, for one
+    answer that goes on until the limit ends it is enough."""
+    shorter = _short_prompts(run)
+    answer = run.plan.objective.rollout.max_completion_tokens
+    if shorter and answer:
+        return sum(shorter.values()) + answer
     return _short_of(longest_sample(run.plan) or 0)
 
 
-def _short_prompts(run: Run) -> dict[Any, Any]:
-    """What a rollout's samples follow from, where its prompts are short."""
+def _short_prompts(run: Run) -> dict[Any, int]:
+    """What the samples of a rollout follow from, where its prompts are short."""
     prompt = run.plan.objective.rollout.max_prompt_tokens
-    return {f.objective.rollout.max_prompt_tokens: _short_of(prompt)} if prompt else {}
+    if not prompt or coming_together(run) != "padded":
+        return {}
+    return {f.objective.rollout.max_prompt_tokens: _short_of(prompt)}
 
 
 def _short_of(limit: int) -> int:

@@ -93,6 +93,18 @@ class ReplicaTooBigForOneGpu(Rule):
             hardware="8xA100-80GB",
             why="DDP: there is no file in which to raise a stage",
         ),
+        Example(
+            files={
+                "axolotl.yaml": _YAML.replace(
+                    "NousResearch/Meta-Llama-3-70B", "huggyllama/llama-30b"
+                )
+                .replace("1024\n", "4096\npad_to_sequence_len: true\nflash_attention: true\n")
+                .replace("size: 1", "size: 4")
+                .replace("deepspeed: ds.json\n", "")
+            },
+            hardware="8xA100-80GB",
+            why="there is room for the rest only where the weights are shared",
+        ),
     )
     good = (
         Example(

@@ -331,7 +331,13 @@ _ROWS = (
         choice(OPTIMIZERS, otherwise="other"),
         source="DS/engine.py _configure_basic_optimizer",
     ),
-    Row("optimizer.params.torch_adam", ds.torch_adam, BOOLEAN, default=False, source="DS/engine.py _configure_basic_optimizer"),
+    Row(
+        "optimizer.params.torch_adam",
+        ds.torch_adam,
+        BOOLEAN,
+        default=False,
+        source="DS/engine.py _configure_basic_optimizer",
+    ),
     Row(
         "tensor_parallel.autotp_size",
         f.parallel.tp,

@@ -79,9 +79,13 @@ def read_tree(root: ast.Module) -> Tree:
             mapped.update(map(id, _mapped_by(node)))
         elif shape.evaluates is not None:
             statement = node if shape.evaluates else None
-        elif kind is ast.Lambda and statement is not None:
-            if id(node) not in mapped and not _is_head(node, statement):
-                statement = None
+        elif (
+            kind is ast.Lambda
+            and statement is not None
+            and id(node) not in mapped
+            and not _is_head(node, statement)
+        ):
+            statement = None
         for name, is_inside in shape.children:
             value = getattr(node, name)
             place = inner if is_inside else scope
