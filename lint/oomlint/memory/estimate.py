@@ -6,7 +6,7 @@ from oomlint.memory.allocator import left_by_packing, reserved_above, reserved_f
 from oomlint.memory.bounds import Totals, bounds
 from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
 from oomlint.memory.evaluation import evaluation_point
-from oomlint.memory.facts import BYTES_PER_ELEMENT, Facts, facts_of
+from oomlint.memory.facts import Facts, facts_of
 from oomlint.memory.host import bounds_of, host_phases
 from oomlint.memory.reload import beside_on_gpu_of
 from oomlint.memory.result import (
@@ -25,6 +25,7 @@ from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, trained_s
 from oomlint.memory.step import Point, highest, replicated_points
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
+from oomlint.plan.model import BYTES_PER_ELEMENT
 
 _UNKNOWN_GPU = GpuLimits()
 
