@@ -76,6 +76,34 @@ def test_full_fine_tuning_upcasts_what_it_trains() -> None:
     assert plan.seq.max_len == 4096
 
 
+def test_what_is_trained_is_fp32_on_the_gpu_before_deepspeed_casts_it_back() -> None:
+    """Of ZeRO stages below 3 with what steps it on the host, loading is the highest instant."""
+
+    def loading(stage: int, more: str = "", release: str = "0.9.4") -> int:
+        offload = '"offload_optimizer": {"device": "cpu"}'
+        config = (
+            f'{{"bf16": {{"enabled": true}}, "zero_optimization": {{"stage": {stage}, {offload}}}}}'
+        )
+        text = SFT + more + "deepspeed: ds.json\n"
+        files = {
+            "a.yaml": text,
+            "ds.json": config,
+            "r.sh": "torchrun --nproc_per_node 8 src/train.py a.yaml\n",
+        }
+        (run,) = runs_of(files, **{"versions.llamafactory": release})
+        found = run.estimate.gpu.phases["load"]
+        assert found is not None
+        return found
+
+    fp32 = 4 * 8_030_261_248
+    assert fp32 < loading(2) < fp32 + (2 << 30)
+    # Pure bf16 stays as it is loaded; under ZeRO-3 each rank builds its shards alone.
+    assert fp32 / 2 < loading(2, "pure_bf16: true\n") < fp32 / 2 + (2 << 30)
+    assert loading(3) < fp32 / 8
+    # Read into RAM, it was made fp32 there.
+    assert loading(2, release="0.5.3") < fp32 / 2 + (2 << 30)
+
+
 def test_pure_bf16_keeps_sixteen_bits() -> None:
     plan = run_of(SFT.replace("bf16: true", "pure_bf16: true")).plan
     assert (plan.precision.param, plan.precision.grad, plan.precision.optim_state) == ("bf16",) * 3

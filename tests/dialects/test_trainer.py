@@ -101,6 +101,19 @@ def test_a_deepspeed_config_that_only_running_tells_is_deepspeed_still() -> None
     assert (plan.parallel.backend, plan.parallel.zero.stage) == ("zero", None)
 
 
+def test_deepspeeds_own_adam_is_fused_unless_torchs_is_asked_for() -> None:
+    def fused(optimizer: str) -> object:
+        config = f'{{"zero_optimization": {{"stage": 2}}{optimizer}}}'
+        command = (
+            "deepspeed --num_gpus 8 train.py" + _REST + " --optim adamw_torch --deepspeed ds.json\n"
+        )
+        return _run({"run.sh": command, "ds.json": config}).plan.optimizer.fused
+
+    assert fused(', "optimizer": {"type": "AdamW"}') is True
+    assert fused(', "optimizer": {"type": "AdamW", "params": {"torch_adam": true}}') is False
+    assert fused("") is False
+
+
 def test_adapters_are_told_by_their_options() -> None:
     plan = _run("python train.py" + _REST + " --use_lora True --lora_r 8\n").plan
     assert (plan.trainable.method, plan.trainable.r) == ("lora", 8)

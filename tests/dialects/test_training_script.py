@@ -669,6 +669,20 @@ def test_the_tokenizer_says_how_long_samples_are(calls: str, length: int | None,
     assert (plan.seq.max_len, plan.seq.pad) == (length, pad)
 
 
+def test_a_lambda_that_a_data_set_is_mapped_by_cuts_samples() -> None:
+    text = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+        "d = load_from_disk('d').map(lambda x: tokenizer(x['t'], truncation=True, max_length=20000))\n"
+        "a = TrainingArguments(output_dir='o', per_device_train_batch_size=4)\n"
+        "Trainer(model=m, args=a, train_dataset=d).train()\n"
+    )
+    assert _run({"train.py": text}).plan.seq.max_len == 20000
+    # Whether another lambda ever runs is not said.
+    other = text.replace(".map(lambda", ".filter(lambda")
+    assert _run({"train.py": other}).plan.seq.max_len is None
+
+
 def test_a_trainer_that_the_script_defines_is_not_trls_by_its_name() -> None:
     text = (
         "from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments\n"

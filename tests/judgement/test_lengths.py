@@ -10,7 +10,7 @@ from oomlint.engine import Options, lint
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import TIGHT, judgement_of
 from oomlint.judgement.doubts import doubts
-from oomlint.judgement.lengths import coming_together, fullest
+from oomlint.judgement.lengths import coming_together, fullest, short_samples
 from oomlint.rule import Severity
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -97,3 +97,25 @@ def test_what_takes_several_long_samples_is_a_note() -> None:
     found = [d for d in report.diagnoses if d.finding.resource == "gpu"]
     assert found
     assert max(d.severity for d in found) is Severity.INFO
+
+
+GRPO = (
+    "from datasets import load_dataset\n"
+    "from trl import GRPOConfig, GRPOTrainer\n"
+    "args = GRPOConfig(output_dir='o', per_device_train_batch_size=4, num_generations=4, "
+    "max_prompt_length=2048, max_completion_length=1024)\n"
+    "GRPOTrainer(model='Qwen/Qwen3-0.6B', args=args, reward_funcs=f, train_dataset=d).train()\n"
+)
+
+
+def test_of_a_rollout_only_the_prompts_may_all_be_short() -> None:
+    """TRL issue 3456: 48.1 GiB by nvidia-smi where the limits allow 83; some answer is never ended."""
+    workspace = Workspace(Path("/p"), {"train.py": GRPO.encode()})
+    (run,) = lint(workspace, ["train.py"], H100, rules=()).runs
+    short = short_samples(run)
+    assert short is not None
+    assert short.plan.seq.max_len == 512 + 1024
+    assert (short.estimate.gpu.peak_bytes or 0) < 0.75 * (run.estimate.gpu.peak_bytes or 0)
+    assert [each.words for each in doubts(run) if each.is_of_lengths] == [
+        "no sample has more than 1,536 tokens"
+    ]

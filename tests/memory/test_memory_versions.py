@@ -98,3 +98,19 @@ def test_saving_8_bit_weights_copied_them_twice_in_bitsandbytes_0_38() -> None:
     linear = 16 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192)
     assert saving("0.38.1") - saving("0.37.2") == pytest.approx(2 * linear, rel=0.01)
     assert saving("0.39.0") == saving("0.37.2")
+
+
+def test_adam_made_two_copies_before_torch_2_1_and_looped_before_2() -> None:
+    stepped = {"optimizer.fused": False, "optimizer.foreach": True}
+
+    def temporary(release: str) -> float:
+        plan = Plan().with_values(BASE | stepped | {"versions": {"torch": release}})
+        return estimate(plan).gpu.parts["optimizer_step"]["temporary"]
+
+    weights = estimate(Plan().with_values(BASE)).gpu.components["parameters"]
+    workspace = temporary("2.1.0") - weights
+    assert workspace == pytest.approx(0, abs=64 << 20)
+    assert temporary("2.0.1") - temporary("2.1.0") == pytest.approx(weights, rel=1e-6)
+    # One tensor after the other: two copies of the largest, the embedding.
+    largest = 2 * VOCABULARY * 2048
+    assert temporary("1.13.1") - workspace == pytest.approx(2 * largest, rel=1e-6)

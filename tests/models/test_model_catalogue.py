@@ -175,3 +175,14 @@ def test_minicpm_v_is_its_parts() -> None:
         assert whole.dims.vision.params is not None
         assert whole.dims.params_total == part.dims.params_total + whole.dims.vision.params
         assert whole.dims.vision.hidden == 1152
+
+
+def test_llama_guard_is_the_llama_that_it_was_made_of() -> None:
+    """By their model cards, "a fine-tuned Llama-3.2-1B pretrained model" and so on."""
+    for name, params in (
+        ("meta-llama/Llama-Guard-3-1B", 1_235_814_400),
+        ("meta-llama/Llama-Guard-3-8B", 8_030_261_248),
+    ):
+        found = lookup(name)
+        assert found is not None
+        assert found.dims.params_total == params

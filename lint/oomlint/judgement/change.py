@@ -16,11 +16,13 @@ from oomlint.run import Run
 
 
 class Relief(Struct, frozen=True):
-    """What a change brings: the peak now and after, and whether it is worth a word."""
+    """What a change brings: the peak now and after, and whether it is worth a word. ``can_be_said`` is whether
+    the framework has words for it."""
 
     before: Peak
     after: Peak
     changes: Mapping[Any, Any]
+    can_be_said: bool = True
 
     @property
     def saved(self) -> int:
@@ -65,14 +67,21 @@ class Relief(Struct, frozen=True):
         return text
 
 
-def relief(run: Run, changes: Mapping[Any, Any], *, resource: str = "gpu") -> Relief | None:
-    """What ``changes`` bring, or ``None`` where the framework cannot say them or no number is known."""
+def relief(
+    run: Run, changes: Mapping[Any, Any], *, resource: str = "gpu", even_unsaid: bool = False
+) -> Relief | None:
+    """What ``changes`` bring, or ``None`` where no number is known, or the framework cannot say them: what it
+    costs that they are as they are is worth a word ``even_unsaid``."""
     judge = judge_host if resource == "host" else judge_gpu
     before = judge(run)
+    can_be_said = True
     try:
-        after = judge(run.what_if(changes))
+        changed = run.what_if(changes)
     except CannotEdit:
-        return None
+        if not even_unsaid:
+            return None
+        changed, can_be_said = run.assuming(changes), False
+    after = judge(changed)
     if before is None or after is None:
         return None
-    return Relief(before, after, changes)
+    return Relief(before, after, changes, can_be_said)

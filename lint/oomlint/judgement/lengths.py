@@ -125,7 +125,7 @@ def short_samples(run: Run) -> Run | None:
     if longest_sample(run.plan) is None:
         return None
     short = _short(run)
-    shorter: dict[Any, Any] = {f.seq.max_len: short}
+    shorter: dict[Any, Any] = {f.seq.max_len: short, **_short_prompts(run)}
     if batch.max_tokens_per_gpu:
         # All samples of a step together may be fewer tokens than one micro batch may have.
         tokens = (batch.micro or 0) * (batch.grad_accum or 0) * short
@@ -138,7 +138,25 @@ def short_samples(run: Run) -> Run | None:
 
 
 def _short(run: Run) -> int:
-    return min((longest_sample(run.plan) or 0) // _SHORT_SAMPLES, _SHORT_SAMPLE)
+    """Tokens of the longest sample where none is long: of a rollout its prompts alone may all be short, for one
+    answer that goes on until the limit ends it is enough."""
+    shorter = _short_prompts(run)
+    answer = run.plan.objective.rollout.max_completion_tokens
+    if shorter and answer:
+        return sum(shorter.values()) + answer
+    return _short_of(longest_sample(run.plan) or 0)
+
+
+def _short_prompts(run: Run) -> dict[Any, int]:
+    """What the samples of a rollout follow from, where its prompts are short."""
+    prompt = run.plan.objective.rollout.max_prompt_tokens
+    if not prompt or coming_together(run) != "padded":
+        return {}
+    return {f.objective.rollout.max_prompt_tokens: _short_of(prompt)}
+
+
+def _short_of(limit: int) -> int:
+    return min(limit // _SHORT_SAMPLES, _SHORT_SAMPLE)
 
 
 def takes_several(run: Run) -> bool:

@@ -25,6 +25,7 @@ from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, trained_s
 from oomlint.memory.step import Point, highest, replicated_points
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
+from oomlint.plan.model import BYTES_PER_ELEMENT
 
 _UNKNOWN_GPU = GpuLimits()
 
@@ -84,7 +85,8 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     # Optimizer states and cuBLAS workspaces come with the first step, or states with a checkpoint.
     read = (optimizer, beside_on_gpu_of(f)) if plan.load.resume else (0.0, 0.0)
     loading = moments["load"].temporary + read[1]
-    parts["load"] |= {"optimizer_states": read[0], "temporary": loading}
+    loaded = parameters + cast_bytes(f)
+    parts["load"] |= {"parameters": loaded, "optimizer_states": read[0], "temporary": loading}
     totals = {name: sum(found.values()) for name, found in parts.items()}
     peak_phase = max(GPU_PHASES, key=totals.__getitem__)
     peak, point = whole_bytes(parts[peak_phase]), moments[peak_phase]
@@ -93,7 +95,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     held = allocated - engine
     held -= point.activations + point.logits + point.temporary + point.communication
     fixed, varied = reserved_above(f, points, parameters + optimizer + workspace + pool)
-    fixed = max(fixed, allocated, reserved_for_loading(parameters, moments["load"]))
+    fixed = max(fixed, allocated, reserved_for_loading(loaded, moments["load"]))
     varied = max(varied, left_by_packing(f))
     if limits.usable is not None:
         # A full GPU makes the allocator give its cached blocks back.
@@ -169,6 +171,15 @@ def load_point(f: Facts) -> Point:
     packed = facts_of(f.plan.with_values({fields.quant.prepares_kbit: False}))
     whole, kept = frozen_weight_bytes(packed), frozen_weight_bytes(f) / f.shard
     return Point(communication=whole if stays else max(0.0, whole - kept))
+
+
+def cast_bytes(f: Facts) -> float:
+    """What parameters on the GPU take there beyond what an engine leaves of them that comes after:
+    DeepSpeed casts the module when it is made (runtime/engine.py _configure_distributed_model)."""
+    load = f.plan.load
+    if f.backend != "zero" or load.device_map != "single" or load.cast is None:
+        return 0.0
+    return max(0.0, BYTES_PER_ELEMENT[load.cast] - f.weight) * f.trained_numel
 
 
 def reference_model(f: Facts) -> float:

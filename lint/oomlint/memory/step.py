@@ -342,6 +342,18 @@ def _highest_moment(
     return found
 
 
+# Before, torch takes foreach only where it is told to (torch 1.13.1 optim/adamw.py:207-209).
+_FOREACH = (2, 0)
+# torch 2.0.1 optim/adamw.py:564-566 makes the root of the second moments, and a second copy with epsilon added,
+# which from 2.1.0 on (optim/adamw.py:599-602) is added in place.
+_IN_PLACE = (2, 1)
+
+
+def _copies_of_foreach(f: Facts, kind: str) -> int:
+    """Copies of the trained parameters that torch makes in a step of all of them at once."""
+    return 2 if kind == "adamw" and f.older("torch", _IN_PLACE) else 1
+
+
 def optimizer_temporaries(f: Facts, trained: float) -> float:
     """Bytes that the optimizer step needs beside states and gradients on one GPU.
 
@@ -393,8 +405,8 @@ def optimizer_temporaries(f: Facts, trained: float) -> float:
     if kind in ("adamw", "lamb", "schedule_free", "anyprecision_adamw", "rmsprop", "adagrad"):
         if o.fused:
             return extra
-        if o.foreach is not False:
-            return extra + trained * width
+        if o.foreach is not False and not f.older("torch", _FOREACH):
+            return extra + _copies_of_foreach(f, kind) * trained * width
         return extra + 2 * largest * width
     if kind == "badam" and width == 2:
         # The block's gradients make way for fp32 copies (badam 1.4 block_optim.py, _grad_to_hp).

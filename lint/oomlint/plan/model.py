@@ -135,10 +135,12 @@ class Model(Section, frozen=True, kw_only=True):
 class Load(Section, frozen=True, kw_only=True):
     """How the weights come from disk; decides host RAM before the first step.
 
-    ``resume``: training goes on from a checkpoint, optimizer states included.
+    ``resume``: training goes on from a checkpoint, optimizer states included. ``cast``: what the parameters that
+    are trained are made where they were loaded, before an engine casts the module to its own dtype.
     """
 
     dtype: Literal["fp32", "bf16", "fp16", "auto"] | None = None
+    cast: DType | None = None
     device_map: Literal["none", "auto", "balanced", "explicit", "single"] | None = None
     low_cpu_mem: bool | None = None
     cpu_ram_efficient: bool | None = None

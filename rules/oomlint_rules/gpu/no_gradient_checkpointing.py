@@ -88,7 +88,7 @@ class NoGradientCheckpointing(Rule):
         if judged is None or not judged.may_gain_by("activations", "temporary"):
             return
         changes = {f.checkpointing.mode: "full"}
-        found = relief(run, changes)
+        found = relief(run, changes, even_unsaid=True)
         if found is None or not found.is_worthwhile:
             return
         before = found.before
@@ -105,5 +105,5 @@ class NoGradientCheckpointing(Rule):
                 "a step takes about a third longer",
             ),
             judged=before,
-            proposals=[Proposal.set("turn on gradient checkpointing", changes)],
+            proposals=[Proposal.set("turn on gradient checkpointing", changes)] * found.can_be_said,
         )

@@ -98,7 +98,8 @@ class AdamFp32StatesDominant(Rule):
                 ("keep Adam's states in 8 bit", "in 8 bit", "adamw8bit"),
                 ("train with Adafactor", "with Adafactor", "adafactor"),
             )
-            if (found := relief(run, {f.optimizer.kind: kind})) is not None and found.is_worthwhile
+            if (found := relief(run, {f.optimizer.kind: kind}, even_unsaid=True)) is not None
+            and found.is_worthwhile
         ]
         if not options:
             return
@@ -115,11 +116,12 @@ class AdamFp32StatesDominant(Rule):
             at=(f.optimizer.name, f.trainable.method),
             details=(
                 *before.context,
-                *(f"{word} {found.sentence}" for _, word, found in options),
+                *(f"{word} {found.sentence}" for _, word, found in options if found.can_be_said),
             ),
             judged=before,
             proposals=[
                 Proposal.set(title, option.changes, Applicability.UNSAFE)
                 for title, _, option in options
+                if option.can_be_said
             ],
         )

@@ -112,7 +112,7 @@ class ModelLoadedInFp32(Rule):
         plan = run.plan
         half = half_of(run)
         changes = {f.load.dtype: half}
-        found = relief(run, changes)
+        found = relief(run, changes, even_unsaid=True)
         if found is None or not found.is_worthwhile:
             return
         assert found.severity is not None
@@ -140,5 +140,6 @@ class ModelLoadedInFp32(Rule):
             ),
             judged=before,
             confidence="low" if guessed else before.confidence,
-            proposals=[Proposal.set(f"load the weights in {half}", changes, Applicability.UNSAFE)],
+            proposals=[Proposal.set(f"load the weights in {half}", changes, Applicability.UNSAFE)]
+            * found.can_be_said,
         )

@@ -2,8 +2,9 @@
 
 ## What it finds
 
-Several GPUs under DDP, DataParallel or ZeRO stages 0 to 2, where one replica (weights,
-plus what is trained of them) exceeds a card, so that no number of cards would help.
+Several GPUs under DDP, DataParallel or ZeRO stages 0 to 2, where the weights of one replica
+exceed a card, so that no number of cards would help, or leave no room on it for the rest of a run
+that would fit if they were shared among the cards.
 
 ## Why it runs out of memory
 
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import judge_gpu, relief, settled, sharding_is_open
+from oomlint.judgement import Peak, exceeds, judge_gpu, relief, settled, sharding_is_open
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
@@ -63,11 +64,14 @@ _JSON = (
     "}\n"
 )
 
+# The share of a need that is most of it.
+_MOST = 0.5
+
 
 class ReplicaTooBigForOneGpu(Rule):
     code = "OOM302"
     name = "replica-too-big-for-one-gpu"
-    summary = "each GPU keeps a full copy of weights that do not fit on one"
+    summary = "each GPU keeps a full copy of weights that are too much for one"
     applicability = Applicability.SAFE
     explains = ("parameters",)
     cost = 3
@@ -88,6 +92,18 @@ class ReplicaTooBigForOneGpu(Rule):
             files={"axolotl.yaml": _YAML.replace("deepspeed: ds.json\n", "")},
             hardware="8xA100-80GB",
             why="DDP: there is no file in which to raise a stage",
+        ),
+        Example(
+            files={
+                "axolotl.yaml": _YAML.replace(
+                    "NousResearch/Meta-Llama-3-70B", "huggyllama/llama-30b"
+                )
+                .replace("1024\n", "4096\npad_to_sequence_len: true\nflash_attention: true\n")
+                .replace("size: 1", "size: 4")
+                .replace("deepspeed: ds.json\n", "")
+            },
+            hardware="8xA100-80GB",
+            why="there is room for the rest only where the weights are shared",
         ),
     )
     good = (
@@ -112,12 +128,18 @@ class ReplicaTooBigForOneGpu(Rule):
         if judged is None or judged.limit is None or judged.severity is None:
             return
         states = state_bytes(base.plan)
-        if states is None or states.parameters <= judged.limit:
+        if states is None:
             return
+        is_larger = states.parameters > judged.limit
+        ranks = parallel.world or 1
+        if not is_larger and not _decides(run, judged, states.parameters, ranks):
+            return
+        size = gib(states.parameters)
+        much = "more than it has" if is_larger else "too much for the rest"
         yield self.finding(
             run,
             judged.severity,
-            f"each of {parallel.world} GPUs keeps all {gib(states.parameters)} of weights, more than it has",
+            f"each of {parallel.world} GPUs keeps all {size} of weights, {much}",
             at=(f.parallel.zero.stage, f.model.id),
             details=(
                 *judged.context,
@@ -127,6 +149,13 @@ class ReplicaTooBigForOneGpu(Rule):
             judged=judged,
             proposals=_proposals(run),
         )
+
+
+def _decides(run: Run, judged: Peak, weights: float, ranks: int) -> bool:
+    """Whether a run dies of which the weights are the most, and has room for the rest where they are shared."""
+    if judged.holds or weights < _MOST * judged.predicted:
+        return False
+    return not exceeds(run, "gpu", judged.predicted - weights * (1 - 1 / ranks))
 
 
 def _after(run: Run) -> tuple[str, ...]:

@@ -91,6 +91,7 @@ class ds(Private, prefix="ds"):  # noqa: N801
     grad_accum: int
     train_batch: int
     optimizer: str
+    torch_adam: bool
     activation_checkpointing: bool
 
 
@@ -328,6 +329,13 @@ _ROWS = (
         "optimizer.type",
         ds.optimizer,
         choice(OPTIMIZERS, otherwise="other"),
+        source="DS/engine.py _configure_basic_optimizer",
+    ),
+    Row(
+        "optimizer.params.torch_adam",
+        ds.torch_adam,
+        BOOLEAN,
+        default=False,
         source="DS/engine.py _configure_basic_optimizer",
     ),
     Row(

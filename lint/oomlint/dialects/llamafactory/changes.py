@@ -23,6 +23,10 @@ EXPANDS_SEGMENTS = Change(
     "llamafactory", (0, 9, 3), "llamafactory-cli leaves PyTorch's allocator without expandable segments",
     "LLaMA-Factory 0.9.2 and 0.9.3 src/llamafactory/cli.py, 3ef36d00 (2025-04-14)",
 )  # fmt: skip
+LOADS_ONTO_GPU = Change(
+    "llamafactory", (0, 6), "the model is read into RAM, and made fp32 there",
+    "LLaMA-Factory 0.5.3 and 0.6.0 model/patcher.py, 9a69cadab (2024-03-07)",
+)  # fmt: skip
 STARTS_TORCHRUN = Change(
     "llamafactory", (0, 8), "llamafactory-cli is one process, whatever GPUs it sees",
     "LLaMA-Factory 0.7.1 and 0.8.0 cli.py, 9138a7a5 (2024-05-28)",

@@ -12,6 +12,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import asked, fsdp, shared
 from oomlint.dialects.llamafactory.bridge import bridge
+from oomlint.dialects.llamafactory.changes import LOADS_ONTO_GPU
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.dialects.llamafactory.launching import launching
 from oomlint.dialects.llamafactory.libraries import libraries
@@ -268,6 +269,14 @@ def _upcasts_trained(run: Cells) -> bool:
 def loads(run: Cells) -> Any:
     is_cast = run[f.trainable.method] == "full" and _upcasts_trained(run)
     return "fp32" if is_cast else run[f.load.dtype]
+
+
+@meaning.derive(f.load.cast, source=_ADAPTER)
+def casts_where_loaded(run: Cells) -> Any:
+    """Each parameter that is trained becomes fp32, on the GPU where a device map has put it (runs under ZeRO-2
+    die of it: https://github.com/hiyouga/LLaMA-Factory/issues/4549)."""
+    is_cast = run[f.trainable.method] in ("full", "freeze") and _upcasts_trained(run)
+    return "fp32" if is_cast and run.has(LOADS_ONTO_GPU, noted=False) else None
 
 
 @meaning.derive(_P.param, _P.grad, _P.optim_state, source=_ADAPTER)

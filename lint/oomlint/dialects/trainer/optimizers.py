@@ -23,16 +23,19 @@ def adafactor(run: Cells) -> Any:
     return "adafactor" if run[hf.adafactor] else None
 
 
+def _of_json(run: Cells) -> str | None:
+    """HF/integrations/deepspeed.py deepspeed_optim_sched: the JSON's optimizer wins."""
+    own = run[ds.optimizer]
+    return own if run[f.parallel.backend] == "zero" else None
+
+
 @optimizers.derive(f.optimizer.kind)
 def kind(run: Cells) -> Any:
     name = run[f.optimizer.name]
     if name is None:
         return None
-    own = run[ds.optimizer]
-    if own is not None and run[f.parallel.backend] == "zero":
-        # HF/integrations/deepspeed.py deepspeed_optim_sched: the JSON's optimizer wins.
-        return own
-    return OPTIMIZER_KINDS.get(name, "other")
+    own = _of_json(run)
+    return own if own is not None else OPTIMIZER_KINDS.get(name, "other")
 
 
 @optimizers.derive(
@@ -42,8 +45,10 @@ def variant(run: Cells) -> Any:
     name = run[f.optimizer.name]
     if name is None:
         return None
+    # DeepSpeed makes its own fused Adam unless it is asked for torch's (runtime/engine.py _configure_basic_optimizer).
+    is_deepspeeds = _of_json(run) == "adamw" and not run[ds.torch_adam]
     return {
-        f.optimizer.fused: name.endswith("_fused"),
+        f.optimizer.fused: name.endswith("_fused") or is_deepspeeds,
         # torch.optim.AdamW takes foreach where it is not told to fuse.
         f.optimizer.foreach: name in ("adamw_torch", "adamw_hf"),
         # HF/trainer_optimizer.py:164: a hook steps each parameter as soon as its gradient is there.
@@ -83,7 +88,7 @@ OPTIMIZER_NAMES = {
 
 
 def _check_own(run: Cells) -> None:
-    if run[ds.optimizer] is not None and run[f.parallel.backend] == "zero":
+    if _of_json(run) is not None:
         raise CannotEdit("the optimizer is set in the DeepSpeed config; change it there")
 
 

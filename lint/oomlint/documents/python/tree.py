@@ -61,6 +61,7 @@ def read_tree(root: ast.Module) -> Tree:
     # Nodes with the scope they stand in, and the statement that evaluates them where it stands.
     found: list[tuple[Any, Scope, ast.AST | None]] = [(node, module, None) for node in root.body]
     reads = tree.scopes.reads
+    mapped: set[int] = set()
     for node, scope, statement in found:  # which grows as it is gone through
         kind = type(node)
         if kind is ast.Name:
@@ -75,9 +76,15 @@ def read_tree(root: ast.Module) -> Tree:
             shape.visit(node, scope, inner, tree)
         if kind is ast.Call and statement is not None:
             calls_of.setdefault(id(statement), []).append(node)
+            mapped.update(map(id, _mapped_by(node)))
         elif shape.evaluates is not None:
             statement = node if shape.evaluates else None
-        elif kind is ast.Lambda and statement is not None and not _is_head(node, statement):
+        elif (
+            kind is ast.Lambda
+            and statement is not None
+            and id(node) not in mapped
+            and not _is_head(node, statement)
+        ):
             statement = None
         for name, is_inside in shape.children:
             value = getattr(node, name)
@@ -89,6 +96,13 @@ def read_tree(root: ast.Module) -> Tree:
             elif value.__class__ not in _BARREN:
                 found.append((value, place, statement))
     return tree
+
+
+def _mapped_by(call: ast.Call) -> Iterator[ast.Lambda]:
+    """The lambdas that a call runs over a data set: ``dataset.map(lambda row: ...)``."""
+    if call.func.__class__ is ast.Attribute and call.func.attr == "map":
+        given = (*call.args, *(keyword.value for keyword in call.keywords))
+        yield from (each for each in given if isinstance(each, ast.Lambda))
 
 
 def _is_head(node: ast.Lambda, statement: ast.AST) -> bool:
