@@ -27,7 +27,9 @@ def printed() -> str:
     """What the command prints on a terminal with colours."""
     sources = os.pathsep.join(str(ROOT / name) for name in ("lint", "rules", "schemas"))
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "OOMLINT_"))
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GITHUB_", "OOMLINT_"))
     }
     ran = subprocess.run(
         [sys.executable, "-m", "oomlint", "check", "--no-cache", "--color", "always", EXAMPLE],

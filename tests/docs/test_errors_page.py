@@ -18,7 +18,9 @@ SHOWN = re.findall(r"```text\n(.*?)```\n\n\*\*(.+?)\*\*", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize(("message", "verdict"), SHOWN, ids=[verdict[:50] for _, verdict in SHOWN])
-def test_what_the_page_says_is_what_diagnose_says(message: str, verdict: str, tmp_path: Path) -> None:
+def test_what_the_page_says_is_what_diagnose_says(
+    message: str, verdict: str, tmp_path: Path
+) -> None:
     log = tmp_path / "train.log"
     log.write_text(message)
     scanned, errors = read_logs([str(log)], lambda *_: None)

@@ -10,7 +10,11 @@ import pytest
 
 from .conftest import PAGES, ROOT
 
-EVERY = [*PAGES, *sorted((ROOT / "docs/rules").glob("*.md")), *sorted((ROOT / ".github").rglob("*.md"))]
+EVERY = [
+    *PAGES,
+    *sorted((ROOT / "docs/rules").glob("*.md")),
+    *sorted((ROOT / ".github").rglob("*.md")),
+]
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 

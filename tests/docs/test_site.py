@@ -63,7 +63,9 @@ def test_tables_have_heads_and_pictures_words(site):
     for page in site.glob("*.html"):
         text = page.read_text("utf-8")
         heads = re.findall(r"<thead>(.*?)</thead>", text, re.DOTALL)
-        assert not [head for head in heads if not re.search(r"<th[^>]*>[^<\s]|<th[^>]*><", head)], page
+        assert not [head for head in heads if not re.search(r"<th[^>]*>[^<\s]|<th[^>]*><", head)], (
+            page
+        )
         pictures = re.findall(r"<img [^>]*>", text)
         assert not [each for each in pictures if not re.search(r'alt="[^"]{20,}"', each)], page
 

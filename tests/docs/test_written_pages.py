@@ -42,8 +42,6 @@ def test_figures_of_others_are_those_of_the_page_of_accuracy(name: str) -> None:
     accuracy = (ROOT / "docs/accuracy.md").read_text("utf-8")
     table = accuracy.partition("## Beside other estimators\n")[2].partition("\n## ")[0]
     measured = set(re.findall(r"\| (\d+) \| ([\d.]+%) \| ([\d.]+%) \|", table))
-    shown = re.findall(
-        r"\| (\d+) \| ([\d.]+%) \| ([\d.]+%) \|", (ROOT / name).read_text("utf-8")
-    )
+    shown = re.findall(r"\| (\d+) \| ([\d.]+%) \| ([\d.]+%) \|", (ROOT / name).read_text("utf-8"))
     assert len(shown) == 4
     assert set(shown) == measured
