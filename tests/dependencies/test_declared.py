@@ -69,7 +69,7 @@ def test_what_is_imported_is_declared_and_the_other_way_round() -> None:
 def test_every_dependency_has_a_lower_bound_and_no_upper_one() -> None:
     extras = PROJECT["optional-dependencies"]
     for name, rest in requirements(
-        [*PROJECT["dependencies"], *[line for name in (*EXTRAS, "test") for line in extras[name]]]
+        [*PROJECT["dependencies"], *[line for extra in (*EXTRAS, "test") for line in extras[extra]]]
     ):
         assert re.fullmatch(r">=\d+(\.\d+)*", rest), f"{name} {rest}"
 
