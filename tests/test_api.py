@@ -183,3 +183,12 @@ def test_code_is_not_edited_without_what_writes_it(monkeypatch):
     report = oomlint.check({"train.py": script}, "H200")
     assert report["errors"] == []
     assert report["runs"][0]["gpu"]["peak_bytes"]
+
+
+def test_what_is_chosen_for_a_model_names_no_option_of_the_command_line():
+    found = oomlint.estimate_model("Qwen/Qwen2.5-0.5B")
+    reasons = [each["why"] for each in found["runs"][0]["assumptions"]]
+    assert len(reasons) >= 5
+    assert not [why for why in reasons if "--" in why]
+    with pytest.raises(oomlint.errors.UsageError, match="a rank is that of an adapter"):
+        oomlint.estimate_model("Qwen/Qwen2.5-0.5B", method="full", rank=8)

@@ -60,6 +60,14 @@ def test_models(oomlint):
     assert "Qwen/Qwen2.5-7B" in oomlint("models").stdout
     one = oomlint("models", "meta-llama/Llama-3.1-8B").stdout
     assert "8.03B" in one
+    sizes = [line for line in one.splitlines() if " GiB on one GPU, micro batch 1" in line]
+    assert [line.split("  ")[0] for line in sizes] == [
+        "all weights trained",
+        "LoRA, rank 16",
+        "QLoRA, rank 16",
+    ]
+    assert "weights in 16 bits   15.0 GiB" in one
+    assert "oomlint estimate meta-llama/Llama-3.1-8B --method lora" in one
     assert "source" in one
     data = json.loads(
         oomlint("models", "meta-llama/Llama-3.1-8B", "--output-format", "json").stdout

@@ -38,6 +38,8 @@ def test_a_clean_folder_exits_with_0(oomlint, project):
     result = oomlint()
     assert result.exit_code == 0
     assert "no training run found" in result.stdout
+    assert "Looked for: configs of Axolotl" in result.stdout
+    assert "oomlint estimate" in result.stdout
 
 
 def test_a_missing_path_is_a_usage_error_that_names_it(oomlint):

@@ -64,6 +64,8 @@ def test_hardware_is_completed_after_its_counts():
 
 def test_models_frameworks_and_choices_are_completed():
     assert "meta-llama/Llama-3.2-1B" in names("models", "meta-llama/Llama-3.2-1")
+    assert "Llama-3.1-8B" in names("estimate", "llama-3.1-8b")
+    assert "Qwen3-8B" in names("new", "qwen3-8")
     assert names("--framework", "axo") == ["axolotl"]
     assert names("--output-format", "js") == ["json", "jsonl"]
 

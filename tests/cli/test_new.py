@@ -74,7 +74,7 @@ def test_a_folder_of_a_model_is_no_run(folder):
         (("Qwen/Qwen2.5-1.5X",), "nearest: Qwen/Qwen2.5-1.5B"),
         (("nothing.yaml",), "nothing.yaml does not exist"),
         (("./nothing",), "./nothing does not exist"),
-        ((MODEL, "--rank", "8", "--method", "full"), "--rank is that of an adapter"),
+        ((MODEL, "--rank", "8", "--method", "full"), "a rank is that of an adapter"),
         ((MODEL, "other/model"), "does not exist"),
         ((MODEL, "--framework", "verl"), "writes no config of verl; it does of trl"),
         ((MODEL, "--shard", "zero3", "--hardware", "T4"), "here is one"),

@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 # What a distribution is imported as, where that is not its name.
 IMPORTED_AS = {"ruamel-yaml": "ruamel", "ruamel-yaml-clib": "ruamel"}
+# Extras that the program itself uses; each command says how to get its own.
+EXTRAS = ("editor", "review", "watch")
 SHIPPED = ("lint", "rules", "schemas")
 
 
@@ -57,13 +59,18 @@ def test_what_is_imported_is_declared_and_the_other_way_round() -> None:
     }
     outside = {n for n in found if n not in sys.stdlib_module_names and not n.startswith("oomlint")}
     outside -= {"tomllib"}  # in the standard library from 3.11 on
-    optional = modules(requirements(PROJECT["optional-dependencies"]["watch"]))
-    assert outside - optional == modules(requirements(PROJECT["dependencies"]))
+    needed, optional = modules(requirements(PROJECT["dependencies"])), set[str]()
+    for extra in EXTRAS:
+        optional |= modules(requirements(PROJECT["optional-dependencies"][extra]))
+    assert outside == needed | optional
+    assert not needed & optional
 
 
 def test_every_dependency_has_a_lower_bound_and_no_upper_one() -> None:
     extras = PROJECT["optional-dependencies"]
-    for name, rest in requirements([*PROJECT["dependencies"], *extras["watch"], *extras["test"]]):
+    for name, rest in requirements(
+        [*PROJECT["dependencies"], *[line for extra in (*EXTRAS, "test") for line in extras[extra]]]
+    ):
         assert re.fullmatch(r">=\d+(\.\d+)*", rest), f"{name} {rest}"
 
 

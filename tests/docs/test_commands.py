@@ -12,6 +12,7 @@ its options, which it refuses where one of them does not exist.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -23,8 +24,14 @@ from pathlib import Path
 import pytest
 
 from oomlint.plan import leaf_paths
+from oomlint.settings import kebab_keys
 
-from .conftest import ROOT, Block, blocks
+from .conftest import PAGES, ROOT, Block, blocks
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 SESSIONS = blocks("console")
 USAGES = blocks("sh")
@@ -186,3 +193,42 @@ def test_the_readme_is_run_and_not_only_asked_for_help(project):
     own = [words for block, words in CALLS if block.page == "README.md"]
     assert ["examples/"] in own
     assert sum(can_run(words, project) for words in own) >= 12
+
+
+# -- other blocks: what a page shows of files and of Python ---------------------------------------
+
+
+def loaded(block: Block) -> object:
+    if block.language == "toml":
+        return tomllib.loads(block.text)
+    if block.language == "json":
+        return json.loads(block.text)
+    return list(pytest.importorskip("yaml").safe_load_all(block.text))
+
+
+@pytest.mark.parametrize("block", blocks("toml", "json", "yaml", "yml"), ids=str)
+def test_files_that_pages_show_can_be_read(block):
+    if "…" in block.text:
+        pytest.skip("an excerpt")
+    loaded(block)
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=str)
+def test_settings_that_pages_show_are_settings(block, tmp_path, program):
+    if set(loaded(block)) <= set(kebab_keys()):
+        (tmp_path / "oomlint.toml").write_text(block.text)
+        ran = run("oomlint config", tmp_path, program)
+        assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_that_pages_show_compiles(block):
+    compile(block.text, str(block), "exec")
+
+
+def test_no_kind_of_block_goes_untried():
+    """``text`` is what others print; editors' settings are tried in the editors (editors/vscode/try)."""
+    known = {"console", "sh", "toml", "json", "yaml", "python", "text", "diff", ""}
+    known |= {"lua", "jsonc", "lisp", "elisp", "ini", "markdown", "html", "js"}
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    assert set(re.findall(r"(?m)^ *```+(\w+)", text)) <= known

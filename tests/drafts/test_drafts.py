@@ -112,7 +112,7 @@ def test_levers_are_in_the_order_of_what_they_save():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"method": "full", "rank": 8}, "--rank is that of an adapter"),
+        ({"method": "full", "rank": 8}, "a rank is that of an adapter"),
         ({"length": 10_000_000}, "made for 131072 tokens"),
         ({"shard": "zero3", "hardware": "A100-80GB"}, "here is one"),
         ({"framework": "nemo"}, "writes no config of nemo"),

@@ -101,7 +101,7 @@ async function start(status: vscode.StatusBarItem): Promise<void> {
   } catch (error) {
     const choice = await vscode.window.showErrorMessage(
       `oomlint does not start (${error instanceof Error ? error.message : String(error)}). ` +
-        "Install it with `pip install oomlint`, or say where it is in oomlint.command.",
+        "Install it with `pip install '.[editor]'` in a checkout of oomlint, or say where it is in oomlint.command.",
       "Open the settings",
     );
     if (choice) {

@@ -14,6 +14,7 @@ from oomlint.errors import UsageError
 from oomlint.rule import count, gib
 
 if TYPE_CHECKING:
+    from oomlint.dialects.skeleton import Method
     from oomlint.hardware import Gpu, Instance
     from oomlint.models import ModelFacts
 
@@ -171,7 +172,7 @@ def models(name: str | None, output_format: str) -> None:
     if output_format == "json":
         _emit_json(_model_object(facts))
         return
-    rows = [("model", facts.id), ("parameters", _parameters(facts))]
+    rows = [("model", facts.id), ("parameters", _parameters(facts)), *_sizes(name, facts)]
     rows += [(key, str(value)) for key, value in _model_object(facts)["dims"].items()]
     rows += [
         ("checkpoint dtype", facts.ckpt_dtype or "unknown"),
@@ -212,6 +213,40 @@ def _one_model(name: str) -> ModelFacts:
     near = [names[key] for key in get_close_matches(name.lower(), names, n=3, cutoff=0.6)]
     hint = f"; nearest: {', '.join(near)}" if near else "; `oomlint models` lists them all"
     raise UsageError(f"no model is known as {name!r}{hint}")
+
+
+# How people train, in the words of the question.
+_TRAINED: tuple[tuple[Method, str], ...] = (
+    ("full", "all weights trained"),
+    ("lora", "LoRA, rank 16"),
+    ("qlora", "QLoRA, rank 16"),
+)
+
+
+def _sizes(name: str, facts: ModelFacts) -> Iterable[tuple[str, str]]:
+    """What people ask first of a model: its weights, and what training it takes on one GPU."""
+    total = facts.dims.params_total
+    if total is None:
+        return
+    yield "weights in 16 bits", gib(2 * total)
+    from oomlint.cli.models import known_model
+    from oomlint.drafts import Wanted, lightest
+
+    for method, words in _TRAINED:
+        try:
+            found = lightest(Wanted(model=known_model(name), method=method))
+        except UsageError:  # such as QLoRA of what is stored in 8 bits already
+            continue
+        peak = found.draft.run.estimate.gpu.peak_bytes
+        if peak is not None:
+            yield (
+                words,
+                f"{gib(peak)} on one GPU, micro batch 1, samples of {found.draft.wanted.length} tokens",
+            )
+    yield (
+        "more",
+        f"oomlint estimate {facts.id} --method lora (cards that hold it, and what lowers it)",
+    )
 
 
 def _parameters(facts: ModelFacts) -> str:

@@ -89,7 +89,10 @@ def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
     """Models of the catalogue."""
     from oomlint.models import all_ids
 
-    return _items(((name, "") for name in sorted(all_ids())), incomplete)
+    names = sorted(all_ids())
+    if "/" not in incomplete:  # most know a model without its owner, and so does `resolve`
+        names += sorted({name.rpartition("/")[2] for name in names if "/" in name})
+    return _items(((name, "") for name in dict.fromkeys(names)), incomplete)
 
 
 def frameworks(

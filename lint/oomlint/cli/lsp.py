@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from oomlint.cli.extras import needing
 from oomlint.errors import UsageError
 
 
@@ -25,7 +26,8 @@ def lsp(tcp: str | None, stdio: bool, verbose: bool) -> int:
         raise UsageError("--tcp and --stdio exclude one another")
     address = _local(tcp) if tcp is not None else None
     logging.basicConfig(stream=sys.stderr, level=logging.INFO if verbose else logging.CRITICAL)
-    from oomlint.lsp.server import Server
+    with needing("editor", "oomlint lsp"):
+        from oomlint.lsp.server import Server
 
     server = Server()
     if address is None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from contextlib import contextmanager, suppress
+from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
 
 # Work that is done by then shows nothing.
 _PATIENCE_SECONDS = 1.5
+# The clock in the bar tells that the work goes on: it moves as often as one looks at it.
+_REPAINT_SECONDS = 0.25
+_BAR_WIDTH = 30
+_ERASE_LINE = "\r\x1b[2K"
 
 Tick: TypeAlias = Callable[[int, "int | None"], None]
 """Told how much is done and how much there is, ``None`` if that is not known."""
@@ -25,21 +26,15 @@ def shown(what: str, *, quiet: bool = False) -> Iterator[Tick]:
     """A bar on standard error while the context is open; gone without a trace at its end.
 
     Nothing is shown where standard error is no terminal, in CI, or on a terminal that cannot move
-    its cursor. NO_COLOR takes the bar's colours.
+    its cursor.
     """
     if quiet or not _is_watched():
         yield ignore
         return
-    from threading import Timer
-
     bar = _Bar(what)
-    timer = Timer(_PATIENCE_SECONDS, bar.start)
-    timer.daemon = True
-    timer.start()
     try:
         yield bar.tick
     finally:
-        timer.cancel()
         bar.stop()
 
 
@@ -63,47 +58,48 @@ def _is_watched() -> bool:
 
 
 class _Bar:
-    """The bar itself; the timer's thread starts it, the worker's moves and ends it."""
+    """The bar itself, one line that a thread of its own draws again and again; the worker's tells it how far it is."""
 
     def __init__(self, what: str) -> None:
-        from threading import Lock
+        from threading import Event, Thread
 
         self._what = what
-        self._lock = Lock()
-        self._state: tuple[int, int | None] = (0, None)
-        self._progress: Progress | None = None
-        self._is_over = False
-
-    def start(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        with self._lock:
-            if self._is_over:
-                return
-            self._progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f}%"),
-                TimeElapsedColumn(),
-                console=Console(file=sys.stderr),
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            done, total = self._state
-            self._progress.add_task(self._what, total=total, completed=done)
-            self._progress.start()
+        self._done = 0
+        self._total: int | None = None
+        self._is_over = Event()
+        self._thread = Thread(target=self._keep_drawing, daemon=True)
+        self._thread.start()
 
     def tick(self, done: int, total: int | None) -> None:
-        with self._lock:
-            self._state = (done, total)
-            if self._progress is not None:
-                task = self._progress.task_ids[0]
-                self._progress.update(task, completed=done, total=total)
+        self._done, self._total = done, total
 
     def stop(self) -> None:
-        with self._lock:
-            self._is_over = True
-            if self._progress is not None:
-                self._progress.stop()
+        self._is_over.set()
+        self._thread.join()
+
+    def _keep_drawing(self) -> None:
+        from time import monotonic
+
+        began = monotonic()
+        if self._is_over.wait(_PATIENCE_SECONDS):
+            return
+        with suppress(OSError, ValueError):  # a terminal that went away: the work goes on
+            while True:
+                _draw(_ERASE_LINE + _line(self._what, self._done, self._total, monotonic() - began))
+                if self._is_over.wait(_REPAINT_SECONDS):
+                    break
+            _draw(_ERASE_LINE)
+
+
+def _draw(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def _line(what: str, done: int, total: int | None, seconds: float) -> str:
+    """``checking [======>         ] 40 %, 3 s``; without the bar where no share of the work is known."""
+    if not total:
+        return f"{what}, {seconds:.0f} s"
+    filled = min(_BAR_WIDTH, _BAR_WIDTH * done // total)
+    bar = ("=" * filled + ">").ljust(_BAR_WIDTH)[:_BAR_WIDTH]
+    return f"{what} [{bar}] {100 * done // total} %, {seconds:.0f} s"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from oomlint.cli.actions import add_to_summary, summary_page
+from oomlint.cli.extras import needing
 from oomlint.cli.given import Given
 from oomlint.cli.options import (
     run_options,
@@ -77,8 +78,9 @@ def review(
     The token comes from GITHUB_TOKEN or GH_TOKEN (GITLAB_TOKEN). The files are read as data from
     the forge, or from the git objects of the checkout here; nothing of them runs.
     """
-    from oomlint.review.deliver import Wanted, assessed, publish, update_for
-    from oomlint.review.environment import Asked, forge_from
+    with needing("review", "oomlint review"):
+        from oomlint.review.deliver import Wanted, assessed, publish, update_for
+        from oomlint.review.environment import Asked, forge_from
 
     given = Given(**{**given_options, "select": given_options["select"] or None})
     log = _say if verbose else _say_nothing

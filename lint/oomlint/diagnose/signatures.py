@@ -103,11 +103,12 @@ _GPU = (
         advice="an index out of range on the GPU or a driver that does not go with the CUDA "
                "libraries looks the same: run one step with CUDA_LAUNCH_BLOCKING=1",
     ),
-    # NCCL allocates its buffers with cudaMalloc (src/include/alloc.h), beside torch.
+    # NCCL allocates its buffers with cudaMalloc (src/include/alloc.h), beside torch, which repeats NCCL's
+    # words without their head under "Last error:" (ProcessGroupNCCL, ncclGetLastError).
     _row(
         "nccl-out-of-memory", "cause", "NCCL found no memory left on the GPU for its buffers",
-        [b"NCCL WARN Cuda failure", b"NCCL WARN Failed to CUDA calloc"],
-        r"NCCL WARN (?:Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA calloc)",
+        [b"Cuda failure ", b"NCCL WARN Failed to CUDA calloc"],
+        r"Cuda failure (?:\d+ )?'out of memory'|NCCL WARN Failed to CUDA calloc",
         resource="gpu", scope="device",
         advice="leave it a GiB or two: torch had taken the rest of the card",
     ),

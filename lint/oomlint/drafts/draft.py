@@ -118,20 +118,20 @@ class _Step(NamedTuple):
 def _steps(wanted: Wanted) -> Iterator[_Step]:
     """In this order: what decides the method comes first, since other keys may hang on it."""
     if wanted.method == "full":
-        yield _Step("--method full", ({f.trainable.method: "full"},))
+        yield _Step("training all weights", ({f.trainable.method: "full"},))
     else:
         adapter: Values = {f.trainable.method: "lora", f.trainable.r: wanted.rank}
         everywhere: Values = {**adapter, f.trainable.targets: "all_linear"}
-        yield _Step("--method lora", (everywhere, adapter))
+        yield _Step("LoRA", (everywhere, adapter))
         if wanted.method == "qlora":
-            yield _Step("--method qlora", ({f.quant.method: "bnb4"},))
+            yield _Step("QLoRA", ({f.quant.method: "bnb4"},))
     gpu = wanted.hardware.gpu if wanted.hardware else None
     compute = "bf16" if gpu is None or gpu.bf16 else "fp16"
     yield _Step("16 bits", ({f.precision.compute: compute},))
     yield _Step("checkpointing", ({f.checkpointing.mode: "full"},), must=False)
-    yield _Step("--length", ({f.seq.max_len: wanted.length},))
+    yield _Step("the length of samples", ({f.seq.max_len: wanted.length},))
     batch: Values = {f.batch.micro: wanted.batch}
-    yield _Step("--batch", ({**batch, f.batch.grad_accum: wanted.accumulation}, batch))
+    yield _Step("the micro batch", ({**batch, f.batch.grad_accum: wanted.accumulation}, batch))
 
 
 def _with(made: Draft, step: _Step) -> Draft:

@@ -83,7 +83,7 @@ def fitting(wanted: Wanted) -> Found | None:
         own = replace(wanted, method=method)
         whole, assumed = own.completed()
         if wanted.method is None:
-            why = "the better of lora and qlora that fits; --method says otherwise"
+            why = "the better of lora and qlora that fits"
             assumed = (Assumption(f.trainable.method, method, why), *assumed)
         found: list[Found] = []
         for shard in _shards(whole):
@@ -179,9 +179,9 @@ def _shards(wanted: Wanted) -> tuple[Shard, ...]:
 def _shared(wanted: Wanted, made: Draft) -> tuple[Assumption, ...]:
     if wanted.shard is not None or (made.wanted.ranks or 1) == 1:
         return ()
-    why = "of the ways to share the model that fit, a step takes least; --shard says otherwise"
+    why = "of the ways to share the model that fit, a step takes least"
     if judgement_of(made.run).verdict != "fits":
-        why = "what needs least of the ways to share the model; --shard says otherwise"
+        why = "what needs least of the ways to share the model"
     parallel = made.run.plan.parallel
     shard = f"zero{parallel.zero.stage}" if parallel.backend == "zero" else made.shard
     return (Assumption(f.parallel.backend, shard, why),)

@@ -54,27 +54,27 @@ class Wanted(Struct, frozen=True, kw_only=True):
             known = ", ".join(FRAMEWORKS)
             raise UsageError(f"oomlint writes no config of {self.framework}; it does of {known}")
         if self.rank is not None and self.method == "full":
-            raise UsageError("--rank is that of an adapter, and --method full trains all weights")
+            raise UsageError("a rank is that of an adapter, and the method full trains all weights")
         if self.method == "qlora" and self.model.facts.native_quant not in ("none", "bnb4"):
             raise UsageError(
                 f"{self.model.name} is stored as {self.model.facts.native_quant} already, and QLoRA quantizes "
-                "weights in 16 bits: name the model that it was made from, or take --method lora"
+                "weights in 16 bits: name the model that it was made from, or take the method lora"
             )
         if self.method == "full" and self.model.facts.native_quant in _FROZEN:
             raise UsageError(
                 f"{self.model.name} is stored as {self.model.facts.native_quant}, which no optimizer steps: name the "
-                "model that it was made from, or take --method lora"
+                "model that it was made from, or take the method lora"
             )
         context = self.model.facts.dims.ctx
         if self.length is not None and context is not None and self.length > context:
             raise UsageError(
-                f"--length {self.length}: {self.model.name} is made for {context} tokens "
+                f"samples of {self.length} tokens: {self.model.name} is made for {context} tokens "
                 "(max_position_embeddings)"
             )
         if self.shard not in (None, "none") and self.ranks == 1:
             raise UsageError(
-                f"--shard {self.shard} shares a model among GPUs, and here is one: name the hardware with "
-                "its count, such as --hardware 8xA100-80GB"
+                f"{self.shard} shares a model among GPUs, and here is one: name the hardware with "
+                "its count, such as 8xA100-80GB"
             )
 
     @property
@@ -102,7 +102,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
         values = dict(self.values)
         if self.ranks is None and self.shard in (None, "none"):
             values |= {f.parallel.nodes: 1, f.parallel.gpus_per_node: 1}
-            why = "nobody names the hardware; --hardware does"
+            why = "nobody names the hardware"
             alone = [Assumption(f.parallel.gpus_per_node, 1, why)]
         else:
             alone = []
@@ -112,21 +112,21 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     def _choices(self) -> Iterator[tuple[str, Assumption]]:
         if self.framework is None:
-            why = "nobody says what trains it; --framework does"
+            why = "nobody says what trains it"
             yield "framework", Assumption(f.framework, FRAMEWORKS[0], why)
         if self.method is None:
-            why = "what most train on few cards; --method full|lora|qlora says otherwise"
+            why = "what most train on few cards"
             yield "method", Assumption(f.trainable.method, "lora", why)
         if self.length is None:
             context = self.model.facts.dims.ctx
             length = _LENGTH if context is None else min(_LENGTH, context)
             what = "usual for instructions" if length == _LENGTH else "all that the model takes"
-            why = f"{what}; --length says otherwise"
+            why = f"{what}"
             yield "length", Assumption(f.seq.max_len, length, why)
         if self.batch is None:
-            yield "batch", Assumption(f.batch.micro, 1, "the least; --batch says otherwise")
+            yield "batch", Assumption(f.batch.micro, 1, "the least")
         if self.rank is None and self.method != "full":
-            why = "usual for adapters; --rank says otherwise"
+            why = "usual for adapters"
             yield "rank", Assumption(f.trainable.r, _RANK, why)
 
     @property

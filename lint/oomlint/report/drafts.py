@@ -12,6 +12,8 @@ from oomlint.drafts import Found, Place
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.judgement.words import conclusion
+from oomlint.memory import Assumption
+from oomlint.plan.fields import f
 from oomlint.planner import Lever
 from oomlint.report import estimates
 from oomlint.report.paint import Paint
@@ -29,6 +31,24 @@ _MOST_LEVERS = 6
 
 _METHODS = {"full": "all weights trained", "lora": "LoRA", "qlora": "QLoRA"}
 _SHARED = {"zero2": "ZeRO stage 2", "zero3": "ZeRO stage 3", "fsdp": "FSDP"}
+
+
+# By what the command line says otherwise. Browsers and scripts have words of their own for that.
+_OPTIONS = {
+    f.framework: "--framework",
+    f.trainable.method: "--method",
+    f.seq.max_len: "--length",
+    f.batch.micro: "--batch",
+    f.trainable.r: "--rank",
+    f.parallel.backend: "--shard",
+    f.parallel.gpus_per_node: "--hardware",
+}
+
+
+def _why(assumed: Assumption) -> str:
+    """Why something was chosen, and how one says otherwise."""
+    option = _OPTIONS.get(assumed.field)
+    return f"{assumed.why}; {option} says otherwise" if option else assumed.why
 
 
 class Answer(Struct, frozen=True):
@@ -57,6 +77,10 @@ def judgement_of_draft(found: Found) -> Judgement:
 
 
 def render(answer: Answer, paint: Paint = _PLAIN) -> str:
+    written = answer.judgement.written
+    assumed = tuple(replace(each, why=_why(each)) for each in written.assumptions)
+    judged = replace(answer.judgement, written=replace(written, assumptions=assumed))
+    answer = replace(answer, judgement=judged)
     return "".join(line + "\n" for line in _body(answer, paint))
 
 
@@ -191,7 +215,7 @@ def _assumed(found: Found, width: int) -> Iterator[str]:
     if found.assumed:
         yield "  chosen, since nobody says:"
     for each in found.assumed:
-        yield from wrapped(f"{each.field} = {each.value}: {each.why}", width, "    ", "      ")
+        yield from wrapped(f"{each.field} = {each.value}: {_why(each)}", width, "    ", "      ")
 
 
 def nothing_fits(answer: Answer, hardware: str) -> str:

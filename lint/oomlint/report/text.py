@@ -22,6 +22,13 @@ _HOW_TO_NAME = (
     "--hardware 8xA100-80GB, or keep it in oomlint.toml (oomlint init)."
 )
 
+_WHAT_IS_LOOKED_FOR = (
+    "Looked for: configs of Axolotl, LLaMA-Factory, TRL, torchtune and other frameworks, DeepSpeed and Accelerate "
+    "files (YAML, JSON, TOML), and what starts a training in shell scripts, Python, notebooks, Makefiles and "
+    "Dockerfiles. Name the file or folder that yours starts from (oomlint PATH), or ask without one: "
+    "oomlint estimate llama-3.1-8b --method lora."
+)
+
 
 def render(
     report: Report,
@@ -47,6 +54,8 @@ def render(
     if any(judgement_of(run).hardware is None for run in report.runs):
         parts += [line + "\n" for line in wrapped(_HOW_TO_NAME, width, "", "")]
     parts += [line + "\n" for line in wrapped(summary(report, paint), width, "", "")]
+    if not report.runs and not report.diagnoses:
+        parts += [line + "\n" for line in wrapped(_WHAT_IS_LOOKED_FOR, width, "", "")]
     return "".join(parts)
 
 
