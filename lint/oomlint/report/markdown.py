@@ -13,7 +13,7 @@ from oomlint.judgement.words import meaning, verdict_with_reason
 from oomlint.precedence import leaders
 from oomlint.report.places import Places, url
 from oomlint.report.text import summary
-from oomlint.rule import gib
+from oomlint.rule import Finding, gib
 
 SIGNS = {"error": "❌", "warning": "⚠️", "info": "\N{INFORMATION SOURCE}\N{VARIATION SELECTOR-16}"}  # fmt: skip
 
@@ -86,7 +86,21 @@ def line(diagnosis: Diagnosis, places: Places) -> str:
     sign = SIGNS[diagnosis.severity.label]
     where = places.head(finding.location).replace("`", "'")
     fix = f" **Fix:** {escaped(diagnosis.fix.title)}." if diagnosis.fix is not None else ""
-    return f"- {sign} `{where}` {rule}: {escaped(finding.text)}.{fix}"
+    return f"- {sign} `{where}` {rule}: {sentences(finding)}{fix}"
+
+
+def sentences(finding: Finding) -> str:
+    """The title of a finding and what more there is to say, each with a capital and one full stop."""
+    said = (escaped(text) for text in (finding.message, *finding.details))
+    return " ".join(sentence(text) for text in said)
+
+
+def sentence(text: str) -> str:
+    """With a capital in front, unless a name in lower case begins it, and one full stop behind."""
+    first = text.split(" ", 1)[0]
+    if first.isalpha():
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def escaped(text: str) -> str:
