@@ -153,7 +153,7 @@ def assess(
     return Assessment(
         report=report,
         runs=runs,
-        cards=tuple(_on_its_way(card, fixes) for card in cards),
+        cards=tuple(_on_its_way(part, fixes) for card in cards for part in _parted(card, fixes)),
         fixes=fixes,
         undone=undone,
         flags=flags(given),
@@ -287,17 +287,38 @@ def _undone(cards: Iterable[Card]) -> tuple[Edit, ...]:
     return tuple(sorted({e for card in cards if card.undo for e in card.undo.edits}))
 
 
+def _parted(card: Card, fixes: Sequence[FixResult]) -> Iterator[Card]:
+    """The card of runs of which nobody knows what the change turned, apart where their ways are."""
+    if card.said or len(card.runs) == 1:
+        yield card
+        return
+    parts: dict[tuple[str, ...], list[RunChange]] = {}
+    for run in card.runs:
+        titles = (d.fix.title for d in _applied(fixes, {run.name}) if d.fix is not None)
+        parts.setdefault(tuple(titles), []).append(run)
+    for runs in parts.values():
+        names = {run.name for run in runs}
+        members = tuple(d for d in card.members if d.run is not None and d.run.name in names)
+        leads = (d for d in members if card.lead is not None and d.rule is card.lead.rule)
+        yield replace(card, runs=tuple(runs), members=members, lead=next(leads, card.lead))
+
+
+def _applied(fixes: Iterable[FixResult], names: Collection[str]) -> list[Diagnosis]:
+    return [
+        d
+        for result in fixes
+        for d in result.report.applied
+        if d.run is not None
+        and (d.run.name in names or (d.fix and not d.fix.also.isdisjoint(names)))
+    ]
+
+
 def _on_its_way(card: Card, fixes: Sequence[FixResult]) -> Card:
     """The card with the better of its two ways: lines put back, or what the fixes do."""
     undo = card.undo
     if undo is not None and blame.is_settled(undo):
         return replace(card, puts_back=True, after=undo.after)
-    applied = [
-        d
-        for result in fixes
-        for d in result.report.applied
-        if d.run is not None and d.run.name in card.names
-    ]
+    applied = _applied(fixes, card.names)
     fixed = {
         run.name: judgement_of(run)
         for result in fixes

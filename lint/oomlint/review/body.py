@@ -272,7 +272,7 @@ def _arrow(sides: Sequence[Forecast | None], cell: Callable[[Forecast], str]) ->
 def _listed(topics: Sequence[Topic], places: Places, most: int) -> Iterator[str]:
     if not topics:
         return
-    # The gravest first; remarks on lines that nobody touched are for those who ask.
+    # Remarks are for those who ask.
     told = [topic for topic in topics if topic.leader.severity > Severity.INFO]
     remarks = [topic for topic in topics if topic not in told]
     if told:
@@ -281,9 +281,8 @@ def _listed(topics: Sequence[Topic], places: Places, most: int) -> Iterator[str]
         yield ""
         yield from _items(told, places, most)
     if remarks:
-        title = f"{_count(len(remarks), 'remark')} on lines that the diff does not show"
         yield ""
-        yield f"<details><summary>{title}</summary>"
+        yield f"<details><summary>{_count(len(remarks), 'remark')}</summary>"
         yield ""
         yield from _items(remarks, places, most)
         yield "</details>"
@@ -302,20 +301,24 @@ def _items(topics: Sequence[Topic], places: Places, most: int) -> Iterator[str]:
 def _diffs(
     remedies: Sequence[Remedy], sources: Mapping[str, Source], flags: Sequence[str]
 ) -> Iterator[str]:
+    """A fold for each thing that is to be done, however many files it is to be done in."""
+    alike: dict[str, list[Remedy]] = {}
     for remedy in remedies:
-        changes = change_of(remedy, sources)
+        alike.setdefault(titles(remedy) or "lines to put back", []).append(remedy)
+    for title, group in alike.items():
+        changes = {k: v for remedy in group for k, v in change_of(remedy, sources).items()}
         text = diff.render(
             {path: after for path, (_, after) in changes.items()},
             {path: before for path, (before, _) in changes.items()},
         )
         fence = "`" * max(4, *(len(run) + 1 for run in re.findall("`+", text)), 4)
         yield ""
-        yield f"<details><summary>Beyond the lines of the diff: {_title(remedy)}</summary>"
+        yield f"<details><summary>Beyond the lines of the diff: {title}</summary>"
         yield ""
         yield f"{fence}diff\n{text}{fence}"
-        if remedy.fixes:
+        if any(remedy.fixes for remedy in group):
             yield ""
-            yield f"`{_command((remedy,), flags)}` does this too."
+            yield f"`{_command(group, flags)}` does this too."
         yield "</details>"
 
 
@@ -338,10 +341,6 @@ def _command(remedies: Sequence[Remedy], flags: Sequence[str]) -> str:
         for d in remedy.fixes
     )
     return fix_command(list(runs), flags)
-
-
-def _title(remedy: Remedy) -> str:
-    return titles(remedy) or "lines to put back"
 
 
 def _count(number: int, noun: str) -> str:

@@ -157,7 +157,7 @@ class _Draft:
             (o for o in offers if o.suggestions), key=lambda o: self._distance(card, o.suggestions)
         )
         chosen = next(iter(ready), None)
-        self.ways[card] = self._way(card, chosen or next(iter(offers), None))
+        self.ways[card] = self._way(card, chosen or next(iter(offers), None), offers)
         if chosen is not None and self._with_suggestions(card, chosen, len(offers) - 1):
             self.left += [o.remedy for o in offers if o is not chosen]
             return
@@ -205,12 +205,14 @@ class _Draft:
             self.ways[card],
         ]
 
-    def _way(self, card: Card, offer: _Offer | None) -> str:
+    def _way(self, card: Card, offer: _Offer | None, offers: Sequence[_Offer]) -> str:
         """What to do about a card, in a sentence; of what is not to be applied unasked, how."""
         if card.puts_back and card.undo is not None:
             return cards.way(card, cards.put_back(card.undo))
         if offer is not None:
-            return cards.way(card, titles(offer.remedy))
+            others = {titles(o.remedy) for o in offers} - {titles(offer.remedy)}
+            more = " (and what the summary has for other runs)" if others else ""
+            return cards.way(card, titles(offer.remedy) + more)
         unsafe = self._unsafe(card)
         flags = self._assessment.flags
         if unsafe is not None and unsafe.run is not None:
@@ -242,7 +244,10 @@ class _Draft:
         if text := cards.rival(card):
             lines.append(f"{text}\n")
         if len(card.runs) > 1:
-            lines += body.table(card.runs)
+            lines += [*body.table(card.runs), ""]
+            found = [cards.code(run.name) for run in card.runs[:_MOST_RUNS]]
+            left = len(card.runs) - len(found)
+            lines += [f"{', '.join(found)}{f' and {left} more' if left else ''}"]
         count = len(card.runs)
         title = f"{count} runs" if count > 1 else "Why"
         lead = f" · {rule_link(card.lead)}" if card.lead is not None else ""
@@ -312,13 +317,16 @@ class _Draft:
         return True
 
     def _remark(self) -> None:
-        """Comments on the findings that no suggestion has spoken of, where the diff has their lines."""
+        """Comments on the findings that no suggestion has spoken of, where the diff has their lines; what is
+        no more than a remark interrupts nobody."""
         elsewhere = {id(topic) for remedy in self.left for topic in self._topics_of(remedy)}
         for topic in sorted(self._topics, key=lambda topic: -topic.leader.severity):
             if topic in self._told:
                 continue
             locations = [d.finding.location for d in topic.members]
             place = self._shown((at.path, at.span.start) for at in locations)
+            if topic.leader.severity <= Severity.INFO:
+                place = None
             if place is None or len(self.comments) >= self._most:
                 self.unplaced.append(topic)
                 continue
@@ -379,6 +387,7 @@ class _Draft:
         return print_ if count == 1 else f"{print_}/{count}"
 
 
+_MOST_RUNS = 300
 # So many findings tell a comment from others; the mark of one about hundreds would fill it.
 _MOST_KEYS = 40
 
@@ -399,7 +408,9 @@ def _put_back(card: Card) -> list[Remedy]:
 def _mends(remedy: Remedy, card: Card) -> bool:
     """Whether a remedy is about the memory of a card's runs."""
     return any(
-        d.run is not None and d.run.name in card.names and d.finding.resource in ("gpu", "host")
+        d.run is not None
+        and not card.names.isdisjoint((d.run.name, *(d.fix.also if d.fix is not None else ())))
+        and d.finding.resource in ("gpu", "host")
         for d in remedy.fixes
     )
 
