@@ -420,11 +420,13 @@ def test_settings_that_a_change_mends_do_not_stop_the_review(pull_request):
 def test_the_action_s_step_is_a_command_that_exists(pull_request):
     action = YAML(typ="safe").load((Path(__file__).parents[2] / "action.yml").read_text("utf-8"))
     (script,) = [s["run"] for s in action["runs"]["steps"] if s["name"] == "Review"]
-    words = script.strip().splitlines()[-1].replace("$ARGUMENTS", "--hardware 8xH100-80GB").split()
+    line = script.strip().splitlines()[-1]
+    words = line.replace('"${arguments[@]}"', "--hardware 8xH100-80GB").split()
     fake = pull_request(RUN, run(train_yaml=BAD))
     assert words[:2] == ["oomlint", "review"]
     assert oomlint(*words[1:]).exit_code == 1
     assert "8xH100-80GB" in fake.summary
+    assert "make `train.yaml` need" in Path("oomlint-review.md").read_text("utf-8")
 
 
 def test_a_check_does_not_load_what_only_a_review_needs(tmp_path):
