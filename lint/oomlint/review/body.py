@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -199,12 +200,16 @@ def _fold(assessment: Assessment) -> Iterator[str]:
     yield "</details>"
 
 
+_Row: TypeAlias = tuple[str, str, str, str]
+"""How the run was read, whether it is new, its hardware and its verdict."""
+
+
 def table(runs: Iterable[RunChange]) -> Iterator[str]:
     """Peaks and verdicts; those of runs with the same cause and verdict in one row."""
     yield "| run | hardware | per GPU | per host | verdict |"
     yield "| --- | --- | ---: | ---: | --- |"
-    groups: dict[tuple[str, ...], list[list[Forecast | None]]] = {}
-    named: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[_Row, list[list[Forecast | None]]] = {}
+    named: dict[_Row, list[str]] = {}
     # What changes is what people look for.
     for run in sorted(runs, key=lambda run: not run.has_changed):
         for reading, sides in _readings(run):
