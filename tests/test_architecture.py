@@ -47,6 +47,7 @@ LAYERS = (
     ("testing", "precedence", "settings"),
     ("given_plans", "leaves"),
     ("compare",),
+    ("blame",),
     ("report",),
     ("api", "pages"),
     ("cli", "lsp", "review", "diagnose", "__main__", "__init__"),

@@ -149,7 +149,7 @@ def test_outside_of_actions_a_read_only_token_gets_the_review_as_text(pull_reque
     answering(fake, [READ_ONLY] * 9)
     result = review()
     assert result.exit_code == 1
-    assert "no-gradient-checkpointing" in result.stdout
+    assert "make `train.yaml` need 284 of 79.1 GiB per GPU" in result.stdout
     assert fake.reviews == []
 
 
@@ -184,6 +184,29 @@ def test_a_limit_that_lasts_too_long_is_an_error_with_the_time(pull_request, nap
     assert "too many requests; it takes more from" in result.stderr
     assert "UTC" in result.stderr
     assert naps == []
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_limit_on_requests_is_no_matter_of_rights(pull_request, naps, method):
+    fake = pull_request(RUN, AFTER)
+    reset = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(time.time()) + 3000)}
+    limit = (403, reset, {"message": "API rate limit exceeded for installation"})
+    if method == "PUT":  # a later push edits the summary
+        assert review().exit_code == 1
+        fake.head = fake.repository.commit({"train.yaml": GOOD.encode()})
+    fake.faults = lambda m, p: limit if m == method and "/reviews" in p else None
+    result = review()
+    assert result.exit_code == 3
+    assert "too many requests; it takes more from" in result.stderr
+    assert "nothing was posted" not in result.stderr
+    assert "may not do this" not in result.stderr
+
+
+def test_a_limit_on_requests_while_files_are_fetched_is_named_too(pull_request, naps):
+    fake = pull_request(RUN, AFTER)
+    limit = (429, {"Retry-After": "3000"}, {"message": "slow down"})
+    fake.faults = lambda _m, p: limit if "tarball" in p else None
+    assert "too many requests" in review().stderr
 
 
 def test_a_server_that_stumbles_is_asked_again(pull_request, naps):

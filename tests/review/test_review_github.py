@@ -39,9 +39,9 @@ def test_a_change_that_breaks_a_run_is_reviewed_once_with_a_suggestion(pull_requ
     assert posts(fake) == [("POST", "/repos/o/r/pulls/7/reviews")]
     (thread,) = fake.threads
     assert (thread.path, thread.first, thread.last) == ("train.yaml", 6, 7)
-    assert "no-gradient-checkpointing" in thread.body
+    assert "`micro_batch_size` 1 → 8 and `gradient_checkpointing` true → false make" in thread.body
     assert "micro-batch-too-large" in thread.body
-    row = next(line for line in fake.summary.splitlines() if "`train.yaml`" in line)
+    row = next(line for line in fake.summary.splitlines() if line.startswith("| `train.yaml`"))
     assert re.search(r"26\.\d GiB → \*\*\d+ GiB\*\*", row)
     assert "fits → **❌ does not fit**" in row
     head = fake.repository.files(fake.head)
@@ -77,14 +77,14 @@ def test_a_finding_that_gets_worse_is_the_change_s(pull_request):
     worse = BAD.replace("micro_batch_size: 8", "micro_batch_size: 12")
     fake = pull_request(run(train_yaml=BAD), run(train_yaml=worse))
     assert oomlint("review").exit_code == 1
-    assert any("micro-batch-too-large" in thread.body for thread in fake.threads)
+    assert any("`micro_batch_size` 8 → 12 makes" in thread.body for thread in fake.threads)
 
 
-def test_what_a_change_mends_is_said_in_the_summary(pull_request):
+def test_what_a_change_mends_is_said_in_a_line(pull_request):
     fake = pull_request(run(train_yaml=BAD), RUN)
     assert oomlint("review").exit_code == 0
-    assert "It does away with" in fake.summary
-    assert "❌ does not fit → **fits**" in fake.summary
+    said = re.sub(r"<!--.*?-->", "", fake.summary).strip()
+    assert said == "✅ `train.yaml` fits now: 26.7 GiB per GPU instead of 284 GiB."
 
 
 def test_a_shared_deepspeed_file_concerns_every_run_that_uses_it(pull_request):
@@ -122,11 +122,11 @@ def test_a_deleted_deepspeed_file_is_noticed_by_the_run_that_names_it(pull_reque
     assert "referenced-file-missing" in fake.summary + "".join(t.body for t in fake.threads)
 
 
-def test_a_run_that_is_no_more_is_listed(pull_request):
-    after = {name: text for name, text in RUN.items() if name != "train.yaml"}
-    fake = pull_request(RUN, after)
-    assert oomlint("review").exit_code == 0
-    assert "`train.yaml` (no more)" in fake.summary
+def test_a_run_that_is_no_more_is_listed_beside_others_and_no_news_alone(pull_request):
+    files = run(other_yaml=GOOD.replace("output_dir: out", "output_dir: other"))
+    after = {name: text for name, text in files.items() if name != "train.yaml"}
+    assert pull_request(files, {**after, "other.yaml": BAD}).reviews == []
+    assert oomlint("review").exit_code == 1
 
 
 def test_names_from_files_mention_nobody(pull_request):
@@ -159,7 +159,7 @@ def test_a_fix_beyond_the_hunks_becomes_a_diff_in_the_summary(pull_request, tmp_
     fake = pull_request(run(train_yaml=before), run(train_yaml=after))
     assert oomlint("review").exit_code == 1
     assert all("```suggestion" not in thread.body for thread in fake.threads)
-    assert "A fix beyond the diff" in fake.summary
+    assert "Beyond the lines of the diff: micro batch 4 x 64" in fake.summary
     head = fake.repository.files(fake.head)
     assert fake.with_everything(tmp_path / "taken") == fixed(head, tmp_path / "fixed")
 
@@ -169,20 +169,22 @@ def test_parts_of_one_fix_name_one_another(pull_request, tmp_path):
     oomlint("review")
     bodies = [t.body for t in fake.threads if "gradient_accumulation_steps: 32" in t.body]
     assert len(bodies) == 1
-    assert "Take it together with the suggestion for `train.yaml` line 6" in bodies[0]
+    assert (
+        "It goes with the suggestion for `train.yaml` line 6: add them to one batch." in bodies[0]
+    )
     head = fake.repository.files(fake.head)
     assert fake.with_suggestions() == fixed(head, tmp_path / "fixed")
 
 
-def test_a_failure_is_spoken_of_where_the_diff_shows_a_part_of_it(pull_request):
-    # Checkpointing, which leads, stands beyond the hunk; the micro batch, which follows, is in it.
+def test_a_cause_is_told_on_the_line_that_turned_also_where_its_fix_is_elsewhere(pull_request):
+    # Checkpointing, which mends it, stands beyond the hunk; the micro batch, which did it, is in it.
     worse = BAD.replace("micro_batch_size: 8", "micro_batch_size: 12")
     fake = pull_request(run(train_yaml=BAD), run(train_yaml=worse))
     oomlint("review")
     (thread,) = fake.threads
     assert (thread.first, thread.last) == (6, 6)
     assert "no-gradient-checkpointing" in thread.body
-    assert "(`train.yaml:10:1`)" in thread.body
+    assert "Or put `micro_batch_size` back to `8`" in thread.body
     assert "The summary of this review has it as a diff" in thread.body
 
 
@@ -200,9 +202,8 @@ def test_a_file_whose_diff_github_does_not_show_is_spoken_of_in_the_summary(pull
     fake.without_patch = frozenset({"train.yaml"})
     assert oomlint("review").exit_code == 1
     assert fake.threads == []
-    assert "Findings on lines that the diff does not show" in fake.summary
-    assert "no-gradient-checkpointing" in fake.summary
-    assert "micro_batch_size: 1" in fake.summary
+    assert "make `train.yaml` need 284 of 79.1 GiB per GPU" in fake.summary
+    assert "+micro_batch_size: 1" in fake.summary
 
 
 def test_more_files_than_github_lists_are_reviewed_all_the_same(pull_request):
@@ -212,17 +213,23 @@ def test_more_files_than_github_lists_are_reviewed_all_the_same(pull_request):
     assert oomlint("review").exit_code == 1
     assert len([p for _, p, _ in fake.asked if "/files" in p]) == 4
     assert "The forge lists only 310 of the changed files" in fake.summary
-    assert "no-gradient-checkpointing" in fake.summary
+    assert "make `train.yaml` need 284 of 79.1 GiB per GPU" in fake.summary
+
+
+def several(number, micro=8):
+    """Runs that differ in what is wrong with them."""
+    return {
+        f"run{n}.yaml": BAD.replace("micro_batch_size: 8", f"micro_batch_size: {micro + n}")
+        if n % 2
+        else BAD.replace("sequence_len: 4096", f"sequence_len: {8192 * (n + 1)}")
+        for n in range(number)
+    }
 
 
 def test_comments_beyond_the_limit_stand_in_the_summary(pull_request, tmp_path):
-    after = {
-        **RUN,
-        **{f"run{n}.yaml": BAD.replace("output_dir: out", f"output_dir: out{n}") for n in range(3)},
-    }
-    fake = pull_request(RUN, after)
-    oomlint("review", "--max-comments", "2")
-    assert len(fake.threads) == 2
+    fake = pull_request(RUN, {**RUN, **several(3)})
+    oomlint("review", "--max-comments", "1")
+    assert len(fake.threads) == 1
     for n in range(3):
         assert f"run{n}.yaml" in fake.summary
     head = fake.repository.files(fake.head)
@@ -230,24 +237,20 @@ def test_comments_beyond_the_limit_stand_in_the_summary(pull_request, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("most", "has_diffs", "has_findings"),
-    [(20000, True, True), (5000, False, True), (1600, False, False)],
+    ("most", "has_diffs", "has_table"),
+    [(20000, True, True), (2600, False, True), (600, False, False)],
 )
 def test_a_summary_that_would_be_too_long_loses_its_diffs_first(
-    pull_request, monkeypatch, most, has_diffs, has_findings
+    pull_request, monkeypatch, most, has_diffs, has_table
 ):
-    monkeypatch.setattr("oomlint.review.body.MOST_RUNS", 3)
     short = replace(GitHub.style, most_characters=most)
     monkeypatch.setattr(GitHub, "style", short)
-    after = {
-        f"run{n}.yaml": BAD.replace("output_dir: out", f"output_dir: out{n}") for n in range(5)
-    }
-    fake = pull_request(RUN, {**RUN, **after})
+    fake = pull_request(RUN, {**RUN, **several(5)})
     assert oomlint("review", "--max-comments", "0").exit_code == 1
     assert len(fake.summary) < most
-    assert "and 2 more runs" in fake.summary
+    assert "of 79.1 GiB per GPU" in fake.summary
     assert ("```diff" in fake.summary) is has_diffs
-    assert ("no-gradient-checkpointing" in fake.summary) is has_findings
+    assert ("Memory of 5 runs, before and after" in fake.summary) is has_table
 
 
 # -- from one review to the next ----------------------------------------------------------------
@@ -275,7 +278,7 @@ def test_what_is_mended_is_resolved_and_the_summary_follows(pull_request):
     assert result.exit_code == 0
     assert fake.open_threads == []
     assert len(fake.reviews) == 1
-    assert "This change causes no finding" in fake.summary
+    assert "No run needs more memory by this change." in fake.summary
 
 
 def test_a_token_that_may_not_resolve_says_so_in_the_comment(pull_request):
@@ -411,17 +414,19 @@ def test_broken_settings_are_an_error_of_usage(pull_request):
 def test_settings_that_a_change_mends_do_not_stop_the_review(pull_request):
     fake = pull_request(run(oomlint_toml="hardware = 5\n"), RUN)
     assert oomlint("review").exit_code == 0
-    assert "unknown → **8xA100-80GB**" in fake.summary
+    assert "`train.yaml` fits now" in fake.summary
 
 
 def test_the_action_s_step_is_a_command_that_exists(pull_request):
     action = YAML(typ="safe").load((Path(__file__).parents[2] / "action.yml").read_text("utf-8"))
     (script,) = [s["run"] for s in action["runs"]["steps"] if s["name"] == "Review"]
-    words = script.strip().splitlines()[-1].replace("$ARGUMENTS", "--hardware 8xH100-80GB").split()
+    line = script.strip().splitlines()[-1]
+    words = line.replace('"${arguments[@]}"', "--hardware 8xH100-80GB").split()
     fake = pull_request(RUN, run(train_yaml=BAD))
     assert words[:2] == ["oomlint", "review"]
     assert oomlint(*words[1:]).exit_code == 1
     assert "8xH100-80GB" in fake.summary
+    assert "make `train.yaml` need" in Path("oomlint-review.md").read_text("utf-8")
 
 
 def test_a_check_does_not_load_what_only_a_review_needs(tmp_path):

@@ -17,6 +17,7 @@ from oomlint.cli.options import (
     settings_options,
 )
 from oomlint.cli.output import emit
+from oomlint.errors import UsageError
 from oomlint.review.forge import ReadOnly
 from oomlint.rule import Severity
 from oomlint.settings import FailLevel
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     metavar="NUMBER",
     help="The pull or merge request (default: the one that CI runs for).",
+)
+@click.option(
+    "--output-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the review there too, as Markdown.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the requests as JSON; post nothing.")
 @click.option("--unsafe-fixes", is_flag=True, help="Suggest fixes that may change results too.")
@@ -64,6 +71,7 @@ def review(
     platform: Any,
     repository: str | None,
     number: int | None,
+    output_file: Path | None,
     dry_run: bool,
     unsafe_fixes: bool,
     max_comments: int,
@@ -89,13 +97,14 @@ def review(
     _warn(change)
     wanted = Wanted(given, Path.cwd(), max_comments, unsafe_fixes)
     with assessed(forge, change, wanted) as assessment:
+        _keep(forge, change, assessment, output_file)
         if dry_run:
             _print_requests(forge, update_for(forge, change, assessment, wanted))
         else:
             try:
                 emit(publish(forge, change, assessment, wanted) + "\n")
             except ReadOnly as error:
-                _print_instead(forge, change, assessment, error)
+                _print_instead(change, assessment, error, _whole(forge, change, assessment))
         status = assessment.report.exit_status(Severity[fail_level.upper()])
     return 0 if exit_zero and status == 1 else status
 
@@ -122,18 +131,40 @@ def _print_requests(forge: Forge, update: Update) -> None:
     emit(as_json({"version": 1, "requests": requests}), form="data")
 
 
-def _print_instead(forge: Forge, change: Change, assessment: Assessment, error: ReadOnly) -> None:
-    """What the token may not post: on the job's summary page and as annotations, else as text."""
-    from oomlint.report import github
+def _whole(forge: Forge, change: Change, assessment: Assessment) -> str:
+    """The review as one text, that of the comments included."""
     from oomlint.review.compose import compose
+
+    return compose(assessment, change, forge.style, use_diff=False).summary + "\n"
+
+
+def _keep(forge: Forge, change: Change, assessment: Assessment, file: Path | None) -> None:
+    """The review for those whom no comment reaches: on the summary page of the job, and as a file."""
+    if file is None and summary_page() is None:
+        return
+    from oomlint.judgement import Judgement
+    from oomlint.report.markdown import chart
+
+    after = [run.after for run in assessment.runs if not run.is_fragment]
+    judged: list[Judgement] = [each for each in after if each is not None]
+    text = "\n".join((_whole(forge, change, assessment), *chart(judged), ""))
+    add_to_summary(text)
+    if file is not None:
+        try:
+            file.write_text(text, "utf-8", "backslashreplace")
+        except OSError as error:
+            raise UsageError(f"{file} cannot be written: {error.strerror or error}") from None
+
+
+def _print_instead(change: Change, assessment: Assessment, error: ReadOnly, text: str) -> None:
+    """What the token may not post: as annotations in a job, else as text."""
+    from oomlint.report import github
 
     why = "this is a request from a fork, " if change.is_fork else ""
     _say(f"{why}nothing was posted: {error.message}")
-    text = compose(assessment, change, forge.style, use_diff=False).summary
     if summary_page() is None:
-        emit(text + "\n")
+        emit(text)
     else:
-        add_to_summary(text + "\n")
         emit(github.render(assessment.report), form="commands")
 
 

@@ -37,6 +37,11 @@ class Trouble(Struct, frozen=True, eq=False):
         return next(of_it, self.headlines[0])
 
     @property
+    def leader(self) -> Diagnosis:
+        """What is told first: the worst cause that a rule names, else that the run is in trouble."""
+        return self.causes[0] if self.causes else self.headline
+
+    @property
     def way(self) -> Diagnosis | None:
         """The finding whose fix is the way out: that of the need most at risk, and it suffices."""
         return next((d for d in self._mending if suffices(d)), None)
@@ -104,7 +109,7 @@ def block(trouble: Trouble, places: Places, paint: Paint, width: int) -> Iterato
     where = f"   {hardware.name}" if hardware is not None else ""
     yield f"{paint(visible(judgement.name), 'bold')}{paint(where, 'dim')}"
     yield from _verdict(judgement, paint, width)
-    leader = trouble.causes[0] if trouble.causes else trouble.headline
+    leader = trouble.leader
     yield ""
     yield from _leading(leader, trouble, places, paint, width)
     yield from _others(trouble, leader, places, paint, width)

@@ -5,15 +5,18 @@ For pull requests and the summary page of a job.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from oomlint.amounts import of_gib
 from oomlint.engine import Diagnosis, Report
+from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement, judgement_of
 from oomlint.judgement.words import meaning, verdict_with_reason
 from oomlint.precedence import leaders
+from oomlint.report.paint import visible
 from oomlint.report.places import Places, url
 from oomlint.report.text import summary
-from oomlint.rule import gib
+from oomlint.rule import Finding, gib
 
 SIGNS = {"error": "❌", "warning": "⚠️", "info": "\N{INFORMATION SOURCE}\N{VARIATION SELECTOR-16}"}  # fmt: skip
 
@@ -24,6 +27,7 @@ AS_WRITTEN = "as written"
 
 # GitHub drops a job summary of more than 1 MiB, and readers leave long before.
 _MOST = 100
+_MOST_BARS, _BAR = 20, 40
 
 
 def render(report: Report) -> str:
@@ -39,6 +43,7 @@ def _lines(report: Report) -> Iterator[str]:
             yield ""
             yield f"and {len(report.runs) - _MOST} more runs"
         yield ""
+        yield from chart([judgement_of(run) for run in report.runs[:_MOST]])
     places, following = Places(report), leaders(report.diagnoses)
     leading = [d for d in report.diagnoses if d not in following]
     leading.sort(key=lambda d: -d.severity)
@@ -60,6 +65,37 @@ def table(judged: list[Judgement]) -> Iterator[str]:
         yield _row(each.spoken, meaning(each.spoken))
         if each.meant is not None:
             yield _row(each.written, AS_WRITTEN)
+
+
+def chart(judged: Sequence[Judgement]) -> Iterator[str]:
+    """The need per GPU of each run as a bar, and a mark where its card ends: text, which every forge shows
+    as it is."""
+    known = [(each, need) for each in judged if (need := _gpu(each)) is not None][:_MOST_BARS]
+    if not known:
+        return
+    most = max(max(need, _limit(each) or 0) for each, need in known)
+    width = max(len(each.name) for each, _ in known)
+    yield "```text"
+    for each, need in known:
+        limit = _limit(each)
+        filled = max(1, round(_BAR * need / most))
+        bar = "█" * filled + "·" * (_BAR - filled)
+        if limit is not None:
+            end = min(_BAR - 1, round(_BAR * limit / most))
+            bar = f"{bar[:end]}|{bar[end + 1 :]}"
+        amount = gib(need) if limit is None else of_gib(need, limit)
+        yield f"{visible(each.name):<{width}}  {bar}  {amount}".replace("`", "'")
+    yield "```"
+    yield ""
+
+
+def _gpu(judgement: Judgement) -> int | None:
+    return judgement.spoken.estimate.gpu.peak_bytes
+
+
+def _limit(judgement: Judgement) -> int | None:
+    hardware = judgement.hardware
+    return None if hardware is None else usable_bytes(hardware.gpu)
 
 
 def _row(forecast: Forecast, reading: str) -> str:
@@ -86,7 +122,21 @@ def line(diagnosis: Diagnosis, places: Places) -> str:
     sign = SIGNS[diagnosis.severity.label]
     where = places.head(finding.location).replace("`", "'")
     fix = f" **Fix:** {escaped(diagnosis.fix.title)}." if diagnosis.fix is not None else ""
-    return f"- {sign} `{where}` {rule}: {escaped(finding.text)}.{fix}"
+    return f"- {sign} `{where}` {rule}: {sentences(finding)}{fix}"
+
+
+def sentences(finding: Finding) -> str:
+    """The title of a finding and what more there is to say, each with a capital and one full stop."""
+    said = (escaped(text) for text in (finding.message, *finding.details))
+    return " ".join(sentence(text) for text in said)
+
+
+def sentence(text: str) -> str:
+    """With a capital in front, unless a name in lower case begins it, and one full stop behind."""
+    first = text.split(" ", 1)[0]
+    if first.isalpha():
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def escaped(text: str) -> str:

@@ -1,24 +1,31 @@
 """What a change does to the runs that it concerns.
 
-Those runs before and after, the findings it causes, and the files as ``--fix`` would leave them.
+Those runs before and after, what of the change made some of them worse, the findings that it causes
+besides, and the way out of each: lines put back, or the files as ``--fix`` would leave them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint import blame
 from oomlint.baseline import Baseline, fingerprint
 from oomlint.cli.given import Given
 from oomlint.cli.jobs import Job, make_jobs, merge
+from oomlint.documents.text import Edit, Source, by_path
 from oomlint.engine import Diagnosis, Report, lint
-from oomlint.errors import UsageError
+from oomlint.errors import FileError, UsageError
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.judgement import Judgement, judgement_of
+from oomlint.precedence import worst_first
+from oomlint.report.blocks import troubles
+from oomlint.review.commands import flags
 from oomlint.review.trees import Tree
-from oomlint.rule import Severity
+from oomlint.rule import Applicability, Severity
 from oomlint.run import Run
 
 # A finding that was there before counts as the change's if its peak rises by more than this.
@@ -46,6 +53,40 @@ class RunChange(Struct, frozen=True):
         )
 
 
+class Card(Struct, frozen=True, eq=False):
+    """One thing to say of the memory of runs: what made them need too much.
+
+    ``said`` is what the change turned; where it turned nothing that one can name (a run that is new),
+    ``lead`` says what the need comes of. ``after`` are the runs once its way is taken, by name: the one
+    that ``puts_back`` what ``undo`` does, or else that of the fixes of its runs, if there are any.
+    """
+
+    said: tuple[blame.Said, ...]
+    lead: Diagnosis | None
+    runs: tuple[RunChange, ...]
+    members: tuple[Diagnosis, ...]
+    """The findings that it says the same as."""
+    places: tuple[blame.Turn, ...] = ()
+    """What is to blame, in the files after the change."""
+    undo: blame.Undo | None = None
+    puts_back: bool = False
+    after: Mapping[str, Judgement] = {}
+    keeps: bool = True
+    """Whether what is trained stays the same on that way."""
+
+    @property
+    def resource(self) -> Literal["gpu", "host"]:
+        found = next((run.after for run in self.runs if run.after is not None), None)
+        if found is not None and found.peaks:
+            return blame.resource_of(found)
+        spoken = self.lead.finding.resource if self.lead is not None else None
+        return "host" if spoken == "host" else "gpu"
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(run.name for run in self.runs)
+
+
 class Assessment(Struct, frozen=True, eq=False):
     """What there is to say about a change. Paths are relative to the repository's root."""
 
@@ -53,11 +94,12 @@ class Assessment(Struct, frozen=True, eq=False):
     """The files after the change, with the findings that it causes, and the files among them that
     could be read before and cannot be now."""
     runs: tuple[RunChange, ...]
+    cards: tuple[Card, ...] = ()
     fixes: tuple[FixResult, ...] = ()
-    known: tuple[Diagnosis, ...] = ()
-    """Findings in the same runs that were there before."""
-    mended: tuple[Diagnosis, ...] = ()
-    """Findings that the change does away with, as they stood before."""
+    """What ``--fix`` makes of the files once ``undone`` has been made of them."""
+    undone: tuple[Edit, ...] = ()
+    flags: tuple[str, ...] = ()
+    """The options under which a command judges as this did."""
 
 
 def assess(
@@ -91,19 +133,202 @@ def assess(
     old_of = {new: old for old, new in renamed.items()}
     names_then = then.together({old_of.get(path, path) for path in names_now} | changed)
     report, old_report = now.lint(names_now), then.lint(names_then)
-    caused, known, mended = _split(report.diagnoses, old_report.diagnoses, renamed)
+    caused, known = _split(report.diagnoses, old_report.diagnoses, renamed)
     old_errors = {(renamed.get(e.path, e.path), e.message) for e in old_report.errors}
-    return Assessment(
-        report=replace(
-            report,
-            diagnoses=caused,
-            errors=tuple(e for e in report.errors if (e.path, e.message) not in old_errors),
-        ),
-        runs=(*(_change(run, was) for run, was in concerned), *(_change(None, r) for r in lost)),
-        fixes=tuple(now.fixed(names_now, (*report.known, *known), unsafe)) if caused else (),
-        known=tuple(d for d in known if d.finding.location.path in own),
-        mended=mended,
+    report = replace(
+        report,
+        diagnoses=caused,
+        errors=tuple(e for e in report.errors if (e.path, e.message) not in old_errors),
     )
+    runs = (*(_change(run, was) for run, was in concerned), *(_change(None, r) for r in lost))
+    worse = _worse(concerned, report)
+    turns = _turns(worse, then, now, touched, old_of)
+    beside = _beside(worse, then, now, touched, old_of)
+    cards = list(_cards(report, worse, runs, (turns, beside), now))
+    undone = _undone(card for card in cards if card.undo and blame.is_settled(card.undo))
+    fixes: tuple[FixResult, ...] = ()
+    if caused:
+        others = (*report.known, *known)
+        fixes = tuple(now.fixed(names_now, others, undone, unsafe))
+    return Assessment(
+        report=report,
+        runs=runs,
+        cards=tuple(_on_its_way(part, fixes) for card in cards for part in _parted(card, fixes)),
+        fixes=fixes,
+        undone=undone,
+        flags=flags(given),
+    )
+
+
+# -- cards -----------------------------------------------------------------------------------
+
+
+def _turns(
+    worse: Sequence[tuple[Run, Run]],
+    then: _Side,
+    now: _Side,
+    touched: Collection[str],
+    old_of: Mapping[str, str],
+) -> list[blame.Turn]:
+    """What the change turned in the files of runs that it made worse."""
+    found: list[blame.Turn] = []
+    for path in sorted({path for _, run in worse for path in _files(run)}.intersection(touched)):
+        old, new = then.source(old_of.get(path, path)), now.source(path)
+        if old is not None and new is not None:
+            before = [was for was, run in worse if path in _files(run)]
+            after = [run for _, run in worse if path in _files(run)]
+            found += blame.turns_of(old, new, before, after)
+    return found
+
+
+def _beside(
+    worse: Sequence[tuple[Run, Run]],
+    then: _Side,
+    now: _Side,
+    touched: Collection[str],
+    old_of: Mapping[str, str],
+) -> list[blame.Turn]:
+    """What the change turned in files that are no run's own: settings, pinned versions."""
+    if not worse:
+        return []
+    others = set(touched).difference(path for _, run in worse for path in _files(run))
+    pairs = ((then.source(old_of.get(path, path)), now.source(path)) for path in sorted(others))
+    return [
+        turn
+        for old, new in pairs
+        if old is not None and new is not None
+        for turn in blame.turns_of(old, new, (), ())
+    ]
+
+
+def _saying(beside: Iterable[blame.Turn], cause: blame.Cause) -> Iterator[blame.Turn]:
+    """Of these turns those that say what a cause does."""
+    return (turn for turn in beside if not set(turn.said).isdisjoint(cause.said))
+
+
+def _worse(concerned: Iterable[tuple[Run, Run | None]], report: Report) -> list[tuple[Run, Run]]:
+    """The runs that became worse, and of which something is said that the baseline does not know."""
+    alarming = {d.finding.location.path for d in report.diagnoses if d.severity > Severity.INFO}
+    return [
+        (was, run)
+        for run, was in concerned
+        if was is not None
+        and not run.is_fragment
+        and _touches(run, alarming)
+        and blame.is_worse(judgement_of(was), judgement_of(run))
+    ]
+
+
+def _cards(
+    report: Report,
+    worse: Sequence[tuple[Run, Run]],
+    runs: Sequence[RunChange],
+    changed: tuple[Sequence[blame.Turn], Sequence[blame.Turn]],
+    now: _Side,
+) -> Iterator[Card]:
+    """A card for each cause that the change turned, in files of runs or beside, then for each that new runs
+    have in common."""
+    turns, beside = changed
+    changes = {run.name: run for run in runs if run.after is not None}
+    leads = {each.judgement.name: each for each in troubles(report)}
+    told: set[str] = set()
+    for cause in blame.causes(worse, turns, now.relinked):
+        names = [each.after.name for each in cause.worse]
+        if not cause.said:
+            continue
+        told.update(names)
+        about = _about(report, names)
+        lead = next((leads[name].leader for name in names if name in leads), None)
+        yield Card(
+            cause.said,
+            lead or next(iter(worst_first(about)), None),
+            tuple(changes[name] for name in names),
+            about,
+            (
+                *dict.fromkeys(turn for each in cause.worse for turn in each.turns),
+                *_saying(beside, cause),
+            ),
+            cause.undo,
+        )
+    alike: dict[Hashable, list[str]] = {}
+    for name, trouble in leads.items():
+        run = changes.get(name)
+        if run is not None and name not in told and not run.is_fragment:
+            alike.setdefault(_kind(trouble.leader, run), []).append(name)
+    for names in alike.values():
+        lead = leads[names[0]].leader
+        yield Card((), lead, tuple(changes[n] for n in names), _about(report, names))
+
+
+def _kind(lead: Diagnosis, run: RunChange) -> Hashable:
+    """What the cards of runs with one cause have in common."""
+    hardware = run.after.hardware if run.after is not None else None
+    return (
+        lead.rule.code,
+        fingerprint(lead.rule.code, "", lead.finding.message),
+        hardware.name if hardware is not None else None,
+        run.before is None,
+    )
+
+
+def _about(report: Report, names: Collection[str]) -> tuple[Diagnosis, ...]:
+    """The findings that speak of the memory of runs."""
+    return tuple(
+        d
+        for d in report.diagnoses
+        if d.run is not None
+        and d.run.name in names
+        and d.finding.resource in ("gpu", "host")
+        and d.finding.predicted_bytes is not None
+    )
+
+
+def _undone(cards: Iterable[Card]) -> tuple[Edit, ...]:
+    return tuple(sorted({e for card in cards if card.undo for e in card.undo.edits}))
+
+
+def _parted(card: Card, fixes: Sequence[FixResult]) -> Iterator[Card]:
+    """The card of runs of which nobody knows what the change turned, apart where their ways are."""
+    if card.said or len(card.runs) == 1:
+        yield card
+        return
+    parts: dict[tuple[str, ...], list[RunChange]] = {}
+    for run in card.runs:
+        titles = (d.fix.title for d in _applied(fixes, {run.name}) if d.fix is not None)
+        parts.setdefault(tuple(titles), []).append(run)
+    for runs in parts.values():
+        names = {run.name for run in runs}
+        members = tuple(d for d in card.members if d.run is not None and d.run.name in names)
+        leads = (d for d in members if card.lead is not None and d.rule is card.lead.rule)
+        yield replace(card, runs=tuple(runs), members=members, lead=next(leads, card.lead))
+
+
+def _applied(fixes: Iterable[FixResult], names: Collection[str]) -> list[Diagnosis]:
+    return [
+        d
+        for result in fixes
+        for d in result.report.applied
+        if d.run is not None
+        and (d.run.name in names or (d.fix and not d.fix.also.isdisjoint(names)))
+    ]
+
+
+def _on_its_way(card: Card, fixes: Sequence[FixResult]) -> Card:
+    """The card with the better of its two ways: lines put back, or what the fixes do."""
+    undo = card.undo
+    if undo is not None and blame.is_settled(undo):
+        return replace(card, puts_back=True, after=undo.after)
+    applied = _applied(fixes, card.names)
+    fixed = {
+        run.name: judgement_of(run)
+        for result in fixes
+        for run in result.report.runs
+        if run.name in card.names and applied
+    }
+    keeps = all(d.fix is None or d.fix.applicability is Applicability.SAFE for d in applied)
+    if undo is not None and (not fixed or blame.wins(undo, fixed.values(), keeps=keeps)):
+        return replace(card, puts_back=True, after=undo.after, keeps=undo.keeps)
+    return replace(card, after=fixed, keeps=keeps)
 
 
 class _Side:
@@ -142,14 +367,48 @@ class _Side:
     def lint(self, names: Collection[str]) -> Report:
         return merge(lint(job.workspace, _among(job, names), job.options) for job in self._jobs)
 
+    def source(self, path: str) -> Source | None:
+        """The text of a file, if it is here and can be read."""
+        data = self._jobs[0].workspace.read_or_none(path)
+        try:
+            return None if data is None else Source.from_bytes(path, data)
+        except FileError:
+            return None
+
+    def relinked(self, edits: Sequence[Edit], names: Collection[str]) -> Mapping[str, Run]:
+        """The runs of these names as they are after edits of their files."""
+        files = {path for run in self.runs if run.name in names for path in _files(run)}
+        texts = self._edited(edits)
+        found: dict[str, Run] = {}
+        for job in self._jobs:
+            workspace = job.workspace.with_overlay(texts)
+            linked = lint(workspace, _among(job, files), job.options, rules=())
+            found |= {run.name: run for run in linked.runs if run.name in names}
+        return found
+
+    def _edited(self, edits: Sequence[Edit]) -> dict[str, bytes]:
+        sources = {path: self.source(path) for path in by_path(edits)}
+        return {
+            path: source.edited(own).to_bytes()
+            for path, own in by_path(edits).items()
+            for source in [sources[path]]
+            if source is not None
+        }
+
     def fixed(
-        self, names: Collection[str], known: Sequence[Diagnosis], unsafe: bool
+        self,
+        names: Collection[str],
+        known: Sequence[Diagnosis],
+        undone: Sequence[Edit],
+        unsafe: bool,
     ) -> Iterable[FixResult]:
-        """What ``--fix`` would do about everything but ``known``."""
+        """What ``--fix`` would do about everything but ``known`` once some lines are put back."""
+        texts = self._edited(undone)
         for job in self._jobs:
             listed = Baseline(self._root).rewritten(known, job.workspace, (), grow=True)
             options = replace(job.options, baseline=listed)
-            yield fix_all(job.workspace, _among(job, names), options, unsafe=unsafe)
+            workspace = job.workspace.with_overlay(texts)
+            yield fix_all(workspace, _among(job, names), options, unsafe=unsafe)
 
 
 def _among(job: Job, names: Collection[str]) -> list[str]:
@@ -189,8 +448,8 @@ def _change(after: Run | None, before: Run | None) -> RunChange:
 
 def _split(
     after: Sequence[Diagnosis], before: Sequence[Diagnosis], renamed: Mapping[str, str]
-) -> tuple[tuple[Diagnosis, ...], tuple[Diagnosis, ...], tuple[Diagnosis, ...]]:
-    """Findings that the change causes, that were there, and that it does away with."""
+) -> tuple[tuple[Diagnosis, ...], tuple[Diagnosis, ...]]:
+    """Findings that the change causes, and that were there."""
     left = list(before)
     pairs: list[tuple[Diagnosis, Diagnosis | None]] = [(diagnosis, None) for diagnosis in after]
     # What reads alike first; then what says the same of a peak, if in other words.
@@ -205,7 +464,7 @@ def _split(
         left = [diagnosis for group in old.values() for diagnosis in group]
     caused = [now for now, was in pairs if was is None or _is_worse(was, now)]
     known = [now for now, was in pairs if was is not None and not _is_worse(was, now)]
-    return tuple(caused), tuple(known), tuple(left)
+    return tuple(caused), tuple(known)
 
 
 def _fingerprint(diagnosis: Diagnosis, renamed: Mapping[str, str]) -> Hashable:

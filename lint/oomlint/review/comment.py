@@ -10,25 +10,29 @@ from msgspec import Struct
 
 from oomlint.documents.text import Location
 from oomlint.engine import Diagnosis
-from oomlint.report.markdown import SIGNS, escaped
+from oomlint.report.markdown import SIGNS, sentence
 from oomlint.report.places import Places, url
+from oomlint.review.cards import plain
 from oomlint.review.forge import Style
 from oomlint.review.suggest import Remedy, Suggestion
 from oomlint.rule import Applicability, gib
 
 _MARK = re.compile(r"<!-- oomlint:finding ([0-9a-f/,-]+) ([0-9a-f]{16}) -->")
 _BACKTICKS = re.compile(r"`+")
+_MOST_ALIKE = 20
 
 
 class Topic(Struct, frozen=True, eq=False):
-    """Findings that explain one failure: the one that leads, and those that follow it."""
+    """Findings that explain one failure: the one that leads, and those that follow it; ``alike`` are those
+    that say the same of other places."""
 
     leader: Diagnosis
     followers: tuple[Diagnosis, ...] = ()
+    alike: tuple[Diagnosis, ...] = ()
 
     @property
     def members(self) -> tuple[Diagnosis, ...]:
-        return (self.leader, *self.followers)
+        return (self.leader, *self.followers, *self.alike)
 
 
 def digest(text: str) -> str:
@@ -46,35 +50,41 @@ def read_mark(body: str) -> tuple[tuple[str, ...], str] | None:
     return (tuple(found[1].split(",")), found[2]) if found is not None else None
 
 
-def quiet(text: str) -> str:
-    """Text in which nobody is mentioned: names in it come from files that a stranger may write."""
-    return text.replace("@", "@\u200b")
-
-
-def _plain(text: str) -> str:
-    return quiet(escaped(text))
-
-
-def topic_text(topic: Topic, places: Places, lines: tuple[str, int, int]) -> str:
+def topic_text(topic: Topic, places: Places, lines: tuple[str, int, int]) -> list[str]:
     """What was found, for a reader who sees the ``lines``: a path, the first and the last."""
     finding = topic.leader.finding
     sign = SIGNS[topic.leader.severity.label]
     where = _elsewhere(finding.location, places, lines)
-    parts = [f"{sign} **{_name(topic.leader)}**{where}: {_plain(finding.text)}."]
-    details = [
-        f"- `{places.head(note.location)}`: {_plain(note.message)}" for note in finding.notes
+    more = [sentence(plain(each)) for each in finding.details]
+    more += [f"- `{places.head(note.location)}`: {plain(note.message)}" for note in finding.notes]
+    more += [
+        f"- also {rule_link(d)}{_elsewhere(d.finding.location, places, lines)}"
+        for d in topic.followers
     ]
-    details += [
-        f"- also {_name(d)}{_elsewhere(d.finding.location, places, lines)}" for d in topic.followers
+    more += [
+        f"- the same at `{places.head(d.finding.location)}`" for d in topic.alike[:_MOST_ALIKE]
     ]
-    if details:
-        parts.append("\n".join(details))
-    return "\n\n".join(parts)
+    if len(topic.alike) > _MOST_ALIKE:
+        more.append(f"- and at {len(topic.alike) - _MOST_ALIKE} more places")
+    count = len(topic.alike)
+    also = f" Here and at {count} more place{'' if count == 1 else 's'}." if count else ""
+    return [
+        f"{sign} **{sentence(plain(finding.message)).removesuffix('.')}**{where}.{also}",
+        folded(f"{rule_link(topic.leader)}", more),
+    ]
 
 
-def _name(diagnosis: Diagnosis) -> str:
+def folded(title: str, lines: Sequence[str]) -> str:
+    """What there is to know besides, behind its title; the title alone where there is nothing."""
+    if not lines:
+        return f"<sub>{title}</sub>"
+    # GitHub reads Markdown in a fold only behind an empty line.
+    return "\n".join((f"<details><summary>{title}</summary>", "", *lines, "</details>"))
+
+
+def rule_link(diagnosis: Diagnosis) -> str:
     rule = diagnosis.rule
-    return f"[{rule.code} {rule.name}]({url(rule)})"
+    return f'<a href="{url(rule)}">{rule.code} {rule.name}</a>'
 
 
 def _elsewhere(location: Location, places: Places, lines: tuple[str, int, int]) -> str:
@@ -88,28 +98,21 @@ def fix_text(diagnosis: Diagnosis) -> str:
     fix = diagnosis.fix
     if fix is None:
         return ""
-    text = f"**Fix:** {_plain(fix.title)}"
+    text = f"**Fix:** {plain(fix.title)}"
     if fix.predicted_bytes_after is not None:
         where = "host" if diagnosis.finding.resource == "host" else "GPU"
         text += f", then the predicted {where} peak is {gib(fix.predicted_bytes_after)}"
     if fix.applicability is Applicability.UNSAFE:
         text += " (may change results)"
     if fix.applicability is Applicability.DISPLAY:
-        text += f" (to be done by hand{': ' + _plain(fix.reason) if fix.reason else ''})"
-    return text + "."
+        text += f" (to be done by hand{': ' + plain(fix.reason) if fix.reason else ''})"
+    return sentence(text)
 
 
-def remedy_text(remedy: Remedy) -> str:
-    """What the fixes of a remedy do, each said once; of several with a predicted peak the last
-    one has it, since they build on one another."""
-    peaks = [d for d in remedy.fixes if d.fix and d.fix.predicted_bytes_after is not None]
-    lines: dict[str, None] = {}
-    for diagnosis in remedy.fixes:
-        if diagnosis.fix is not None and diagnosis not in peaks[:-1]:
-            lines[fix_text(diagnosis)] = None
-        elif diagnosis.fix is not None:
-            lines[f"**Fix:** {_plain(diagnosis.fix.title)}."] = None
-    return "\n".join(lines)
+def titles(remedy: Remedy) -> str:
+    """What the fixes of a remedy do, each said once."""
+    found = dict.fromkeys(d.fix.title for d in remedy.fixes if d.fix is not None)
+    return plain("; ".join(found))
 
 
 def suggestion_block(suggestion: Suggestion, style: Style) -> str:
@@ -126,4 +129,4 @@ def companions_text(others: Sequence[Suggestion]) -> str:
         return ""
     where = ", ".join(f"`{s.path}` line {s.first}" for s in others)
     noun = "suggestion" if len(others) == 1 else "suggestions"
-    return f"Take it together with the {noun} for {where}: one without the other is no fix."
+    return f"It goes with the {noun} for {where}: add them to one batch."

@@ -72,6 +72,10 @@ class Refused(ForgeError):
         self.data = answer.data
 
 
+class TooOften(ForgeError):
+    """The server takes no more requests for longer than anybody waits; about rights that says nothing."""
+
+
 class Unanswered(ForgeError):
     """Nobody knows whether the request was carried out."""
 
@@ -145,6 +149,7 @@ class Transport:
 
         Raises:
             Refused: with the server's own words.
+            TooOften: it asks to wait for too long.
             Unanswered: it was sent, and nobody knows what came of it.
             ForgeError: the server cannot be reached.
         """
@@ -166,7 +171,7 @@ class Transport:
             if wait is not None:
                 waited += wait
                 if attempt == _TRIES or waited > _LONGEST_WAIT:
-                    raise Refused(self.host, _too_often(wait), answer)
+                    raise TooOften(self.host, _too_often(wait))
                 self._log(f"asked to wait {wait:.0f} s")
                 time.sleep(wait)
             elif answer.status < 400:
@@ -188,6 +193,9 @@ class Transport:
             stream: IO[bytes] = self._open(self._prepared(request), timeout=_TIMEOUT)
         except urllib.error.HTTPError as error:
             answer = Answer(request, error.code, _lower(error.headers), None)
+            wait = _asked_to_wait(answer)
+            if wait is not None:
+                raise TooOften(self.host, _too_often(wait)) from None
             raise Refused(self.host, self._said(answer), answer) from None
         except (OSError, http.client.HTTPException) as error:
             problem = self._token.scrub(_words(error))

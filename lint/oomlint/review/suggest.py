@@ -11,9 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.difference import difference
-from oomlint.documents.text import Edit, Source, Span
+from oomlint.documents.text import Edit, Source, Span, by_path
 from oomlint.engine import Diagnosis
-from oomlint.errors import FileError
 from oomlint.fix.apply import FixResult
 from oomlint.review.diff import Hunks
 from oomlint.review.forge import Style
@@ -23,7 +22,7 @@ _NEAR = 3
 
 
 class Remedy(Struct, frozen=True, eq=False):
-    """Fixes that belong together, and the edits of whole lines that they come to."""
+    """Changes that belong together, as edits of whole lines: fixes, or lines put back."""
 
     fixes: tuple[Diagnosis, ...]
     edits: tuple[Edit, ...]
@@ -42,8 +41,35 @@ class Suggestion(Struct, frozen=True):
     lines: tuple[str, ...]
 
 
-def remedies(result: FixResult) -> list[Remedy]:
-    """The changes of a fixpoint in groups: two lines that one fix changed are in one."""
+def remedies(result: FixResult, undone: Iterable[Edit]) -> list[Remedy]:
+    """The changes of a fixpoint in groups, as edits of the files as they are, of which the fixpoint found
+    some lines ``undone``; what would change these again is left out."""
+    back = by_path(tuple(undone))
+    found = []
+    for remedy in _grouped(result):
+        moved = [_before(edit, back.get(edit.path, ())) for edit in remedy.edits]
+        edits = tuple(edit for edit in moved if edit is not None)
+        if len(edits) == len(moved):
+            found.append(Remedy(remedy.fixes, edits))
+    return found
+
+
+def _before(edit: Edit, undone: Iterable[Edit]) -> Edit | None:
+    """An edit of a text after others as one of the text before them; ``None`` where they meet."""
+    shift = 0
+    for each in sorted(undone):
+        begin = each.start + shift
+        end = begin + len(each.replacement)
+        if edit.end <= begin:
+            break
+        if edit.start < end:
+            return None
+        shift += len(each.replacement) - (each.end - each.start)
+    return replace(edit, start=edit.start - shift, end=edit.end - shift)
+
+
+def _grouped(result: FixResult) -> list[Remedy]:
+    """Two lines that one fix changed are in one group."""
     edits = list(_edits(result))
     applied = [d for d in result.report.applied if d.fix is not None]
     touched = [_touched(diagnosis, edits, result) for diagnosis in applied]
@@ -260,16 +286,4 @@ def change_of(
             continue
         source = sources[path]
         out[path] = source.to_bytes(), source.edited(edits).to_bytes()
-    return out
-
-
-def read_sources(result: FixResult) -> dict[str, Source]:
-    """The files of a fixpoint as they were."""
-    out = {}
-    for path, data in result.originals.items():
-        if data is not None:
-            try:
-                out[path] = Source.from_bytes(path, data)
-            except FileError:
-                continue
     return out
