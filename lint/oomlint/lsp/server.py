@@ -19,11 +19,11 @@ from oomlint.errors import CannotEdit, UsageError, in_words
 from oomlint.lsp import commands
 from oomlint.lsp.actions import EXPLAIN, FIT, KINDS, actions, fix_all
 from oomlint.lsp.commands import Answer
-from oomlint.lsp.completion import complete
+from oomlint.lsp.completion import complete, describe
 from oomlint.lsp.diagnostics import SOURCE, diagnostics
 from oomlint.lsp.hints import ESTIMATE, code_lenses, inlay_hints, status
 from oomlint.lsp.hover import hover
-from oomlint.lsp.options import SECTION, Asked, asked, options, plain, section
+from oomlint.lsp.options import SECTION, Asked, asked, completed_at, options, plain, section
 from oomlint.lsp.project import Project
 from oomlint.lsp.session import Session
 from oomlint.lsp.view import Client, View
@@ -31,6 +31,9 @@ from oomlint.run import Run
 
 STATUS = "oomlint/status"
 """Notification to clients that ask for it (``"status": true``): the verdicts on a document."""
+
+# A list of completions that is as long as this may not be all of them.
+_MANY = 39
 
 _APPLY = "oomlint.applyWay"
 _HARDWARE = "oomlint.hardware"
@@ -274,7 +277,9 @@ def _register_questions(server: Server) -> None:
 
     @server.feature(
         types.TEXT_DOCUMENT_COMPLETION,
-        types.CompletionOptions(trigger_characters=['"', "[", "-", ".", ":", " "]),
+        types.CompletionOptions(
+            trigger_characters=['"', "[", "-", ".", ":", " ", "/", "="], resolve_provider=True
+        ),
     )
     async def completed(params: types.CompletionParams) -> types.CompletionList:
         position = params.position
@@ -283,7 +288,20 @@ def _register_questions(server: Server) -> None:
             return complete(view, project.blocks(view.analysis.name), position)
 
         found = await session.ask(params.text_document.uri, items) or []
-        return types.CompletionList(is_incomplete=False, items=found)
+        # Ids of models and cards are too many to send: with more typed there are others.
+        return types.CompletionList(is_incomplete=len(found) > _MANY, items=found)
+
+    @server.feature(types.COMPLETION_ITEM_RESOLVE)
+    async def resolved_item(item: types.CompletionItem) -> types.CompletionItem:
+        sent = plain(item.data)
+        if isinstance(sent, Mapping) and (place := completed_at(sent)) is not None:
+            uri, key, position = place
+
+            def told(project: Project, view: View) -> types.MarkupContent | None:
+                return describe(view, project.blocks(view.analysis.name), position, key)
+
+            item.documentation = await session.ask(uri, told) or item.documentation
+        return item
 
 
 def _register_commands(server: Server) -> None:
