@@ -17,15 +17,17 @@ from oomlint import __version__
 from oomlint.documents import SUFFIXES
 from oomlint.errors import CannotEdit, UsageError, in_words
 from oomlint.lsp import commands
-from oomlint.lsp.actions import EXPLAIN, FIT, KINDS, actions, fix_all
+from oomlint.lsp.actions import APPLY, EXPLAIN, FIT, KINDS, actions, fix_all
 from oomlint.lsp.commands import Answer
 from oomlint.lsp.completion import complete, describe
 from oomlint.lsp.diagnostics import SOURCE, diagnostics
 from oomlint.lsp.hints import ESTIMATE, code_lenses, inlay_hints, status
 from oomlint.lsp.hover import hover
+from oomlint.lsp.naming import definitions, links, references
 from oomlint.lsp.options import SECTION, Asked, asked, completed_at, options, plain, section
 from oomlint.lsp.project import Project
 from oomlint.lsp.session import Session
+from oomlint.lsp.symbols import symbols
 from oomlint.lsp.view import Client, View
 from oomlint.run import Run
 
@@ -35,7 +37,8 @@ STATUS = "oomlint/status"
 # A list of completions that is as long as this may not be all of them.
 _MANY = 39
 
-_APPLY = "oomlint.applyWay"
+_ALL_FILES = f"**/*.{{{','.join(suffix[1:] for suffix in SUFFIXES)}}}"
+_FILE = types.FileOperationPatternKind.File
 _HARDWARE = "oomlint.hardware"
 _STATUS_OF = "oomlint.status"
 
@@ -144,8 +147,7 @@ def _register_life(server: Server) -> None:
         for problem in server.problems:
             session.complain(problem)
         if server.can("workspace", "did_change_watched_files", "dynamic_registration"):
-            endings = ",".join(suffix[1:] for suffix in SUFFIXES)
-            watcher = types.FileSystemWatcher(f"**/*.{{{endings}}}")
+            watcher = types.FileSystemWatcher(_ALL_FILES)
             wanted = types.DidChangeWatchedFilesRegistrationOptions([watcher])
             method = types.WORKSPACE_DID_CHANGE_WATCHED_FILES
             await _quietly(
@@ -275,6 +277,36 @@ def _register_questions(server: Server) -> None:
     async def lensed(params: types.CodeLensParams) -> list[types.CodeLens]:
         return await session.ask(params.text_document.uri, lambda _p, view: code_lenses(view)) or []
 
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_LINK)
+    async def linked(params: types.DocumentLinkParams) -> list[types.DocumentLink]:
+        return await session.ask(params.text_document.uri, lambda _p, view: links(view)) or []
+
+    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    async def defined(params: types.DefinitionParams) -> list[types.Location]:
+        uri, position = params.text_document.uri, params.position
+        return await session.ask(uri, lambda _p, view: definitions(view, position)) or []
+
+    @server.feature(types.TEXT_DOCUMENT_REFERENCES)
+    async def referred(params: types.ReferenceParams) -> list[types.Location]:
+        return await session.ask(params.text_document.uri, lambda _p, view: references(view)) or []
+
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    async def outlined(params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+        return await session.ask(params.text_document.uri, lambda _p, view: symbols(view)) or []
+
+    @server.feature(
+        types.WORKSPACE_WILL_RENAME_FILES,
+        types.FileOperationRegistrationOptions(
+            [types.FileOperationFilter(types.FileOperationPattern(_ALL_FILES, _FILE), "file")]
+        ),
+    )
+    async def will_rename(params: types.RenameFilesParams) -> types.WorkspaceEdit | None:
+        changes = await session.rename((file.old_uri, file.new_uri) for file in params.files)
+        if session.client.takes_document_changes:
+            return types.WorkspaceEdit(document_changes=changes) if changes else None
+        edits = {change.text_document.uri: _only_edits(change) for change in changes}
+        return types.WorkspaceEdit(changes=edits) if edits else None
+
     @server.feature(
         types.TEXT_DOCUMENT_COMPLETION,
         types.CompletionOptions(
@@ -331,16 +363,16 @@ def _register_commands(server: Server) -> None:
         def answer(view: View, run: Run, _wanted: Asked) -> Answer:
             return commands.estimate(view.analysis, run)
 
-        return await _show(server, await _complaining(_about_run(arguments, answer)))
+        return await _show(server, await _complaining(_about_run(arguments, answer)), arguments)
 
     @server.command(FIT)
     async def fit(ls: Server, *arguments: object) -> dict[str, Any] | None:
         def answer(view: View, run: Run, _wanted: Asked) -> Answer:
             return commands.fit(view.analysis, run)
 
-        return await _show(server, await _complaining(_about_run(arguments, answer)))
+        return await _show(server, await _complaining(_about_run(arguments, answer)), arguments)
 
-    @server.command(_APPLY)
+    @server.command(APPLY)
     async def apply_way(ls: Server, *arguments: object) -> bool:
         def answer(view: View, run: Run, wanted: Asked) -> types.WorkspaceEdit:
             return view.workspace_edit(commands.taking(view.analysis, run, wanted.number))
@@ -372,7 +404,9 @@ def _register_commands(server: Server) -> None:
         return await _complaining(found())
 
 
-async def _show(server: Server, answer: Answer | None) -> dict[str, Any] | None:
+async def _show(
+    server: Server, answer: Answer | None, arguments: tuple[object, ...] = ()
+) -> dict[str, Any] | None:
     """Open an answer in the client, where it can, and give it back for those that show it
     themselves."""
     if answer is None:
@@ -382,7 +416,17 @@ async def _show(server: Server, answer: Answer | None) -> dict[str, Any] | None:
         uri = await session.work(lambda: session.pages.put(answer.title, answer.markdown))
         params = types.ShowDocumentParams(uri, take_focus=True)
         await _quietly(server.window_show_document_async(params))
-    return {"title": answer.title, "markdown": answer.markdown, "html": answer.html}
+    return {
+        "title": answer.title,
+        "markdown": answer.markdown,
+        "html": answer.html,
+        "uri": asked(arguments).uri or None,
+        "run": answer.run,
+    }
+
+
+def _only_edits(change: types.TextDocumentEdit) -> list[types.TextEdit]:
+    return [edit for edit in change.edits if isinstance(edit, types.TextEdit)]
 
 
 async def _quietly(request: Any) -> Any:

@@ -10,6 +10,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol, TypeVar
@@ -20,10 +21,13 @@ from pygls.uris import to_fs_path
 
 from oomlint.disk import MAX_FILE_BYTES
 from oomlint.documents import kind_of
+from oomlint.documents.text import by_path
 from oomlint.lsp.diagnostics import diagnostics
 from oomlint.lsp.hints import status
+from oomlint.lsp.naming import renaming
 from oomlint.lsp.options import Options
 from oomlint.lsp.pages import Pages
+from oomlint.lsp.positions import Positions
 from oomlint.lsp.project import Analysis, Outdated, Project
 from oomlint.lsp.view import Client, Open, View
 from oomlint.settings import FILE_NAMES
@@ -205,6 +209,33 @@ class Session(Struct):
 
     async def work(self, task: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, task)
+
+    async def rename(self, pairs: Iterable[tuple[str, str]]) -> list[types.TextDocumentEdit]:
+        """What other files have to say differently where files get other names."""
+        found: list[types.TextDocumentEdit] = []
+        for old, new in pairs:
+            located, goal = self._locate(old), to_fs_path(new)
+            if located is None or goal is None:
+                continue
+            project, name = located
+            found += await self.work(partial(self._renamed, project, name, project.name(goal)))
+        return found
+
+    def _renamed(self, project: Project, old: str, new: str) -> list[types.TextDocumentEdit]:
+        """In the worker."""
+        opened, sources = self._opened(project), project.naming(old)
+        edits = by_path(list(renaming(project, sources, old, new)))
+        texts = {source.path: Positions(source, self.client.encoding) for source in sources}
+        found = []
+        for path, group in edits.items():
+            document = opened.get(path)
+            uri = document.uri if document else (project.root / path).as_uri()
+            version = document.version if document else None
+            named = types.OptionalVersionedTextDocumentIdentifier(uri, version)
+            found.append(
+                types.TextDocumentEdit(named, [texts[path].text_edit(e) for e in sorted(group)])
+            )
+        return found
 
     def _opened(self, project: Project) -> dict[str, Open]:
         return {
