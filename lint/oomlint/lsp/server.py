@@ -24,9 +24,19 @@ from oomlint.lsp.diagnostics import SOURCE, diagnostics
 from oomlint.lsp.hints import ESTIMATE, code_lenses, inlay_hints, status
 from oomlint.lsp.hover import hover
 from oomlint.lsp.naming import definitions, links, references
-from oomlint.lsp.options import SECTION, Asked, asked, completed_at, options, plain, section
+from oomlint.lsp.notebooks import OpenCell, as_file
+from oomlint.lsp.options import (
+    SECTION,
+    Asked,
+    Options,
+    asked,
+    completed_at,
+    options,
+    plain,
+    section,
+)
 from oomlint.lsp.project import Project
-from oomlint.lsp.session import Session
+from oomlint.lsp.session import Session, by_uri
 from oomlint.lsp.symbols import symbols
 from oomlint.lsp.view import Client, View
 from oomlint.run import Run
@@ -37,6 +47,8 @@ STATUS = "oomlint/status"
 # A list of completions that is as long as this may not be all of them.
 _MANY = 39
 
+_NOTEBOOK = "jupyter-notebook"
+_PYTHON_CELLS = [types.NotebookCellLanguage("python")]
 _ALL_FILES = f"**/*.{{{','.join(suffix[1:] for suffix in SUFFIXES)}}}"
 _FILE = types.FileOperationPatternKind.File
 _HARDWARE = "oomlint.hardware"
@@ -63,9 +75,15 @@ class Server(LanguageServer):
     """A server for one client."""
 
     def __init__(self) -> None:
-        # Texts come whole: they are small, and nobody's idea of a line can then garble them.
+        # The session keeps texts itself: pygls breaks lines where the protocol has none.
         super().__init__(
-            "oomlint", __version__, types.TextDocumentSyncKind.Full, protocol_cls=_Protocol
+            "oomlint",
+            __version__,
+            types.TextDocumentSyncKind.Incremental,
+            types.NotebookDocumentSyncOptions(
+                [types.NotebookDocumentFilterWithNotebook(_NOTEBOOK, _PYTHON_CELLS)]
+            ),
+            protocol_cls=_Protocol,
         )
         self.session = Session(_Outlet(self))
         self.shows_documents = False
@@ -122,6 +140,7 @@ class _Outlet:
 def _register(server: Server) -> None:
     _register_life(server)
     _register_texts(server)
+    _register_notebooks(server)
     _register_questions(server)
     _register_commands(server)
 
@@ -160,14 +179,19 @@ def _register_life(server: Server) -> None:
     async def _pull_settings() -> None:
         if not server.can("workspace", "configuration"):
             return
-        item = types.ConfigurationItem(section=SECTION)
+        scopes = [None, *(folder.as_uri() for folder in session.folders)]
+        items = [types.ConfigurationItem(scope, SECTION) for scope in scopes]
         found = await _quietly(
-            server.workspace_configuration_async(types.ConfigurationParams([item]))
+            server.workspace_configuration_async(types.ConfigurationParams(items))
         )
-        settings = plain(found[0]) if isinstance(found, (list, tuple)) and found else None
-        if isinstance(settings, Mapping) and any(v is not None for v in settings.values()):
-            pulled, problems = options(settings)
-            session.configure(pulled.over(session.options), problems)
+        sent = [plain(one) for one in found] if isinstance(found, (list, tuple)) else []
+        read = [options(one) if isinstance(one, Mapping) else None for one in sent]
+        if any(one is not None for one in read):
+            said, problems = read[0] or (Options(), [])
+            general = said.over(session.options)
+            pairs = zip(session.folders, read[1:], strict=False)
+            of_folders = {folder: one[0].over(general) for folder, one in pairs if one is not None}
+            session.configure(general, problems, of_folders)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     async def configured(params: types.DidChangeConfigurationParams) -> None:
@@ -194,13 +218,12 @@ def _register_texts(server: Server) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     async def opened(params: types.DidOpenTextDocumentParams) -> None:
         document = params.text_document
-        session.open(document.uri, document.version, document.text)
+        session.open(document.uri, document.version, document.text, document.language_id)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     async def changed(params: types.DidChangeTextDocumentParams) -> None:
         document = params.text_document
-        if params.content_changes:
-            session.change(document.uri, document.version, params.content_changes[-1].text)
+        session.change(document.uri, document.version, params.content_changes)
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     async def saved(params: types.DidSaveTextDocumentParams) -> None:
@@ -209,6 +232,40 @@ def _register_texts(server: Server) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     async def closed(params: types.DidCloseTextDocumentParams) -> None:
         session.close(params.text_document.uri)
+
+
+def _register_notebooks(server: Server) -> None:
+    session = server.session
+
+    def cells_of(uri: str) -> list[OpenCell]:
+        book = server.workspace.get_notebook_document(notebook_uri=uri)
+        return [] if book is None else [opened_cell(cell) for cell in book.cells]
+
+    def opened_cell(cell: types.NotebookCell) -> OpenCell:
+        if cell.kind is not types.NotebookCellKind.Code:
+            return OpenCell(cell.document, None)
+        # Cells in other languages are not sent.
+        known = cell.document in server.workspace.text_documents
+        text = server.workspace.get_text_document(cell.document).source if known else ""
+        return OpenCell(cell.document, text)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
+    async def opened(params: types.DidOpenNotebookDocumentParams) -> None:
+        book = params.notebook_document
+        cells = cells_of(book.uri)
+        uris = tuple(cell.uri for cell in cells)
+        session.open(book.uri, book.version, as_file(cells), cells=uris)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    async def changed(params: types.DidChangeNotebookDocumentParams) -> None:
+        book = params.notebook_document
+        cells = cells_of(book.uri)
+        uris = tuple(cell.uri for cell in cells)
+        session.replace(book.uri, book.version, as_file(cells), uris)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    async def closed(params: types.DidCloseNotebookDocumentParams) -> None:
+        session.close(params.notebook_document.uri)
 
 
 def _register_questions(server: Server) -> None:
@@ -223,16 +280,17 @@ def _register_questions(server: Server) -> None:
     async def pulled(params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
         session.start_pulling()
         uri = params.text_document.uri
+        book = session.notebook_of(uri)
+        whole, cells = (uri, ()) if book is None else (book.uri, book.cells)
 
         def found(_project: Project, view: View) -> dict[str, list[types.Diagnostic]]:
-            by_path = diagnostics(view.analysis, view)
-            return {view.uri(path): items for path, items in by_path.items()}
+            return by_uri(view, diagnostics(view.analysis, view), cells)
 
-        by_uri = await session.ask(uri, found) or {}
+        told = await session.ask(whole, found) or {}
         if server.wants_status:
-            session.outlet.show_status(uri, await _status(uri) or {})
-        own = by_uri.pop(uri, [])
-        others = {u: items for u, items in by_uri.items() if u not in session.documents}
+            session.outlet.show_status(whole, await _status(whole) or {})
+        own = told.pop(uri, [])
+        others = {u: items for u, items in told.items() if u not in (*session.documents, *cells)}
         return types.RelatedFullDocumentDiagnosticReport(
             own,
             related_documents={
