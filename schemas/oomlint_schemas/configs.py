@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from oomlint.addresses import SCHEMAS
 from oomlint.dialects.config_files import CONFIGS, Config
 from oomlint.dialects.table import Renaming, Row, Table
+from oomlint.dialects.words import about
 from oomlint.errors import CannotEdit
-from oomlint.plan import leaf_paths
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -63,33 +63,29 @@ def catalogue() -> dict[str, Any]:
 _OPEN = r"\$\{|\{\{"
 _DEFINITIONS: Mapping[str, Any] = {
     "integer": {
-        "description": "a whole number",
         "anyOf": [
             {"type": ["integer", "null"]},
             {"type": "string", "pattern": rf"^[-+]?[0-9][0-9_]*(\.0*)?([eE]\+?[0-9]+)?$|{_OPEN}"},
         ],
     },
     "number": {
-        "description": "a number",
         "anyOf": [
             {"type": ["number", "null"]},
             {"type": "string", "pattern": rf"^[-+]?([0-9][0-9_]*)?\.?[0-9]*([eE][-+]?[0-9]+)?$|{_OPEN}"},
         ],
     },
     "boolean": {
-        "description": "true or false",
         "anyOf": [
             {"type": ["boolean", "null"]},
             {"enum": [0, 1]},
             {"type": "string", "pattern": rf"^([Tt]rue|TRUE|[Ff]alse|FALSE|[Yy]es|[Nn]o|[Oo]n|[Oo]ff|[01])$|{_OPEN}"},
         ],
     },
-    "text": {"description": "a text", "type": ["string", "number", "boolean", "null"]},
+    "text": {"type": ["string", "number", "boolean", "null"]},
     "list": {
-        "description": "a list of texts, or a text",
         "anyOf": [{"type": "array"}, {"type": ["string", "null"]}],
     },
-    "open": {"description": "filled in by the loader", "type": "string", "pattern": _OPEN},
+    "open": {"type": "string", "pattern": _OPEN},
 }  # fmt: skip
 
 # What stands where keys would be none of ours: a path, a list, nothing.
@@ -155,7 +151,9 @@ class _Builder:
             ways = [self._mapping(node, is_open=is_open), *(ways or [_NO_MAPPING])]
         out = self._notes(node)
         if len(ways) == 1:
-            return {**out, **ways[0]}
+            # Tools that go by draft 7 pass over what stands beside a reference.
+            only = {"allOf": ways} if "$ref" in ways[0] else ways[0]
+            return {**out, **only}
         return {**out, "anyOf": ways} if ways else out
 
     def _value(self, row: Row) -> dict[str, Any]:
@@ -185,7 +183,8 @@ class _Builder:
             return self._ref("list")
         if kind in _PLAIN:
             out = self._ref(_PLAIN[kind])
-            return {**out, "minimum": schema["minimum"]} if "minimum" in schema else out
+            least = {"minimum": schema["minimum"]} if "minimum" in schema else {}
+            return {"allOf": [out], **least} if least else out
         return {}
 
     def _ref(self, name: str) -> dict[str, Any]:
@@ -198,11 +197,15 @@ class _Builder:
         """Description, default and whether the key is deprecated."""
         words: list[str] = []
         out: dict[str, Any] = {}
+        words += dict.fromkeys(
+            topic.sentences for row in node.rows if (topic := about(row)) is not None
+        )
+        if node.is_known and not node.rows:
+            words.append(f"{self.config.title} takes it; it moves no memory that oomlint predicts.")
+        if node.is_open and not words:
+            words.append("Others read it: oomlint does not look inside.")
         if node.alias_of:
             words.append(f"Another spelling of {node.alias_of}.")
-        fields = dict.fromkeys(row.field for row in node.rows if row.field in leaf_paths())
-        if fields:
-            words.append(f"oomlint's plan calls it {', '.join(fields)}.")
         words += dict.fromkeys(
             f"Source: {self._spelled_out(row.source)}." for row in node.rows if row.source
         )

@@ -80,7 +80,7 @@ CONFIGS = (
     ),
     Config(
         "megatron-swift", "Megatron-SWIFT", "ms_swift.megatron_keys", "MEGATRON_SWIFT",
-        _yaml("**/ms-swift/examples/yaml/megatron/*"), {"SM": "ms-swift swift/megatron", "SW": "ms-swift swift"},
+        _yaml("**/ms-swift/examples/yaml/megatron/*", "**/ms-swift/examples/ray/**/*"), {"SM": "ms-swift swift/megatron", "SW": "ms-swift swift"},
     ),
     Config(
         "litgpt", "LitGPT", "litgpt.keys", "LITGPT",
