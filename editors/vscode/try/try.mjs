@@ -95,6 +95,22 @@ async function tour(page) {
   await picture(page, "vscode-quick-fix.png");
   await page.keyboard.press("Escape");
 
+  // values ranked by what they cost
+  await run(page, "Go to Line/Column...");
+  await page.keyboard.type("15:18");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Control+Space");
+  await seen("values", page.locator(".suggest-widget", { hasText: "GiB" }));
+  await picture(page, "vscode-values.png");
+  await page.keyboard.press("Escape");
+
+  await run(page, "oomlint: Show the ways to make the run fit");
+  const inside = page.frameLocator("iframe.webview.ready").frameLocator("#active-frame");
+  await seen("ways", inside.getByText("Take way 1").first());
+  await seen("status bar beside a page", status.first());
+  await picture(page, "vscode-ways.png");
+  await page.keyboard.press("Control+W");
+
   await run(page, "Fix All");
   await seen("the fix", page.locator(".view-line", { hasText: /sequence_len:/ }).first());
   await page.keyboard.press("Control+S");

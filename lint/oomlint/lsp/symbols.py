@@ -1,14 +1,14 @@
-"""The outline of a document: its runs with their verdicts, and below each the keys that count."""
+"""The outline of a document: its runs with their peaks, and the keys that count."""
 
 from __future__ import annotations
 
 from lsprotocol import types
 
-from oomlint.documents.text import Location, Span
+from oomlint.documents.text import Location
 from oomlint.judgement import judgement_of
 from oomlint.lsp.help import in_words
 from oomlint.lsp.hints import marked
-from oomlint.lsp.keys import keys_of
+from oomlint.lsp.keys import Key, keys_of
 from oomlint.lsp.view import View
 from oomlint.run import Run
 
@@ -16,26 +16,24 @@ _MOST_CHARACTERS = 60
 
 
 def symbols(view: View) -> list[types.DocumentSymbol]:
-    return [_run(view, run) for run in view.analysis.runs]
+    """Each of one line: what spans lines is kept on top of the text by some editors."""
+    analysis = view.analysis
+    entries = {id(key.entry): key for run in analysis.runs for key in keys_of(run, analysis.name)}
+    keys = sorted(entries.values(), key=lambda key: key.entry.span.start)
+    return [*(_run(view, run) for run in analysis.runs), *(_key(view, key) for key in keys)]
+
+
+def _key(view: View, key: Key) -> types.DocumentSymbol:
+    value = in_words(key.block.value(key.entry.value))
+    at = view.positions(view.analysis.name).range(key.entry.key_span)
+    kind = types.SymbolKind.Property
+    return types.DocumentSymbol(key.row.key, kind, at, at, detail=value[:_MOST_CHARACTERS])
 
 
 def _run(view: View, run: Run) -> types.DocumentSymbol:
-    name = view.analysis.name
-    positions = view.positions(name)
-    entries = {id(key.entry): key for key in keys_of(run, name)}
-    keys = [
-        types.DocumentSymbol(
-            key.row.key,
-            types.SymbolKind.Property,
-            positions.range(key.entry.span),
-            positions.range(key.entry.key_span),
-            detail=in_words(key.block.value(key.entry.value))[:_MOST_CHARACTERS],
-        )
-        for key in sorted(entries.values(), key=lambda key: key.entry.span.start)
-    ]
-    whole = positions.range(Span(0, len(positions.source.text)))
-    at = run.anchor if isinstance(run.anchor, Location) and run.anchor.path == name else None
-    start = view.range(at) if at is not None else types.Range(whole.start, whole.start)
+    at = run.anchor if isinstance(run.anchor, Location) else None
+    start = types.Range(types.Position(0, 0), types.Position(0, 0))
+    if at is not None and at.path == view.analysis.name:
+        start = view.range(at)
     detail = marked(judgement_of(run).spoken)
-    kind = types.SymbolKind.Module
-    return types.DocumentSymbol(run.name, kind, whole, start, detail=detail, children=keys)
+    return types.DocumentSymbol(run.name, types.SymbolKind.Module, start, start, detail=detail)
