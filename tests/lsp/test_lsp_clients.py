@@ -77,7 +77,9 @@ def project(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("client", [neovim, neovim_as_documented, eglot, node], ids=lambda client: client.__name__)
+@pytest.mark.parametrize(
+    "client", [neovim, neovim_as_documented, eglot, node], ids=lambda client: client.__name__
+)
 def test_a_real_client_fixes_as_the_command_line_does(client, project):
     folder = project / "editor"
     command = client(folder)
