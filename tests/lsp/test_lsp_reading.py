@@ -103,7 +103,11 @@ async def test_keys_and_values_are_completed(editor):
 
 async def test_values_come_ranked_by_what_they_cost(editor):
     editor.open("train.yaml", AXOLOTL.replace("adamw_torch_fused", ""))
-    items = await editor.completions("train.yaml", 7, 11)
+    items = {}
+    for _ in range(60):  # on a busy machine each question tries some more
+        items = await editor.completions("train.yaml", 7, 11)
+        if all("GiB" in (item.detail or "") for item in items.values()):
+            break
     ranked = sorted(items, key=lambda label: items[label].sort_text)
     assert ranked.index("adafactor") < ranked.index("adamw_bnb_8bit") < ranked.index("adamw_torch")
     assert items["adamw_bnb_8bit"].detail == "≈ 179 GiB / 79.1 GiB ✗"

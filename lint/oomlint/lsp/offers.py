@@ -69,10 +69,12 @@ def offers(
         if text in found:
             continue
         written = json.dumps(text) if quotes and isinstance(value, str) else text
-        forecast = None
-        if monotonic() < end:
-            edit = Edit(analysis.name, spot.start, spot.end, before + written)
-            forecast = _tried(analysis, edit, text if row.field in _FILES else None)
+        edit = Edit(analysis.name, spot.start, spot.end, before + written)
+        if edit not in analysis.cache and monotonic() < end:
+            named = text if row.field in _FILES else None
+            analysis.cache[edit] = _tried(analysis, edit, named)
+        forecast = analysis.cache.get(edit)  # asked again, the next ones are tried
+        assert forecast is None or isinstance(forecast, Forecast)
         found[text] = Offer(text, written, forecast, value == row.default)
         present = present if must_matter else text
     peaks = {offer.peak for offer in found.values()} - {None}
