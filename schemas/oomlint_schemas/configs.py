@@ -9,119 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from typing import Any
 
 from msgspec import Struct, field
 
 from oomlint.addresses import SCHEMAS
+from oomlint.dialects.config_files import CONFIGS, Config
 from oomlint.dialects.table import Renaming, Row, Table
+from oomlint.dialects.words import about
 from oomlint.errors import CannotEdit
-from oomlint.plan import leaf_paths
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
-
-class Config(Struct, frozen=True):
-    """A kind of config file: its schema's name, its table, and files that are surely of the kind.
-
-    ``roots`` are what abbreviations at the head of sources stand for. ``dashes``: keys may have
-    dashes for underscores.
-    """
-
-    name: str
-    title: str
-    module: str
-    table: str
-    files: tuple[str, ...]
-    roots: Mapping[str, str] = field(default_factory=dict)
-    dashes: bool = False
-
-    def load(self) -> Table:
-        table: Table = getattr(import_module(f"oomlint.dialects.{self.module}"), self.table)
-        return table
-
-
-def _yaml(*stems: str) -> tuple[str, ...]:
-    return tuple(f"{stem}.{suffix}" for stem in stems for suffix in ("yaml", "yml"))
-
-
-CONFIGS = (
-    Config(
-        "axolotl", "Axolotl", "axolotl.keys", "AXOLOTL",
-        _yaml("*.axolotl", "axolotl", "**/axolotl/**/*"), {"AX": "axolotl src/axolotl"},
-    ),
-    Config(
-        "llama-factory", "LLaMA-Factory", "llamafactory.keys", "LLAMA_FACTORY",
-        _yaml("**/LLaMA-Factory/examples/train_*/**/*", "**/llamafactory/**/*"),
-        {"LF": "LLaMA-Factory src/llamafactory"},
-    ),
-    Config(
-        "llama-factory-v1", "LLaMA-Factory V1", "llamafactory.v1_keys", "LLAMA_FACTORY_V1",
-        _yaml("**/LLaMA-Factory/examples/v1/**/*"), {"V1": "LLaMA-Factory src/llamafactory/v1"},
-    ),
-    Config(
-        "deepspeed", "DeepSpeed", "deepspeed.keys", "DEEPSPEED",
-        ("ds_config*.json", "ds_z*.json", "deepspeed*.json", "**/deepspeed_configs/*.json",
-         "zero[123]*.json"),
-        {"DS": "DeepSpeed deepspeed/runtime"},
-    ),
-    Config(
-        "accelerate", "Accelerate", "accelerate.keys", "ACCELERATE",
-        _yaml("**/accelerate/default_config", "**/accelerate_configs/*", "accelerate_config*"),
-        {"ACC": "accelerate src/accelerate"},
-    ),
-    Config(
-        "torchtune", "torchtune", "torchtune.keys", "TORCHTUNE",
-        _yaml("**/torchtune/**/recipes/configs/**/*"), {"TT": "torchtune"},
-    ),
-    Config(
-        "torchtitan", "torchtitan", "torchtitan.keys", "TORCHTITAN",
-        ("**/torchtitan/**/train_configs/*.toml",), {"TN": "torchtitan torchtitan"},
-    ),
-    Config(
-        "trl", "TRL", "trl.keys", "TRL",
-        _yaml("**/alignment-handbook/recipes/**/*", "**/trl/examples/cli_configs/*"), {"TRL": "trl trl"},
-    ),
-    Config(
-        "ms-swift", "ms-swift", "ms_swift.keys", "SWIFT",
-        _yaml("**/ms-swift/examples/yaml/*"), {"SW": "ms-swift swift"},
-    ),
-    Config(
-        "megatron-swift", "Megatron-SWIFT", "ms_swift.megatron_keys", "MEGATRON_SWIFT",
-        _yaml("**/ms-swift/examples/yaml/megatron/*"), {"SM": "ms-swift swift/megatron", "SW": "ms-swift swift"},
-    ),
-    Config(
-        "litgpt", "LitGPT", "litgpt.keys", "LITGPT",
-        _yaml("**/litgpt/config_hub/**/*"), {"LG": "litgpt litgpt"},
-    ),
-    Config(
-        "llm-foundry", "LLM Foundry", "llm_foundry.keys", "LLM_FOUNDRY",
-        _yaml("**/llm-foundry/scripts/train/yamls/**/*"),
-        {"LF": "llm-foundry llmfoundry", "CO": "composer composer"},
-    ),
-    Config(
-        "verl", "verl PPO", "verl.keys", "VERL_PPO",
-        _yaml("ppo_trainer*", "**/verl/trainer/config/ppo_*"), {"VL": "verl verl"},
-    ),
-    Config(
-        "easyr1", "EasyR1", "easyr1.keys", "EASYR1", _yaml("**/EasyR1/examples/*"),
-        {"ER": "EasyR1 verl"},
-    ),
-    Config(
-        "nemo-rl", "NeMo-RL", "nemo_rl.keys", "NEMO_RL",
-        _yaml("**/nemo-rl/examples/configs/**/*", "**/NeMo-RL/examples/configs/**/*"), {"NR": "NeMo-RL nemo_rl"},
-    ),
-    Config(
-        "gpt-neox", "GPT-NeoX", "gpt_neox.keys", "GPT_NEOX",
-        _yaml("**/gpt-neox/configs/**/*"), {"NX": "gpt-neox megatron"}, dashes=True,
-    ),
-    Config(
-        "nemo", "NeMo 1 Megatron", "nemo.keys", "NEMO",
-        _yaml("megatron_*_config", "**/language_modeling/conf/*"), {"NM": "NeMo nemo"},
-    ),
-)  # fmt: skip
-"""Every kind of file that has a schema; where two patterns match a file, the later one counts."""
 
 
 def config_schemas() -> dict[str, dict[str, Any]]:
@@ -165,33 +63,29 @@ def catalogue() -> dict[str, Any]:
 _OPEN = r"\$\{|\{\{"
 _DEFINITIONS: Mapping[str, Any] = {
     "integer": {
-        "description": "a whole number",
         "anyOf": [
             {"type": ["integer", "null"]},
             {"type": "string", "pattern": rf"^[-+]?[0-9][0-9_]*(\.0*)?([eE]\+?[0-9]+)?$|{_OPEN}"},
         ],
     },
     "number": {
-        "description": "a number",
         "anyOf": [
             {"type": ["number", "null"]},
             {"type": "string", "pattern": rf"^[-+]?([0-9][0-9_]*)?\.?[0-9]*([eE][-+]?[0-9]+)?$|{_OPEN}"},
         ],
     },
     "boolean": {
-        "description": "true or false",
         "anyOf": [
             {"type": ["boolean", "null"]},
             {"enum": [0, 1]},
             {"type": "string", "pattern": rf"^([Tt]rue|TRUE|[Ff]alse|FALSE|[Yy]es|[Nn]o|[Oo]n|[Oo]ff|[01])$|{_OPEN}"},
         ],
     },
-    "text": {"description": "a text", "type": ["string", "number", "boolean", "null"]},
+    "text": {"type": ["string", "number", "boolean", "null"]},
     "list": {
-        "description": "a list of texts, or a text",
         "anyOf": [{"type": "array"}, {"type": ["string", "null"]}],
     },
-    "open": {"description": "filled in by the loader", "type": "string", "pattern": _OPEN},
+    "open": {"type": "string", "pattern": _OPEN},
 }  # fmt: skip
 
 # What stands where keys would be none of ours: a path, a list, nothing.
@@ -257,7 +151,9 @@ class _Builder:
             ways = [self._mapping(node, is_open=is_open), *(ways or [_NO_MAPPING])]
         out = self._notes(node)
         if len(ways) == 1:
-            return {**out, **ways[0]}
+            # Tools that go by draft 7 pass over what stands beside a reference.
+            only = {"allOf": ways} if "$ref" in ways[0] else ways[0]
+            return {**out, **only}
         return {**out, "anyOf": ways} if ways else out
 
     def _value(self, row: Row) -> dict[str, Any]:
@@ -287,7 +183,8 @@ class _Builder:
             return self._ref("list")
         if kind in _PLAIN:
             out = self._ref(_PLAIN[kind])
-            return {**out, "minimum": schema["minimum"]} if "minimum" in schema else out
+            least = {"minimum": schema["minimum"]} if "minimum" in schema else {}
+            return {"allOf": [out], **least} if least else out
         return {}
 
     def _ref(self, name: str) -> dict[str, Any]:
@@ -300,11 +197,15 @@ class _Builder:
         """Description, default and whether the key is deprecated."""
         words: list[str] = []
         out: dict[str, Any] = {}
+        words += dict.fromkeys(
+            topic.sentences for row in node.rows if (topic := about(row)) is not None
+        )
+        if node.is_known and not node.rows:
+            words.append(f"{self.config.title} takes it; it moves no memory that oomlint predicts.")
+        if node.is_open and not words:
+            words.append("Others read it: oomlint does not look inside.")
         if node.alias_of:
             words.append(f"Another spelling of {node.alias_of}.")
-        fields = dict.fromkeys(row.field for row in node.rows if row.field in leaf_paths())
-        if fields:
-            words.append(f"oomlint's plan calls it {', '.join(fields)}.")
         words += dict.fromkeys(
             f"Source: {self._spelled_out(row.source)}." for row in node.rows if row.source
         )

@@ -234,7 +234,11 @@ async def test_a_way_to_fit_can_be_taken(editor):
     page = await editor.client.workspace_execute_command_async(
         types.ExecuteCommandParams("oomlint.fit", [argument])
     )
-    assert "micro batch" in page["markdown"]
+    assert "| 1 | micro batch 1 x 8 accumulation steps | 50.8 GiB |" in page["markdown"]
+    assert "```diff\n--- train.yaml\n+++ train.yaml\n" in page["markdown"]
+    assert "-micro_batch_size: 8\n+micro_batch_size: 1\n" in page["markdown"]
+    titles = await editor.titles("train.yaml")
+    assert "Way 1: micro batch 1 x 8 accumulation steps → 50.8 GiB" in titles
     asked = []
 
     @editor.client.feature(types.WORKSPACE_APPLY_EDIT)

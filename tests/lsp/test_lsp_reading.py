@@ -18,7 +18,9 @@ async def test_hover_tells_what_a_key_costs(editor):
     assert "| as it is | 185 GiB of 79.1 GiB |" in text
     assert "| 4 | 105 GiB (−79.9 GiB) |" in text
     assert "Default: `1`" in text
-    assert "**`datasets`** · axolotl" in await editor.hover("train.yaml", 1)
+    datasets = await editor.hover("train.yaml", 1)
+    assert "**`datasets`** · axolotl" in datasets
+    assert "Effective: `path: tatsu-lab/alpaca, type: alpaca`" in datasets  # no Python in it
 
 
 async def test_hover_tells_who_overrides_a_key(editors, tmp_path):
@@ -97,6 +99,85 @@ async def test_keys_and_values_are_completed(editor):
     editor.change("train.yaml", AXOLOTL + "# oomlint: ignore[no-\n")
     items = await editor.completions("train.yaml", 10, 21)
     assert "no-gradient-checkpointing" in items
+
+
+async def test_values_come_ranked_by_what_they_cost(editor):
+    editor.open("train.yaml", AXOLOTL.replace("adamw_torch_fused", ""))
+    items = {}
+    for _ in range(60):  # on a busy machine each question tries some more
+        items = await editor.completions("train.yaml", 7, 11)
+        if all("GiB" in (item.detail or "") for item in items.values()):
+            break
+    ranked = sorted(items, key=lambda label: items[label].sort_text)
+    assert ranked.index("adafactor") < ranked.index("adamw_bnb_8bit") < ranked.index("adamw_torch")
+    assert items["adamw_bnb_8bit"].detail == "≈ 179 GiB / 79.1 GiB ✗"
+    assert items["adamw_torch_fused"].detail == "≈ 185 GiB / 79.1 GiB ✗, default"
+    assert items["adamw_bnb_8bit"].label_details.description == "179 GiB"
+    # in the middle of a value all of it is replaced
+    editor.change("train.yaml", AXOLOTL)
+    item = (await editor.completions("train.yaml", 7, 14))["adafactor"]
+    assert item.text_edit.range == types.Range(types.Position(7, 11), types.Position(7, 28))
+
+
+async def test_a_key_that_is_absent_tells_what_its_values_would_cost(editor):
+    editor.open("train.yaml", AXOLOTL + "grad\n")
+    item = (await editor.completions("train.yaml", 10, 4))["gradient_checkpointing"]
+    told = await editor.client.completion_item_resolve_async(item)
+    assert "Gradient checkpointing keeps the input of each layer" in told.documentation.value
+    assert "| `true` | ≈ 77.8 GiB / 79.1 GiB ! |" in told.documentation.value
+    assert "axolotl.gc" not in told.documentation.value
+
+
+async def test_hover_ranks_the_choices_of_a_key(editor):
+    editor.open("train.yaml")
+    text = await editor.hover("train.yaml", 7)
+    assert "AdamW keeps 8 bytes a trained parameter" in text
+    assert text.index("adafactor") < text.index("| adamw_bnb_8bit, ") < text.index("| ademamix |")
+
+
+async def test_a_new_file_is_completed_by_its_name_or_its_first_keys(editors, tmp_path):
+    editor = await editors(tmp_path)
+    editor.open("new.yaml", "")
+    items = await editor.completions("new.yaml", 0, 0)
+    assert items["base_model"].detail == "Axolotl"
+    assert items["base_model"].sort_text < items["adapter"].sort_text
+    editor.open("started.yaml", "base_model: gpt2\nmicro_batch_size: 1\nlora\n")
+    items = await editor.completions("started.yaml", 2, 4)
+    assert "lora_r" in items
+    assert "actor_rollout_ref" not in items
+    editor.open("axolotl/mine.yaml", "")
+    assert "val_set_size" in await editor.completions("axolotl/mine.yaml", 0, 0)
+    editor.open(".github/workflows/ci.yaml", "")
+    assert not await editor.completions(".github/workflows/ci.yaml", 0, 0)
+
+
+async def test_models_and_files_are_completed_where_they_are_named(editors, tmp_path):
+    for stage in (1, 3):
+        text = json.dumps({"zero_optimization": {"stage": stage}})
+        (tmp_path / f"ds{stage}.json").write_text(text)
+    (tmp_path / "package.json").write_text("{}")
+    editor = await editors(tmp_path)
+    editor.open("train.yaml", AXOLOTL.replace("meta-llama/Llama-3.2-3B", "Qwen/Qwen2.5-7"))
+    items = await editor.completions("train.yaml", 0, 26)
+    assert "GiB" in items["Qwen/Qwen2.5-7B"].detail
+    editor.change("train.yaml", AXOLOTL + "deepspeed: \n")
+    items = await editor.completions("train.yaml", 10, 11)
+    assert items.keys() == {"ds1.json", "ds3.json"}
+    assert items["ds3.json"].sort_text < items["ds1.json"].sort_text
+    assert "≈ 170 GiB" in items["ds3.json"].detail
+
+
+async def test_the_settings_of_oomlint_are_completed_and_explained(editors, tmp_path):
+    editor = await editors(tmp_path)
+    editor.open("oomlint.toml", 'hardware = "4x"\nselect = ["no-"]\nho\n')
+    items = await editor.completions("oomlint.toml", 0, 14)
+    assert items["4xA100-80GB"].detail == "79.1 GiB each"
+    assert items["4xA100-80GB"].text_edit.new_text == "4xA100-80GB"
+    items = await editor.completions("oomlint.toml", 1, 14)
+    assert "no-gradient-checkpointing" in items
+    items = await editor.completions("oomlint.toml", 2, 2)
+    assert items["host-memory"].text_edit.new_text == "host-memory = "
+    assert "The machine: 8xA100-80GB" in await editor.hover("oomlint.toml", 0)
 
 
 async def test_keys_of_a_deepspeed_json_are_completed_where_they_belong(editors, tmp_path):

@@ -67,7 +67,10 @@ def test_every_key_of_the_dialect_is_a_property(config):
 def test_what_an_editor_shows_of_a_key():
     micro = property_of("axolotl", "micro_batch_size")
     assert micro["default"] == 1
-    assert "oomlint's plan calls it batch.micro." in micro["description"]
+    assert "How many samples one GPU works on at a time." in micro["description"]
+    assert "Activations and logits grow with it" in micro["description"]
+    assert "oomlint's plan" not in json.dumps(load("axolotl"))
+    assert "moves no memory" in property_of("axolotl", "adam_beta1")["description"]
     assert "axolotl src/axolotl/utils/schemas/training.py:77" in micro["description"]
     assert property_of("axolotl", "sample_packing")["default"] is False
     old = property_of("trl", "max_seq_length")
@@ -78,6 +81,36 @@ def test_what_an_editor_shows_of_a_key():
     nested = load("axolotl")["$defs"]["fsdp_config"]["properties"]
     for spelling in ("sharding_strategy", "fsdp_sharding_strategy"):
         assert {"FULL_SHARD", "HYBRID_SHARD"} <= set(nested[spelling]["anyOf"][0]["enum"])
+
+
+@pytest.mark.parametrize("name", oomlint_schemas.CONFIGS)
+def test_every_key_says_something_beside_no_reference(name):
+    def silent(schema, path=""):
+        for key, inner in schema.get("properties", {}).items():
+            assert "$ref" not in inner or len(inner) == 1, path + key
+            ways = [inner, *inner.get("anyOf", ()), *inner.get("allOf", ())]
+            if not any("properties" in way for way in ways) and "description" not in inner:
+                yield path + key
+            for way in ways:
+                yield from silent(way, f"{path}{key}.")
+
+    schema = load(name)
+    assert [*silent(schema)] == []
+    assert all("description" not in schema["$defs"][plain] for plain in ("integer", "open"))
+
+
+RAY = """
+train: {model: Qwen/Qwen2.5-7B, gpus: 4}
+rollout: {gpus: 4}
+colocate_groups: [[train, rollout]]
+rlhf_type: grpo
+"""
+
+
+def test_files_for_ray_are_those_of_megatron_swift():
+    config = next(c for c in CONFIGS if c.name == "megatron-swift")
+    assert "**/ms-swift/examples/ray/**/*.yaml" in config.files
+    assert errors("megatron-swift", RAY) == []
 
 
 @pytest.mark.parametrize(

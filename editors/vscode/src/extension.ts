@@ -2,9 +2,10 @@
 // choose the hardware. Everything else is the server's.
 
 import * as vscode from "vscode";
-import { LanguageClient, LanguageClientOptions, ServerOptions } from "vscode-languageclient/node";
+import { LanguageClient } from "vscode-languageclient/node";
+import { isPage, show } from "./pages";
+import { Server } from "./server";
 
-const LANGUAGES = ["yaml", "json", "jsonc", "toml", "python", "shellscript", "makefile", "dockerfile"];
 const KEYS = ["hardware", "hostMemory", "configuration", "select", "ignore"] as const;
 
 interface Verdict {
@@ -12,12 +13,6 @@ interface Verdict {
   verdict: "fits" | "tight" | "does_not_fit" | "unknown";
   short: string;
   text: string;
-}
-
-interface Page {
-  title: string;
-  markdown: string;
-  html: string | null;
 }
 
 interface Card {
@@ -31,40 +26,55 @@ const ICONS: Record<Verdict["verdict"], string> = {
   does_not_fit: "$(error)",
   unknown: "$(question)",
 };
+const ORDER: Verdict["verdict"][] = ["does_not_fit", "tight", "unknown", "fits"];
 
-let client: LanguageClient | undefined;
 const verdicts = new Map<string, Verdict[]>();
+let server: Server;
+let shown: string | undefined;
 
 export async function activate(context: vscode.ExtensionContext): Promise<void> {
   const status = vscode.window.createStatusBarItem("oomlint", vscode.StatusBarAlignment.Right, 90);
   status.name = "oomlint";
-  status.command = "oomlint.pickHardware";
+  const log = vscode.window.createOutputChannel("oomlint");
+  server = new Server(log, { executeCommand: pages }, settings, listen, () => {
+    if (!server.client) {
+      verdicts.clear();
+    }
+    refresh(status);
+  });
+  function listen(client: LanguageClient): void {
+    client.onNotification("oomlint/status", (told: { uri: string; runs: Verdict[] }) => {
+      verdicts.set(vscode.Uri.parse(told.uri).toString(), told.runs);
+      refresh(status);
+    });
+  }
   context.subscriptions.push(
     status,
+    log,
     vscode.commands.registerCommand("oomlint.pickHardware", pickHardware),
     vscode.commands.registerCommand("oomlint.showEstimate", () => showPage("oomlint.estimate")),
     vscode.commands.registerCommand("oomlint.showWays", () => showPage("oomlint.fit")),
-    vscode.commands.registerCommand("oomlint.restart", async () => {
-      await client?.stop();
-      await start(status);
-    }),
+    vscode.commands.registerCommand("oomlint.takeWay", (asked: unknown) => ask("oomlint.applyWay", asked)),
+    vscode.commands.registerCommand("oomlint.showLog", () => log.show(true)),
+    vscode.commands.registerCommand("oomlint.restart", () => server.restart()),
     vscode.window.onDidChangeActiveTextEditor(() => refresh(status)),
+    vscode.window.tabGroups.onDidChangeTabs(() => refresh(status)),
     vscode.workspace.onDidCloseTextDocument((document) => verdicts.delete(document.uri.toString())),
+    vscode.workspace.onDidGrantWorkspaceTrust(() => server.restart()),
     vscode.workspace.onDidChangeConfiguration((event) => {
-      if (event.affectsConfiguration("oomlint.command")) {
-        void vscode.commands.executeCommand("oomlint.restart");
+      if (event.affectsConfiguration("oomlint.command") || event.affectsConfiguration("python.defaultInterpreterPath")) {
+        void server.restart();
       } else if (event.affectsConfiguration("oomlint")) {
-        void client?.sendNotification("workspace/didChangeConfiguration", {
-          settings: { oomlint: settings() },
-        });
+        // The server asks for the settings of each folder itself.
+        void server.client?.sendNotification("workspace/didChangeConfiguration", { settings: null });
       }
     }),
   );
-  await start(status);
+  void server.restart();
 }
 
 export async function deactivate(): Promise<void> {
-  await client?.stop();
+  await server.stop();
 }
 
 function settings(): Record<string, unknown> {
@@ -72,55 +82,36 @@ function settings(): Record<string, unknown> {
   return Object.fromEntries(KEYS.map((key) => [key, all.get(key) || null]));
 }
 
-async function start(status: vscode.StatusBarItem): Promise<void> {
-  const [command, ...args] = vscode.workspace
-    .getConfiguration("oomlint")
-    .get<string[]>("command", ["oomlint", "lsp"]);
-  const server: ServerOptions = { command, args };
-  const options: LanguageClientOptions = {
-    documentSelector: LANGUAGES.map((language) => ({ scheme: "file", language })),
-    initializationOptions: { ...settings(), status: true },
-    middleware: {
-      // The server's pages are shown here, beside the text, rather than opened as files.
-      executeCommand: async (name, given, next) => {
-        const answer: unknown = await next(name, given);
-        if (isPage(answer)) {
-          show(answer);
-        }
-        return answer;
-      },
-    },
-  };
-  client = new LanguageClient("oomlint", "oomlint", server, options);
-  client.onNotification("oomlint/status", (told: { uri: string; runs: Verdict[] }) => {
-    verdicts.set(vscode.Uri.parse(told.uri).toString(), told.runs);
-    refresh(status);
-  });
-  try {
-    await client.start();
-  } catch (error) {
-    const choice = await vscode.window.showErrorMessage(
-      `oomlint does not start (${error instanceof Error ? error.message : String(error)}). ` +
-        "Install it with `pip install '.[editor]'` in a checkout of oomlint, or say where it is in oomlint.command.",
-      "Open the settings",
-    );
-    if (choice) {
-      await vscode.commands.executeCommand("workbench.action.openSettings", "oomlint.command");
-    }
+// The server's pages are shown here, beside the text, rather than opened as files.
+async function pages(name: string, given: unknown[], next: (name: string, given: unknown[]) => unknown): Promise<unknown> {
+  const answer: unknown = await next(name, given);
+  if (isPage(answer)) {
+    await show(answer);
   }
+  return answer;
 }
 
+// The verdict on the document that is edited; it stays while a page of ours, or no text at all, has focus.
 function refresh(status: vscode.StatusBarItem): void {
-  const uri = vscode.window.activeTextEditor?.document.uri.toString();
-  const runs = (uri && verdicts.get(uri)) || [];
+  if (server.trouble !== undefined) {
+    status.text = "$(warning) oomlint";
+    status.tooltip = `${server.trouble}\n\nClick to start it again`;
+    status.command = "oomlint.restart";
+    status.backgroundColor = new vscode.ThemeColor("statusBarItem.warningBackground");
+    status.show();
+    return;
+  }
+  const active = vscode.window.activeTextEditor?.document.uri.toString();
+  shown = active ?? (shown !== undefined && isOpen(shown) ? shown : undefined);
+  const runs = (shown && verdicts.get(shown)) || [];
   if (!runs.length) {
     status.hide();
     return;
   }
-  const order = ["does_not_fit", "tight", "unknown", "fits"];
-  const worst = [...runs].sort((a, b) => order.indexOf(a.verdict) - order.indexOf(b.verdict))[0];
+  const worst = [...runs].sort((a, b) => ORDER.indexOf(a.verdict) - ORDER.indexOf(b.verdict))[0];
   status.text = `${ICONS[worst.verdict]} ${worst.short}`;
   status.tooltip = `${runs.map((run) => run.text).join("\n")}\n\nClick to choose the hardware`;
+  status.command = "oomlint.pickHardware";
   status.backgroundColor =
     worst.verdict === "does_not_fit"
       ? new vscode.ThemeColor("statusBarItem.errorBackground")
@@ -130,11 +121,21 @@ function refresh(status: vscode.StatusBarItem): void {
   status.show();
 }
 
+function isOpen(uri: string): boolean {
+  return vscode.workspace.textDocuments.some((document) => !document.isClosed && document.uri.toString() === uri);
+}
+
+async function ask<T>(command: string, asked?: unknown): Promise<T | undefined> {
+  const given = { command, arguments: asked === undefined ? [] : [asked] };
+  try {
+    return await server.client?.sendRequest<T>("workspace/executeCommand", given);
+  } catch {
+    return undefined; // the log has it, and the server says what the user has to know
+  }
+}
+
 async function pickHardware(): Promise<void> {
-  const cards = (await client?.sendRequest<Card[]>("workspace/executeCommand", {
-    command: "oomlint.hardware",
-    arguments: [],
-  })) ?? [];
+  const cards = (await ask<Card[]>("oomlint.hardware")) ?? [];
   const card = await vscode.window.showQuickPick(
     [
       { label: "What the files say", description: "no hardware of its own for the editor", name: "" },
@@ -159,29 +160,18 @@ async function pickHardware(): Promise<void> {
     }
     hardware = `${count}x${hardware}`;
   }
-  const target = vscode.workspace.workspaceFolders
-    ? vscode.ConfigurationTarget.Workspace
-    : vscode.ConfigurationTarget.Global;
-  await vscode.workspace.getConfiguration("oomlint").update("hardware", hardware, target);
+  const uri = shown === undefined ? undefined : vscode.Uri.parse(shown);
+  const folder = uri && vscode.workspace.getWorkspaceFolder(uri);
+  const target = !vscode.workspace.workspaceFolders?.length
+    ? vscode.ConfigurationTarget.Global
+    : folder && vscode.workspace.workspaceFolders.length > 1
+      ? vscode.ConfigurationTarget.WorkspaceFolder
+      : vscode.ConfigurationTarget.Workspace;
+  await vscode.workspace.getConfiguration("oomlint", folder).update("hardware", hardware, target);
 }
 
 async function showPage(command: string): Promise<void> {
-  const uri = vscode.window.activeTextEditor?.document.uri.toString();
-  if (uri) {
-    await vscode.commands.executeCommand(command, { uri });
+  if (shown !== undefined) {
+    await vscode.commands.executeCommand(command, { uri: shown });
   }
-}
-
-function isPage(value: unknown): value is Page {
-  return typeof value === "object" && value !== null && "markdown" in value && "title" in value;
-}
-
-function show(page: Page): void {
-  const panel = vscode.window.createWebviewPanel("oomlint", page.title, vscode.ViewColumn.Beside);
-  panel.webview.html =
-    page.html ?? `<!DOCTYPE html><html><body><pre>${escape(page.markdown)}</pre></body></html>`;
-}
-
-function escape(text: string): string {
-  return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }

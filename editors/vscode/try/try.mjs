@@ -3,6 +3,7 @@
 // compared with those that `oomlint --fix` writes.
 //
 //   node try.mjs [--shots FOLDER]       leaves pictures in FOLDER
+//   node try.mjs --missing              instead: what VS Code says where oomlint is not installed
 //
 // OOMLINT names the linter's command (default: oomlint), CHROMIUM the browser's (default: chromium).
 
@@ -29,6 +30,7 @@ const BROWSER_FLAGS = [
 const PATIENCE = 60_000;
 
 const flag = process.argv.indexOf("--shots");
+const isMissing = process.argv.includes("--missing");
 const shots = flag > 0 ? resolve(process.argv[flag + 1]) : undefined;
 
 async function main() {
@@ -48,13 +50,17 @@ async function main() {
     page.setDefaultTimeout(PATIENCE);
     await page.goto(`${url}/?folder=${encodeURIComponent(edited)}`);
     try {
-      await tour(page);
+      await (isMissing ? firstMinute(page) : tour(page));
     } catch (error) {
       await picture(page, "failed.png");
       throw error;
     }
   } finally {
     await browser.close();
+  }
+  if (isMissing) {
+    rmSync(work, { recursive: true, force: true });
+    return;
   }
   spawnSync(oomlint[0], [...oomlint.slice(1), "--fix", "--quiet", "."], { cwd: fixed });
   const differing = compare(edited, fixed);
@@ -95,12 +101,47 @@ async function tour(page) {
   await picture(page, "vscode-quick-fix.png");
   await page.keyboard.press("Escape");
 
+  // values ranked by what they cost
+  await run(page, "Go to Line/Column...");
+  await page.keyboard.type("15:18");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("F1");
+  await page.keyboard.type("Trigger Suggest");
+  await page.locator(".quick-input-list .monaco-list-row", { hasText: /^Trigger Suggest/ }).click();
+  await seen("values", page.locator(".suggest-widget", { hasText: "GiB" }));
+  await picture(page, "vscode-values.png");
+  await page.keyboard.press("Escape");
+
+  await run(page, "oomlint: Show the ways to make the run fit");
+  const inside = page.frameLocator("iframe.webview.ready").frameLocator("#active-frame");
+  await seen("ways", inside.getByText("Take way 1").first());
+  await seen("status bar beside a page", status.first());
+  await picture(page, "vscode-ways.png");
+  await page.keyboard.press("Control+W");
+
   await run(page, "Fix All");
   await seen("the fix", page.locator(".view-line", { hasText: /sequence_len:/ }).first());
   await page.keyboard.press("Control+S");
   await page.locator(".tab.active.dirty").waitFor({ state: "detached" });
   await page.locator(".markers-panel", { hasText: "No problems" }).waitFor();
   await picture(page, "vscode-fixed.png");
+}
+
+// Nothing to start: one message, in words, that offers what can be done; the status bar keeps it, also
+// after another try.
+async function firstMinute(page) {
+  await open(page, "config.yaml");
+  const message = page.locator(".notification-toast", { hasText: "oomlint is not installed" });
+  await seen("a message", message.first());
+  await seen("status bar", page.locator(".statusbar-item", { hasText: "oomlint" }).first());
+  await picture(page, "vscode-missing.png");
+  await run(page, "oomlint: Restart the language server");
+  await page.waitForTimeout(5000);
+  const count = await page.locator(".notification-toast").count();
+  if (count > 1) {
+    throw new Error(`${count} messages about one trouble`);
+  }
+  console.log("one message");
 }
 
 async function open(page, name) {
@@ -154,7 +195,7 @@ async function serve(work) {
   const data = join(work, "data");
   const extensions = join(work, "extensions");
   const settings = {
-    "oomlint.command": [...oomlint, "lsp"],
+    "oomlint.command": isMissing ? ["/nowhere/oomlint", "lsp"] : [...oomlint, "lsp"],
     "security.workspace.trust.enabled": false,
     "workbench.startupEditor": "none",
     "workbench.colorTheme": "Default Light Modern",

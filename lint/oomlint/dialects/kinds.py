@@ -341,3 +341,18 @@ OPTIMIZER_KINDS: Mapping[str, str] = {
     "adopt_adamw": "adamw",
     "flash_adamw": "adamw",
 }
+
+# Axolotl's own, and what only releases of transformers before 5.23 or command lines of other programs take.
+_AXOLOTL_OPTIMIZERS = (
+    "optimi_adamw", "ao_adamw_4bit", "ao_adamw_8bit", "ao_adamw_fp8", "adopt_adamw", "came_pytorch", "muon",
+    "dion", "flash_adamw", "q_galore_adamw8bit",
+)  # fmt: skip
+_OLD_OPTIMIZERS = (
+    "adamw_hf", "adamw_apex_fused", "adamw", "adam", "paged_adamw", "lion", "paged_lion", "anyprecision", "lamb",
+)  # fmt: skip
+_TRAINER_OPTIMIZERS = tuple(
+    name for name in OPTIMIZER_KINDS if name not in {*_AXOLOTL_OPTIMIZERS, *_OLD_OPTIMIZERS}
+)
+# Open lists: a name that is not among them may be one of a newer release, or of a plug-in.
+TRAINER_OPTIMIZER = replace(TEXT, spellings=_TRAINER_OPTIMIZERS)
+AXOLOTL_OPTIMIZER = replace(TEXT, spellings=(*_TRAINER_OPTIMIZERS, *_AXOLOTL_OPTIMIZERS))

@@ -112,6 +112,15 @@ class _Cells(Struct, frozen=True):
         return ""
 
 
+def code_cells(source: Source) -> list[Cell]:
+    """The code cells of a notebook.
+
+    Raises:
+        ParseError: it is no JSON, or has too much code.
+    """
+    return _Reader(source).cells() or []
+
+
 def parse_notebook(source: Source) -> ExcerptDocument | None:
     """Read a notebook: its Python, and its shell lines beside it. ``None`` where it is in another
     language or nothing of ours is in it.

@@ -14,18 +14,24 @@ from oomlint.engine import Diagnosis
 from oomlint.errors import CannotEdit
 from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of
+from oomlint.lsp.commands import ways_of
 from oomlint.lsp.diagnostics import diagnostic, overlapping
 from oomlint.lsp.ignoring import ignoring
 from oomlint.lsp.project import Analysis, Project
 from oomlint.lsp.view import View
 from oomlint.report.blocks import is_cause
-from oomlint.rule import Applicability
+from oomlint.rule import Applicability, gib
+from oomlint.run import Run
 
 FIX_ALL = "source.fixAll.oomlint"
 KINDS = (types.CodeActionKind.QuickFix, FIX_ALL)
 
 EXPLAIN = "oomlint.explain"
 FIT = "oomlint.fit"
+APPLY = "oomlint.applyWay"
+
+# Of a run's ways to fit so many are offered where the caret is; the page has them all.
+_MOST_WAYS = 3
 
 
 def actions(project: Project, view: View, params: types.CodeActionParams) -> list[types.CodeAction]:
@@ -102,6 +108,7 @@ def _of_finding(project: Project, view: View, diagnosis: Diagnosis) -> Iterator[
     yield from _of_fix(project, view, _with_plan(view.analysis, diagnosis), shown)
     run = diagnosis.run
     if run is not None and judgement_of(run).is_in_trouble and is_cause(diagnosis.finding):
+        yield from _of_ways(view, run, shown)
         title = "Show the ways to make this run fit"
         arguments = [{"uri": view.uri(view.analysis.name), "run": run.name}]
         yield types.CodeAction(
@@ -126,6 +133,16 @@ def _of_finding(project: Project, view: View, diagnosis: Diagnosis) -> Iterator[
         diagnostics=shown,
         command=types.Command(title, EXPLAIN, arguments=[{"rule": name}]),
     )
+
+
+def _of_ways(view: View, run: Run, shown: list[types.Diagnostic]) -> Iterator[types.CodeAction]:
+    """The cheapest ways to make a run fit; which edits one takes is worked out when it is taken."""
+    for number, way in enumerate(ways_of(view.analysis, run)[:_MOST_WAYS], 1):
+        title = f"Way {number}: {'; '.join(way.titles)} → {gib(way.estimate.gpu.peak_bytes)}"
+        asked = {"uri": view.uri(view.analysis.name), "run": run.name, "number": number}
+        command = types.Command(title, APPLY, arguments=[asked])
+        kind = types.CodeActionKind.QuickFix
+        yield types.CodeAction(title, kind, diagnostics=shown, command=command)
 
 
 def _with_plan(analysis: Analysis, diagnosis: Diagnosis) -> Diagnosis:

@@ -15,10 +15,12 @@ from oomlint.documents.base import Scalar
 from oomlint.documents.text import Edit
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Forecast, judgement_of
+from oomlint.lsp.help import spelled
 from oomlint.lsp.keys import Key
 from oomlint.lsp.project import Analysis, Project
 
 _MOST = 5
+_MOST_CHOICES = 48
 # Of counts up to here (a micro batch, not a length) one is worth a thought.
 _SMALL = 64
 
@@ -53,9 +55,9 @@ def _edits(key: Key) -> Iterator[tuple[str, list[Edit]]]:
     if block.locked:
         return
     if isinstance(entry.value, Scalar) and entry.value.locked is None:
-        for value in _others(key)[:_MOST]:
+        for value in _others(key):
             try:
-                yield _said(value), block.document.set_value(entry.value, value)
+                yield spelled(value), block.document.set_value(entry.value, value)
             except CannotEdit:
                 continue
     try:
@@ -70,7 +72,7 @@ def _others(key: Key) -> list[Any]:
     schema = dict(key.row.kind.schema or {})
     if listed := key.row.kind.spellings or schema.get("enum"):
         choices = _one_of_each(key, tuple(listed))
-        return [c for c in choices if c != raw and str(c) != str(raw)]
+        return [c for c in choices if c != raw and str(c) != str(raw)][:_MOST_CHOICES]
     try:
         value = key.row.kind.read(raw)
     except Exception:  # a value that the framework refuses has no neighbours
@@ -80,7 +82,7 @@ def _others(key: Key) -> list[Any]:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         least = schema.get("minimum", 0)
         tried = (value // 2, value * 2) if value > _SMALL else (1, value // 2, value * 2)
-        return [n for n in dict.fromkeys(tried) if n >= max(least, 1) and n != value]
+        return [n for n in dict.fromkeys(tried) if n >= max(least, 1) and n != value][:_MOST]
     return []
 
 
@@ -102,7 +104,3 @@ def _one_of_each(key: Key, choices: Sequence[Any]) -> list[Any]:
 
 def _is_on(raw: bool | str) -> bool:
     return raw if isinstance(raw, bool) else raw.strip().lower() in ("true", "yes", "on", "1")
-
-
-def _said(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import unified_diff
 from typing import Any
 
 from msgspec import Struct
 
-from oomlint.documents.text import Edit
+from oomlint.documents.text import Edit, by_path
 from oomlint.engine import all_rules
 from oomlint.errors import CannotEdit, UsageError
 from oomlint.fix.apply import apply_change
@@ -15,6 +16,7 @@ from oomlint.fix.edits import Planned
 from oomlint.fix.planned import fix_of, no_more_refused
 from oomlint.judgement import judgement_of
 from oomlint.lsp.project import Analysis
+from oomlint.lsp.ways_page import ways_page
 from oomlint.planner import Way, hardware_options, ways_to_fit
 from oomlint.report import estimates, fits, html
 from oomlint.run import Run
@@ -26,6 +28,8 @@ class Answer(Struct, frozen=True):
     title: str
     markdown: str
     html: str | None = None
+    run: str | None = None
+    """The run that it is about."""
 
 
 def run_named(analysis: Analysis, name: str | None) -> Run:
@@ -47,11 +51,30 @@ def estimate(analysis: Analysis, run: Run) -> Answer:
 
 
 def fit(analysis: Analysis, run: Run) -> Answer:
-    ways = _ways(analysis, run)
+    ways = ways_of(analysis, run)
     judgement = judgement_of(run)
     helpless = not ways and (judgement.is_lost or judgement.verdict == "unknown")
     fitting = fits.Fitting(run, None, ways, hardware_options(run) if helpless else [])
-    return Answer(f"Ways to fit {run.name}", _fenced(run.name, fits.render([fitting])))
+    title = f"Ways to fit {run.name}"
+    if not ways:
+        return Answer(title, _fenced(run.name, fits.render([fitting])), run=run.name)
+    written = [(way, _difference(analysis, way)) for way in ways]
+    return Answer(title, ways_page(run, written), run=run.name)
+
+
+def _difference(analysis: Analysis, way: Way) -> str:
+    """What a way writes, as a diff; why it cannot be written, where that is so."""
+    fix = fix_of(way)
+    if fix is None or not fix.edits:
+        return (fix.reason if fix is not None else None) or "the files cannot say it"
+    lines: list[str] = []
+    for path, edits in by_path(fix.edits).items():
+        old = analysis.source(path)
+        new = old.edited(edits)
+        lines += unified_diff(
+            old.text.splitlines(), new.text.splitlines(), path, path, "", "", 1, ""
+        )
+    return "\n".join(lines)
 
 
 def taking(analysis: Analysis, run: Run, number: int | None) -> tuple[Edit, ...]:
@@ -61,7 +84,7 @@ def taking(analysis: Analysis, run: Run, number: int | None) -> tuple[Edit, ...]
         UsageError: there is no such way.
         CannotEdit: the files cannot take it.
     """
-    ways = _ways(analysis, run)
+    ways = ways_of(analysis, run)
     if number is None or not 1 <= number <= len(ways):
         raise UsageError(f"{run.name} has {len(ways)} ways to fit")
     fix = fix_of(ways[number - 1])
@@ -92,7 +115,8 @@ def hardware() -> list[Mapping[str, Any]]:
     return [{"name": gpu.name, "gib": round(gpu.total_bytes / 2**30, 1)} for gpu in cards]
 
 
-def _ways(analysis: Analysis, run: Run) -> list[Way]:
+def ways_of(analysis: Analysis, run: Run) -> list[Way]:
+    """The ways to fit, kept with the analysis: they take a moment to find."""
     key = ("ways", id(run))
     if key not in analysis.cache:
         accepts = no_more_refused(run, analysis.job.options.plugins)

@@ -1,19 +1,42 @@
-"""Completion of keys and values from the dialects' tables, and of rules in ignore comments."""
+"""Completion of keys and values, and of rules in ignore comments.
+
+Values come ranked by what the run would need with them. A key that is looked at more closely shows
+the same of its values, although it is not in the file yet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Sequence
 
 from lsprotocol import types
+from msgspec import Struct
 
-from oomlint.dialects.kinds import Kind
 from oomlint.dialects.table import Block, Row
 from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.text import Span
 from oomlint.engine import all_rules
+from oomlint.lsp.candidates import Tables, joined, names, owners, tables_of
 from oomlint.lsp.context import Context, context_at
+from oomlint.lsp.help import sentences, spelled
+from oomlint.lsp.hints import marked
+from oomlint.lsp.offers import Offer, choices_of, offers
+from oomlint.lsp.settings_file import complete_settings, is_settings
 from oomlint.lsp.view import View
+from oomlint.plan.fields import f
+from oomlint.rule import gib
+
+_REST = re.compile(r"[\w./-]*")
+_MOST_ROWS = 12
+_MOST_PROGRAMS = 3
+
+
+class Asked(Struct, frozen=True):
+    """What a list of completions was asked for: kept, to tell more of one of them later."""
+
+    context: Context
+    spot: Span
+    tables: Tables
 
 
 def complete(
@@ -21,20 +44,52 @@ def complete(
 ) -> list[types.CompletionItem]:
     """What can be written at a place. ``blocks`` are those of the document as it was when it
     could last be read."""
-    analysis = view.analysis
-    positions = view.positions(analysis.name)
-    source = positions.source
-    offset = positions.offset(position)
-    context = context_at(source, offset)
-    if context is None:
+    asked = _asked(view, blocks, position)
+    if asked is None:
         return []
-    range = positions.range(Span(offset - len(context.typed), offset))
+    name, context = view.analysis.name, asked.context
+    range = view.positions(name).range(asked.spot)
     if context.kind == "rule":
         return list(_rules(view, range))
-    near = [b for b in blocks if b.path == analysis.name] or list(blocks)
+    if is_settings(name):
+        text = view.positions(name).source.text
+        return list(complete_settings(name, text, context, range))
     if context.kind == "value":
-        return list(_values(near, context, range))
-    return list(_keys(near, context, range, _ending(analysis.name)))
+        return list(_values(view, asked, range))
+    uri, at = view.uri(name), {"line": position.line, "character": position.character}
+    return list(_keys(asked, range, _ending(name), {"uri": uri, "position": at}))
+
+
+def describe(
+    view: View, blocks: Sequence[Block], position: types.Position, key: str
+) -> types.MarkupContent | None:
+    """What a key that was offered at a place means, and what its values would cost."""
+    asked = _asked(view, blocks, position)
+    row = next((r for n, r in names(asked.tables) if n == key), None) if asked else None
+    if asked is None or row is None:
+        return None
+    ending = _ending(view.analysis.name)
+    label = key if asked.context.is_flat else key.rpartition(".")[2]
+    found: list[Offer] = []
+    if ending:  # elsewhere a key alone is not where its value goes
+        quotes = kind_of(view.analysis.name) in TOML_SUFFIXES
+        found = offers(view.analysis, row, asked.spot, "", before=label + ending, quotes=quotes)
+    return _documentation(row, found)
+
+
+def _asked(view: View, blocks: Sequence[Block], position: types.Position) -> Asked | None:
+    name = view.analysis.name
+    positions = view.positions(name)
+    source, offset = positions.source, positions.offset(position)
+    context = context_at(source, offset)
+    if context is None:
+        return None
+    start, end = offset - len(context.typed), offset
+    if context.kind == "value":  # what is left of the old value goes with it
+        rest = _REST.match(source.text, offset)
+        end = rest.end() if rest is not None else offset
+    tables = tables_of(blocks, name, source.text, context.typed)
+    return Asked(context, Span(start, end), tables)
 
 
 def _rules(view: View, range: types.Range) -> Iterator[types.CompletionItem]:
@@ -49,25 +104,42 @@ def _rules(view: View, range: types.Range) -> Iterator[types.CompletionItem]:
 
 
 def _keys(
-    blocks: Sequence[Block], context: Context, range: types.Range, ending: str
+    asked: Asked, range: types.Range, ending: str, place: dict[str, object]
 ) -> Iterator[types.CompletionItem]:
-    seen: set[str] = set()
-    for name, row in _names(blocks):
+    context, seen = asked.context, set[str]()
+    # While the file can be one of several programs', its keys say whose they are.
+    whose = owners(asked.tables) if len({table.name for table, _ in asked.tables}) > 1 else {}
+    for name, row in names(asked.tables):
         label = name if context.is_flat else _next(name, context.path)
         if not label or label in seen or (context.is_flat and not _is_option(label)):
             continue
+        if whose and row is None:
+            continue  # while anything is possible, what decides about memory is enough
         seen.add(label)
-        is_whole = context.is_flat or _joined(context.path, label) == name
+        is_whole = context.is_flat or joined(context.path, label) == name
         shown = row if is_whole else None
         yield types.CompletionItem(
             label,
             kind=types.CompletionItemKind.Property if is_whole else types.CompletionItemKind.Module,
-            detail=_detail(shown),
+            detail=_named(whose[label]) if label in whose else _detail(shown),
             documentation=_documentation(shown),
-            # Keys that decide about memory come before those that are only legal.
-            sort_text=("0" if row is not None else "1") + label,
+            sort_text=_rank(row, is_new=bool(whose)) + label,
             text_edit=types.TextEdit(range, label + (ending if is_whole else ending.rstrip(" "))),
+            data={**place, "key": name} if shown is not None else None,
         )
+
+
+def _rank(row: Row | None, *, is_new: bool) -> str:
+    """The model is the first thing that a new file says; keys that decide about memory come before those
+    that are only legal."""
+    if row is None:
+        return "2"
+    return "0" if is_new and row.field == f.model.id else "1"
+
+
+def _named(programs: Sequence[str]) -> str:
+    more = len(programs) - _MOST_PROGRAMS
+    return ", ".join(programs[:_MOST_PROGRAMS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _is_option(name: str) -> bool:
@@ -76,70 +148,31 @@ def _is_option(name: str) -> bool:
     return not name[:1].isdigit() and not name.isupper()
 
 
-def _values(
-    blocks: Sequence[Block], context: Context, range: types.Range
-) -> Iterator[types.CompletionItem]:
+def _values(view: View, asked: Asked, range: types.Range) -> Iterator[types.CompletionItem]:
+    context, analysis = asked.context, view.analysis
     wanted = {context.path, context.path.replace("-", "_")}
-    rows = {id(row): row for name, row in _names(blocks) if row is not None and name in wanted}
-    seen: set[str] = set()
-    for row in rows.values():
-        for value in _choices(row.kind):
-            text = _spelled(value)
-            if text in seen:
-                continue
-            seen.add(text)
-            written = f'"{text}"' if _needs_quotes(blocks, context, value) else text
-            yield types.CompletionItem(
-                text,
-                kind=types.CompletionItemKind.EnumMember,
-                detail="default" if value == row.default else None,
-                documentation=_documentation(row),
-                text_edit=types.TextEdit(range, written),
-            )
-
-
-def _needs_quotes(blocks: Sequence[Block], context: Context, value: Any) -> bool:
+    row = next((r for n, r in names(asked.tables) if r is not None and n in wanted), None)
+    if row is None:
+        return
     quoted = (*JSON_SUFFIXES, *TOML_SUFFIXES)
-    return (
-        isinstance(value, str)
-        and not context.is_quoted
-        and any(kind_of(block.path) in quoted for block in blocks)
-    )
+    quotes = kind_of(analysis.name) in quoted and not context.is_quoted
+    found = offers(analysis, row, asked.spot, context.typed, quotes=quotes)
+    for number, offer in enumerate(found):
+        peak = marked(offer.forecast) if offer.forecast is not None else ""
+        yield types.CompletionItem(
+            offer.value,
+            label_details=types.CompletionItemLabelDetails(description=_short(offer) or None),
+            kind=types.CompletionItemKind.EnumMember,
+            detail=", ".join(filter(None, (peak, "default" if offer.is_default else ""))) or None,
+            documentation=_documentation(row),
+            sort_text=f"{number:04}",
+            filter_text=offer.written if quotes else None,
+            text_edit=types.TextEdit(range, offer.written),
+        )
 
 
-def _choices(kind: Kind) -> Iterator[Any]:
-    """The values that a key is known to take, each spelling once."""
-    found = [*_listed(kind.schema or {}), *kind.spellings]
-    spelled = {_spelled(value): value for value in found if value is not None}
-    yield from spelled.values()
-
-
-def _listed(schema: Mapping[str, Any]) -> Iterator[Any]:
-    if "const" in schema:
-        yield schema["const"]
-    yield from schema.get("enum", ())
-    if schema.get("type") == "boolean":
-        yield from (True, False)
-    for inner in schema.get("anyOf", ()):
-        yield from _listed(inner)
-
-
-def _spelled(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _names(blocks: Sequence[Block]) -> Iterator[tuple[str, Row | None]]:
-    """Every key that the blocks' tables know, in full, those with a meaning for memory first."""
-    tables = {(id(block.table), block.prefix): block for block in blocks}
-    for block in tables.values():
-        for name, row in block.table.names.items():
-            yield _joined(block.prefix, name), row
-            if row.table is not None:
-                for inner, inner_row in row.table.names.items():
-                    yield _joined(block.prefix, f"{name}.{inner}"), inner_row
-    for block in tables.values():
-        for name in sorted(block.table.known):
-            yield _joined(block.prefix, name), None
+def _short(offer: Offer) -> str:
+    return gib(offer.peak) if offer.peak is not None else ""
 
 
 def _next(name: str, path: str) -> str:
@@ -154,18 +187,20 @@ def _detail(row: Row | None) -> str | None:
         return None
     schema = dict(row.kind.schema or {})
     kind = schema.get("type") or ("choice" if "enum" in schema else "")
-    default = "" if row.default is None else f"default {row.default}"
-    return ", ".join(part for part in (str(kind), default) if part) or None
+    words = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    default = "" if row.default is None else f"default {spelled(row.default)}"
+    return ", ".join(part for part in (words, default) if part) or None
 
 
-def _documentation(row: Row | None) -> types.MarkupContent | None:
+def _documentation(row: Row | None, found: Sequence[Offer] = ()) -> types.MarkupContent | None:
     if row is None:
         return None
-    lines = [f"`{row.field}` of the plan" if "." in row.field else ""]
-    choices = [_spelled(choice) for choice in _choices(row.kind)]
-    lines.append("One of " + ", ".join(f"`{c}`" for c in choices[:20]) if choices else "")
-    lines.append(f"Read in {row.source}" if row.source else "")
-    text = "\n\n".join(line for line in lines if line)
+    known = [offer for offer in found if offer.forecast is not None and offer.peak is not None]
+    lines = [f"| `{o.value}` | {marked(o.forecast)} |" for o in known[:_MOST_ROWS] if o.forecast]
+    table = "\n".join(["| value | predicted peak |", "|---|---|", *lines]) if lines else ""
+    choices = [f"`{spelled(choice)}`" for choice in choices_of(row.kind)]
+    named = f"One of {', '.join(choices)}." if choices and not lines else ""
+    text = "\n\n".join(part for part in (sentences(row), named, table) if part)
     return types.MarkupContent(types.MarkupKind.Markdown, text) if text else None
 
 
@@ -177,7 +212,3 @@ def _ending(path: str) -> str:
     if kind in TOML_SUFFIXES:
         return " = "
     return ""
-
-
-def _joined(above: str, key: str) -> str:
-    return f"{above}.{key}" if above else key

@@ -25,7 +25,9 @@ _YAML_KEY = re.compile(r"^([ ]*)((?:- +)*)([\w.-]*)$")
 _YAML_VALUE = re.compile(r"^([ ]*)((?:- +)*)([\w.-]+)[ ]*:[ ]+['\"]?([\w./-]*)$")
 _TOML_SECTION = re.compile(r"^[ \t]*\[([\w.-]+)\][ \t]*(?:#.*)?$", re.MULTILINE)
 _TOML_KEY = re.compile(r"^[ \t]*([\w.-]*)$")
-_TOML_VALUE = re.compile(r"^[ \t]*([\w.-]+)[ \t]*=[ \t]*[\"']?([\w./-]*)$")
+_TOML_VALUE = re.compile(
+    r"^[ \t]*([\w.-]+)[ \t]*=[ \t]*(?:\[(?:[^\]]*[,\[ ])?)?[ \t]*([\"']?)([\w./-]*)$"
+)
 _FLAG = re.compile(r"(?:^|\s)--([\w.-]*)$")
 _FLAG_VALUE = re.compile(r"(?:^|\s)--([\w.-]+)[ =]([\w./-]*)$")
 _OVERRIDE = re.compile(r"(?:^|\s)\+{0,2}([\w.]*\.[\w.]*)$")
@@ -105,7 +107,8 @@ def _toml(text: str, line: str) -> Context | None:
     section = sections[-1] if sections else ""
     value = _TOML_VALUE.match(line)
     if value is not None:
-        return Context("value", value[2], _joined(section, value[1]))
+        path = _joined(section, value[1])
+        return Context("value", value[3], path, is_quoted=bool(value[2]))
     key = _TOML_KEY.match(line)
     return None if key is None else Context("key", key[1], section)
 

@@ -36,7 +36,7 @@ def inlay_hints(view: View, range: types.Range) -> list[types.InlayHint]:
     return [
         types.InlayHint(
             positions.at(end),
-            _marked(judged.spoken),
+            marked(judged.spoken),
             padding_left=True,
             tooltip=types.MarkupContent(types.MarkupKind.Markdown, breakdown(judged)),
         )
@@ -94,7 +94,8 @@ def _short(forecast: Forecast) -> str:
     return f"≈ {gib(peak)} / {gib(usable_bytes(forecast.hardware.gpu))}{reading}"
 
 
-def _marked(forecast: Forecast) -> str:
+def marked(forecast: Forecast) -> str:
+    """``≈ 86.5 GiB / 79.1 GiB ✗``"""
     is_judged = forecast.hardware is not None and forecast.estimate.gpu.peak_bytes is not None
     return f"{_short(forecast)} {mark(forecast.verdict)}" if is_judged else _short(forecast)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lsprotocol import types
@@ -15,10 +15,14 @@ from oomlint.hardware import usable_bytes
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.words import meaning
-from oomlint.lsp.alternatives import alternatives
+from oomlint.lsp.alternatives import Alternative, alternatives
+from oomlint.lsp.candidates import joined
+from oomlint.lsp.context import context_at
 from oomlint.lsp.diagnostics import overlapping
+from oomlint.lsp.help import in_words, sentences
 from oomlint.lsp.keys import Key, keys_at
 from oomlint.lsp.project import Analysis
+from oomlint.lsp.settings_file import describe, is_settings, key_within
 from oomlint.lsp.view import View
 from oomlint.models import ModelFacts
 from oomlint.plan.fields import below, f
@@ -31,6 +35,9 @@ from oomlint.suppress import suppressions
 # Runs that share a file are many where a script loops; the first few say enough.
 _MOST_RUNS = 3
 _MOST_BASES = 3
+# Values that are shown a line each, and how many of those that cost the same are named.
+_MOST_APART = 6
+_MOST_NAMED = 4
 _WORD = re.compile(r"[\w-]+")
 
 
@@ -42,6 +49,8 @@ def hover(view: View, position: types.Position) -> types.Hover | None:
     page = _page(analysis, offset)
     if page is not None:
         return _hover(page, None)
+    if is_settings(analysis.name):
+        return _setting(analysis, offset)
     keys = keys_at(analysis, offset)
     found = [_finding(d) for d in overlapping(analysis, Span(offset, offset))]
     if not keys:
@@ -57,6 +66,18 @@ def hover(view: View, position: types.Position) -> types.Hover | None:
     parts += found
     entry = keys[0].entry
     return _hover("\n\n".join(parts), positions.range(Span(entry.span.start, entry.span.end)))
+
+
+def _setting(analysis: Analysis, offset: int) -> types.Hover | None:
+    """The setting of oomlint whose name, or whose value, stands under the caret."""
+    source = analysis.source(analysis.name)
+    line, _ = source.position(offset)
+    span = source.line_span(line)
+    name = source.text[span.start : span.end].partition("=")[0].rstrip()
+    context = context_at(source, span.start + len(name))
+    key = context and key_within(analysis.name, joined(context.path, context.typed))
+    said = describe(key) if key else None
+    return _hover(said, None) if said is not None else None
 
 
 def _hover(text: str, range: types.Range | None) -> types.Hover:
@@ -89,6 +110,7 @@ def _about(analysis: Analysis, keys: list[Key]) -> str:
     head = f"**`{key.row.key}`** · {key.run.framework}"
     lines = [line for one in keys for line in _value(one)]
     parts = [
+        *filter(None, [sentences(key.row)]),
         *dict.fromkeys(lines),
         *_cost(analysis, key),
         *_basis(judgement_of(key.run)),
@@ -107,11 +129,11 @@ def _value(key: Key) -> Iterator[str]:
         return
     origin = setting.origin
     if origin.entry is key.entry or origin.block is None or origin.entry is None:
-        yield f"Effective: `{_plain(setting.value)}`{_source(origin, key)}"
+        yield f"Effective: `{in_words(setting.value)}`{_source(origin, key)}"
         yield _known(run, field)
     else:
         where = f"`{origin.entry.key}` in {_place(origin)}"
-        yield f"Not in force: {where} overrides it with `{_plain(setting.value)}`."
+        yield f"Not in force: {where} overrides it with `{in_words(setting.value)}`."
     for name, value in _consequences(run, field):
         yield f"→ `{name}` = `{shown(value)}`, {account(run, name).word}"
     if field == f.model.id and run.model is not None:
@@ -188,9 +210,25 @@ def _cost(analysis: Analysis, key: Key) -> Iterator[str]:
         rows.append(
             f"| as written | {gib(written.gpu.peak_bytes)}{of} | {gib(written.host.peak_bytes)} |"
         )
-    for alternative, (other, ram) in zip(tried, peaks, strict=True):
-        rows.append(f"| {alternative.value} | {_against(other, gpu)} | {_against(ram, host)} |")
+    costs = [f"{_against(other, gpu)} | {_against(ram, host)}" for other, ram in peaks]
+    rows += (f"| {values} | {cost} |" for values, cost in _by_cost(tried, costs))
     yield "\n".join(["| value | peak per GPU | per host |", "|---|---|---|", *rows])
+
+
+def _by_cost(tried: Sequence[Alternative], costs: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Values and their costs: a short list as it comes; a long one by the peak, together what costs
+    the same."""
+    if len(tried) <= _MOST_APART:
+        yield from ((one.value, cost) for one, cost in zip(tried, costs, strict=True))
+        return
+    groups: dict[str, list[Alternative]] = {}
+    for one, cost in zip(tried, costs, strict=True):
+        groups.setdefault(cost, []).append(one)
+    peaks = {cost: same[0].forecast.estimate.gpu.peak_bytes for cost, same in groups.items()}
+    for cost in sorted(groups, key=lambda cost: (peaks[cost] is None, peaks[cost] or 0)):
+        same = [one.value for one in groups[cost]]
+        more = len(same) - _MOST_NAMED
+        yield ", ".join(same[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else ""), cost
 
 
 def _against(other: int | None, now: int | None) -> str:
@@ -206,7 +244,7 @@ def _notes(key: Key) -> Iterator[str]:
     row = key.row
     if row.default is not None:
         source = f" ({row.source})" if row.source else ""
-        yield f"Default: `{_plain(row.default)}`{source}"
+        yield f"Default: `{in_words(row.default)}`{source}"
     elif row.source:
         yield f"Source: {row.source}"
 
@@ -223,11 +261,3 @@ def _place(origin: Origin) -> str:
     assert origin.entry is not None
     line, _ = origin.block.document.source.position(origin.entry.span.start)
     return f"{origin.block.path}:{line}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (tuple, list)):
-        return ", ".join(map(str, value))
-    return str(value)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lsprotocol import types
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
@@ -114,6 +115,26 @@ def asked(arguments: Sequence[object]) -> Asked:
         return Asked() if first is None else read(Asked, first)
     except Unexpected as error:
         raise UsageError(f"the argument of the command is wrong: {error}") from None
+
+
+class _Offered(Received):
+    """What a completed key carries, to be told more of."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    uri: str
+    key: str
+    position: dict[str, int]
+
+
+def completed_at(sent: Mapping[str, Any]) -> tuple[str, str, types.Position] | None:
+    """The document, key and place of a completion that a client sends back."""
+    try:
+        offered = read(_Offered, sent)
+    except Unexpected:
+        return None
+    at = offered.position
+    return offered.uri, offered.key, types.Position(at.get("line", 0), at.get("character", 0))
 
 
 def _name(path: Iterable[str]) -> str:

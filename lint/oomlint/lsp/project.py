@@ -201,6 +201,13 @@ class Project:
         """The blocks of a document when it could last be read."""
         return self._blocks.get(name, ())
 
+    def naming(self, name: str) -> list[Source]:
+        """The texts of the folder that name a file, by its name with its ending."""
+        base = name.rpartition("/")[2].encode("utf-8", "surrogateescape")
+        space = self._names.with_overlay(self._texts)
+        read = ((other, space.read_or_none(other)) for other in self._above_all().naming(name))
+        return [Source.from_bytes(n, data) for n, data in read if data is not None and base in data]
+
     # -- trying things out -----------------------------------------------------------
 
     def refusal(self, analysis: Analysis, diagnosis: Diagnosis) -> str | None:

@@ -17,22 +17,40 @@ from oomlint import __version__
 from oomlint.documents import SUFFIXES
 from oomlint.errors import CannotEdit, UsageError, in_words
 from oomlint.lsp import commands
-from oomlint.lsp.actions import EXPLAIN, FIT, KINDS, actions, fix_all
+from oomlint.lsp.actions import APPLY, EXPLAIN, FIT, KINDS, actions, fix_all
 from oomlint.lsp.commands import Answer
-from oomlint.lsp.completion import complete
+from oomlint.lsp.completion import complete, describe
 from oomlint.lsp.diagnostics import SOURCE, diagnostics
 from oomlint.lsp.hints import ESTIMATE, code_lenses, inlay_hints, status
 from oomlint.lsp.hover import hover
-from oomlint.lsp.options import SECTION, Asked, asked, options, plain, section
+from oomlint.lsp.naming import definitions, links, references
+from oomlint.lsp.notebooks import OpenCell, as_file
+from oomlint.lsp.options import (
+    SECTION,
+    Asked,
+    Options,
+    asked,
+    completed_at,
+    options,
+    plain,
+    section,
+)
 from oomlint.lsp.project import Project
-from oomlint.lsp.session import Session
+from oomlint.lsp.session import Session, by_uri
+from oomlint.lsp.symbols import symbols
 from oomlint.lsp.view import Client, View
 from oomlint.run import Run
 
 STATUS = "oomlint/status"
 """Notification to clients that ask for it (``"status": true``): the verdicts on a document."""
 
-_APPLY = "oomlint.applyWay"
+# A list of completions that is as long as this may not be all of them.
+_MANY = 39
+
+_NOTEBOOK = "jupyter-notebook"
+_PYTHON_CELLS = [types.NotebookCellLanguage("python")]
+_ALL_FILES = f"**/*.{{{','.join(suffix[1:] for suffix in SUFFIXES)}}}"
+_FILE = types.FileOperationPatternKind.File
 _HARDWARE = "oomlint.hardware"
 _STATUS_OF = "oomlint.status"
 
@@ -57,9 +75,15 @@ class Server(LanguageServer):
     """A server for one client."""
 
     def __init__(self) -> None:
-        # Texts come whole: they are small, and nobody's idea of a line can then garble them.
+        # The session keeps texts itself: pygls breaks lines where the protocol has none.
         super().__init__(
-            "oomlint", __version__, types.TextDocumentSyncKind.Full, protocol_cls=_Protocol
+            "oomlint",
+            __version__,
+            types.TextDocumentSyncKind.Incremental,
+            types.NotebookDocumentSyncOptions(
+                [types.NotebookDocumentFilterWithNotebook(_NOTEBOOK, _PYTHON_CELLS)]
+            ),
+            protocol_cls=_Protocol,
         )
         self.session = Session(_Outlet(self))
         self.shows_documents = False
@@ -116,6 +140,7 @@ class _Outlet:
 def _register(server: Server) -> None:
     _register_life(server)
     _register_texts(server)
+    _register_notebooks(server)
     _register_questions(server)
     _register_commands(server)
 
@@ -141,8 +166,7 @@ def _register_life(server: Server) -> None:
         for problem in server.problems:
             session.complain(problem)
         if server.can("workspace", "did_change_watched_files", "dynamic_registration"):
-            endings = ",".join(suffix[1:] for suffix in SUFFIXES)
-            watcher = types.FileSystemWatcher(f"**/*.{{{endings}}}")
+            watcher = types.FileSystemWatcher(_ALL_FILES)
             wanted = types.DidChangeWatchedFilesRegistrationOptions([watcher])
             method = types.WORKSPACE_DID_CHANGE_WATCHED_FILES
             await _quietly(
@@ -155,14 +179,19 @@ def _register_life(server: Server) -> None:
     async def _pull_settings() -> None:
         if not server.can("workspace", "configuration"):
             return
-        item = types.ConfigurationItem(section=SECTION)
+        scopes = [None, *(folder.as_uri() for folder in session.folders)]
+        items = [types.ConfigurationItem(scope, SECTION) for scope in scopes]
         found = await _quietly(
-            server.workspace_configuration_async(types.ConfigurationParams([item]))
+            server.workspace_configuration_async(types.ConfigurationParams(items))
         )
-        settings = plain(found[0]) if isinstance(found, (list, tuple)) and found else None
-        if isinstance(settings, Mapping) and any(v is not None for v in settings.values()):
-            pulled, problems = options(settings)
-            session.configure(pulled.over(session.options), problems)
+        sent = [plain(one) for one in found] if isinstance(found, (list, tuple)) else []
+        read = [options(one) if isinstance(one, Mapping) else None for one in sent]
+        if any(one is not None for one in read):
+            said, problems = read[0] or (Options(), [])
+            general = said.over(session.options)
+            pairs = zip(session.folders, read[1:], strict=False)
+            of_folders = {folder: one[0].over(general) for folder, one in pairs if one is not None}
+            session.configure(general, problems, of_folders)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     async def configured(params: types.DidChangeConfigurationParams) -> None:
@@ -189,13 +218,12 @@ def _register_texts(server: Server) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     async def opened(params: types.DidOpenTextDocumentParams) -> None:
         document = params.text_document
-        session.open(document.uri, document.version, document.text)
+        session.open(document.uri, document.version, document.text, document.language_id)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     async def changed(params: types.DidChangeTextDocumentParams) -> None:
         document = params.text_document
-        if params.content_changes:
-            session.change(document.uri, document.version, params.content_changes[-1].text)
+        session.change(document.uri, document.version, params.content_changes)
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     async def saved(params: types.DidSaveTextDocumentParams) -> None:
@@ -204,6 +232,40 @@ def _register_texts(server: Server) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     async def closed(params: types.DidCloseTextDocumentParams) -> None:
         session.close(params.text_document.uri)
+
+
+def _register_notebooks(server: Server) -> None:
+    session = server.session
+
+    def cells_of(uri: str) -> list[OpenCell]:
+        book = server.workspace.get_notebook_document(notebook_uri=uri)
+        return [] if book is None else [opened_cell(cell) for cell in book.cells]
+
+    def opened_cell(cell: types.NotebookCell) -> OpenCell:
+        if cell.kind is not types.NotebookCellKind.Code:
+            return OpenCell(cell.document, None)
+        # Cells in other languages are not sent.
+        known = cell.document in server.workspace.text_documents
+        text = server.workspace.get_text_document(cell.document).source if known else ""
+        return OpenCell(cell.document, text)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
+    async def opened(params: types.DidOpenNotebookDocumentParams) -> None:
+        book = params.notebook_document
+        cells = cells_of(book.uri)
+        uris = tuple(cell.uri for cell in cells)
+        session.open(book.uri, book.version, as_file(cells), cells=uris)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    async def changed(params: types.DidChangeNotebookDocumentParams) -> None:
+        book = params.notebook_document
+        cells = cells_of(book.uri)
+        uris = tuple(cell.uri for cell in cells)
+        session.replace(book.uri, book.version, as_file(cells), uris)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    async def closed(params: types.DidCloseNotebookDocumentParams) -> None:
+        session.close(params.notebook_document.uri)
 
 
 def _register_questions(server: Server) -> None:
@@ -218,16 +280,17 @@ def _register_questions(server: Server) -> None:
     async def pulled(params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
         session.start_pulling()
         uri = params.text_document.uri
+        book = session.notebook_of(uri)
+        whole, cells = (uri, ()) if book is None else (book.uri, book.cells)
 
         def found(_project: Project, view: View) -> dict[str, list[types.Diagnostic]]:
-            by_path = diagnostics(view.analysis, view)
-            return {view.uri(path): items for path, items in by_path.items()}
+            return by_uri(view, diagnostics(view.analysis, view), cells)
 
-        by_uri = await session.ask(uri, found) or {}
+        told = await session.ask(whole, found) or {}
         if server.wants_status:
-            session.outlet.show_status(uri, await _status(uri) or {})
-        own = by_uri.pop(uri, [])
-        others = {u: items for u, items in by_uri.items() if u not in session.documents}
+            session.outlet.show_status(whole, await _status(whole) or {})
+        own = told.pop(uri, [])
+        others = {u: items for u, items in told.items() if u not in (*session.documents, *cells)}
         return types.RelatedFullDocumentDiagnosticReport(
             own,
             related_documents={
@@ -272,9 +335,41 @@ def _register_questions(server: Server) -> None:
     async def lensed(params: types.CodeLensParams) -> list[types.CodeLens]:
         return await session.ask(params.text_document.uri, lambda _p, view: code_lenses(view)) or []
 
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_LINK)
+    async def linked(params: types.DocumentLinkParams) -> list[types.DocumentLink]:
+        return await session.ask(params.text_document.uri, lambda _p, view: links(view)) or []
+
+    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    async def defined(params: types.DefinitionParams) -> list[types.Location]:
+        uri, position = params.text_document.uri, params.position
+        return await session.ask(uri, lambda _p, view: definitions(view, position)) or []
+
+    @server.feature(types.TEXT_DOCUMENT_REFERENCES)
+    async def referred(params: types.ReferenceParams) -> list[types.Location]:
+        return await session.ask(params.text_document.uri, lambda _p, view: references(view)) or []
+
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    async def outlined(params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+        return await session.ask(params.text_document.uri, lambda _p, view: symbols(view)) or []
+
+    @server.feature(
+        types.WORKSPACE_WILL_RENAME_FILES,
+        types.FileOperationRegistrationOptions(
+            [types.FileOperationFilter(types.FileOperationPattern(_ALL_FILES, _FILE), "file")]
+        ),
+    )
+    async def will_rename(params: types.RenameFilesParams) -> types.WorkspaceEdit | None:
+        changes = await session.rename((file.old_uri, file.new_uri) for file in params.files)
+        if session.client.takes_document_changes:
+            return types.WorkspaceEdit(document_changes=changes) if changes else None
+        edits = {change.text_document.uri: _only_edits(change) for change in changes}
+        return types.WorkspaceEdit(changes=edits) if edits else None
+
     @server.feature(
         types.TEXT_DOCUMENT_COMPLETION,
-        types.CompletionOptions(trigger_characters=['"', "[", "-", ".", ":", " "]),
+        types.CompletionOptions(
+            trigger_characters=['"', "[", "-", ".", ":", " ", "/", "="], resolve_provider=True
+        ),
     )
     async def completed(params: types.CompletionParams) -> types.CompletionList:
         position = params.position
@@ -283,7 +378,20 @@ def _register_questions(server: Server) -> None:
             return complete(view, project.blocks(view.analysis.name), position)
 
         found = await session.ask(params.text_document.uri, items) or []
-        return types.CompletionList(is_incomplete=False, items=found)
+        # Ids of models and cards are too many to send: with more typed there are others.
+        return types.CompletionList(is_incomplete=len(found) > _MANY, items=found)
+
+    @server.feature(types.COMPLETION_ITEM_RESOLVE)
+    async def resolved_item(item: types.CompletionItem) -> types.CompletionItem:
+        sent = plain(item.data)
+        if isinstance(sent, Mapping) and (place := completed_at(sent)) is not None:
+            uri, key, position = place
+
+            def told(project: Project, view: View) -> types.MarkupContent | None:
+                return describe(view, project.blocks(view.analysis.name), position, key)
+
+            item.documentation = await session.ask(uri, told) or item.documentation
+        return item
 
 
 def _register_commands(server: Server) -> None:
@@ -313,16 +421,16 @@ def _register_commands(server: Server) -> None:
         def answer(view: View, run: Run, _wanted: Asked) -> Answer:
             return commands.estimate(view.analysis, run)
 
-        return await _show(server, await _complaining(_about_run(arguments, answer)))
+        return await _show(server, await _complaining(_about_run(arguments, answer)), arguments)
 
     @server.command(FIT)
     async def fit(ls: Server, *arguments: object) -> dict[str, Any] | None:
         def answer(view: View, run: Run, _wanted: Asked) -> Answer:
             return commands.fit(view.analysis, run)
 
-        return await _show(server, await _complaining(_about_run(arguments, answer)))
+        return await _show(server, await _complaining(_about_run(arguments, answer)), arguments)
 
-    @server.command(_APPLY)
+    @server.command(APPLY)
     async def apply_way(ls: Server, *arguments: object) -> bool:
         def answer(view: View, run: Run, wanted: Asked) -> types.WorkspaceEdit:
             return view.workspace_edit(commands.taking(view.analysis, run, wanted.number))
@@ -354,7 +462,9 @@ def _register_commands(server: Server) -> None:
         return await _complaining(found())
 
 
-async def _show(server: Server, answer: Answer | None) -> dict[str, Any] | None:
+async def _show(
+    server: Server, answer: Answer | None, arguments: tuple[object, ...] = ()
+) -> dict[str, Any] | None:
     """Open an answer in the client, where it can, and give it back for those that show it
     themselves."""
     if answer is None:
@@ -364,7 +474,17 @@ async def _show(server: Server, answer: Answer | None) -> dict[str, Any] | None:
         uri = await session.work(lambda: session.pages.put(answer.title, answer.markdown))
         params = types.ShowDocumentParams(uri, take_focus=True)
         await _quietly(server.window_show_document_async(params))
-    return {"title": answer.title, "markdown": answer.markdown, "html": answer.html}
+    return {
+        "title": answer.title,
+        "markdown": answer.markdown,
+        "html": answer.html,
+        "uri": asked(arguments).uri or None,
+        "run": answer.run,
+    }
+
+
+def _only_edits(change: types.TextDocumentEdit) -> list[types.TextEdit]:
+    return [edit for edit in change.edits if isinstance(edit, types.TextEdit)]
 
 
 async def _quietly(request: Any) -> Any:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol, TypeVar
@@ -20,15 +22,26 @@ from pygls.uris import to_fs_path
 
 from oomlint.disk import MAX_FILE_BYTES
 from oomlint.documents import kind_of
+from oomlint.documents.text import Source, by_path
 from oomlint.lsp.diagnostics import diagnostics
 from oomlint.lsp.hints import status
+from oomlint.lsp.naming import renaming
+from oomlint.lsp.notebooks import in_cells
 from oomlint.lsp.options import Options
 from oomlint.lsp.pages import Pages
+from oomlint.lsp.positions import Positions
 from oomlint.lsp.project import Analysis, Outdated, Project
 from oomlint.lsp.view import Client, Open, View
 from oomlint.settings import FILE_NAMES
 
 T = TypeVar("T")
+
+# What a document in no file would end in, by the names that editors have for languages.
+_ENDINGS = {
+    "yaml": ".yaml", "json": ".json", "jsonc": ".json", "toml": ".toml", "python": ".py",
+    "shellscript": ".sh", "makefile": ".mk", "dockerfile": ".dockerfile",
+}  # fmt: skip
+_NOWHERE = Path(tempfile.gettempdir(), "oomlint-untitled")
 
 # The first edit after a pause is linted at once; in a burst of them the last one of every
 # twentieth of a second.
@@ -43,6 +56,9 @@ class Document(Struct):
     name: str
     version: int
     text: str
+    language: str = ""
+    cells: tuple[str, ...] = ()
+    """Of a notebook that is open cell by cell, their URIs."""
 
 
 class Outlet(Protocol):
@@ -65,6 +81,7 @@ class Session(Struct):
     pulls: bool = False
     """Whether the client asks for diagnostics itself; then none are pushed."""
     documents: dict[str, Document] = field(default_factory=dict)
+    _of_folders: dict[Path, Options] = field(default_factory=dict)
     _projects: dict[Path, Project] = field(default_factory=dict)
     _worker: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, "oomlint-lint")
@@ -81,21 +98,52 @@ class Session(Struct):
 
     # -- documents -------------------------------------------------------------------
 
-    def open(self, uri: str, version: int, text: str) -> None:
-        found = self._locate(uri)
+    def open(
+        self, uri: str, version: int, text: str, language: str = "", cells: tuple[str, ...] = ()
+    ) -> None:
+        found = self._locate(uri, language)
         if found is None:
             return
         project, name = found
-        self.documents[uri] = Document(uri, project, name, version, text)
+        self.documents[uri] = Document(uri, project, name, version, text, language, cells)
         self._put(uri)
         self._wake(None)
 
-    def change(self, uri: str, version: int, text: str) -> None:
+    def change(
+        self, uri: str, version: int, changes: Iterable[types.TextDocumentContentChangeEvent]
+    ) -> None:
+        """Edits of a text, one after the other, each a part of it or all of it."""
         document = self.documents.get(uri)
-        if document is not None:
-            document.version, document.text = version, text
-            self._put(uri)
-            self._wake(self._worker.submit(document.project.dependants, document.name))
+        if document is None:
+            return
+        text = document.text
+        for change in changes:
+            if isinstance(change, types.TextDocumentContentChangePartial):
+                span = Positions(Source(document.name, text), self.client.encoding).span(
+                    change.range
+                )
+                text = text[: span.start] + change.text + text[span.end :]
+            else:
+                text = change.text
+        self.replace(uri, version, text)
+
+    def replace(
+        self, uri: str, version: int, text: str, cells: tuple[str, ...] | None = None
+    ) -> None:
+        document = self.documents.get(uri)
+        if document is None:
+            return
+        document.version, document.text = version, text
+        if cells is not None:
+            for gone in {*document.cells} - {*cells}:
+                self._show(gone, uri, [])
+            document.cells = cells
+        self._put(uri)
+        self._wake(self._worker.submit(document.project.dependants, document.name))
+
+    def notebook_of(self, cell: str) -> Document | None:
+        """The notebook that a cell belongs to."""
+        return next((d for d in self.documents.values() if cell in d.cells), None)
 
     def close(self, uri: str) -> None:
         document = self.documents.pop(uri, None)
@@ -134,10 +182,13 @@ class Session(Struct):
         self._worker.submit(document.project.put, document.name, data)
         self._due[uri] = None
 
-    def _locate(self, uri: str) -> tuple[Project, str] | None:
+    def _locate(self, uri: str, language: str = "") -> tuple[Project, str] | None:
         """The project and display path of a document; ``None`` where it is no file of a kind
-        that oomlint reads."""
+        that oomlint reads. One that is in no file yet is taken for one by its language."""
         path = to_fs_path(uri)
+        if uri.startswith("untitled:") and language in _ENDINGS:
+            base = self.folders[0] if self.folders else _NOWHERE
+            path = str(base / (uri.removeprefix("untitled:").strip("/") + _ENDINGS[language]))
         if not path or "\0" in path or not kind_of(path):
             return None
         file = Path(path)
@@ -156,9 +207,14 @@ class Session(Struct):
 
     # -- settings --------------------------------------------------------------------
 
-    def configure(self, options: Options, problems: Iterable[str]) -> None:
-        """The client's settings, in full, and what is wrong with others of them."""
-        self.options = options
+    def configure(
+        self,
+        options: Options,
+        problems: Iterable[str],
+        of_folders: Mapping[Path, Options] | None = None,
+    ) -> None:
+        """The client's settings, in full, those of single folders, and what is wrong with others."""
+        self.options, self._of_folders = options, dict(of_folders or {})
         self._complaints.clear()
         for problem in problems:
             self.complain(problem)
@@ -168,7 +224,8 @@ class Session(Struct):
         self.outlet.refresh(diagnostics=self.pulls)
 
     def _configure(self, root: Path) -> None:
-        self._worker.submit(self._projects[root].configure, self.options.given(root))
+        options = self._of_folders.get(root, self.options)
+        self._worker.submit(self._projects[root].configure, options.given(root))
 
     def set_folders(self, folders: Iterable[Path]) -> None:
         """The client's folders have changed: documents may belong to other ones now."""
@@ -177,7 +234,9 @@ class Session(Struct):
         self._projects.clear()
         self.documents.clear()
         for document in documents:
-            self.open(document.uri, document.version, document.text)
+            self.open(
+                document.uri, document.version, document.text, document.language, document.cells
+            )
 
     def complain(self, message: str) -> None:
         """Tell the user once."""
@@ -205,6 +264,33 @@ class Session(Struct):
 
     async def work(self, task: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, task)
+
+    async def rename(self, pairs: Iterable[tuple[str, str]]) -> list[types.TextDocumentEdit]:
+        """What other files have to say differently where files get other names."""
+        found: list[types.TextDocumentEdit] = []
+        for old, new in pairs:
+            located, goal = self._locate(old), to_fs_path(new)
+            if located is None or goal is None:
+                continue
+            project, name = located
+            found += await self.work(partial(self._renamed, project, name, project.name(goal)))
+        return found
+
+    def _renamed(self, project: Project, old: str, new: str) -> list[types.TextDocumentEdit]:
+        """In the worker."""
+        opened, sources = self._opened(project), project.naming(old)
+        edits = by_path(list(renaming(project, sources, old, new)))
+        texts = {source.path: Positions(source, self.client.encoding) for source in sources}
+        found = []
+        for path, group in edits.items():
+            document = opened.get(path)
+            uri = document.uri if document else (project.root / path).as_uri()
+            version = document.version if document else None
+            named = types.OptionalVersionedTextDocumentIdentifier(uri, version)
+            found.append(
+                types.TextDocumentEdit(named, [texts[path].text_edit(e) for e in sorted(group)])
+            )
+        return found
 
     def _opened(self, project: Project) -> dict[str, Open]:
         return {
@@ -272,7 +358,8 @@ class Session(Struct):
             analysis = document.project.analyse(document.name, is_outdated)
             if analysis is None:
                 return None
-            return analysis, diagnostics(analysis, View(analysis, self.client, opened, self.pages))
+            view = View(analysis, self.client, opened, self.pages)
+            return analysis, by_uri(view, diagnostics(analysis, view), document.cells)
 
         try:
             found = await self.work(lint)
@@ -283,9 +370,9 @@ class Session(Struct):
         if found is None:
             self._show(uri, uri, [])
             return
-        analysis, by_path = found
+        analysis, told = found
         self._settle()
-        self._publish(document, analysis, by_path)
+        self._publish(document, analysis, told)
 
     def _settle(self) -> None:
         """Keep the collector from going through rules and tables again and again: what is
@@ -300,15 +387,13 @@ class Session(Struct):
         self,
         document: Document,
         analysis: Analysis,
-        by_path: Mapping[str, list[types.Diagnostic]],
+        found_in: Mapping[str, list[types.Diagnostic]],
     ) -> None:
         if self.pulls:
             return
-        own = {d.name: d.uri for d in self.documents.values() if d.project is document.project}
         told = set()
-        for path, found in by_path.items():
-            if path == document.name or path not in own:
-                uri = own.get(path) or analysis.workspace.file(path).as_uri()
+        for uri, found in found_in.items():
+            if uri == document.uri or uri not in self.documents:
                 told.add(uri)
                 self._show(uri, document.uri, found)
         for uri, owners in [*self._shown.items()]:
@@ -345,3 +430,14 @@ class Session(Struct):
     def end(self) -> None:
         self._due.clear()
         self._worker.shutdown(wait=False, cancel_futures=True)
+
+
+def by_uri(
+    view: View, by_path: Mapping[str, list[types.Diagnostic]], cells: Sequence[str]
+) -> dict[str, list[types.Diagnostic]]:
+    """Diagnostics by the URIs that the client knows files and cells by."""
+    found = {view.uri(path): items for path, items in by_path.items()}
+    if cells:
+        own = found.pop(view.uri(view.analysis.name), [])
+        found |= in_cells(view, cells, own)
+    return found

@@ -12,6 +12,7 @@ from oomlint.dialects.common.fields import peft, ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.kinds import (
     ANYTHING,
+    AXOLOTL_OPTIMIZER,
     BOOLEAN,
     COUNT,
     LIST,
@@ -236,7 +237,7 @@ _ROWS = (
     Row(
         "optimizer",
         f.optimizer.name,
-        TEXT,
+        AXOLOTL_OPTIMIZER,
         default="adamw_torch_fused",
         source="AX/utils/schemas/training.py:122",
         changes=(FUSED_BY_DEFAULT,),

@@ -31,6 +31,7 @@ from oomlint.dialects.kinds import (
     NUMBER,
     POSITIVE,
     TEXT,
+    TRAINER_OPTIMIZER,
     BadValue,
     Kind,
     choice,
@@ -106,7 +107,7 @@ INTERVAL = _or_member(choice({"no": "no", False: "no", "steps": "steps", "epoch"
 _SAVE_INTERVAL = _or_member(
     choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch", "best": "best"})
 )
-_OPTIMIZER = _or_member(TEXT)
+_OPTIMIZER = _or_member(TRAINER_OPTIMIZER)
 
 
 def _read_config_file(raw: Any) -> str | None:
