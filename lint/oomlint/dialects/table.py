@@ -97,6 +97,8 @@ class Table(Struct, frozen=True, dict=True):
     """Which plan fields rows of this table may write when several blocks could."""
     renamed: tuple[Renaming, ...] = ()
     """Spellings of older versions; they are no strangers, whatever the rows make of them."""
+    tuning: str = ""
+    """A pattern of the keys that files which do the same job may have differently: sizes of buffers, logging."""
 
     @cached_property
     def by_field(self) -> MappingABC[str, Row]:

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from oomlint.dialects.table import Block, OverrideBlock, Setting
 from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
+from oomlint.fix.packages import missing_package
 from oomlint.fix.sharing import Apart, set_apart
+from oomlint.fix.story import contradiction, warning_at
 from oomlint.judgement import Risk, settled
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
@@ -87,19 +89,15 @@ def make_fix(
     A file that other runs use too is copied first, but for those in ``agreed``. Edits that some
     file cannot take safely turn the fix into one that is only displayed, with the reason.
     """
-    edits: list[Edit] = []
     expected: dict[Any, Any] = {}
     try:
-        for wish in proposal.wishes:
-            edits += _edits_for(run, wish, expected)
-        plain = together(edits)
-        _check_places(run, plain)
+        plain = _plain_edits(run, proposal, expected)
         after = _after(run, proposal)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
     made = Made(run, proposal, resource, plain)
     try:
-        apart = set_apart(run, plain, expected, agreed)
+        apart = set_apart(run, plain, expected, agreed, _wished(proposal))
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error), made=made)
     rise = 0 if after is None else _rise(run, after)
@@ -110,7 +108,7 @@ def make_fix(
         apart.edits,
         None if device is None else device.peak_bytes,
         expected,
-        _freed(run, proposal),
+        _freed(run, proposal, apart),
         rise=rise,
         changes=_changes(run, proposal),
         gpu_bytes_after=None if after is None else after.gpu.peak_bytes,
@@ -120,6 +118,32 @@ def make_fix(
         joins=apart.joined,
         made=made,
     )
+
+
+def can_write(run: Run, values: MappingABC[Any, Any]) -> bool:
+    """Whether the files of a run can be made to say ``values``, in words and places that its authors
+    would have taken too."""
+    proposal, expected = Proposal.set("", values), dict[Any, Any]()
+    try:
+        plain = _plain_edits(run, proposal, expected)
+        return bool(set_apart(run, plain, expected, frozenset(), values).edits)
+    except CannotEdit:
+        return False
+
+
+def _plain_edits(run: Run, proposal: Proposal, expected: dict[Any, Any]) -> tuple[Edit, ...]:
+    """The edits of a proposal as they are where every file is the run's alone.
+
+    Raises:
+        CannotEdit: it cannot be written, or the files say why it should not be.
+    """
+    edits: list[Edit] = []
+    for wish in proposal.wishes:
+        edits += _edits_for(run, wish, expected)
+    plain = together(edits)
+    _check_places(run, plain)
+    _check_story(run, proposal, plain)
+    return plain
 
 
 def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
@@ -133,6 +157,38 @@ def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
     for path in dict.fromkeys(edit.path for edit in edits):
         if not run.parts.copier.workspace.may_change(path):
             raise CannotEdit(f"{path} lies outside of what is checked")
+
+
+def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
+    """What a file is called, and what somebody noted beside a value, holds after a change too.
+
+    Raises:
+        CannotEdit: it would not, or the project lacks what the change needs.
+    """
+    wished = _wished(proposal)
+    documents = {claim.path: claim.document.source for claim in run.claims}
+    begins = {run.claims[0].path, *((run.parts.root.path,) if run.parts.root else ())}
+    for path in dict.fromkeys(path for path in documents if path in begins):
+        word = contradiction(path, run.plan, wished)
+        if word is not None:
+            raise CannotEdit(f"{_name(path)} would no longer be what its name says: {word}")
+    for edit in edits:
+        source = documents.get(edit.path)
+        warning = None if source is None else warning_at(source, edit)
+        if warning is not None:
+            raise CannotEdit(f"a comment beside it warns: {warning}")
+    package = missing_package(run, edits)
+    if package is not None:
+        raise CannotEdit(f"it needs {package}, which the project does not require")
+
+
+def _wished(proposal: Proposal) -> dict[Any, Any]:
+    """The fields that a proposal sets."""
+    values: dict[Any, Any] = {}
+    for wish in proposal.wishes:
+        if isinstance(wish, SetFields):
+            values.update(wish.values)
+    return values
 
 
 def _changes(run: Run, proposal: Proposal) -> dict[str, Any]:
@@ -152,8 +208,8 @@ def _title(proposal: Proposal, apart: Apart, rise: int) -> str:
     a card can run at all may need more than those that it cannot."""
     asides = [
         f"{'by naming' if copy.path in apart.joined else 'in a copy,'} {_name(copy.path)}"
-        + (f", since {whose} uses {_name(path)} too" if whose else "")
-        for path, (copy, whose) in apart.left.items()
+        + (f", since {why}" if why else "")
+        for copy, why in apart.left.values()
     ]
     if rise:
         asides.append(f"it raises the predicted GPU peak by {gib(rise)}")
@@ -164,8 +220,8 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _freed(run: Run, proposal: Proposal) -> frozenset[str] | None:
-    fields: set[str] = set()
+def _freed(run: Run, proposal: Proposal, apart: Apart) -> frozenset[str] | None:
+    fields: set[str] = set(apart.freed)
     for wish in proposal.wishes:
         if isinstance(wish, ReadyEdits):
             return None

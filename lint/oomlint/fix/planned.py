@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from oomlint.amounts import percent
 from oomlint.engine import Diagnosis, Options, Report, refusals
 from oomlint.fix.agreement import with_agreement
-from oomlint.fix.edits import Fix, make_fix
+from oomlint.fix.edits import Fix, can_write, make_fix
 from oomlint.judgement import judgement_of, needs_all_samples_long, settled
 from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plugins import rules_in_force
@@ -123,15 +123,30 @@ def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
     def takes(move: Move) -> bool:
         return move.rule not in rules or selection.takes(rules[move.rule])
 
+    def writable(move: Move) -> bool:
+        return takes(move) and can_write(run, move.changes)
+
     accepts = no_more_refused(run, options.plugins)
     for level in (Applicability.SAFE, Applicability.UNSAFE):
         if level < lowest:
             break
         is_unsafe = level is Applicability.UNSAFE
-        for way in ways_to_fit(run, unsafe=is_unsafe, takes=takes, accepts=accepts):
-            fix = fix_of(way)
-            if fix is not None and fix.edits and fix.applicability >= level:
-                return _Plan(fix, frozenset(move.rule for move in way.moves))
+        ways = ways_to_fit(run, unsafe=is_unsafe, takes=takes, accepts=accepts)
+        plan = _first_written(ways, level)
+        if plan is None and ways:
+            # What the files will not have said in them is left out, which is asked only where it matters.
+            ways = ways_to_fit(run, unsafe=is_unsafe, takes=writable, accepts=accepts)
+            plan = _first_written(ways, level)
+        if plan is not None:
+            return plan
+    return None
+
+
+def _first_written(ways: Sequence[Way], level: Applicability) -> _Plan | None:
+    for way in ways:
+        fix = fix_of(way)
+        if fix is not None and fix.edits and fix.applicability >= level:
+            return _Plan(fix, frozenset(move.rule for move in way.moves))
     return None
 
 
