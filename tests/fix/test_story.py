@@ -10,7 +10,8 @@ from tests.fixing import wants
 
 from oomlint.engine import Options
 from oomlint.fix.apply import FixResult, fix_all
-from oomlint.fix.story import name_for
+from oomlint.fix.story import contradiction, name_for
+from oomlint.plan import Plan
 from oomlint.rule import Applicability
 from oomlint.workspace import Workspace
 
@@ -66,11 +67,10 @@ def test_config_stays_what_it_is_called(name: str, field: str, value: Any, word:
 
 
 def test_script_for_one_gpu_gets_no_sharding() -> None:
-    files = {"train_singlegpu.py": SCRIPT.format(more="")}
-    said = reason(fix(files, "parallel.backend", "fsdp1"))
-    assert said == "train_singlegpu.py would no longer be what its name says: singlegpu"
-    files = {"train.py": SCRIPT.format(more="")}
-    assert fix(files, "parallel.backend", "fsdp1").texts
+    wishes = {"parallel.backend": "fsdp1"}
+    assert contradiction("a/train_singlegpu.py", Plan(), wishes) == "singlegpu"
+    assert contradiction("a/train-1x-gpu.sh", Plan(), wishes) == "1x-gpu"
+    assert contradiction("singlegpu/train_8gpu.py", Plan(), wishes) is None
 
 
 @pytest.mark.parametrize(
