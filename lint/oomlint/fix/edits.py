@@ -13,7 +13,7 @@ from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.packages import missing_package
 from oomlint.fix.sharing import Apart, set_apart
-from oomlint.fix.story import contradiction, warning_at
+from oomlint.fix.story import contradiction, variant_beside, warning_at
 from oomlint.judgement import Risk, settled
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
@@ -172,6 +172,10 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
         word = contradiction(path, run.plan, wished)
         if word is not None:
             raise CannotEdit(f"{_name(path)} would no longer be what its name says: {word}")
+    beside = () if run.parts.copier is None else run.parts.copier.workspace.beside(run.claims[0].path)
+    variant = variant_beside(run.claims[0].path, beside, wished)
+    if variant is not None:
+        raise CannotEdit(f"{_name(variant)} beside it trains an adapter already")
     for edit in edits:
         source = documents.get(edit.path)
         warning = None if source is None else warning_at(source, edit)

@@ -13,6 +13,7 @@ from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
 from oomlint.judgement import judgement_of, needs_all_samples_long, settled
 from oomlint.planner import Accepts, Move, Way, ways_to_fit
+from oomlint.plan.fields import f
 from oomlint.plugins import rules_in_force
 from oomlint.rule import (
     Applicability,
@@ -121,6 +122,9 @@ def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
     selection = options.selection
 
     def takes(move: Move) -> bool:
+        # How long samples may be is not halved for anybody: `oomlint fit` shows it as one way among others.
+        if f.seq.max_len in move.changes:
+            return False
         return move.rule not in rules or selection.takes(rules[move.rule])
 
     def writable(move: Move) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Callable, Iterator, Mapping as MappingABC
+from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -41,6 +41,24 @@ def contradiction(path: str, plan: Plan, wishes: Wishes) -> str | None:
         if said.is_broken_by(wishes) and said.holds(plan):
             return said.word
     return None
+
+
+def variant_beside(path: str, others: Iterable[str], wishes: Wishes) -> str | None:
+    """A file beside this one that is this one with an adapter, by its name, where that is wished:
+    ``train_lora.sh`` beside ``train.sh``."""
+    if not str(wishes.get(f.trainable.method, "")).endswith("lora"):
+        return None
+    stem = _bare(_stem(path))
+    return next((other for other in others if _is_lora(other) and _bare(_stem(other)) == stem), None)
+
+
+def _is_lora(path: str) -> bool:
+    return any(_words(_stem(path), "q?lora"))
+
+
+def _bare(stem: str) -> str:
+    """A name without the words for what is trained."""
+    return re.sub(rf"[_.-]?{_START}(?:q?lora|full|ft|finetune){_END}", "", stem, flags=re.IGNORECASE)
 
 
 def _said(stem: str) -> Iterator[Said]:
