@@ -94,6 +94,18 @@ def test_adapter_is_left_to_the_file_beside_that_trains_one() -> None:
     assert fix(files, "trainable.method", "lora").texts.keys() == {"sft.yaml"}
 
 
+def test_adapter_goes_with_no_galore() -> None:
+    said = reason(fix({"a.yaml": factory() + "use_galore: true\n"}, "trainable.method", "lora"))
+    assert said == "LLaMA-Factory trains no adapter with GaLore, APOLLO or BAdam"
+
+
+def test_what_holds_by_default_is_not_written() -> None:
+    text = factory().replace("full", "lora")
+    config = {"a.yaml": text}
+    changed = fix(config, "checkpointing.offload", "cpu").texts["a.yaml"].decode()
+    assert set(changed.splitlines()) - set(text.splitlines()) == {"use_unsloth_gc: true"}
+
+
 @pytest.mark.parametrize(
     "comment",
     [

@@ -271,6 +271,8 @@ def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[Any, Any]
     for name, value in changed.wished.items():
         setting = changed.settings.get(name)
         expected[name] = None if setting is None else setting.value
+        if _is_so_by_default(run, name, value):
+            continue
         block = _home(run, name, removes=value is None)
         by_block.setdefault(id(block), (block, {}))[1][name] = value
     for name in run.settings.keys() | changed.settings.keys():
@@ -284,6 +286,12 @@ def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[Any, Any]
         writable = block if block.copy is None else replace(block, locked=None)
         edits += writable.write(wanted)
     return edits
+
+
+def _is_so_by_default(run: Run, name: Any, value: Any) -> bool:
+    """Whether nobody says a field and the framework takes the very value that is wished."""
+    setting = run.settings.get(name)
+    return setting is not None and setting.origin.kind == "default" and setting.value == value
 
 
 def _explicitly(run: Run, name: str) -> tuple[bool, Any]:
