@@ -280,11 +280,14 @@ def test_variable_that_names_the_file_of_one_run_is_changed() -> None:
     assert changed["big.sh"].startswith("DS=zero3.json\n")
 
 
-def test_variable_that_serves_two_lines_stays() -> None:
+def test_variable_that_serves_two_lines_is_not_replaced_by_a_number() -> None:
     line = "torchrun --nproc_per_node 8 train.py --model_name_or_path {} --output_dir o --learning_rate 1e-5 --num_train_epochs 1 --per_device_train_batch_size $BS\n"
     big, small = line.format("meta-llama/Meta-Llama-3-70B"), line.format("meta-llama/Llama-3.2-1B")
     result = fix({"run.sh": f"BS=8\n{big}{small}"}, wants("batch.micro", 1, is_big))
-    assert texts(result) == {"run.sh": f"BS=8\n{big.replace('$BS', '1')}{small}"}
+    assert texts(result) == {}
+    (left,) = result.report.diagnoses
+    assert left.fix is not None
+    assert left.fix.reason == "it is written as $BS, on which more of the script may rest"
 
 
 def test_line_that_starts_several_runs_is_left() -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fixing import wants
+from tests.fixing import speaks, wants
 
 from oomlint.engine import Options
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.story import contradiction, name_for
 from oomlint.plan import Plan
-from oomlint.rule import Applicability
+from oomlint.rule import Applicability, Proposal
+from oomlint.run import Run
 from oomlint.workspace import Workspace
 
 FACTORY = """\
@@ -188,7 +189,44 @@ def test_framework_that_brings_the_kernel_needs_no_requirement() -> None:
         ("run", {"batch.micro": 1}, "run_micro_1"),
         ("run", {"checkpointing.mode": "full"}, "run_checkpointing_full"),
         ("ds", {"offload.pin_memory": False}, "ds_no_pin_memory"),
+        ("zero3", {"parallel.zero.gather16_on_save": False}, "zero3_sharded_save"),
     ],
 )
 def test_copy_is_called_by_what_it_is_for(stem: str, wishes: dict[str, Any], name: str) -> None:
     assert name_for(stem, wishes) == name
+
+
+def test_copy_is_called_by_what_it_says_itself_alone() -> None:
+    line = "deepspeed train.py --deepspeed zero3.json --model_name_or_path {} --output_dir o --per_device_train_batch_size 8 --gradient_accumulation_steps 1\n"
+    files = {
+        "big.sh": line.format("meta-llama/Meta-Llama-3-70B"),
+        "small.sh": line.format("meta-llama/Llama-3.2-1B"),
+        "zero3.json": '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}',
+    }
+    wishes = {"batch.micro": 1, "batch.grad_accum": 8, "offload.optimizer": "cpu"}
+
+    def proposals(run: Run) -> Proposal | None:
+        is_done = run.plan.offload.optimizer == "cpu" or "70B" not in str(run.plan.model.id)
+        return None if is_done else Proposal.set("change it", wishes)
+
+    data = {name: text.encode() for name, text in files.items()}
+    result = fix_all(Workspace(Path("/p"), data), list(files), Options(), rules=[speaks(proposals)])
+    assert result.texts.keys() == {"big.sh", "zero3_offload_optimizer.json"}
+
+
+def test_number_that_is_worked_out_from_others_stays() -> None:
+    script = """\
+GLOBAL=128
+ACCUMULATE=2
+LOCAL=$[$GLOBAL/(8*$ACCUMULATE)]
+torchrun --nproc_per_node 8 train.py --model_name_or_path meta-llama/Llama-3.2-1B --output_dir o \\
+    --learning_rate 1e-5 --num_train_epochs 1 --per_device_train_batch_size $LOCAL
+"""
+    said = reason(fix({"run.sh": script}, "batch.micro", 1))
+    assert said.startswith("it is written as $[$GLOBAL/(8*$ACCUMULATE)]")
+
+
+def test_optimizer_is_not_put_among_what_is_about_evaluation() -> None:
+    text = factory() + "\n### eval\nper_device_eval_batch_size: 1\n"
+    (changed,) = fix({"a.yaml": text}, "optimizer.kind", "paged_adamw8bit").texts.values()
+    assert changed.decode().index("optim:") < changed.decode().index("### eval")

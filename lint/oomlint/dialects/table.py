@@ -523,9 +523,13 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         return any(key.startswith(self.table.strip_prefix) for key in mapping.entries)
 
     def _sibling(self, row: Row, parent: Mapping) -> str | None:
-        """The nearest earlier row of the table that stands in ``parent``: a key goes beside its kin."""
+        """The nearest earlier row of the table that stands in ``parent``: a key goes beside its kin, and what is
+        about training not among what is about evaluation."""
         index = self.table.rows.index(row)
+        is_eval = "eval" in row.key
         for other in reversed(self.table.rows[:index]):
+            if "eval" in other.key and not is_eval:
+                continue
             for name in (other.key, *other.aliases):
                 entry = self.find(name)
                 if entry is not None and parent.entries.get(entry.key) is entry:

@@ -12,8 +12,8 @@ from oomlint.dialects.table import Block, OverrideBlock, Setting
 from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.packages import missing_package
-from oomlint.fix.sharing import Apart, set_apart
-from oomlint.fix.story import contradiction, variant_beside, warning_at
+from oomlint.fix.sharing import Apart, Wanted, set_apart
+from oomlint.fix.story import contradiction, variable_in, variant_beside, warning_at
 from oomlint.judgement import Risk, settled
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
@@ -91,13 +91,14 @@ def make_fix(
     """
     expected: dict[Any, Any] = {}
     try:
-        plain = _plain_edits(run, proposal, expected)
+        written: dict[str, set[Any]] = {}
+        plain = _plain_edits(run, proposal, expected, written)
         after = _after(run, proposal)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
     made = Made(run, proposal, resource, plain)
     try:
-        apart = set_apart(run, plain, expected, agreed, _wished(proposal))
+        apart = set_apart(run, plain, expected, agreed, Wanted(_wished(proposal), written))
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error), made=made)
     rise = 0 if after is None else _rise(run, after)
@@ -123,23 +124,27 @@ def make_fix(
 def can_write(run: Run, values: MappingABC[Any, Any]) -> bool:
     """Whether the files of a run can be made to say ``values``, in words and places that its authors
     would have taken too."""
-    proposal, expected = Proposal.set("", values), dict[Any, Any]()
+    expected: dict[Any, Any] = {}
+    written: dict[str, set[Any]] = {}
     try:
-        plain = _plain_edits(run, proposal, expected)
-        return bool(set_apart(run, plain, expected, frozenset(), values).edits)
+        plain = _plain_edits(run, Proposal.set("", values), expected, written)
+        return bool(set_apart(run, plain, expected, frozenset(), Wanted(values, written)).edits)
     except CannotEdit:
         return False
 
 
-def _plain_edits(run: Run, proposal: Proposal, expected: dict[Any, Any]) -> tuple[Edit, ...]:
-    """The edits of a proposal as they are where every file is the run's alone.
+def _plain_edits(
+    run: Run, proposal: Proposal, expected: dict[Any, Any], written: dict[str, set[Any]]
+) -> tuple[Edit, ...]:
+    """The edits of a proposal as they are where every file is the run's alone; ``expected`` is filled with
+    what the run then says, ``written`` with the fields of each file that are to say it.
 
     Raises:
         CannotEdit: it cannot be written, or the files say why it should not be.
     """
     edits: list[Edit] = []
     for wish in proposal.wishes:
-        edits += _edits_for(run, wish, expected)
+        edits += _edits_for(run, wish, expected, written)
     plain = together(edits)
     _check_places(run, plain)
     _check_story(run, proposal, plain)
@@ -172,12 +177,17 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
         word = contradiction(path, run.plan, wished)
         if word is not None:
             raise CannotEdit(f"{_name(path)} would no longer be what its name says: {word}")
-    beside = () if run.parts.copier is None else run.parts.copier.workspace.beside(run.claims[0].path)
+    beside = (
+        () if run.parts.copier is None else run.parts.copier.workspace.beside(run.claims[0].path)
+    )
     variant = variant_beside(run.claims[0].path, beside, wished)
     if variant is not None:
         raise CannotEdit(f"{_name(variant)} beside it trains an adapter already")
     for edit in edits:
         source = documents.get(edit.path)
+        variable = None if source is None else variable_in(source, edit)
+        if variable is not None and edit.replacement:
+            raise CannotEdit(f"it is written as {variable}, on which more of the script may rest")
         warning = None if source is None else warning_at(source, edit)
         if warning is not None:
             raise CannotEdit(f"a comment beside it warns: {warning}")
@@ -248,9 +258,11 @@ def _fields_named(block: Block, key: str) -> set[str]:
     return fields
 
 
-def _edits_for(run: Run, wish: Wish, expected: dict[Any, Any]) -> list[Edit]:
+def _edits_for(
+    run: Run, wish: Wish, expected: dict[Any, Any], written: dict[str, set[Any]]
+) -> list[Edit]:
     if isinstance(wish, SetFields):
-        return _set_fields(run, wish.values, expected)
+        return _set_fields(run, wish.values, expected, written)
     if isinstance(wish, RenameKey):
         stray = wish.key
         new_key = wish.new_key.rpartition(".")[2]
@@ -264,7 +276,12 @@ def _edits_for(run: Run, wish: Wish, expected: dict[Any, Any]) -> list[Edit]:
     return list(wish.edits)
 
 
-def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[Any, Any]) -> list[Edit]:
+def _set_fields(
+    run: Run,
+    values: MappingABC[str, Any],
+    expected: dict[Any, Any],
+    written: dict[str, set[Any]],
+) -> list[Edit]:
     by_block: dict[int, tuple[Block, dict[Any, Any]]] = {}
     changed = run.what_if(values)
     _check_effect(run, changed, values)
@@ -275,6 +292,7 @@ def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[Any, Any]
             continue
         block = _home(run, name, removes=value is None)
         by_block.setdefault(id(block), (block, {}))[1][name] = value
+        written.setdefault(block.path, set()).add(name)
     for name in run.settings.keys() | changed.settings.keys():
         # A key that the wish brings into force or out of it, or that another file now says.
         if _explicitly(changed, name) != _explicitly(run, name):

@@ -12,8 +12,8 @@ from oomlint.engine import Diagnosis, Options, Report, refusals
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
 from oomlint.judgement import judgement_of, needs_all_samples_long, settled
-from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plan.fields import f
+from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plugins import rules_in_force
 from oomlint.rule import (
     Applicability,

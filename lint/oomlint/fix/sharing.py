@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.dialects.table import Copy
 from oomlint.documents.base import Document, Node, Scalar
@@ -16,6 +17,29 @@ from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.story import Wishes, contradiction, name_for
 from oomlint.run import Run
+
+
+class Wanted(Struct, frozen=True):
+    """What a fix sets: canonical fields, and the fields of each file that say it."""
+
+    wishes: Wishes
+    written: MappingABC[str, Set[Any]]
+    left: tuple[str, ...] = ()
+    """Files in whose place the run names others by now."""
+
+    def of(self, path: str) -> Wishes:
+        """What is set in one file, or in those that it names in their place: what a copy is for."""
+        paths = (path,) if path in self.written else self.left
+        others = {
+            field
+            for other, fields in self.written.items()
+            if other not in paths
+            for field in fields
+        }
+        return {name: value for name, value in self.wishes.items() if name not in others}
+
+    def following(self, path: str) -> Wanted:
+        return replace(self, left=(*self.left, path))
 
 
 class Apart(Struct, frozen=True):
@@ -41,7 +65,7 @@ class _Leaving(Struct, frozen=True):
 
 
 def set_apart(
-    run: Run, edits: tuple[Edit, ...], expected: dict[Any, Any], agreed: Set[str], wishes: Wishes
+    run: Run, edits: tuple[Edit, ...], expected: dict[Any, Any], agreed: Set[str], wanted: Wanted
 ) -> Apart:
     """Edits of files that are not the run's alone, or that would no longer be what they are called, as edits
     of copies, which the run is made to name; what it then says of its files is added to ``expected``.
@@ -55,10 +79,11 @@ def set_apart(
     while True:
         groups = by_path(edits)
         ours = (path for path, group in groups.items() if not group[0].creates)
-        found = next(((p, c) for p in ours for c in [_leaving(run, p, agreed, wishes)] if c), None)
+        found = next(((p, c) for p in ours for c in [_leaving(run, p, agreed, wanted)] if c), None)
         if found is None:
             return Apart(edits, left, frozenset(joined), frozenset(freed))
         path, leaving = found
+        wanted = wanted.following(path)
         copy = leaving.copy
         text = leaving.source.edited(groups[path]).text
         rest = [edit for edit in edits if edit.path != path]
@@ -80,13 +105,13 @@ def set_apart(
         edits = together([*rest, *_name_copy(run, copy, expected, leaving.why)])
 
 
-def _leaving(run: Run, path: str, agreed: Set[str], wishes: Wishes) -> _Leaving | None:
+def _leaving(run: Run, path: str, agreed: Set[str], wanted: Wanted) -> _Leaving | None:
     """Why and for what a run must leave a file; ``None`` where it may be edited in place.
 
     Raises:
         CannotEdit: it must not be edited, and cannot be copied either.
     """
-    stem = partial(name_for, wishes=wishes)
+    stem = partial(name_for, wishes=wanted.of(path))
     for block, _ in run.parts.blocks:
         if block.path == path and block.copy is not None:
             copy = block.copy
@@ -96,7 +121,7 @@ def _leaving(run: Run, path: str, agreed: Set[str], wishes: Wishes) -> _Leaving 
     if any(c.path == path and c.is_shipped and c.named is None for c in run.claims):
         raise CannotEdit(f"others use {path} too; a run that names it gets a copy")
     name = path.rpartition("/")[2]
-    word = contradiction(path, run.plan, wishes)
+    word = contradiction(path, run.plan, wanted.wishes)
     is_shared = path in run.parts.shared and path not in agreed
     if word is None and not is_shared:
         return None

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.text import Edit, Source
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
@@ -49,7 +50,9 @@ def variant_beside(path: str, others: Iterable[str], wishes: Wishes) -> str | No
     if not str(wishes.get(f.trainable.method, "")).endswith("lora"):
         return None
     stem = _bare(_stem(path))
-    return next((other for other in others if _is_lora(other) and _bare(_stem(other)) == stem), None)
+    return next(
+        (other for other in others if _is_lora(other) and _bare(_stem(other)) == stem), None
+    )
 
 
 def _is_lora(path: str) -> bool:
@@ -58,7 +61,9 @@ def _is_lora(path: str) -> bool:
 
 def _bare(stem: str) -> str:
     """A name without the words for what is trained."""
-    return re.sub(rf"[_.-]?{_START}(?:q?lora|full|ft|finetune){_END}", "", stem, flags=re.IGNORECASE)
+    return re.sub(
+        rf"[_.-]?{_START}(?:q?lora|full|ft|finetune){_END}", "", stem, flags=re.IGNORECASE
+    )
 
 
 def _said(stem: str) -> Iterator[Said]:
@@ -151,6 +156,8 @@ def _purposes(wishes: Wishes) -> Iterator[str]:
         yield "offload"
     elif optimizer == "cpu":
         yield "offload_optimizer"
+    if wishes.get(f.parallel.zero.gather16_on_save) is False:
+        yield "sharded_save"
     for field, value in wishes.items():
         if field not in _NAMED_ABOVE:
             yield _purpose(str(field), value)
@@ -199,6 +206,15 @@ _COMMENT = {
     ".json": "//",
 }
 _MOST_SHOWN = 60
+
+
+def variable_in(source: Source, edit: Edit) -> str | None:
+    """What a script has in place of a number that an edit would write there: ``$GPUS_PER_NODE``, of which more
+    of it is made."""
+    written = "" if edit.creates else " ".join(source.text[edit.start : edit.end].split())
+    if kind_of(source.path) not in SHELL_SUFFIXES or not written.startswith(("$", '"$')):
+        return None
+    return written if len(written) <= _MOST_SHOWN else f"{written[: _MOST_SHOWN - 1]}…"
 
 
 def warning_at(source: Source, edit: Edit) -> str | None:
