@@ -127,6 +127,13 @@ def test_comment_that_only_explains_stops_nothing(comment: str) -> None:
     assert fix({"a.yaml": factory(comment=comment)}, "trainable.method", "lora").texts
 
 
+def test_comment_beside_the_name_of_a_file_forbids_another() -> None:
+    text = factory() + "deepspeed: zero1.json  # other stages meet bugs in the engine\n"
+    files = {"a.yaml": text, "zero1.json": '{"zero_optimization": {"stage": 1}}'}
+    said = reason(fix(files, "parallel.zero.stage", 3))
+    assert said == "a comment beside it warns: other stages meet bugs in the engine"
+
+
 def test_comment_of_another_line_stops_nothing() -> None:
     text = factory(batch="  # must be a power of two")
     assert fix({"a.yaml": text}, "trainable.method", "lora").texts
@@ -189,6 +196,15 @@ def test_framework_that_brings_the_kernel_needs_no_requirement() -> None:
         ("run", {"batch.micro": 1}, "run_micro_1"),
         ("run", {"checkpointing.mode": "full"}, "run_checkpointing_full"),
         ("ds", {"offload.pin_memory": False}, "ds_no_pin_memory"),
+        (
+            "zero1",
+            {
+                "parallel.zero.stage": 2,
+                "parallel.zero.reduce_bucket_elems": 5,
+                "parallel.zero.allgather_bucket_elems": 5,
+            },
+            "zero2_small_buckets",
+        ),
         ("zero3", {"parallel.zero.gather16_on_save": False}, "zero3_sharded_save"),
     ],
 )

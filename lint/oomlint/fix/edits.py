@@ -99,6 +99,7 @@ def make_fix(
     made = Made(run, proposal, resource, plain)
     try:
         apart = set_apart(run, plain, expected, agreed, Wanted(_wished(proposal), written))
+        _check_comments(run, apart.edits)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error), made=made)
     rise = 0 if after is None else _rise(run, after)
@@ -128,7 +129,9 @@ def can_write(run: Run, values: MappingABC[Any, Any]) -> bool:
     written: dict[str, set[Any]] = {}
     try:
         plain = _plain_edits(run, Proposal.set("", values), expected, written)
-        return bool(set_apart(run, plain, expected, frozenset(), Wanted(values, written)).edits)
+        apart = set_apart(run, plain, expected, frozenset(), Wanted(values, written))
+        _check_comments(run, apart.edits)
+        return bool(apart.edits)
     except CannotEdit:
         return False
 
@@ -183,17 +186,29 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     variant = variant_beside(run.claims[0].path, beside, wished)
     if variant is not None:
         raise CannotEdit(f"{_name(variant)} beside it trains an adapter already")
+    _check_comments(run, edits)
     for edit in edits:
         source = documents.get(edit.path)
         variable = None if source is None else variable_in(source, edit)
         if variable is not None and edit.replacement:
             raise CannotEdit(f"it is written as {variable}, on which more of the script may rest")
-        warning = None if source is None else warning_at(source, edit)
-        if warning is not None:
-            raise CannotEdit(f"a comment beside it warns: {warning}")
     package = missing_package(run, edits)
     if package is not None:
         raise CannotEdit(f"it needs {package}, which the project does not require")
+
+
+def _check_comments(run: Run, edits: tuple[Edit, ...]) -> None:
+    """Nobody warns of a change beside what it replaces, the name of a file included.
+
+    Raises:
+        CannotEdit: somebody does.
+    """
+    documents = {claim.path: claim.document.source for claim in run.claims}
+    for edit in edits:
+        source = documents.get(edit.path)
+        warning = None if source is None else warning_at(source, edit)
+        if warning is not None:
+            raise CannotEdit(f"a comment beside it warns: {warning}")
 
 
 def _wished(proposal: Proposal) -> dict[Any, Any]:

@@ -142,7 +142,7 @@ def name_for(stem: str, wishes: Wishes) -> str:
             renamed = f"{stem}_zero{stage}"
         stem = renamed
     words = [word for word in dict.fromkeys(words) if word not in stem.lower()]
-    return "_".join((stem, *words))
+    return "_".join((stem, *words[:_MOST_WORDS]))
 
 
 def _purposes(wishes: Wishes) -> Iterator[str]:
@@ -159,9 +159,20 @@ def _purposes(wishes: Wishes) -> Iterator[str]:
     if wishes.get(f.parallel.zero.gather16_on_save) is False:
         yield "sharded_save"
     for field, value in wishes.items():
-        if field not in _NAMED_ABOVE:
+        if field in _SIZES:
+            yield _SIZES[field]
+        elif field not in _NAMED_ABOVE:
             yield _purpose(str(field), value)
 
+
+_SIZES: dict[Any, str] = {
+    f.parallel.zero.reduce_bucket_elems: "small_buckets",
+    f.parallel.zero.allgather_bucket_elems: "small_buckets",
+    f.parallel.zero.max_live_params: "few_live_params",
+    f.parallel.zero.max_reuse_distance: "few_live_params",
+}
+# More words make no name.
+_MOST_WORDS = 2
 
 _NAMED_ABOVE = frozenset(
     (
