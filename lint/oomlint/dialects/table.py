@@ -449,6 +449,11 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     def can_write(self, field: str) -> bool:
         return field in self.table.by_field
 
+    def refuses_new(self, field: str, blocks: Iterable[Block]) -> str | None:
+        """Why a key that is legal by the table may not be added to this block of a run's; ``None`` where it
+        may."""
+        return None
+
     def write(self, values: MappingABC[str, Any]) -> list[Edit]:
         """Edits that make this block say every ``field: value``.
 

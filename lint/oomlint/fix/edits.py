@@ -306,6 +306,9 @@ def _set_fields(
         if _is_so_by_default(run, name, value):
             continue
         block = _home(run, name, removes=value is None)
+        refused = block.refuses_new(name, (each for each, _ in run.parts.blocks))
+        if refused is not None:
+            raise CannotEdit(refused)
         by_block.setdefault(id(block), (block, {}))[1][name] = value
         written.setdefault(block.path, set()).add(name)
     for name in run.settings.keys() | changed.settings.keys():
