@@ -23,7 +23,7 @@ from oomlint.fix.bystanders import Naming, used_elsewhere
 from oomlint.fix.edits import Fix, is_higher
 from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of, settled
-from oomlint.rule import Applicability, Rule, gib
+from oomlint.rule import Applicability, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -113,7 +113,7 @@ def fix_all(
     """
     level = Applicability.UNSAFE if unsafe else Applicability.SAFE
     job = _Job(names, options, explicit, rules)
-    report = job.lint(workspace)
+    report = first = job.lint(workspace)
     outcome = _Outcome()
     groups = [paths for paths in _groups(report) if _is_to_do(report, paths, level)]
     if groups and naming is not None:
@@ -125,7 +125,18 @@ def fix_all(
         report = job.lint(workspace.with_overlay(outcome.texts))
     diagnoses = with_plans(report, options, level) if rules is None else report.diagnoses
     report = replace(report, diagnoses=tuple(diagnoses))
-    return FixResult(_final(report, outcome), outcome.texts, originals)
+    final = _final(report, outcome)
+    return FixResult(replace(final, gone=_gone(first, final)), outcome.texts, originals)
+
+
+def _gone(first: Report, final: Report) -> int:
+    """How many findings went with the fixes of others: a run that fits has none of its memory left."""
+    if not final.applied:
+        return 0
+    answered = {d.fingerprint for d in (*final.diagnoses, *final.applied)}
+    # A remark is nothing that anybody counts as mended.
+    named = {d.fingerprint for d in first.diagnoses if d.severity >= Severity.WARNING}
+    return len(named - answered)
 
 
 def _is_to_do(report: Report, paths: frozenset[str], level: Applicability) -> bool:

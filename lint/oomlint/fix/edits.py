@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.table import Block, OverrideBlock, Setting
+from oomlint.documents.base import Entry, Mapping
 from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.packages import missing_package
@@ -285,10 +286,32 @@ def _edits_for(
             raise CannotEdit(f"{new_key} is already set")
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)
     if isinstance(wish, RemoveKey):
-        holder = wish.block.holder(wish.entry)
-        return wish.block.document.remove_entry(holder, wish.entry.key)
+        holder, entry = _whole_entry(wish.block.mapping, wish.block.holder(wish.entry), wish.entry)
+        return wish.block.document.remove_entry(holder, entry.key)
     assert isinstance(wish, ReadyEdits)
     return list(wish.edits)
+
+
+def _whole_entry(root: Mapping, holder: Mapping, entry: Entry) -> tuple[Mapping, Entry]:
+    """An entry to remove and what holds it; where it stands alone, the one that would be left empty."""
+    while holder is not root and len(holder.entries) == 1 and not holder.duplicates:
+        above = _above(root, holder)
+        if above is None:
+            break
+        holder, entry = above
+    return holder, entry
+
+
+def _above(mapping: Mapping, wanted: Mapping) -> tuple[Mapping, Entry] | None:
+    """The mapping, at or below another, that holds one as a value, and the entry in which it does."""
+    for entry in mapping.entries.values():
+        if entry.value is wanted:
+            return mapping, entry
+        if isinstance(entry.value, Mapping):
+            found = _above(entry.value, wanted)
+            if found is not None:
+                return found
+    return None
 
 
 def _set_fields(

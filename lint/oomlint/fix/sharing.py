@@ -30,6 +30,10 @@ class Wanted(Struct, frozen=True):
     def of(self, path: str) -> Wishes:
         """What is set in one file, or in those that it names in their place: what a copy is for."""
         paths = (path,) if path in self.written else self.left
+        fields = {field for each in paths for field in self.written.get(each, ())}
+        own = {name: value for name, value in self.wishes.items() if name in fields}
+        if own:
+            return own
         others = {
             field
             for other, fields in self.written.items()
