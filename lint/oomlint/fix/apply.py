@@ -45,6 +45,8 @@ class FixResult(Struct, frozen=True, eq=False):
     """Display path → new bytes, of every file that changed or is new."""
     originals: MappingABC[str, bytes | None] = field(default_factory=dict)
     """Display path → bytes as they were, ``None`` of a new file."""
+    before: Report | None = None
+    """What was found before anything was fixed."""
 
 
 class _Job(Struct, frozen=True):
@@ -106,8 +108,11 @@ def fix_all(
     unsafe: bool = False,
     rules: Sequence[type[Rule]] | None = None,
     naming: Naming | None = None,
+    reports_after: bool = True,
 ) -> FixResult:
     """Lint and fix until a fixpoint. Nothing is written to disk here.
+
+    Where nobody reads what is found after fixing (``reports_after``), it is not worked out.
 
     ``naming`` finds the files around that use the same files; their runs stay as they are.
     """
@@ -121,12 +126,15 @@ def fix_all(
     for paths in groups:
         _settle(job.only(paths), workspace, level, outcome)
     originals = {path: workspace.read_or_none(path) for path in outcome.texts}
+    if not reports_after:
+        return FixResult(_final(report, outcome), outcome.texts, originals, first)
     if outcome.texts or job.elsewhere:
         report = job.lint(workspace.with_overlay(outcome.texts))
     diagnoses = with_plans(report, options, level) if rules is None else report.diagnoses
     report = replace(report, diagnoses=tuple(diagnoses))
     final = _final(report, outcome)
-    return FixResult(replace(final, gone=_gone(first, final)), outcome.texts, originals)
+    final = replace(final, gone=_gone(first, final))
+    return FixResult(final, outcome.texts, originals, first)
 
 
 def _gone(first: Report, final: Report) -> int:
