@@ -531,7 +531,7 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         """The nearest earlier row of the table that stands in ``parent``: a key goes beside its kin, and what is
         about training not among what is about evaluation."""
         index = self.table.rows.index(row)
-        is_eval = "eval" in row.key
+        is_eval = any(word in row.key for word in ("eval", "predict", "metric"))
         for other in reversed(self.table.rows[:index]):
             if "eval" in other.key and not is_eval:
                 continue
