@@ -10,6 +10,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
+from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -84,7 +85,7 @@ def _said(stem: str) -> Iterator[Said]:
         yield Said(word, lambda _: True, _offloads)
     for word in _words(stem, r"\d+k|\d{4,6}"):
         lengths = _lengths(word)
-        yield Said(word, lambda plan, n=lengths: plan.seq.max_len in n, _shortens)
+        yield Said(word, partial(_is_one_of, lengths), _shortens)
     for word in _words(stem, r"(?:u?bsz?|mbs|micro|batch(?:size)?)[_-]?\d+"):
         yield _value(word, f.batch.micro, int(re.findall(r"\d+", word)[-1]))
 
@@ -107,6 +108,10 @@ def _offloads(wishes: Wishes) -> bool:
     return bool(wishes.get(f.parallel.fsdp.cpu_offload)) or any(
         device not in (None, "none") for device in wished
     )
+
+
+def _is_one_of(lengths: tuple[int, ...], plan: Plan) -> bool:
+    return plan.seq.max_len in lengths
 
 
 def _shortens(wishes: Wishes) -> bool:
