@@ -1,10 +1,12 @@
-"""Edits that ``--diff --unsafe-fixes`` proposed in public repositories, each read as a maintainer would.
+"""Edits that ``--diff --unsafe-fixes`` proposed in public repositories, read as a maintainer would.
 
 A row names repository, commit, path, rule, the options, the fix and the first line that it wrote, and whether one would
 ``merge`` it, ``reject`` it (``cause``, ``why``) or cannot tell (``open``). Of checkouts at these commits (a folder
 each, ``OWNER__NAME``) this says which rejected edits are proposed still::
 
     python -m benchmarks.strangers.diffs FOLDER [OWNER/NAME ...]
+
+Verdicts were given by cause: of diffs that show the same defect each has the same one.
 
 It plans every run of a repository, which takes a minute or some. The exit status is 1 where one is.
 """
