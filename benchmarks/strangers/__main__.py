@@ -58,7 +58,7 @@ def read(files: list[Path]) -> list[Row]:
     return [Row.of(json.loads(line)) for line in lines if line.strip()]
 
 
-def _options(text: str) -> Options:
+def options_of(text: str) -> Options:
     words = text.split()
     given = dict(zip(words[::2], words[1::2], strict=True))
     values = {}
@@ -73,7 +73,7 @@ def speaking(folder: Path, options: str) -> dict[tuple[str, str], list[int]]:
     workspace = Workspace(folder)
     names = [workspace.name(file) for file in walk(folder, SUFFIXES)]
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for diagnosis in lint(workspace, names, _options(options)).diagnoses:
+    for diagnosis in lint(workspace, names, options_of(options)).diagnoses:
         if diagnosis.severity >= Severity.WARNING:
             place = diagnosis.finding.location
             document = workspace.document(place.path)

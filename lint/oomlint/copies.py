@@ -7,8 +7,10 @@ beside itself, so that what stands around it is found from the copy as well.
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +22,9 @@ from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.workspace import Workspace
+
+if TYPE_CHECKING:
+    from oomlint.documents.proof import Leaf, Path
 
 # Plain data reads the same wherever it lies; code may look for what lies beside it.
 _COPIED = (*JSON_SUFFIXES, *YAML_SUFFIXES, *TOML_SUFFIXES)
@@ -34,31 +39,50 @@ class Copier(Struct, frozen=True, eq=False):
     workspace: Workspace
     claims: Sequence[Claim]
 
-    def copy_of(self, path: str) -> Copy | None:
-        """Where a copy of a file goes; ``None`` where no other file names it, or it is code."""
+    def copy_of(self, path: str, name_for: Callable[[str], str]) -> Copy | None:
+        """Where a copy of a file goes, called as ``name_for`` makes of its name without ending; ``None``
+        where no other file names it, or it is code."""
         reached = (c for c in self.claims if c.path == path and c.named is not None)
         claim = next(reached, None)
         if claim is None or claim.named is None or kind_of(path) not in _COPIED:
             return None
-        return _beside_itself(self.workspace, path, claim.named)
+        return _beside_itself(self.workspace, path, claim.named, name_for)
 
-    def twin_of(self, copy: Copy, path: str, text: str) -> Copy | None:
-        """The copy as a file that is there already: beside the file at ``path``, with the very
-        data of ``text``, whatever its layout."""
+    def renamed(self, copy: Copy, name_for: Callable[[str], str]) -> Copy:
+        """The copy of a file that a framework ships, called by what it is for."""
+        stem, suffix = os.path.splitext(copy.written.rpartition("/")[2])
+        folder, slash, name = copy.path.rpartition("/")
+        suffix = suffix or os.path.splitext(name)[1]
+        path = _free(self.workspace, f"{folder}{slash}{name_for(stem)}", suffix)
+        reference = copy.reference.removesuffix(name) + path.rpartition("/")[2]
+        return replace(copy, path=path, reference=reference)
+
+    def twin_of(self, copy: Copy, path: str, text: str, tuning: str = "") -> Copy | None:
+        """The copy as a file that is there already: beside the file at ``path``, with the data of ``text``,
+        whatever its layout and what it says of the keys that match ``tuning``; the one first that says all
+        the same."""
         wanted = _data(path, text)
         if wanted is None:
             return None
+        near: str | None = None
         for name in self.workspace.beside(path)[:_MOST_TWINS]:
             data = self.workspace.read_or_none(name)
             if name == path or data is None:
                 continue
             try:
-                is_same = _data(name, Source.from_bytes(name, data).text) == wanted
+                found = _data(name, Source.from_bytes(name, data).text)
             except FileError:
                 continue
-            if is_same:
+            if found == wanted:
                 return _named(copy, name)
-        return None
+            if (
+                near is None
+                and found is not None
+                and tuning
+                and _job(found, tuning) == _job(wanted, tuning)
+            ):
+                near = name
+        return None if near is None else _named(copy, near)
 
 
 def shipped_copy(workspace: Workspace, claim: Claim, reference: Reference, from_file: str) -> Copy:
@@ -76,21 +100,23 @@ def shipped_copy(workspace: Workspace, claim: Claim, reference: Reference, from_
     return Copy(reference.location, reference.path, path, named, others)
 
 
-def _beside_itself(workspace: Workspace, path: str, reference: Reference) -> Copy:
+def _beside_itself(
+    workspace: Workspace, path: str, reference: Reference, name_for: Callable[[str], str]
+) -> Copy:
     """Where a copy of one of the project's own files goes."""
     folder, slash, name = path.rpartition("/")
     from_file = reference.location.path
-    whose = os.path.splitext(from_file.rpartition("/")[2])[0]
     stem, suffix = os.path.splitext(name)
+    called = name_for(stem)
     copy = Copy(reference.location, reference.path, path, reference.path)
     if is_tools_own(path) or not workspace.can_add_to(folder):
         # What another tool installs it installs anew, and some folders nobody may write to.
         folder, slash, _ = from_file.rpartition("/")
-        other = _free(workspace, f"{folder}{slash}{whose}.{stem}", suffix)
+        other = _free(workspace, f"{folder}{slash}{called}", suffix)
         return replace(
             copy, path=other, reference=workspace.reference_to(other, reference.path, from_file)
         )
-    return _named(copy, _free(workspace, f"{folder}{slash}{stem}.{whose}", suffix))
+    return _named(copy, _free(workspace, f"{folder}{slash}{called}", suffix))
 
 
 def _named(copy: Copy, path: str) -> Copy:
@@ -104,7 +130,17 @@ def _free(workspace: Workspace, start: str, suffix: str) -> str:
     return next(name for name in names if not workspace.exists(name))
 
 
-def _data(name: str, text: str) -> object:
+def _job(data: Mapping[Path, Leaf], tuning: str) -> dict[str, Leaf]:
+    """What a file says but for its tuning, and for offloading to nowhere, which is the same as none."""
+    said = {".".join(map(str, path[1:])): leaf for path, leaf in data.items()}
+    return {
+        key: leaf
+        for key, leaf in said.items()
+        if not re.fullmatch(tuning, key) and not ("offload" in key and leaf[1] == "none")
+    }
+
+
+def _data(name: str, text: str) -> dict[Path, Leaf] | None:
     """What a file says, whatever its layout and the order of its keys; ``None`` if nobody can
     tell."""
     from oomlint.documents.proof import Rooted, leaves

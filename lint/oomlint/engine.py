@@ -129,6 +129,8 @@ class Report(Struct, frozen=True, eq=False):
     fixed: int = 0
     applied: tuple[Diagnosis, ...] = ()
     """Of a report after ``--fix``: what was found and fixed on the way."""
+    gone: int = 0
+    """How many findings more there were before, which nothing had to be done about of their own."""
     known: tuple[Diagnosis, ...] = ()
     """What the baseline keeps from being reported."""
 

@@ -323,6 +323,17 @@ class Workspace:
         """Package → the oldest version that the project around a file allows, and the file."""
         return self._pinned_around(self._folder_of(from_file), floors)
 
+    def requirements(self, from_file: str) -> tuple[str, ...]:
+        """The texts in which the project around a file says which packages it needs, the nearest first."""
+        folder, top = self._folder_of(from_file), self._project_of(self._folder_of(from_file))
+        folders = [folder]
+        while (
+            top is not None and folders[-1] != top and os.path.dirname(folders[-1]) != folders[-1]
+        ):
+            folders.append(os.path.dirname(folders[-1]))
+        names = (name for each in folders for name in sorted(self._pin_files(each)))
+        return tuple(filter(None, map(self._pin_text, names)))
+
     def _pinned_around(self, folder: str, read: _Pins) -> dict[str, tuple[str, str]]:
         """What files in a folder pin and, within its project, those in the folders above."""
         key = (folder, read)

@@ -98,6 +98,7 @@ def test_check_hook_reports_and_changes_nothing(pre_commit, project):
 def test_fix_hook_rewrites_and_then_passes(pre_commit, project):
     done = pre_commit("oomlint-fix", project)
     assert done.returncode == 1, done.stdout + done.stderr
+    assert "fixed axolotl.yaml: OOM801 unknown-key-ignored: rename sequence_length" in done.stdout
     assert "sequence_len: 4096\n" in (project / "axolotl.yaml").read_text()
     again = pre_commit("oomlint-fix", project)
     assert again.returncode == 0, again.stdout + again.stderr

@@ -6,8 +6,10 @@ import pytest
 from tests.linked import link, run_of
 
 from oomlint.errors import CannotEdit
+from oomlint.fix.edits import make_fix
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.rule import Proposal
 from oomlint.run import Run
 
 _GRPO = """\
@@ -167,3 +169,37 @@ def test_megatron_joins_samples_whatever_the_key_of_fsdp_says() -> None:
         "actor_rollout_ref.actor.megatron.use_remove_padding=False data.train_files",
     )
     assert run_of({"run.sh": padded}, "run.sh").plan.seq.packing == "none"
+
+
+_CONFIG = """\
+actor_rollout_ref:
+  model:
+    path: ~/models/deepseek-llm-7b-chat
+    use_remove_padding: true{more}
+  actor:
+    strategy: fsdp
+{defaults}"""
+
+
+@pytest.mark.parametrize(
+    ("more", "defaults", "is_written"),
+    [
+        ("", "", False),
+        ("\n    use_fused_kernels: false", "", True),
+        ("", "defaults:\n  - model@actor_rollout_ref.model: hf_model\n", True),
+    ],
+)
+def test_key_that_the_copys_config_lacks_is_not_added_to_the_line(
+    more: str, defaults: str, is_written: bool
+) -> None:
+    config = _CONFIG.format(more=more, defaults=defaults)
+    files = {
+        "run.sh": _GRPO.format(engine="vllm"),
+        "verl/trainer/config/ppo_trainer.yaml": config,
+    }
+    run = run_of(files, "run.sh")
+    fix = make_fix(run, Proposal.set("fuse", {f.loss.logits_materialised: "fused"}), "gpu")
+    assert fix is not None
+    assert bool(fix.edits) is is_written
+    if not is_written:
+        assert "Hydra refuses one that is not there" in str(fix.reason)

@@ -297,7 +297,7 @@ def test_what_cannot_be_written_is_refused(script: str, value: object) -> None:
         ("Trainer(a=1, b=2)", None, "Trainer(a=1, b=2, new=5)"),
         ("Trainer(a=1, b=2)", "a", "Trainer(a=1, new=5, b=2)"),
         ("Trainer(a = 1)", None, "Trainer(a = 1, new = 5)"),
-        ("Trainer(a=1, **k)", None, "Trainer(a=1, new=5, **k)"),
+        ("Trainer(a=1, **{'b': 2})", None, "Trainer(a=1, new=5, **{'b': 2})"),
         ("Trainer(\n    a=1,\n    b=2,\n)", None, "Trainer(\n    a=1,\n    b=2,\n    new=5,\n)"),
         ("Trainer(\n    a=1,\n    b=2\n)", None, "Trainer(\n    a=1,\n    b=2,\n    new=5\n)"),
         ("Trainer(\n    a=1,\n    b=2,\n)", "a", "Trainer(\n    a=1,\n    new=5,\n    b=2,\n)"),

@@ -13,6 +13,7 @@ from oomlint.fix import apply
 from oomlint.fix.apply import fix_all
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
+from oomlint.report.text import summary
 from oomlint.rule import (
     Applicability,
     Proposal,
@@ -59,6 +60,50 @@ def test_fix_is_applied_and_counted():
     assert [d.rule.name for d in result.report.applied] == ["wants"]
     assert result.report.diagnoses == ()
     assert result.report.runs[0].plan.batch.micro == 1
+
+
+def test_what_nobody_reads_is_not_worked_out(monkeypatch):
+    linted = []
+    monkeypatch.setattr(apply, "lint", lambda *a, **k: linted.append(1) or lint(*a, **k))
+    workspace = Workspace(Path("/p"), {"a.yaml": RUN.encode()})
+    rules = [wants("batch.micro", 1)]
+    result = fix_all(workspace, ["a.yaml"], Options(), rules=rules, reports_after=False)
+    without = len(linted)
+    fix_all(workspace, ["a.yaml"], Options(), rules=rules)
+    assert len(linted) - without == without + 1
+    assert result.before is not None
+    assert len(result.before.diagnoses) == 1
+
+
+def test_findings_that_go_with_the_fix_of_another_are_told():
+    smaller = wants("batch.micro", 1)
+    also = speaks(lambda run: None, name="also", code="OOM102")
+
+    def check(self, run):
+        if run.plan.batch.micro != 1:
+            yield self.finding(run, Severity.WARNING, "it is too large", at="batch.micro")
+
+    also.check = check
+    report = fix({"a.yaml": RUN}, smaller, also).report
+    assert (report.fixed, report.gone) == (1, 1)
+    assert summary(report).endswith("1 fixed in 1 file, and 1 finding with that")
+    assert fix({"a.yaml": RUN}, smaller).report.gone == 0
+
+
+def test_mapping_that_a_removal_leaves_empty_goes_too():
+    params = '{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}'
+
+    def proposals(run):
+        for block, _ in run.parts.blocks:
+            entry = block.find("zero_optimization.offload_param.device")
+            if entry is not None:
+                return Proposal("remove it", (RemoveKey(block, entry),))
+        return None
+
+    (changed,) = fix(
+        {"ds.json": params}, speaks(proposals, at="parallel.zero.stage")
+    ).texts.values()
+    assert changed == b'{"zero_optimization": {"stage": 2}}'
 
 
 def test_nothing_to_do_leaves_everything():

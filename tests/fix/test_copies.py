@@ -72,20 +72,22 @@ def test_where_no_shipped_file_says_it_a_copy_beside_the_config_does(is_at_hand:
     if is_at_hand:
         files[shipped] = shipped_preset(shipped) or ""
     texts, fix = _fixed(files, {"offload.optimizer": "cpu"})
-    assert texts.keys() == {"conf/a.yaml", "conf/a.zero3.json"}
-    assert texts["conf/a.yaml"] == text.replace(shipped, "conf/a.zero3.json")
+    assert texts.keys() == {"conf/a.yaml", "conf/zero3_offload_optimizer.json"}
+    assert texts["conf/a.yaml"] == text.replace(shipped, "conf/zero3_offload_optimizer.json")
     before = json.loads(shipped_preset(shipped) or "")
-    after = json.loads(texts["conf/a.zero3.json"])
+    after = json.loads(texts["conf/zero3_offload_optimizer.json"])
     assert after["zero_optimization"].pop("offload_optimizer") == {"device": "cpu"}
     assert after == before
-    assert "a.zero3.json" in fix.title
-    assert [edit.path for edit in fix.edits if edit.creates] == ["conf/a.zero3.json"]
+    assert "zero3_offload_optimizer.json" in fix.title
+    assert [edit.path for edit in fix.edits if edit.creates] == [
+        "conf/zero3_offload_optimizer.json"
+    ]
 
 
 def test_a_copy_takes_no_name_that_is_taken() -> None:
-    files = {"a.yaml": AXOLOTL.format(preset="zero3"), "a.zero3.json": "{}"}
+    files = {"a.yaml": AXOLOTL.format(preset="zero3"), "zero3_offload_optimizer.json": "{}"}
     texts, _ = _fixed(files, {"offload.optimizer": "cpu"})
-    assert texts.keys() == {"a.yaml", "a.zero3-2.json"}
+    assert texts.keys() == {"a.yaml", "zero3_offload_optimizer-2.json"}
 
 
 def test_a_file_of_that_name_with_other_values_is_the_users_own() -> None:
@@ -101,9 +103,9 @@ def test_a_copy_on_a_launch_line() -> None:
         "trl sft --accelerate_config zero2 --model_name_or_path Qwen/Qwen2.5-7B --dataset_name x\n"
     ).splitlines()[1]
     texts, _ = _fixed({"jobs/run.sh": f"#!/bin/bash\n{line}\n"}, {"offload.optimizer": "cpu"})
-    assert texts.keys() == {"jobs/run.sh", "jobs/run.zero2.yaml"}
-    assert "--accelerate_config jobs/run.zero2.yaml " in texts["jobs/run.sh"]
-    assert "offload_optimizer_device: cpu\n" in texts["jobs/run.zero2.yaml"]
+    assert texts.keys() == {"jobs/run.sh", "jobs/zero2_offload_optimizer.yaml"}
+    assert "--accelerate_config jobs/zero2_offload_optimizer.yaml " in texts["jobs/run.sh"]
+    assert "offload_optimizer_device: cpu\n" in texts["jobs/zero2_offload_optimizer.yaml"]
 
 
 def test_neighbours_differ_in_nothing_else() -> None:
@@ -140,11 +142,11 @@ def test_accelerate_configs_that_recipes_share_are_copied(folder: str) -> None:
     line = "accelerate launch --config_file {} scripts/sft.py --model_name_or_path Qwen/Qwen2.5-7B --dataset_name x --output_dir o --per_device_train_batch_size 4\n"
     files = {"jobs/run.sh": "#!/bin/bash\n" + line.format(shared), shared: ZERO2}
     texts, fix = _fixed(files, {"parallel.zero.stage": 3}, names=["jobs/run.sh"])
-    assert texts.keys() == {"jobs/run.sh", "jobs/run.zero2.yaml"}
-    assert texts["jobs/run.sh"] == "#!/bin/bash\n" + line.format("jobs/run.zero2.yaml")
-    added = set(texts["jobs/run.zero2.yaml"].splitlines()) - set(ZERO2.splitlines())
+    assert texts.keys() == {"jobs/run.sh", "jobs/zero3.yaml"}
+    assert texts["jobs/run.sh"] == "#!/bin/bash\n" + line.format("jobs/zero3.yaml")
+    added = set(texts["jobs/zero3.yaml"].splitlines()) - set(ZERO2.splitlines())
     assert added == {"  zero_stage: 3  # ours"}
-    assert "run.zero2.yaml" in fix.title
+    assert "zero3.yaml" in fix.title
 
 
 def test_an_accelerate_config_of_the_users_own_is_edited() -> None:

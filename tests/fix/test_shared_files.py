@@ -40,6 +40,12 @@ ZERO2 = (
     '{\n\t"zero_optimization": {"stage": 2, "overlap_comm": true},\n  "bf16": {"enabled":true}}\n'
 )
 PROJECT = {"big.yaml": BIG, "small.yaml": SMALL, "zero2.json": ZERO2}
+UNNAMED = {
+    "big.yaml": BIG.replace("zero2.json", "ds.json"),
+    "small.yaml": SMALL.replace("zero2.json", "ds.json"),
+    "ds.json": ZERO2,
+}
+"""The same project with a file whose name says nothing of what is in it."""
 
 
 def is_big(run: Run) -> bool:
@@ -74,9 +80,9 @@ def as_it_runs(report: Report, name: str) -> tuple[Any, Any]:
 def test_run_that_breaks_gets_a_copy_and_the_healthy_one_stays() -> None:
     result = fix(PROJECT, hardware="8xH100-80GB")
     changed = texts(result)
-    assert changed.keys() == {"big.yaml", "zero2.big.json"}
-    assert changed["big.yaml"] == BIG.replace("zero2.json", "zero2.big.json")
-    assert json.loads(changed["zero2.big.json"])["zero_optimization"]["stage"] == 3
+    assert changed.keys() == {"big.yaml", "zero3_offload_optimizer.json"}
+    assert changed["big.yaml"] == BIG.replace("zero2.json", "zero3_offload_optimizer.json")
+    assert json.loads(changed["zero3_offload_optimizer.json"])["zero_optimization"]["stage"] == 3
     before = lint(Workspace(Path("/p"), {n: t.encode() for n, t in PROJECT.items()}),
                   list(PROJECT), Options(hardware=parse_hardware("8xH100-80GB")), rules=())  # fmt: skip
     assert as_it_runs(result.report, "small.yaml") == as_it_runs(before, "small.yaml")
@@ -93,7 +99,7 @@ def test_second_fix_changes_nothing() -> None:
 def test_title_names_the_copy_and_why() -> None:
     (applied,) = fix(PROJECT, stage_3_for_big).report.applied
     assert applied.fix is not None
-    reason = "(in a copy, zero2.big.json, since small.yaml uses zero2.json too)"
+    reason = "(in a copy, zero3.json, since small.yaml uses zero2.json too)"
     assert applied.fix.title == f"set parallel.zero.stage {reason}"
 
 
@@ -110,7 +116,7 @@ def test_copy_has_every_byte_that_the_fix_does_not_change(dress: Callable[[bytes
     original = dress(ZERO2.encode())
     result = fix({**PROJECT, "zero2.json": original}, stage_3_for_big)
     expected = original.replace(b'"stage": 2', b'"stage": 3')
-    assert result.texts["zero2.big.json"] == expected
+    assert result.texts["zero3.json"] == expected
 
 
 def test_comments_of_an_accelerate_config_are_copied() -> None:
@@ -130,8 +136,8 @@ mixed_precision: bf16
     }
     changed = texts(fix(files, stage_3_for_big))
     assert changed == {
-        "a/big.sh": files["a/big.sh"].replace("acc.yaml", "acc.big.yaml"),
-        "acc.big.yaml": shared.replace("zero_stage: 2", "zero_stage: 3"),
+        "a/big.sh": files["a/big.sh"].replace("acc.yaml", "acc_zero3.yaml"),
+        "acc_zero3.yaml": shared.replace("zero_stage: 2", "zero_stage: 3"),
     }
 
 
@@ -140,15 +146,15 @@ def test_fixes_of_later_passes_go_into_the_same_copy() -> None:
         "parallel.zero.max_live_params", 10**7, is_big, name="then", code="OOM102", cost=5
     )
     changed = texts(fix(PROJECT, stage_3_for_big, bucket))
-    assert changed.keys() == {"big.yaml", "zero2.big.json"}
-    zero = json.loads(changed["zero2.big.json"])["zero_optimization"]
+    assert changed.keys() == {"big.yaml", "zero3.json"}
+    zero = json.loads(changed["zero3.json"])["zero_optimization"]
     assert (zero["stage"], zero["stage3_max_live_parameters"]) == (3, 10**7)
 
 
 def test_name_that_is_taken_is_left() -> None:
     taken = ZERO2.replace("true", "false")
-    changed = texts(fix({**PROJECT, "zero2.big.json": taken}, stage_3_for_big))
-    assert changed.keys() == {"big.yaml", "zero2.big-2.json"}
+    changed = texts(fix({**PROJECT, "zero3.json": taken}, stage_3_for_big))
+    assert changed.keys() == {"big.yaml", "zero3-2.json"}
 
 
 def test_file_that_says_just_that_is_named_instead_of_a_copy() -> None:
@@ -166,8 +172,8 @@ def test_file_of_a_tool_is_copied_beside_the_config() -> None:
     files["conf/big.yaml"] = files.pop("big.yaml")
     files[inside] = files.pop("zero2.json")
     changed = texts(fix(files, stage_3_for_big))
-    assert changed.keys() == {"conf/big.yaml", "conf/big.zero2.json"}
-    assert "deepspeed: conf/big.zero2.json  # shared" in changed["conf/big.yaml"]
+    assert changed.keys() == {"conf/big.yaml", "conf/zero3.json"}
+    assert "deepspeed: conf/zero3.json  # shared" in changed["conf/big.yaml"]
 
 
 def test_folder_that_nobody_may_write_to_gets_no_copy(
@@ -176,29 +182,29 @@ def test_folder_that_nobody_may_write_to_gets_no_copy(
     monkeypatch.setattr(Workspace, "can_add_to", lambda self, folder: folder != "ds")
     files = {n: t.replace("zero2.json", "ds/zero2.json") for n, t in PROJECT.items()}
     files["ds/zero2.json"] = files.pop("zero2.json")
-    assert texts(fix(files, stage_3_for_big)).keys() == {"big.yaml", "big.zero2.json"}
+    assert texts(fix(files, stage_3_for_big)).keys() == {"big.yaml", "zero3.json"}
 
 
 # -- several runs with a problem ------------------------------------------------------------
 
 
 def test_change_that_all_runs_want_is_made_in_place() -> None:
-    result = fix(PROJECT, stage_3)
-    assert texts(result) == {"zero2.json": ZERO2.replace('"stage": 2', '"stage": 3')}
+    result = fix(UNNAMED, stage_3)
+    assert texts(result) == {"ds.json": ZERO2.replace('"stage": 2', '"stage": 3')}
     assert [run.plan.parallel.zero.stage for run in result.report.runs] == [3, 3]
 
 
 def test_plan_that_all_runs_want_is_made_in_place() -> None:
-    files = {**PROJECT, "small.yaml": BIG}
+    files = {**UNNAMED, "small.yaml": UNNAMED["big.yaml"]}
     changed = texts(fix(files, hardware="8xH100-80GB"))
-    assert changed.keys() == {"zero2.json"}
+    assert changed.keys() == {"ds.json"}
 
 
 def test_runs_that_want_the_same_share_a_copy() -> None:
     files = {**PROJECT, "big2.yaml": BIG, "big3.yaml": BIG}
     result = fix(files, stage_3_for_big)
     changed = texts(result)
-    assert changed.keys() == {"big.yaml", "big2.yaml", "big3.yaml", "zero2.big.json"}
+    assert changed.keys() == {"big.yaml", "big2.yaml", "big3.yaml", "zero3.json"}
     assert {run.plan.parallel.zero.stage for run in result.report.runs if is_big(run)} == {3}
 
 
@@ -206,10 +212,10 @@ def test_last_of_runs_that_want_different_things_keeps_the_file() -> None:
     stage_1 = wants(
         "parallel.zero.stage", 1, lambda run: not is_big(run), name="one", code="OOM102"
     )
-    result = fix(PROJECT, stage_3_for_big, stage_1)
+    result = fix(UNNAMED, stage_3_for_big, stage_1)
     changed = texts(result)
     assert len(changed) == 3
-    assert "zero2.json" in changed
+    assert "ds.json" in changed
     assert [run.plan.parallel.zero.stage for run in result.report.runs] == [3, 1]
     assert not any(run.is_fragment for run in result.report.runs)
 
@@ -240,8 +246,10 @@ def test_config_that_two_launch_lines_share_is_copied_for_one() -> None:
     }
     rule = wants("checkpointing.mode", "none", lambda run: run.plan.batch.micro == 4)
     changed = texts(fix(files, rule))
-    assert changed.keys() == {"one.sh", "shared.one.yaml"}
-    assert changed["one.sh"] == files["one.sh"].replace("shared.yaml", "shared.one.yaml")
+    assert changed.keys() == {"one.sh", "shared_checkpointing_none.yaml"}
+    assert changed["one.sh"] == files["one.sh"].replace(
+        "shared.yaml", "shared_checkpointing_none.yaml"
+    )
 
 
 def test_files_on_the_way_to_the_shared_one_are_copied_too() -> None:
@@ -254,9 +262,9 @@ def test_files_on_the_way_to_the_shared_one_are_copied_too() -> None:
     }
     changed = texts(fix(files, stage_3_for_big))
     assert changed == {
-        "big.sh": files["big.sh"].replace("acc.yaml", "acc.big.yaml"),
-        "acc.big.yaml": files["acc.yaml"].replace("zero2.json", "zero2.acc.json"),
-        "zero2.acc.json": ZERO2.replace('"stage": 2', '"stage": 3'),
+        "big.sh": files["big.sh"].replace("acc.yaml", "acc_zero3.yaml"),
+        "acc_zero3.yaml": files["acc.yaml"].replace("zero2.json", "zero3.json"),
+        "zero3.json": ZERO2.replace('"stage": 2', '"stage": 3'),
     }
 
 
@@ -268,15 +276,18 @@ def test_variable_that_names_the_file_of_one_run_is_changed() -> None:
         "zero2.json": ZERO2,
     }
     changed = texts(fix(files, stage_3_for_big))
-    assert changed.keys() == {"big.sh", "zero2.big.json"}
-    assert changed["big.sh"].startswith("DS=zero2.big.json\n")
+    assert changed.keys() == {"big.sh", "zero3.json"}
+    assert changed["big.sh"].startswith("DS=zero3.json\n")
 
 
-def test_variable_that_serves_two_lines_stays() -> None:
+def test_variable_that_serves_two_lines_is_not_replaced_by_a_number() -> None:
     line = "torchrun --nproc_per_node 8 train.py --model_name_or_path {} --output_dir o --learning_rate 1e-5 --num_train_epochs 1 --per_device_train_batch_size $BS\n"
     big, small = line.format("meta-llama/Meta-Llama-3-70B"), line.format("meta-llama/Llama-3.2-1B")
     result = fix({"run.sh": f"BS=8\n{big}{small}"}, wants("batch.micro", 1, is_big))
-    assert texts(result) == {"run.sh": f"BS=8\n{big.replace('$BS', '1')}{small}"}
+    assert texts(result) == {}
+    (left,) = result.report.diagnoses
+    assert left.fix is not None
+    assert left.fix.reason == "it is written as $BS, on which more of the script may rest"
 
 
 def test_line_that_starts_several_runs_is_left() -> None:
@@ -315,7 +326,7 @@ def test_shipped_file_whose_neighbour_the_project_lacks_is_copied() -> None:
     offloads = wants("offload.optimizer", "cpu", lambda run: run.plan.offload.params == "cpu")
     both = wants("offload.params", "cpu", name="params", code="OOM102", cost=1)
     changed = texts(fix(files, both, offloads))
-    assert changed.keys() == {"big.yaml", "big.zero3_bf16.json"}
+    assert changed.keys() == {"big.yaml", "zero3_bf16_offload.json"}
 
 
 # -- runs that nobody asked about ------------------------------------------------------------
@@ -334,27 +345,28 @@ def test_config_that_was_not_given_keeps_its_file(tmp_path: Path) -> None:
     result = fix_all(
         workspace, ["big.yaml"], Options(), rules=[stage_3], naming=naming_in(workspace)
     )
-    assert texts(result).keys() == {"big.yaml", "zero2.big.json"}
+    assert texts(result).keys() == {"big.yaml", "zero3.json"}
     assert [run.name for run in result.report.runs] == ["big.yaml"]
 
 
 def test_what_starts_the_run_is_no_other_run(tmp_path: Path) -> None:
-    files = {"big.yaml": BIG, "zero2.json": ZERO2, "run.sh": "axolotl train big.yaml\n"}
+    files = {**UNNAMED, "run.sh": "axolotl train big.yaml\n"}
+    del files["small.yaml"]
     workspace = on_disk(tmp_path, files)
     result = fix_all(
         workspace, ["big.yaml"], Options(), rules=[stage_3], naming=naming_in(workspace)
     )
-    assert texts(result).keys() == {"zero2.json"}
+    assert texts(result).keys() == {"ds.json"}
 
 
 def test_file_of_that_name_elsewhere_is_another_one(tmp_path: Path) -> None:
-    mine = {f"mine/{name}": text for name, text in PROJECT.items() if name != "small.yaml"}
-    theirs = {f"theirs/{name}": text for name, text in PROJECT.items() if name != "big.yaml"}
+    mine = {f"mine/{name}": text for name, text in UNNAMED.items() if name != "small.yaml"}
+    theirs = {f"theirs/{name}": text for name, text in UNNAMED.items() if name != "big.yaml"}
     workspace = on_disk(tmp_path, {**mine, **theirs})
     result = fix_all(
         workspace, ["mine/big.yaml"], Options(), rules=[stage_3], naming=naming_in(workspace)
     )
-    assert texts(result).keys() == {"mine/zero2.json"}
+    assert texts(result).keys() == {"mine/ds.json"}
 
 
 def test_config_that_another_script_starts_too_is_copied(tmp_path: Path) -> None:
@@ -367,7 +379,40 @@ def test_config_that_another_script_starts_too_is_copied(tmp_path: Path) -> None
     workspace = on_disk(tmp_path, files)
     result = fix_all(workspace, ["one.sh"], Options(), rules=[stage_3], naming=naming_in(workspace))
     assert texts(result) == {
-        "one.sh": files["one.sh"].replace("shared.yaml", "shared.one.yaml"),
-        "shared.one.yaml": SMALL.replace("zero2.json", "zero2.shared.json"),
-        "zero2.shared.json": ZERO2.replace('"stage": 2', '"stage": 3'),
+        "one.sh": files["one.sh"].replace("shared.yaml", "shared_zero3.yaml"),
+        "shared_zero3.yaml": SMALL.replace("zero2.json", "zero3.json"),
+        "zero3.json": ZERO2.replace('"stage": 2', '"stage": 3'),
     }
+
+
+# -- names that say what is in a file ----------------------------------------------------------
+
+
+def test_file_called_by_its_stage_never_gets_another() -> None:
+    files = {"big.yaml": BIG, "zero2.json": ZERO2}
+    result = fix(files, stage_3)
+    assert texts(result) == {
+        "big.yaml": BIG.replace("zero2.json", "zero3.json"),
+        "zero3.json": ZERO2.replace('"stage": 2', '"stage": 3'),
+    }
+    (applied,) = result.report.applied
+    assert applied.fix is not None
+    assert "(in a copy, zero3.json, since zero2.json is called zero2)" in applied.fix.title
+
+
+def test_file_for_that_stage_with_buffers_of_its_own_is_named() -> None:
+    other = '{"zero_optimization": {"stage": 3, "reduce_bucket_size": 100000000}, "bf16": {"enabled": true}}'
+    result = fix({"big.yaml": BIG, "zero2.json": ZERO2, "zero3.json": other}, stage_3)
+    assert texts(result) == {"big.yaml": BIG.replace("zero2.json", "zero3.json")}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        '{"zero_optimization": {"stage": 3}, "fp16": {"enabled": true}}',
+        '{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}, "bf16": {"enabled": true}}',
+    ],
+)
+def test_file_for_that_stage_that_does_another_job_is_not(other: str) -> None:
+    files = {"big.yaml": BIG, "zero2.json": ZERO2, "zero3.json": other}
+    assert texts(fix(files, stage_3)).keys() == {"big.yaml", "zero3-2.json"}

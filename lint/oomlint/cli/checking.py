@@ -209,9 +209,8 @@ def _report(
     from oomlint.fix.apply import fix_all
     from oomlint.fix.bystanders import naming_in
 
-    before = None
-    if mode.diff or timings is not None:  # what rules cost is told of the files as they are
-        before = lint(workspace, job.names, job.options, explicit=job.explicit, timings=timings)
+    if timings is not None:  # what rules cost is told of the files as they are
+        lint(workspace, job.names, job.options, explicit=job.explicit, timings=timings)
     result = fix_all(
         workspace,
         job.names,
@@ -219,14 +218,15 @@ def _report(
         explicit=job.explicit,
         unsafe=mode.unsafe,
         naming=naming_in(workspace),
+        reports_after=not mode.diff,
     )
     for path, text in result.texts.items():
         fixed.originals.setdefault(path, result.originals[path])
         fixed.texts[path] = text
-    if not mode.diff or before is None:
+    if not mode.diff or result.before is None:
         return result.report
     # A diff has the findings, and so the status, of the files as they are.
-    return replace(before, applied=result.report.applied)
+    return replace(result.before, applied=result.report.applied)
 
 
 def _linted(

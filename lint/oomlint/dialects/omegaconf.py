@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
-from oomlint.dialects.table import OverrideBlock, RemovingBlock, plain_value
+from oomlint.dialects.table import Block, OverrideBlock, RemovingBlock, plain_value
 from oomlint.documents.base import UNKNOWN, Mapping, Node, Scalar
 
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
@@ -70,3 +71,17 @@ class HydraOverrides(OmegaConfOverrides, frozen=True, eq=False):
 
     def can_write(self, field: str) -> bool:
         return field in self.table.by_field
+
+    def refuses_new(self, field: str, blocks: Iterable[Block]) -> str | None:
+        """Hydra takes a key that the config has not for a slip (``Key ... is not in struct``). A config that is
+        put together of others (``defaults``) does not tell which it has."""
+        row = self.table.by_field[field]
+        bases = [b for b in blocks if b.table is self.table and isinstance(b, OmegaConfBlock)]
+        known = [base for base in bases if not isinstance(base, OverrideBlock)]
+        if not known or self.find(row.key) is not None:
+            return None
+        if any("defaults" in base.mapping.entries or base.find(row.key) for base in known):
+            return None
+        return (
+            f"the config of this run has no key {row.key}, and Hydra refuses one that is not there"
+        )

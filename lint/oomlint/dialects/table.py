@@ -97,6 +97,8 @@ class Table(Struct, frozen=True, dict=True):
     """Which plan fields rows of this table may write when several blocks could."""
     renamed: tuple[Renaming, ...] = ()
     """Spellings of older versions; they are no strangers, whatever the rows make of them."""
+    tuning: str = ""
+    """A pattern of the keys that files which do the same job may have differently: sizes of buffers, logging."""
 
     @cached_property
     def by_field(self) -> MappingABC[str, Row]:
@@ -447,6 +449,11 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     def can_write(self, field: str) -> bool:
         return field in self.table.by_field
 
+    def refuses_new(self, field: str, blocks: Iterable[Block]) -> str | None:
+        """Why a key that is legal by the table may not be added to this block of a run's; ``None`` where it
+        may."""
+        return None
+
     def write(self, values: MappingABC[str, Any]) -> list[Edit]:
         """Edits that make this block say every ``field: value``.
 
@@ -521,9 +528,13 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         return any(key.startswith(self.table.strip_prefix) for key in mapping.entries)
 
     def _sibling(self, row: Row, parent: Mapping) -> str | None:
-        """The nearest earlier row of the table that stands in ``parent``: a key goes beside its kin."""
+        """The nearest earlier row of the table that stands in ``parent``: a key goes beside its kin, and what is
+        about training not among what is about evaluation."""
         index = self.table.rows.index(row)
+        is_eval = any(word in row.key for word in ("eval", "predict", "metric"))
         for other in reversed(self.table.rows[:index]):
+            if "eval" in other.key and not is_eval:
+                continue
             for name in (other.key, *other.aliases):
                 entry = self.find(name)
                 if entry is not None and parent.entries.get(entry.key) is entry:

@@ -23,7 +23,7 @@ from oomlint.fix.bystanders import Naming, used_elsewhere
 from oomlint.fix.edits import Fix, is_higher
 from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of, settled
-from oomlint.rule import Applicability, Rule, gib
+from oomlint.rule import Applicability, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -45,6 +45,8 @@ class FixResult(Struct, frozen=True, eq=False):
     """Display path → new bytes, of every file that changed or is new."""
     originals: MappingABC[str, bytes | None] = field(default_factory=dict)
     """Display path → bytes as they were, ``None`` of a new file."""
+    before: Report | None = None
+    """What was found before anything was fixed."""
 
 
 class _Job(Struct, frozen=True):
@@ -106,14 +108,17 @@ def fix_all(
     unsafe: bool = False,
     rules: Sequence[type[Rule]] | None = None,
     naming: Naming | None = None,
+    reports_after: bool = True,
 ) -> FixResult:
     """Lint and fix until a fixpoint. Nothing is written to disk here.
+
+    Where nobody reads what is found after fixing (``reports_after``), it is not worked out.
 
     ``naming`` finds the files around that use the same files; their runs stay as they are.
     """
     level = Applicability.UNSAFE if unsafe else Applicability.SAFE
     job = _Job(names, options, explicit, rules)
-    report = job.lint(workspace)
+    report = first = job.lint(workspace)
     outcome = _Outcome()
     groups = [paths for paths in _groups(report) if _is_to_do(report, paths, level)]
     if groups and naming is not None:
@@ -121,11 +126,25 @@ def fix_all(
     for paths in groups:
         _settle(job.only(paths), workspace, level, outcome)
     originals = {path: workspace.read_or_none(path) for path in outcome.texts}
+    if not reports_after:
+        return FixResult(_final(report, outcome), outcome.texts, originals, first)
     if outcome.texts or job.elsewhere:
         report = job.lint(workspace.with_overlay(outcome.texts))
     diagnoses = with_plans(report, options, level) if rules is None else report.diagnoses
     report = replace(report, diagnoses=tuple(diagnoses))
-    return FixResult(_final(report, outcome), outcome.texts, originals)
+    final = _final(report, outcome)
+    final = replace(final, gone=_gone(first, final))
+    return FixResult(final, outcome.texts, originals, first)
+
+
+def _gone(first: Report, final: Report) -> int:
+    """How many findings went with the fixes of others: a run that fits has none of its memory left."""
+    if not final.applied:
+        return 0
+    answered = {d.fingerprint for d in (*final.diagnoses, *final.applied)}
+    # A remark is nothing that anybody counts as mended.
+    named = {d.fingerprint for d in first.diagnoses if d.severity >= Severity.WARNING}
+    return len(named - answered)
 
 
 def _is_to_do(report: Report, paths: frozenset[str], level: Applicability) -> bool:

@@ -9,9 +9,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.table import Block, OverrideBlock, Setting
+from oomlint.documents.base import Entry, Mapping
 from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
-from oomlint.fix.sharing import Apart, set_apart
+from oomlint.fix.packages import missing_package
+from oomlint.fix.sharing import Apart, Wanted, set_apart
+from oomlint.fix.story import contradiction, variable_in, variant_beside, warning_at
 from oomlint.judgement import Risk, settled
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
@@ -87,19 +90,17 @@ def make_fix(
     A file that other runs use too is copied first, but for those in ``agreed``. Edits that some
     file cannot take safely turn the fix into one that is only displayed, with the reason.
     """
-    edits: list[Edit] = []
     expected: dict[Any, Any] = {}
     try:
-        for wish in proposal.wishes:
-            edits += _edits_for(run, wish, expected)
-        plain = together(edits)
-        _check_places(run, plain)
+        written: dict[str, set[Any]] = {}
+        plain = _plain_edits(run, proposal, expected, written)
         after = _after(run, proposal)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
     made = Made(run, proposal, resource, plain)
     try:
-        apart = set_apart(run, plain, expected, agreed)
+        apart = set_apart(run, plain, expected, agreed, Wanted(_wished(proposal), written))
+        _check_comments(run, apart.edits)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error), made=made)
     rise = 0 if after is None else _rise(run, after)
@@ -110,7 +111,7 @@ def make_fix(
         apart.edits,
         None if device is None else device.peak_bytes,
         expected,
-        _freed(run, proposal),
+        _freed(run, proposal, apart),
         rise=rise,
         changes=_changes(run, proposal),
         gpu_bytes_after=None if after is None else after.gpu.peak_bytes,
@@ -120,6 +121,38 @@ def make_fix(
         joins=apart.joined,
         made=made,
     )
+
+
+def can_write(run: Run, values: MappingABC[Any, Any]) -> bool:
+    """Whether the files of a run can be made to say ``values``, in words and places that its authors
+    would have taken too."""
+    expected: dict[Any, Any] = {}
+    written: dict[str, set[Any]] = {}
+    try:
+        plain = _plain_edits(run, Proposal.set("", values), expected, written)
+        apart = set_apart(run, plain, expected, frozenset(), Wanted(values, written))
+        _check_comments(run, apart.edits)
+        return bool(apart.edits)
+    except CannotEdit:
+        return False
+
+
+def _plain_edits(
+    run: Run, proposal: Proposal, expected: dict[Any, Any], written: dict[str, set[Any]]
+) -> tuple[Edit, ...]:
+    """The edits of a proposal as they are where every file is the run's alone; ``expected`` is filled with
+    what the run then says, ``written`` with the fields of each file that are to say it.
+
+    Raises:
+        CannotEdit: it cannot be written, or the files say why it should not be.
+    """
+    edits: list[Edit] = []
+    for wish in proposal.wishes:
+        edits += _edits_for(run, wish, expected, written)
+    plain = together(edits)
+    _check_places(run, plain)
+    _check_story(run, proposal, plain)
+    return plain
 
 
 def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
@@ -133,6 +166,59 @@ def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
     for path in dict.fromkeys(edit.path for edit in edits):
         if not run.parts.copier.workspace.may_change(path):
             raise CannotEdit(f"{path} lies outside of what is checked")
+
+
+def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
+    """What a file is called, and what somebody noted beside a value, holds after a change too.
+
+    Raises:
+        CannotEdit: it would not, or the project lacks what the change needs.
+    """
+    wished = _wished(proposal)
+    documents = {claim.path: claim.document.source for claim in run.claims}
+    begins = {run.claims[0].path, *((run.parts.root.path,) if run.parts.root else ())}
+    for path in dict.fromkeys(path for path in documents if path in begins):
+        word = contradiction(path, run.plan, wished)
+        if word is not None:
+            raise CannotEdit(f"{_name(path)} would no longer be what its name says: {word}")
+    beside = (
+        () if run.parts.copier is None else run.parts.copier.workspace.beside(run.claims[0].path)
+    )
+    variant = variant_beside(run.claims[0].path, beside, wished)
+    if variant is not None:
+        raise CannotEdit(f"{_name(variant)} beside it trains an adapter already")
+    _check_comments(run, edits)
+    for edit in edits:
+        source = documents.get(edit.path)
+        variable = None if source is None else variable_in(source, edit)
+        if variable is not None and edit.replacement:
+            raise CannotEdit(f"it is written as {variable}, on which more of the script may rest")
+    package = missing_package(run, edits)
+    if package is not None:
+        raise CannotEdit(f"it needs {package}, which the project does not require")
+
+
+def _check_comments(run: Run, edits: tuple[Edit, ...]) -> None:
+    """Nobody warns of a change beside what it replaces, the name of a file included.
+
+    Raises:
+        CannotEdit: somebody does.
+    """
+    documents = {claim.path: claim.document.source for claim in run.claims}
+    for edit in edits:
+        source = documents.get(edit.path)
+        warning = None if source is None else warning_at(source, edit)
+        if warning is not None:
+            raise CannotEdit(f"a comment beside it warns: {warning}")
+
+
+def _wished(proposal: Proposal) -> dict[Any, Any]:
+    """The fields that a proposal sets."""
+    values: dict[Any, Any] = {}
+    for wish in proposal.wishes:
+        if isinstance(wish, SetFields):
+            values.update(wish.values)
+    return values
 
 
 def _changes(run: Run, proposal: Proposal) -> dict[str, Any]:
@@ -152,8 +238,8 @@ def _title(proposal: Proposal, apart: Apart, rise: int) -> str:
     a card can run at all may need more than those that it cannot."""
     asides = [
         f"{'by naming' if copy.path in apart.joined else 'in a copy,'} {_name(copy.path)}"
-        + (f", since {whose} uses {_name(path)} too" if whose else "")
-        for path, (copy, whose) in apart.left.items()
+        + (f", since {why}" if why else "")
+        for copy, why in apart.left.values()
     ]
     if rise:
         asides.append(f"it raises the predicted GPU peak by {gib(rise)}")
@@ -164,8 +250,8 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _freed(run: Run, proposal: Proposal) -> frozenset[str] | None:
-    fields: set[str] = set()
+def _freed(run: Run, proposal: Proposal, apart: Apart) -> frozenset[str] | None:
+    fields: set[str] = set(apart.freed)
     for wish in proposal.wishes:
         if isinstance(wish, ReadyEdits):
             return None
@@ -188,9 +274,11 @@ def _fields_named(block: Block, key: str) -> set[str]:
     return fields
 
 
-def _edits_for(run: Run, wish: Wish, expected: dict[Any, Any]) -> list[Edit]:
+def _edits_for(
+    run: Run, wish: Wish, expected: dict[Any, Any], written: dict[str, set[Any]]
+) -> list[Edit]:
     if isinstance(wish, SetFields):
-        return _set_fields(run, wish.values, expected)
+        return _set_fields(run, wish.values, expected, written)
     if isinstance(wish, RenameKey):
         stray = wish.key
         new_key = wish.new_key.rpartition(".")[2]
@@ -198,21 +286,54 @@ def _edits_for(run: Run, wish: Wish, expected: dict[Any, Any]) -> list[Edit]:
             raise CannotEdit(f"{new_key} is already set")
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)
     if isinstance(wish, RemoveKey):
-        holder = wish.block.holder(wish.entry)
-        return wish.block.document.remove_entry(holder, wish.entry.key)
+        holder, entry = _whole_entry(wish.block.mapping, wish.block.holder(wish.entry), wish.entry)
+        return wish.block.document.remove_entry(holder, entry.key)
     assert isinstance(wish, ReadyEdits)
     return list(wish.edits)
 
 
-def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[Any, Any]) -> list[Edit]:
+def _whole_entry(root: Mapping, holder: Mapping, entry: Entry) -> tuple[Mapping, Entry]:
+    """An entry to remove and what holds it; where it stands alone, the one that would be left empty."""
+    while holder is not root and len(holder.entries) == 1 and not holder.duplicates:
+        above = _above(root, holder)
+        if above is None:
+            break
+        holder, entry = above
+    return holder, entry
+
+
+def _above(mapping: Mapping, wanted: Mapping) -> tuple[Mapping, Entry] | None:
+    """The mapping, at or below another, that holds one as a value, and the entry in which it does."""
+    for entry in mapping.entries.values():
+        if entry.value is wanted:
+            return mapping, entry
+        if isinstance(entry.value, Mapping):
+            found = _above(entry.value, wanted)
+            if found is not None:
+                return found
+    return None
+
+
+def _set_fields(
+    run: Run,
+    values: MappingABC[str, Any],
+    expected: dict[Any, Any],
+    written: dict[str, set[Any]],
+) -> list[Edit]:
     by_block: dict[int, tuple[Block, dict[Any, Any]]] = {}
     changed = run.what_if(values)
     _check_effect(run, changed, values)
     for name, value in changed.wished.items():
         setting = changed.settings.get(name)
         expected[name] = None if setting is None else setting.value
+        if _is_so_by_default(run, name, value):
+            continue
         block = _home(run, name, removes=value is None)
+        refused = block.refuses_new(name, (each for each, _ in run.parts.blocks))
+        if refused is not None:
+            raise CannotEdit(refused)
         by_block.setdefault(id(block), (block, {}))[1][name] = value
+        written.setdefault(block.path, set()).add(name)
     for name in run.settings.keys() | changed.settings.keys():
         # A key that the wish brings into force or out of it, or that another file now says.
         if _explicitly(changed, name) != _explicitly(run, name):
@@ -224,6 +345,12 @@ def _set_fields(run: Run, values: MappingABC[str, Any], expected: dict[Any, Any]
         writable = block if block.copy is None else replace(block, locked=None)
         edits += writable.write(wanted)
     return edits
+
+
+def _is_so_by_default(run: Run, name: Any, value: Any) -> bool:
+    """Whether nobody says a field and the framework takes the very value that is wished."""
+    setting = run.settings.get(name)
+    return setting is not None and setting.origin.kind == "default" and setting.value == value
 
 
 def _explicitly(run: Run, name: str) -> tuple[bool, Any]:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from oomlint.amounts import percent
 from oomlint.engine import Diagnosis, Options, Report, refusals
 from oomlint.fix.agreement import with_agreement
-from oomlint.fix.edits import Fix, make_fix
+from oomlint.fix.edits import Fix, can_write, make_fix
 from oomlint.judgement import judgement_of, needs_all_samples_long, settled
+from oomlint.plan.fields import f
 from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plugins import rules_in_force
 from oomlint.rule import (
@@ -121,17 +122,35 @@ def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
     selection = options.selection
 
     def takes(move: Move) -> bool:
+        # How long samples may be is not halved for anybody: `oomlint fit` shows it as one way among others.
+        if f.seq.max_len in move.changes:
+            return False
         return move.rule not in rules or selection.takes(rules[move.rule])
+
+    def writable(move: Move) -> bool:
+        return takes(move) and can_write(run, move.changes)
 
     accepts = no_more_refused(run, options.plugins)
     for level in (Applicability.SAFE, Applicability.UNSAFE):
         if level < lowest:
             break
         is_unsafe = level is Applicability.UNSAFE
-        for way in ways_to_fit(run, unsafe=is_unsafe, takes=takes, accepts=accepts):
-            fix = fix_of(way)
-            if fix is not None and fix.edits and fix.applicability >= level:
-                return _Plan(fix, frozenset(move.rule for move in way.moves))
+        ways = ways_to_fit(run, unsafe=is_unsafe, takes=takes, accepts=accepts)
+        plan = _first_written(ways, level)
+        if plan is None and ways:
+            # What the files will not have said in them is left out, which is asked only where it matters.
+            ways = ways_to_fit(run, unsafe=is_unsafe, takes=writable, accepts=accepts)
+            plan = _first_written(ways, level)
+        if plan is not None:
+            return plan
+    return None
+
+
+def _first_written(ways: Sequence[Way], level: Applicability) -> _Plan | None:
+    for way in ways:
+        fix = fix_of(way)
+        if fix is not None and fix.edits and fix.applicability >= level:
+            return _Plan(fix, frozenset(move.rule for move in way.moves))
     return None
 
 

@@ -1,17 +1,49 @@
-"""Files that several runs use: a run's own copy of one is changed, unless all want the same."""
+"""Files that several runs use, or that are called by what they say: a copy is changed, or the one named that
+says it already."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping as MappingABC, Set
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.dialects.table import Copy
 from oomlint.documents.base import Document, Node, Scalar
 from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit
+from oomlint.fix.story import Wishes, contradiction, name_for
 from oomlint.run import Run
+
+
+class Wanted(Struct, frozen=True):
+    """What a fix sets: canonical fields, and the fields of each file that say it."""
+
+    wishes: Wishes
+    written: MappingABC[str, Set[Any]]
+    left: tuple[str, ...] = ()
+    """Files in whose place the run names others by now."""
+
+    def of(self, path: str) -> Wishes:
+        """What is set in one file, or in those that it names in their place: what a copy is for."""
+        paths = (path,) if path in self.written else self.left
+        fields = {field for each in paths for field in self.written.get(each, ())}
+        own = {name: value for name, value in self.wishes.items() if name in fields}
+        if own:
+            return own
+        others = {
+            field
+            for other, fields in self.written.items()
+            if other not in paths
+            for field in fields
+        }
+        return {name: value for name, value in self.wishes.items() if name not in others}
+
+    def following(self, path: str) -> Wanted:
+        return replace(self, left=(*self.left, path))
 
 
 class Apart(Struct, frozen=True):
@@ -19,66 +51,96 @@ class Apart(Struct, frozen=True):
 
     edits: tuple[Edit, ...]
     left: MappingABC[str, tuple[Copy, str]]
-    """File that was copied → its copy, and another run that uses it, if that is why."""
+    """File that the run does not name any more → the one in its place, and why."""
     joined: frozenset[str]
     """Files that the run is made to name and that were there before."""
+    freed: frozenset[Any] = frozenset()
+    """Fields that such a file may say otherwise: tuning, which every file has its own of."""
+
+
+class _Leaving(Struct, frozen=True):
+    """A file that a run has to leave for another one: ``why`` completes "in a copy, …, since"; empty
+    where a framework ships it. ``has_heirs``: one beside it will do."""
+
+    copy: Copy
+    why: str
+    source: Source
+    has_heirs: bool
 
 
 def set_apart(
-    run: Run, edits: tuple[Edit, ...], expected: dict[Any, Any], agreed: Set[str]
+    run: Run, edits: tuple[Edit, ...], expected: dict[Any, Any], agreed: Set[str], wanted: Wanted
 ) -> Apart:
-    """Edits of files that are not the run's alone as edits of copies, which the run is made to
-    name; what it then says of its files is added to ``expected``.
+    """Edits of files that are not the run's alone, or that would no longer be what they are called, as edits
+    of copies, which the run is made to name; what it then says of its files is added to ``expected``.
 
     Raises:
         CannotEdit: a file cannot be copied, or its copy not be named.
     """
     left: dict[str, tuple[Copy, str]] = {}
     joined: set[str] = set()
+    freed: set[Any] = set()
     while True:
         groups = by_path(edits)
         ours = (path for path, group in groups.items() if not group[0].creates)
-        found = next(((p, c) for p in ours for c in [_copy(run, p, agreed)] if c), None)
+        found = next(((p, c) for p in ours for c in [_leaving(run, p, agreed, wanted)] if c), None)
         if found is None:
-            return Apart(edits, left, frozenset(joined))
-        path, (copy, whose, source) = found
-        text = source.edited(groups[path]).text
+            return Apart(edits, left, frozenset(joined), frozenset(freed))
+        path, leaving = found
+        wanted = wanted.following(path)
+        copy = leaving.copy
+        text = leaving.source.edited(groups[path]).text
         rest = [edit for edit in edits if edit.path != path]
-        twin = run.parts.copier.twin_of(copy, path, text) if run.parts.copier and whose else None
+        table = next((block.table for block, _ in run.parts.blocks if block.path == path), None)
+        tuning = "" if table is None else table.tuning
+        twin = None
+        if run.parts.copier is not None and leaving.has_heirs:
+            twin = run.parts.copier.twin_of(copy, path, text, tuning)
         if twin is None:
-            mark = "\ufeff" if source.has_bom else ""
+            mark = "\ufeff" if leaving.source.has_bom else ""
             rest.append(Edit(copy.path, 0, 0, mark + text, creates=True))
         else:
             copy = twin
             joined.add(twin.path)
-        left[path] = copy, whose
+            if table is not None and tuning:
+                freed |= {row.field for row in table.rows if re.fullmatch(tuning, row.key)}
+        left[path] = copy, leaving.why
         # The file that names it may be one that others use, too.
-        edits = together([*rest, *_name_copy(run, copy, expected, whose)])
+        edits = together([*rest, *_name_copy(run, copy, expected, leaving.why)])
 
 
-def _copy(run: Run, path: str, agreed: Set[str]) -> tuple[Copy, str, Source] | None:
-    """Where the run's own copy of a file goes, another run that uses the file, and its text;
-    ``None`` where it may be edited in place.
+def _leaving(run: Run, path: str, agreed: Set[str], wanted: Wanted) -> _Leaving | None:
+    """Why and for what a run must leave a file; ``None`` where it may be edited in place.
 
     Raises:
         CannotEdit: it must not be edited, and cannot be copied either.
     """
+    stem = partial(name_for, wishes=wanted.of(path))
     for block, _ in run.parts.blocks:
         if block.path == path and block.copy is not None:
-            return block.copy, "", block.document.source
+            copy = block.copy
+            if run.parts.copier is not None:
+                copy = run.parts.copier.renamed(copy, stem)
+            return _Leaving(copy, "", block.document.source, has_heirs=False)
     if any(c.path == path and c.is_shipped and c.named is None for c in run.claims):
         raise CannotEdit(f"others use {path} too; a run that names it gets a copy")
-    if path in agreed or path not in run.parts.shared:
+    name = path.rpartition("/")[2]
+    word = contradiction(path, run.plan, wanted.wishes)
+    is_shared = path in run.parts.shared and path not in agreed
+    if word is None and not is_shared:
         return None
-    whose = next(name for name in run.parts.shared[path] if name != run.name)
-    copy = run.parts.copier.copy_of(path) if run.parts.copier is not None else None
-    if copy is None:
+    copy_of = run.parts.copier.copy_of(path, stem) if run.parts.copier is not None else None
+    whose = next((other for other in run.parts.shared.get(path, ()) if other != run.name), "")
+    if copy_of is None:
+        if word is not None:
+            raise CannotEdit(f"{name} would no longer be what its name says: {word}")
         raise CannotEdit(f"{path} also serves {whose}, which does not ask for it")
     source = next(claim.document.source for claim in run.claims if claim.path == path)
-    return copy, whose, source
+    why = f"{whose} uses {name} too" if is_shared else f"{name} is called {word}"
+    return _Leaving(copy_of, why, source, has_heirs=True)
 
 
-def _name_copy(run: Run, copy: Copy, expected: dict[Any, Any], whose: str) -> list[Edit]:
+def _name_copy(run: Run, copy: Copy, expected: dict[Any, Any], why: str) -> list[Edit]:
     """Edits that make the run name its own copy of a file instead of the one it names now.
 
     Raises:
@@ -88,11 +150,9 @@ def _name_copy(run: Run, copy: Copy, expected: dict[Any, Any], whose: str) -> li
         document, node = _naming(run, copy)
         edits = document.set_value(node, copy.reference)
     except CannotEdit as error:
-        if not whose:
+        if not why:
             raise
-        raise CannotEdit(
-            f"{copy.written} also serves {whose}, and this run cannot be given a copy: {error}"
-        ) from None
+        raise CannotEdit(f"{why}, and this run cannot be given a copy: {error}") from None
     for name, setting in run.settings.items():
         entry = setting.origin.entry
         if entry is not None and entry.value is node:

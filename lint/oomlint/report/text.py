@@ -106,7 +106,8 @@ def _more(report: Report) -> str:
     parts = []
     if report.fixed:
         where = f" in {_count(files_changed(report.applied), 'file')}" if report.applied else ""
-        parts.append(f"{report.fixed} fixed{where}")
+        more = f", and {_count(report.gone, 'finding')} with that" if report.gone else ""
+        parts.append(f"{report.fixed} fixed{where}{more}")
     safe, unsafe = fixable(report, Applicability.SAFE), fixable(report, Applicability.UNSAFE)
     if safe:
         parts.append(f"{safe} fixable with --fix")

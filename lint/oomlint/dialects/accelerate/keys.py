@@ -205,6 +205,7 @@ ACCELERATE = Table(
         ),
     ),
     rows=_ROWS,
+    tuning=r"deepspeed_config\.(?:zero3_init_flag|deepspeed_multinode_launcher)|debug",
     known=known_keys("accelerate"),
     known_prefixes=(
         "fp8_config", "dynamo_config", "mpirun_config", "tp_config", "megatron_lm_config.",

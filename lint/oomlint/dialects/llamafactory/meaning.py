@@ -108,6 +108,14 @@ def method(run: Cells) -> Any:
     return "qlora" if said == "lora" and run[f.quant.method] == "bnb4" else None
 
 
+@method.written
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    """LF finetuning_args.py: LoRA together with GaLore, APOLLO or BAdam is refused."""
+    if wanted != "full" and (run[lf.galore] or run[lf.apollo] or run[lf.badam]):
+        raise CannotEdit("LLaMA-Factory trains no adapter with GaLore, APOLLO or BAdam")
+    return {f.trainable.method: wanted}
+
+
 @meaning.derive(f.trainable.r)
 def rank(run: Cells) -> Any:
     own = {"lora": lf.lora_rank, "oft": lf.oft_rank}.get(_finetuning_type(run))

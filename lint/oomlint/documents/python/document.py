@@ -92,6 +92,9 @@ class PythonDocument(Struct, frozen=True, eq=False):
         self._check(mapping)
         if key in mapping.entries:
             raise CannotEdit(f"{key} is there already")
+        if mapping.open_ended:
+            # A call that gets it twice stops, and of a dict what comes later counts.
+            raise CannotEdit(f"what is unpacked here may say {key} already")
         if _kind(mapping) == "call" and not key.isidentifier():
             raise CannotEdit(f"{key} is no name for an argument")
         old = self._text(mapping.span)

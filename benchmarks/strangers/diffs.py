@@ -1,0 +1,102 @@
+"""Edits that ``--diff --unsafe-fixes`` proposed in public repositories, read as a maintainer would.
+
+A row names repository, commit, path, rule, the options, the fix and the first line that it wrote, and whether one would
+``merge`` it, ``reject`` it (``cause``, ``why``) or cannot tell (``open``). Of checkouts at these commits (a folder
+each, ``OWNER__NAME``) this says which rejected edits are proposed still::
+
+    python -m benchmarks.strangers.diffs FOLDER [OWNER/NAME ...]
+
+Verdicts were given by cause: of diffs that show the same defect each has the same one.
+
+It plans every run of a repository, which takes a minute or some. The exit status is 1 where one is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.strangers.__main__ import options_of
+
+from oomlint.disk import walk
+from oomlint.documents import SUFFIXES
+from oomlint.fix.apply import fix_all
+from oomlint.fix.bystanders import naming_in
+from oomlint.workspace import Workspace
+
+_ROWS = Path(__file__).with_name("diffs.jsonl")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One file of a diff that was read; ``edit`` is the first line that it adds, if any."""
+
+    repo: str
+    commit: str
+    path: str
+    rule: str
+    options: str
+    fix: str
+    applicability: str
+    edit: str
+    verdict: str
+    cause: str
+    why: str
+
+
+def rows() -> list[Row]:
+    return [Row(**json.loads(line)) for line in _ROWS.read_text("utf-8").splitlines()]
+
+
+def added(folder: Path, options: str) -> dict[str, set[str]]:
+    """The lines that fixes add to each file of a checkout."""
+    workspace = Workspace(folder)
+    names = [workspace.name(file) for file in walk(folder, SUFFIXES)]
+    result = fix_all(
+        workspace,
+        names,
+        options_of(options),
+        unsafe=True,
+        naming=naming_in(workspace),
+        reports_after=False,
+    )
+    found = {}
+    for path, data in result.texts.items():
+        before = (result.originals[path] or b"").decode("utf-8", "replace").splitlines()
+        found[path] = set(data.decode("utf-8", "replace").splitlines()) - set(before)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("checkouts", type=Path)
+    parser.add_argument("repos", nargs="*")
+    given = parser.parse_args()
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows():
+        if not given.repos or row.repo in given.repos:
+            groups[row.repo, row.options].append(row)
+    tried = proposed = standing = 0
+    for (repo, options), members in sorted(groups.items()):
+        folder = given.checkouts.resolve() / repo.replace("/", "__")
+        if not folder.is_dir():
+            print(f"{repo}: no checkout", file=sys.stderr)
+            continue
+        lines = added(folder, options)
+        for row in members:
+            is_there = any(line[:200] == row.edit for line in lines.get(row.path, ()) if row.edit)
+            tried += 1
+            proposed += is_there and row.verdict == "merge"
+            if is_there and row.verdict == "reject":
+                standing += 1
+                print(f"{row.rule} still proposed: {repo} {row.path}: {row.why}")
+    print(f"{tried} edits: {standing} that one rejects are proposed, {proposed} that one merges")
+    sys.exit(bool(standing))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""What a file tells its readers beside its values, by its name and in its comments.
+
+``zero2.json`` that shards with stage 3, a ``llama3_full_sft.yaml`` that trains an adapter and a ``train_1gpu.sh``
+that shards read right to a machine and wrong to everybody else; and a comment such as "only support
+full for now" says what no table knows. A change that such words forbid is not written there.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
+from functools import partial
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from oomlint.documents import SHELL_SUFFIXES, kind_of
+from oomlint.documents.text import Edit, Source
+from oomlint.plan import Plan
+from oomlint.plan.fields import f
+
+Wishes: TypeAlias = MappingABC[Any, Any]
+
+# A word of a file's name, between anything that is no letter or digit.
+_START, _END = r"(?<![a-z0-9])", r"(?![a-z0-9])"
+_STAGE = re.compile(rf"{_START}(zero|ds|z|stage)([_-]?)([0-3])(?![0-9])", re.IGNORECASE)
+_OPTIMIZERS = "adamw|adam|adafactor|lion|muon|sgd|galore|apollo|badam|lomo|adalomo|lamb"
+_SHARDING = ("parallel.zero.", "parallel.fsdp.", "parallel.backend")
+
+
+class Said(Struct, frozen=True):
+    """``word`` of a name, and whether a run with a plan and a wish for it still is what that says."""
+
+    word: str
+    holds: Callable[[Plan], bool]
+    is_broken_by: Callable[[Wishes], bool]
+
+
+def contradiction(path: str, plan: Plan, wishes: Wishes) -> str | None:
+    """The word in a file's name that holds for a run and would no longer, if there is one."""
+    for said in _said(_stem(path)):
+        if said.is_broken_by(wishes) and said.holds(plan):
+            return said.word
+    return None
+
+
+def variant_beside(path: str, others: Iterable[str], wishes: Wishes) -> str | None:
+    """A file beside this one that is this one with an adapter, by its name, where that is wished:
+    ``train_lora.sh`` beside ``train.sh``."""
+    if not str(wishes.get(f.trainable.method, "")).endswith("lora"):
+        return None
+    stem = _bare(_stem(path))
+    return next(
+        (other for other in others if _is_lora(other) and _bare(_stem(other)) == stem), None
+    )
+
+
+def _is_lora(path: str) -> bool:
+    return any(_words(_stem(path), "q?lora"))
+
+
+def _bare(stem: str) -> str:
+    """A name without the words for what is trained."""
+    return re.sub(
+        rf"[_.-]?{_START}(?:q?lora|full|ft|finetune){_END}", "", stem, flags=re.IGNORECASE
+    )
+
+
+def _said(stem: str) -> Iterator[Said]:
+    """What the words of a name say of the run."""
+    for stage in _STAGE.finditer(stem):
+        yield _value(stage[0], f.parallel.zero.stage, int(stage[3]))
+    for word in _words(stem, r"full(?:[_-]?(?:ft|finetun\w*|sft|params?|parameters?))?"):
+        yield _value(word, f.trainable.method, "full")
+    for word in _words(stem, r"(?:single|one|1)[_-]?(?:x[_-]?)?(?:gpu|card|device)"):
+        yield Said(word, lambda _: True, _shards)
+    for word in _words(stem, "ddp"):
+        yield Said(word, lambda plan: plan.parallel.backend in (None, "ddp"), _shards)
+    for word in _words(stem, "fp32|fp16|bf16"):
+        yield _value(word, f.precision.compute, word.lower())
+    for word in _words(stem, rf"(?:paged[_-]?)?(?:{_OPTIMIZERS})(?:[_-]?\d+bit)?"):
+        yield Said(word, lambda _: True, lambda wishes: f.optimizer.kind in wishes)
+    for word in _words(stem, "no[_-]?offload(?:ing)?"):
+        yield Said(word, lambda _: True, _offloads)
+    for word in _words(stem, r"\d+k|\d{4,6}"):
+        lengths = _lengths(word)
+        yield Said(word, partial(_is_one_of, lengths), _shortens)
+    for word in _words(stem, r"(?:u?bsz?|mbs|micro|batch(?:size)?)[_-]?\d+"):
+        yield _value(word, f.batch.micro, int(re.findall(r"\d+", word)[-1]))
+
+
+def _value(word: str, field: Any, value: Any) -> Said:
+    """The word says that a field has a value."""
+    return Said(
+        word,
+        lambda plan: bool(plan.get(field) == value),
+        lambda wishes: field in wishes and wishes[field] != value,
+    )
+
+
+def _shards(wishes: Wishes) -> bool:
+    return any(str(field).startswith(_SHARDING) for field in wishes)
+
+
+def _offloads(wishes: Wishes) -> bool:
+    wished = (wishes.get(field) for field in (f.offload.optimizer, f.offload.params))
+    return bool(wishes.get(f.parallel.fsdp.cpu_offload)) or any(
+        device not in (None, "none") for device in wished
+    )
+
+
+def _is_one_of(lengths: tuple[int, ...], plan: Plan) -> bool:
+    return plan.seq.max_len in lengths
+
+
+def _shortens(wishes: Wishes) -> bool:
+    return f.seq.max_len in wishes
+
+
+def _lengths(word: str) -> tuple[int, ...]:
+    """Tokens: ``8k`` may be 8,000 or 8,192."""
+    number = int(word.rstrip("kK"))
+    return (number,) if word.isdigit() else (number * 1000, number * 1024)
+
+
+def _words(stem: str, pattern: str) -> Iterator[str]:
+    for match in re.finditer(f"{_START}(?:{pattern}){_END}", stem, re.IGNORECASE):
+        yield match[0]
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(path.rpartition("/")[2])[0]
+
+
+# -- the name of a copy --------------------------------------------------------------------------
+
+
+def name_for(stem: str, wishes: Wishes) -> str:
+    """The name of a copy in which ``wishes`` hold: ``ds_z3_config`` of ``ds_z2_config``, with what else it
+    is for behind."""
+    stage = wishes.get(f.parallel.zero.stage)
+    words = list(_purposes(wishes))
+    if stage is not None:
+        renamed = _STAGE.sub(rf"\g<1>\g<2>{stage}", stem)
+        if renamed == stem and not _STAGE.search(stem):
+            renamed = f"{stem}_zero{stage}"
+        stem = renamed
+    words = [word for word in dict.fromkeys(words) if word not in stem.lower()]
+    return "_".join((stem, *words[:_MOST_WORDS]))
+
+
+def _purposes(wishes: Wishes) -> Iterator[str]:
+    params, optimizer = wishes.get(f.offload.params), wishes.get(f.offload.optimizer)
+    devices = {device for device in (params, optimizer) if device is not None}
+    if devices == {"none"} or wishes.get(f.parallel.fsdp.cpu_offload) is False:
+        yield "on_gpu"
+    elif "nvme" in devices:
+        yield "nvme"
+    elif params == "cpu" or wishes.get(f.parallel.fsdp.cpu_offload):
+        yield "offload"
+    elif optimizer == "cpu":
+        yield "offload_optimizer"
+    if wishes.get(f.parallel.zero.gather16_on_save) is False:
+        yield "sharded_save"
+    for field, value in wishes.items():
+        if field in _SIZES:
+            yield _SIZES[field]
+        elif field not in _NAMED_ABOVE:
+            yield _purpose(str(field), value)
+
+
+_SIZES: dict[Any, str] = {
+    f.parallel.zero.reduce_bucket_elems: "small_buckets",
+    f.parallel.zero.allgather_bucket_elems: "small_buckets",
+    f.parallel.zero.max_live_params: "few_live_params",
+    f.parallel.zero.max_reuse_distance: "few_live_params",
+}
+# More words make no name.
+_MOST_WORDS = 2
+
+_NAMED_ABOVE = frozenset(
+    (
+        f.parallel.zero.stage,
+        f.offload.params,
+        f.offload.optimizer,
+        f.parallel.fsdp.cpu_offload,
+        # What comes with stage 3 by itself.
+        f.parallel.zero.gather16_on_save,
+    )
+)
+
+
+# Last parts of fields that say nothing without the part before them.
+_GENERIC = ("mode", "kind", "method", "enabled", "strategy", "share", "every")
+
+
+def _purpose(field: str, value: Any) -> str:
+    """A field and its value as words: ``micro1``, ``no_pin_memory``, ``fused``."""
+    group, _, name = field.rpartition(".")
+    if name in _GENERIC:
+        name = group.rpartition(".")[2]
+    if value is True:
+        return name
+    if value is False or value is None:
+        return f"no_{name}"
+    if isinstance(value, (int, str)) and re.fullmatch(r"[\w-]{1,16}", str(value)):
+        return f"{name}_{value}"
+    return name
+
+
+# -- comments ------------------------------------------------------------------------------------
+
+# Words with which somebody says why a value is what it is, or warns of another.
+_WARNS = re.compile(
+    r"\b(only|must|should|never|always|do not|don'?t|requires?|fails?|failed|crash\w*|bugs?|break\w*|broken"
+    r"|unsupported|not supported?|doesn'?t|does not|can'?t|cannot|won'?t|hangs?|keep|important|careful|otherwise"
+    r"|avoid|instead of)\b",
+    re.IGNORECASE,
+)
+_COMMENT = {
+    ".json": "//",
+}
+_MOST_SHOWN = 60
+
+
+def variable_in(source: Source, edit: Edit) -> str | None:
+    """What a script has in place of a number that an edit would write there: ``$GPUS_PER_NODE``, of which more
+    of it is made."""
+    written = "" if edit.creates else " ".join(source.text[edit.start : edit.end].split())
+    if kind_of(source.path) not in SHELL_SUFFIXES or not written.startswith(("$", '"$')):
+        return None
+    return written if len(written) <= _MOST_SHOWN else f"{written[: _MOST_SHOWN - 1]}…"
+
+
+def warning_at(source: Source, edit: Edit) -> str | None:
+    """What a comment behind the text that an edit replaces says against it."""
+    if edit.creates or edit.start == edit.end:
+        return None
+    end = source.text.find("\n", edit.end)
+    rest = source.text[edit.end : end if end >= 0 else len(source.text)]
+    mark = _COMMENT.get(os.path.splitext(source.path)[1], "#")
+    _, found, comment = rest.partition(f" {mark}")
+    said = " ".join(comment.split())
+    if not found or not _WARNS.search(said):
+        return None
+    return said if len(said) <= _MOST_SHOWN else f"{said[: _MOST_SHOWN - 1]}…"
