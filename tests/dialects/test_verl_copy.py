@@ -76,6 +76,23 @@ def test_where_it_is_read_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pins", "model", "share_of"),
+    [
+        ("vllm==0.6.3\n", "Qwen/Qwen2.5-7B-Instruct", "free"),
+        ("vllm<=0.8.5\n", "Qwen/Qwen2.5-7B-Instruct", "process"),
+        ("vllm>=0.9\n", "Qwen/Qwen2.5-7B-Instruct", "card"),
+        ("", "Qwen/Qwen2.5-7B-Instruct", "card"),
+        # 0.6.3 has no such model, whatever the copy's files allow.
+        ("vllm<=0.6.3\n", "Qwen/Qwen2.5-VL-7B-Instruct", "process"),
+    ],
+)
+def test_what_the_engine_takes_its_share_of(pins: str, model: str, share_of: str) -> None:
+    line = _GRPO.format(engine="vllm").replace("Qwen/Qwen2.5-7B-Instruct", model)
+    run = run_of({"run.sh": line, "requirements.txt": pins}, "run.sh")
+    assert run.plan.objective.rollout.share_of == share_of
+
+
+@pytest.mark.parametrize(
     ("pins", "sleeps"),
     [
         ("verl==0.4.1\n", True),
@@ -167,3 +184,11 @@ def test_megatron_joins_samples_whatever_the_key_of_fsdp_says() -> None:
         "actor_rollout_ref.actor.megatron.use_remove_padding=False data.train_files",
     )
     assert run_of({"run.sh": padded}, "run.sh").plan.seq.packing == "none"
+
+
+def test_a_reference_that_a_copy_generates_is_no_run() -> None:
+    config = (
+        "actor_rollout_ref:\n  model:\n    path: Qwen/Qwen2.5-7B-Instruct\ntrainer:\n  nnodes: 1\n"
+    )
+    assert not link({"mine/_generated_ppo_trainer.yaml": config}).runs
+    assert link({"mine/ppo_trainer.yaml": config}).runs

@@ -100,6 +100,21 @@ def test_what_takes_several_long_samples_is_a_note() -> None:
     assert max(d.severity for d in found) is Severity.INFO
 
 
+def test_run_that_dies_only_if_all_of_a_batch_are_long_is_a_note() -> None:
+    """As read it dies, and by most of what data sets are like it lives."""
+    text = verl(80, response=3000)
+    report = lint(Workspace(Path("/p"), {"run.sh": text.encode()}), ["run.sh"], H100)
+    (run,) = report.runs
+    risk = judgement_of(run).risk
+    assert risk is not None
+    assert TIGHT <= (risk.gpu or 0) < 0.5
+    limit = run.limits.gpu_bytes or 0
+    assert (run.estimate.gpu.peak_bytes or 0) > 1.2 * limit
+    found = [d for d in report.diagnoses if d.finding.resource == "gpu"]
+    assert found
+    assert max(d.severity for d in found) is Severity.INFO
+
+
 OWN_SCRIPT = """
 from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
 from data import make_data
