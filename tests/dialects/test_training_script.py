@@ -811,3 +811,28 @@ def test_a_script_that_spreads_its_model_is_one_process(gpus: int | None, stages
     assert run.plan.parallel.backend == "device_map_pp"
     assert Facts(run.placed.plan).pp == stages
     assert processes_of(Facts(run.placed.plan)) == 1
+
+
+_OF_OWN = """
+from transformers import HfArgumentParser, TrainingArguments
+from models.reward import RewardConfig, RewardModel, RewardModelTrainer as Trainer, compute_metrics
+(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+model = RewardModel(args=args, config=RewardConfig(backbone="a"))
+Trainer(model=model, args=args, compute_metrics=compute_metrics, train_dataset=a).train()
+"""
+_LINE = (
+    "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-7B --output_dir out "
+    "--per_device_train_batch_size 4 --do_eval --num_train_epochs 1 --save_strategy epoch\n"
+)
+
+
+def test_model_of_a_class_of_ones_own_returns_what_nobody_knows() -> None:
+    """Its RewardConfig is none of TRL's, and what evaluation keeps of it need be no logits."""
+    run = run_of({"run.sh": _LINE, "train.py": _OF_OWN})
+    assert run.dialect.name == "hf-trainer"
+    assert run.level(f.eval.keeps_logits) is Level.UNREAD
+    known = _OF_OWN.replace('RewardModel(args=args, config=RewardConfig(backbone="a"))', _LOADED)
+    assert run_of({"run.sh": _LINE, "train.py": known}).plan.eval.keeps_logits is True
+
+
+_LOADED = "transformers.AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')"

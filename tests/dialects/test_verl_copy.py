@@ -78,6 +78,23 @@ def test_where_it_is_read_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pins", "model", "share_of"),
+    [
+        ("vllm==0.6.3\n", "Qwen/Qwen2.5-7B-Instruct", "free"),
+        ("vllm<=0.8.5\n", "Qwen/Qwen2.5-7B-Instruct", "process"),
+        ("vllm>=0.9\n", "Qwen/Qwen2.5-7B-Instruct", "card"),
+        ("", "Qwen/Qwen2.5-7B-Instruct", "card"),
+        # 0.6.3 has no such model, whatever the copy's files allow.
+        ("vllm<=0.6.3\n", "Qwen/Qwen2.5-VL-7B-Instruct", "process"),
+    ],
+)
+def test_what_the_engine_takes_its_share_of(pins: str, model: str, share_of: str) -> None:
+    line = _GRPO.format(engine="vllm").replace("Qwen/Qwen2.5-7B-Instruct", model)
+    run = run_of({"run.sh": line, "requirements.txt": pins}, "run.sh")
+    assert run.plan.objective.rollout.share_of == share_of
+
+
+@pytest.mark.parametrize(
     ("pins", "sleeps"),
     [
         ("verl==0.4.1\n", True),
@@ -203,3 +220,11 @@ def test_key_that_the_copys_config_lacks_is_not_added_to_the_line(
     assert bool(fix.edits) is is_written
     if not is_written:
         assert "Hydra refuses one that is not there" in str(fix.reason)
+
+
+def test_a_reference_that_a_copy_generates_is_no_run() -> None:
+    config = (
+        "actor_rollout_ref:\n  model:\n    path: Qwen/Qwen2.5-7B-Instruct\ntrainer:\n  nnodes: 1\n"
+    )
+    assert not link({"mine/_generated_ppo_trainer.yaml": config}).runs
+    assert link({"mine/ppo_trainer.yaml": config}).runs

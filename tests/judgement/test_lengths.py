@@ -24,6 +24,7 @@ VERL = (
     "trainer.n_gpus_per_node=1 actor_rollout_ref.model.use_remove_padding={joined}{more}\n"
 )
 H100 = Options(hardware=parse_hardware("1xH100-80GB"))
+EIGHT = Options(hardware=parse_hardware("8xA100-80GB"))
 
 
 def verl(micro: int, *, joined: bool = True, response: int = 1024, more: str = "") -> str:
@@ -119,3 +120,63 @@ def test_of_a_rollout_only_the_prompts_may_all_be_short() -> None:
     assert [each.words for each in doubts(run) if each.is_of_lengths] == [
         "no sample has more than 1,536 tokens"
     ]
+
+
+def test_run_that_dies_only_if_all_of_a_batch_are_long_is_a_note() -> None:
+    """As read it dies, and by most of what data sets are like it lives."""
+    text = verl(80, response=3000)
+    report = lint(Workspace(Path("/p"), {"run.sh": text.encode()}), ["run.sh"], H100)
+    (run,) = report.runs
+    risk = judgement_of(run).risk
+    assert risk is not None
+    assert TIGHT <= (risk.gpu or 0) < 0.5
+    limit = run.limits.gpu_bytes or 0
+    assert (run.estimate.gpu.peak_bytes or 0) > 1.2 * limit
+    found = [d for d in report.diagnoses if d.finding.resource == "gpu"]
+    assert found
+    assert max(d.severity for d in found) is Severity.INFO
+
+
+OWN_SCRIPT = """
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+from data import make_data
+(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+Trainer(model=model, args=args, **make_data()).train()
+"""
+OWN_LINE = (
+    "torchrun --nproc_per_node 1 train.py --model_max_length 2048 --output_dir out --bf16 True "
+    "--per_device_train_batch_size 24 --gradient_checkpointing True --num_train_epochs 1\n"
+)
+LLAMAFACTORY = """\
+llamafactory-cli train --stage sft --do_train True --finetuning_type full --dataset a --template qwen \
+--model_name_or_path Qwen/Qwen2.5-1.5B --cutoff_len 2048 --output_dir out --bf16 True \
+--per_device_train_batch_size 24 --num_train_epochs 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"run.sh": OWN_LINE, "train.py": OWN_SCRIPT}, Severity.INFO),
+        ({"run.sh": LLAMAFACTORY}, Severity.WARNING),
+    ],
+)
+def test_limit_that_a_script_of_ones_own_may_never_meet_is_a_note(
+    files: dict[str, str], expected: Severity
+) -> None:
+    workspace = Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
+    report = lint(workspace, list(files), H100)
+    risks = [judgement_of(run).risk for run in report.runs]
+    assert any(risk is not None and 0.5 < (risk.gpu or 0) < 0.8 for risk in risks)
+    headlines = [d for d in report.diagnoses if d.rule.code == "OOM100"]
+    assert max(d.severity for d in headlines) is expected
+
+
+def test_holes_are_no_firmer_than_the_need_beside_them() -> None:
+    line = OWN_LINE.replace("batch_size 24", "batch_size 16").replace("node 1", "node 8")
+    files = {"run.sh": line.encode(), "train.py": OWN_SCRIPT.encode()}
+    report = lint(Workspace(Path("/p"), files), list(files), EIGHT)
+    holes = [d for d in report.diagnoses if d.rule.code == "OOM710"]
+    assert holes
+    assert all(d.severity is Severity.INFO for d in holes)

@@ -389,12 +389,12 @@ def test_a_finding_speaks_of_a_run_in_trouble_and_of_no_other(told: list[Told]) 
 
 
 def _tells(diagnosis: Diagnosis) -> bool:
-    """Whether a finding says that a run is in trouble, as firmly as what it rests on allows; of one
-    that fits as it is read, what else it may be is a remark."""
+    """Whether a finding says that a run is in trouble, as firmly as what it rests on allows; where the
+    judgement itself makes a remark of it, a remark is enough."""
     finding, run = diagnosis.finding, diagnosis.run
     peaks = () if run is None else judgement_of(run).peaks
-    fits_as_read = any(p.resource == finding.resource and p.otherwise for p in peaks)
-    is_open = finding.evidence is Level.UNREAD or fits_as_read
+    is_remark = any(p.resource == finding.resource and p.severity is Severity.INFO for p in peaks)
+    is_open = finding.evidence is Level.UNREAD or is_remark
     least = Severity.INFO if is_open else Severity.WARNING
     return finding.resource in ("gpu", "host") and finding.severity >= least
 

@@ -142,6 +142,37 @@ def test_sglang_takes_a_share_of_what_is_free() -> None:
     assert engine_pool(moved, _LIMITS) == 0.5 * (_CARD - (1 << 30))
 
 
+def test_vllm_of_a_carried_verl_takes_a_share_of_what_is_free_for_its_cache() -> None:
+    free = _ACTOR.with_values(
+        {
+            "objective.rollout.share_of": "free",
+            "objective.rollout.tp": 2,
+            "objective.rollout.sleep": False,
+        }
+    )
+    f = Facts(free)
+    assert f.model is not None
+    weights = f.model.numel  # in 16 bit on two ranks
+    cache = 0.5 * (_CARD - (1 << 30) - state_bytes_of(f).parameters - weights)
+    assert engine_pool(f, _LIMITS) == pytest.approx(cache), "its weights leave"
+    sleeps = Facts(free.with_values({"objective.rollout.sleep": True}))
+    assert engine_pool(sleeps, _LIMITS) == pytest.approx(cache + weights)
+
+
+def test_vllm_counts_what_the_process_holds_into_its_share() -> None:
+    within = _ACTOR.with_values(
+        {"objective.rollout.share_of": "process", "objective.rollout.tp": 2}
+    )
+    f = Facts(within)
+    assert f.model is not None
+    own = 0.5 * _CARD - (1 << 30) - state_bytes_of(f).parameters
+    assert engine_pool(f, _LIMITS) == pytest.approx(max(f.model.numel, own))
+    critic = Facts(within.with_values({"objective.critic": "critic"}))
+    assert engine_pool(critic, _LIMITS) == pytest.approx(
+        max(f.model.numel, own - state_bytes_of(f).parameters)
+    )
+
+
 def test_deepspeed_makes_room_for_all_tokens_when_it_first_writes() -> None:
     """OPT-13B on two ranks a group, 32 prompts each, 512 tokens: 16.2 GiB."""
     opt = ModelDims(

@@ -146,3 +146,19 @@ def test_an_engine_that_sleeps_is_no_part_of_what_stands_beside_the_trained_mode
     report = check("run.sh", text, Options(hardware=parse_hardware("8xA100-40GB")))
     assert report.runs[0].plan.objective.rollout.sleep
     assert "rl-colocated-models-over-budget" not in names(report)
+
+
+def test_ray_says_otherwise_than_torchrun_that_cards_are_missing():
+    ray = (
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo trainer.n_gpus_per_node=16 "
+        "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct\n"
+    )
+    torchrun = (
+        "torchrun --nproc_per_node=16 -m verl.trainer.fsdp_sft_trainer data.train_files=a "
+        "model.partial_pretrain=Qwen/Qwen2.5-7B-Instruct\n"
+    )
+    eight = Options(hardware=parse_hardware("8xH100-80GB"))
+    for text, word in ((ray, "Ray has no place"), (torchrun, "invalid device ordinal")):
+        (found,) = [d for d in check("run.sh", text, eight).diagnoses if d.rule.code == "OOM706"]
+        assert found.severity is Severity.ERROR
+        assert any(word in detail for detail in found.finding.details)

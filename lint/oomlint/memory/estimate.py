@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomlint.memory.allocator import left_by_packing, reserved_above, reserved_for_loading
+from oomlint.memory.beside import models_beside
 from oomlint.memory.bounds import Totals, bounds
 from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
 from oomlint.memory.evaluation import evaluation_point
@@ -61,7 +62,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         "evaluation": evaluation_point(f, idle),
         "save": idle._replace(temporary=save.gpu),
     }
-    parameters = states.parameters + reference_model(f)
+    parameters = states.parameters + models_beside(f)
     optimizer = states.master + states.optimizer
     workspace = float(limits.cublas_workspace)
     communicates = f.world > 1 and f.backend not in ("none", "dp", "device_map_pp")
@@ -180,39 +181,6 @@ def cast_bytes(f: Facts) -> float:
     if f.backend != "zero" or load.device_map != "single" or load.cast is None:
         return 0.0
     return max(0.0, BYTES_PER_ELEMENT[load.cast] - f.weight) * f.trained_numel
-
-
-def reference_model(f: Facts) -> float:
-    """Bytes of models beside the trained one: reference, reward, teacher, and a critic, which
-    is trained too."""
-    o = f.plan.objective
-    model = f.model
-    assert model is not None
-    width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(o.ref_dtype or "", max(2.0, f.stream))
-    shard = f.shard if f.backend in ("fsdp1", "fsdp2") or (
-        f.backend == "zero" and (f.plan.parallel.zero.stage or 0) == 3
-    ) else 1  # fmt: skip
-    each = width / shard / f.tp / f.pp
-    total = model.numel * each if o.ref_model == "copy" else 0.0
-    for role, name, params in (
-        ("reward_model", o.reward_model, o.reward_params),
-        ("teacher", o.teacher, o.teacher_params),
-    ):
-        if name and name != "none":
-            total += _size_beside(f, role, name, params) * each
-    if o.critic and o.critic != "none":
-        share = _size_beside(f, "critic", o.critic, o.critic_params) / model.numel
-        total += state_bytes_of(f).total * share
-    return total
-
-
-def _size_beside(f: Facts, role: str, name: str, params: int | None) -> float:
-    """Parameters of a model beside the trained one."""
-    if params is not None:
-        return params
-    assert f.model is not None
-    f.assume(f"objective.{role}", name, "taken to be as large as the trained model")
-    return f.model.numel
 
 
 def colocated_pool(f: Facts, limits: GpuLimits) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomlint.memory.beside import there_at_start
 from oomlint.memory.buffers import comm_buffers
 from oomlint.memory.evaluation import first_logits, key_value_cache
 from oomlint.memory.facts import Facts, facts_of
@@ -44,7 +45,10 @@ def engine_pool(f: Facts, limits: GpuLimits) -> float:
     model_executor/model_runner.py, profile_max_num_token).
 
     The trainer is there first, in verl without the states that come with its first step and, where it
-    moves away between phases, altogether (verl 0.4 to 0.7 workers/fsdp_workers.py init_model).
+    moves away between phases, altogether (verl 0.4 to 0.7 workers/fsdp_workers.py init_model). verl's own vLLM up
+    to 0.6.3 takes its share of what is then free for keys and values alone (verl 0.2 third_party/vllm/
+    vllm_v_0_6_3/worker.py determine_num_available_blocks), and vLLM's V1 before 0.9 takes off its share all that
+    torch holds in the process (vllm 0.8 v1/worker/gpu_worker.py determine_available_memory).
     """
     rollout = f.plan.objective.rollout
     if rollout.engine == "deepspeed":
@@ -54,11 +58,22 @@ def engine_pool(f: Facts, limits: GpuLimits) -> float:
         return 0.0
     share = 0.3 if rollout.gpu_mem_util is None else rollout.gpu_mem_util
     if rollout.engine == "sglang":
-        stays = 0.0 if _moves_away(f) else state_bytes_of(f).parameters
-        return share * max(0.0, card - limits.context - stays)
+        return share * max(0.0, card - limits.context - there_at_start(f))
+    if rollout.share_of == "free":
+        weights = _own_weights(f)
+        free = max(0.0, card - limits.context - there_at_start(f) - weights)
+        return share * free + (weights if rollout.sleep else 0.0)
     pool = share * card
+    if rollout.share_of == "process":
+        return max(_own_weights(f), pool - limits.context - there_at_start(f))
     # What the engine may take, its weights included.
     return max(0.0, pool - frozen_weight_bytes(f)) if rollout.shares_weights else pool
+
+
+def _own_weights(f: Facts) -> float:
+    """The engine's copy of the weights, in 16 bit on each of its ranks."""
+    assert f.model is not None
+    return 2.0 * f.model.numel / (f.plan.objective.rollout.tp or 1)
 
 
 def _workspace(f: Facts) -> float:

@@ -16,6 +16,8 @@ class Rollout(Section, frozen=True, kw_only=True):
     ``generation_batch`` counts the completions of one round over all ranks. ``gathers``: a sharded
     model that writes its answers itself lies whole on every GPU meanwhile, or a share of it for each of ``tp``.
     ``shares_weights``: the engine works with the trainer's own copy of the weights.
+    ``share_of``: of what ``gpu_mem_util`` is the engine's share: of the whole ``card``, of what is ``free`` of it
+    when the engine starts, or of the card with all that the process holds already counted in (``process``).
     ``scored_tokens``: of a batch whose log-probabilities are taken, where tokens fill it; ``entropy``: as
     :attr:`Loss.entropy`, where they are.
     """
@@ -37,6 +39,7 @@ class Rollout(Section, frozen=True, kw_only=True):
     generation_batch: int | None = None
     gathers: bool | None = None
     shares_weights: bool | None = None
+    share_of: Literal["card", "free", "process"] | None = None
     scored_tokens: int | None = None
     entropy: Literal["none", "fused", "whole"] | None = None
 

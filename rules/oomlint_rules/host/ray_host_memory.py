@@ -47,7 +47,7 @@ from oomlint.run import Run
 from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95
-_ON_RAY = ("verl", "easyr1", "openrlhf", "slime", "nemo-rl")
+RAY_TRAINERS = ("verl", "easyr1", "openrlhf", "slime", "nemo-rl")
 _RL = frozenset({"ppo", "grpo", "rloo"})
 # Most machines with eight cards that RL is trained on have more.
 _NOTEWORTHY = 480 * 2**30
@@ -85,7 +85,7 @@ class RayHostMemory(Rule):
     summary = "models and rollouts in RAM pass what Ray allows of it"
     applicability = Applicability.SAFE
     cost = 3
-    only_where = (Where(frameworks=_ON_RAY),)
+    only_where = (Where(frameworks=RAY_TRAINERS),)
 
     bad = (
         Example(

@@ -10,7 +10,7 @@ product does not divide the number of processes.
 ## Why it runs out of memory
 
 A process too many stops with *invalid device ordinal*, or shares a card with another one and
-takes the memory twice. With fewer processes than GPUs every share of the sharded states is
+takes the memory twice; Ray's trainers stop before, since their pool has no place for it. With fewer processes than GPUs every share of the sharded states is
 larger: 18 bytes a parameter divided by 1 instead of by 8 is what a run of one process
 (`NPROC_PER_NODE=1`) on an eight-card machine asks of its only card.
 
@@ -27,6 +27,7 @@ a GPU is left free on purpose for a generation server.
 ## Sources
 
 * torch 2.9 `distributed/run.py` (one process for each of `nproc_per_node`)
+* verl 0.2 to 0.7 `trainer/ppo/ray_trainer.py` (*Total available GPUs 8 is less than total desired GPUs 16*)
 * LLaMA-Factory ff6d4d12 `hparams/parser.py` `_validate_megatron_bridge_parallel_args`
 * https://github.com/modelscope/ms-swift/issues/2010 and /3456
 """
@@ -42,6 +43,7 @@ from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command
+from oomlint_rules.host.ray_host_memory import RAY_TRAINERS
 
 _PROCESSES = f.parallel.gpus_per_node
 _DEGREES = ("tp", "pp", "cp", "ulysses")
@@ -142,13 +144,20 @@ class WorldSizeMismatch(Rule):
 
     def _too_many(self, run: Run, ranks: int, gpus: int, where: str) -> Finding:
         # A launch line that is not at hand may start another number than an Accelerate config says.
+        # verl 0.2 to 0.7 trainer/ppo/ray_trainer.py _check_resource_available; Ray itself waits for a placement
+        # group that no node has room for.
+        fails = "those without a card of their own stop with an invalid device ordinal"
+        if run.framework in RAY_TRAINERS and run.plan.objective.kind != "sft":
+            fails = (
+                "Ray has no place for so many: the trainer stops before a worker starts, or waits"
+            )
         return self.finding(
             run,
             Severity.WARNING if run.is_fragment else Severity.ERROR,
             f"a node starts {ranks} processes for {where}",
             at=(_PROCESSES, launch.total_processes),
             details=(
-                "those without a card of their own stop with an invalid device ordinal",
+                fails,
                 *(("unless the launch line says --num_processes",) if run.is_fragment else ()),
             ),
             proposals=_align(run, gpus),

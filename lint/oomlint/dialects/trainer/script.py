@@ -21,6 +21,7 @@ from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
+    ARGUMENTS,
     CHECKPOINTS,
     DEFAULTS,
     EARLY_FROM_PRETRAINED,
@@ -49,6 +50,7 @@ _TRL_TRAINER = re.compile(
 )
 _TRAINER = re.compile(r"(^|\.)\w*Trainer$")
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
+_OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known
 _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value|draft", re.IGNORECASE)
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 
@@ -110,7 +112,7 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
         return
     calls: Sequence[Call] = getattr(document, "calls", ())
     defaults = getattr(document, "option_defaults", None)
-    configs = [call for call in calls if _CONFIG.search(call.callee)]
+    configs = [c for c in calls if _CONFIG.search(c.callee) and _may_configure(c, document)]
     trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c, document)]
     own = classes_of(document.source.text) if calls else {}
     found: list[ScriptRun] = []
@@ -142,6 +144,14 @@ def _is_trainer(call: Call, document: Document) -> bool:
     if _TRL_TRAINER.search(call.callee) and _homes_of(call, document) <= {"trl"}:
         return True
     return "args" in entries and bool({"model", "train_dataset", "0"} & set(entries))
+
+
+def _may_configure(call: Call, document: Document) -> bool:
+    """A class of the project's own that is called like TRL's (``models.RewardConfig``) configures a training if it
+    takes what training arguments are."""
+    keys = set(call.arguments.entries)
+    is_own = not _homes_of(call, document) <= {"trl", "transformers", "unsloth"}
+    return not (is_own and keys and not keys & _OF_TRAINING)
 
 
 def _run_of(

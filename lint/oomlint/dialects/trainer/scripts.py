@@ -25,7 +25,7 @@ from oomlint.dialects.trainer.tables import (
     TRAINER_CALL,
     WRAPS,
 )
-from oomlint.documents.base import UNKNOWN, Entry, Scalar
+from oomlint.documents.base import UNKNOWN, Entry, Node, Scalar
 from oomlint.plan.fields import f
 
 calls = Meaning(options)
@@ -174,6 +174,32 @@ def keeps_logits(run: Cells) -> Any:
         if "compute_metrics" in names:
             return "preprocess_logits_for_metrics" not in names and not run[f.eval.generate]
     return None
+
+
+@calls.said(f.eval.keeps_logits)
+def kept_of_own_model(run: Cells, field: Any, said: Said) -> Said:
+    """Where the script builds the model by a class of its own, what that one returns, and evaluation keeps of it,
+    nobody knows: two rewards a pair, say (SPA-VL-RLHF 2024 models/ppo/reward_model.py)."""
+    found = run.given.once(_measures_own_model)
+    if said is not None or found is None:
+        return said
+    return Origin("explicit", found[0], None, found[1])
+
+
+def _measures_own_model(blocks: list[Block]) -> tuple[Block, Entry] | None:
+    if any(block.table in (FROM_PRETRAINED, EARLY_FROM_PRETRAINED) for block in blocks):
+        return None
+    for block in blocks:
+        entries = block.mapping.entries
+        if block.table is LOADING_TRAINER_CALL and "compute_metrics" in entries:
+            model = entries.get("model")
+            if model is not None and not _is_name(model.value):
+                return block, entries["compute_metrics"]
+    return None
+
+
+def _is_name(node: Node) -> bool:
+    return isinstance(node, Scalar) and isinstance(node.value, str)
 
 
 def _gathers_on_gpu(blocks: list[Block]) -> bool:

@@ -22,6 +22,13 @@ VLLM_SLEEPS = Change(
     "verl 0.4.1 workers/sharding_manager/fsdp_vllm.py and rollout/vllm_rollout/vllm_rollout.py",
 )  # fmt: skip
 
+# v1/worker/gpu_worker.py determine_available_memory at 0.8: what torch has allocated in the process at most comes
+# off the engine's share; releases from 0.9 on measure what profiling adds to what was there.
+VLLM_COUNTS_OWN = Change(
+    "vllm", (0, 9), "the engine's share of the card holds the trainer's states too",
+    "vllm 0.8 v1/worker/gpu_worker.py",
+)  # fmt: skip
+
 MICRO_PER_GPU = Change(
     "verl", (0, 2), "fsdp_sft_trainer divides data.micro_batch_size by the number of ranks",
     "verl 0.1 trainer/fsdp_sft_trainer.py:90; 0.2 reads micro_batch_size_per_gpu alone",
@@ -41,3 +48,10 @@ ENTROPY_BY_COEFF = Change(
     "verl", (0, 4), "each update takes the entropy of its logits, whatever entropy_coeff says",
     "verl 0.3.0.post1 and 0.4.0 workers/actor",
 )  # fmt: skip
+
+NEEDS_VLLM = {
+    r"qwen2\.5-(?:vl|omni)": (0, 7),
+    r"qwen3|gemma-3|llama-4": (0, 8),
+}
+"""Models, by their names, that vLLM runs from a release on: Qwen2.5-VL from 0.7.2, Gemma 3 from 0.8.0, Llama 4 from
+0.8.3, Qwen3 from 0.8.4 (vLLM's release notes, model_executor/models/registry.py)."""

@@ -138,7 +138,8 @@ def _names_trainer(root: Mapping) -> bool:
 
 
 def _is_shipped(document: Document, root: Mapping) -> bool:
-    """A config that verl composes others from, or a part of one: nobody's run by itself."""
+    """A config that verl composes others from, a part of one, or one that its scripts/generate_trainer_config.sh (0.5)
+    writes down as a reference (``_generated_ppo_trainer.yaml``): nobody's run by itself."""
     target = root.entries.get("_target_")
     is_part = (
         target is not None
@@ -147,7 +148,7 @@ def _is_shipped(document: Document, root: Mapping) -> bool:
     )
     path = "/" + document.source.path.replace("\\", "/")
     ours = "actor_rollout_ref" in root.entries or _names_trainer(root) or "verl/" in path
-    return is_part or (ours and "trainer/config/" in path)
+    return is_part or (ours and ("trainer/config/" in path or "/_generated_" in path))
 
 
 def _base_blocks(

@@ -5,9 +5,11 @@ Read from verl 0.8.0.dev (b178a3cd, 2026-01-29); ``VL`` below is its ``verl`` pa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
+from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.offloading import to_cpu
@@ -17,8 +19,10 @@ from oomlint.dialects.verl.batches import batches
 from oomlint.dialects.verl.changes import (
     CHECKPOINTS,
     ENTROPY_BY_COEFF,
+    NEEDS_VLLM,
     SLEEP_BY_KEY,
     UNPADS,
+    VLLM_COUNTS_OWN,
     VLLM_SLEEPS,
 )
 from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
@@ -122,6 +126,26 @@ def generates_elsewhere(run: Cells) -> Any:
     return "vllm_server" if _is_ppo(run) and run[own.hybrid] is False else None
 
 
+@meaning.derive(
+    _O.rollout.share_of,
+    source="verl 0.2 third_party/vllm/vllm_v_0_6_3/worker.py; vllm 0.8 v1/worker/gpu_worker.py",
+)
+def share_of(run: Cells) -> Any:
+    """verl runs vLLM up to 0.6.3 by workers of its own."""
+    if not _is_ppo(run) or run[_O.rollout.engine] != "vllm_colocate":
+        return None
+    if not _vllm_has(run, VLLM_SLEEPS):
+        return "free"
+    return "card" if _vllm_has(run, VLLM_COUNTS_OWN) else "process"
+
+
+def _vllm_has(run: Cells, change: Change) -> bool:
+    """Who runs a model that came later has a newer engine than the files allow that came with the copy of verl."""
+    model = str(run[f.model.id] or "").lower()
+    needed = (since for named, since in NEEDS_VLLM.items() if re.search(named, model))
+    return change.since <= max(needed, default=()) or run.has(change, noted=False)
+
+
 _SLEEPS: dict[tuple[str, str | None], bool] = {
     ("fsdp", "vllm_colocate"): own.fsdp_vllm_sleeps,
     ("fsdp", "sglang"): own.fsdp_sglang_sleeps,
@@ -138,7 +162,7 @@ def sleeps_anyway(run: Cells) -> Any:
     if not _is_ppo(run) or run.base(_O.rollout.sleep) is not False:
         return None
     engine = run[_O.rollout.engine]
-    if engine == "vllm_colocate" and not run.has(VLLM_SLEEPS, noted=False):
+    if engine == "vllm_colocate" and not _vllm_has(run, VLLM_SLEEPS):
         return None
     copy = _SLEEPS.get(("megatron" if is_megatron(run) else "fsdp", engine))
     said = None if copy is None else run[copy]
