@@ -113,6 +113,10 @@ CONFIGS = (
         _yaml("**/nemo-rl/examples/configs/**/*", "**/NeMo-RL/examples/configs/**/*"), {"NR": "NeMo-RL nemo_rl"},
     ),
     Config(
+        "roll", "ROLL", "roll.keys", "ROLL",
+        _yaml("**/ROLL/examples/*/*"), {"RO": "ROLL roll"},
+    ),
+    Config(
         "gpt-neox", "GPT-NeoX", "gpt_neox.keys", "GPT_NEOX",
         _yaml("**/gpt-neox/configs/**/*"), {"NX": "gpt-neox megatron"}, dashes=True,
     ),

@@ -28,6 +28,7 @@ CLASSES = (
     ("ms_swift.dialect", "MsSwiftFsdp"),
     ("nemo.dialect", "Nemo"),
     ("nemo_rl.dialect", "NemoRl"),
+    ("roll.dialect", "Roll"),
     ("openrlhf.dialect", "OpenRlhf"),
     ("easyr1.dialect", "EasyR1"),
     ("verl.dialect", "Verl"),

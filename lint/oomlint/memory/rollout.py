@@ -8,7 +8,7 @@ from oomlint.memory.facts import Facts, facts_of
 from oomlint.memory.layers import widest
 from oomlint.memory.logits import scored_logits
 from oomlint.memory.result import GpuLimits
-from oomlint.memory.states import frozen_weight_bytes, state_bytes_of
+from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, visiting_states
 from oomlint.memory.step import Point, stack_of
 from oomlint.memory.units import units_of
 from oomlint.plan import Plan
@@ -106,7 +106,8 @@ def _scored(f: Facts, idle: Point, tokens: float) -> Point:
     resident = idle.communication + window
     # Weights alone come back for it (verl workers/fsdp_workers.py compute_log_prob).
     states = state_bytes_of(f)
-    away = states.master + states.optimizer if _moves_away(f) else 0.0
+    resting = states.master + states.optimizer - visiting_states(f)
+    away = resting if _moves_away(f) else 0.0
     activations = max(layer, head.norm)
     return Point(idle.gradients, activations, head.loss, resident, states=-away)
 

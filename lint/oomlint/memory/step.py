@@ -33,7 +33,7 @@ class Point(NamedTuple):
     engine: float = 0.0
     """The pool of an engine that answers are written with."""
     states: float = 0.0
-    """Below zero: optimizer states that are elsewhere meanwhile."""
+    """Below zero: optimizer states that are elsewhere meanwhile; above, those that are here only now."""
 
 
 def highest(points: list[Point]) -> Point:
