@@ -195,7 +195,7 @@ class Parallel(Section, frozen=True, kw_only=True):
 
 class Offload(Section, frozen=True, kw_only=True):
     """``idle``: where the states of the trained model wait while an RL step generates. ``between_steps``:
-    where those of its optimizer are but for the step itself.
+    where those of its optimizer are but for the step itself, and its gradients while it only scores.
 
     ``optimizer_buffers``, ``param_buffers`` × ``param_buffer_elems``: pinned buffers of one rank
     on the way to NVMe; ``params_in_cpu_elems``: parameters that stay in RAM beside them.

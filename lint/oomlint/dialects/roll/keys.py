@@ -11,6 +11,7 @@ import ast
 from typing import Any
 
 from oomlint.dialects.kinds import (
+    ANYTHING,
     BOOLEAN,
     COUNT,
     LIST,
@@ -45,7 +46,7 @@ ROLES = {
 class own(Private, prefix="roll"):  # noqa: N801  a namespace of fields, read like ``f``
     """``role`` is the one that trains, by its section's name, and ``strategy`` what it trains with.
     ``devices``, ``engine_devices`` and ``other_devices`` are the GPUs of the trained role, of the one that
-    writes answers, and of the reference or the teacher. ``rows``: of a pass without gradients.
+    writes answers, and of the reference or the teacher. ``games``: of a step, where answers come of them. ``rows``: of a pass without gradients.
     ``shard``: ranks that FSDP2 shards over, ``kept``: the dtype that it keeps weights in."""
 
     role: str
@@ -74,6 +75,7 @@ class own(Private, prefix="roll"):  # noqa: N801  a namespace of fields, read li
     wide_logits: bool
     granularity: str
     modules: tuple[str, ...]
+    moe_recompute: bool
     optimizer: str
     shard: int
     kept: str
@@ -86,6 +88,8 @@ class own(Private, prefix="roll"):  # noqa: N801  a namespace of fields, read li
     sglang_tp: int
     ratio: float
     asynchronous: bool
+    partial: bool
+    games: int
     estimator: str
     kl: float
     kl_loss: bool
@@ -97,6 +101,7 @@ class own(Private, prefix="roll"):  # noqa: N801  a namespace of fields, read li
     save_every: int
     keep: int
     val_every: int
+    validates: Any
     prompts: int
 
 
@@ -160,6 +165,8 @@ _SHARED = (
     Row("num_return_sequences_in_group", f.objective.rollout.n, POSITIVE, 1, source=f"{SOURCE} roll/pipeline/rlvr/rlvr_config.py:95"),
     Row("async_generation_ratio", own.ratio, NUMBER, 0.0, source=_BASE),
     Row("async_pipeline", own.asynchronous, BOOLEAN),
+    Row("partial_gpu_mode", own.partial, BOOLEAN, True, source=f"{SOURCE} roll/pipeline/agentic/agentic_config.py:217"),
+    Row("train_env_manager.num_env_groups", own.games, COUNT),
     Row("adv_estimator", own.estimator, TEXT, "gae", source=f"{_BASE}:548"),
     Row("init_kl_coef", own.kl, NUMBER, 0.2, source=f"{_BASE}:535"),
     Row("use_kl_loss", own.kl_loss, BOOLEAN, False, source=f"{_BASE}:568"),
@@ -173,6 +180,7 @@ _SHARED = (
     Row("save_steps", own.save_every, POSITIVE, 50, source=f"{_BASE}:137"),
     Row("max_ckpt_to_keep", own.keep, COUNT, 0, source=f"{_BASE}:141"),
     Row("eval_steps", own.val_every, COUNT, 10, source=f"{_BASE}:149"),
+    Row("validation.data_args.file_name", own.validates, ANYTHING),
     Row("output_dir", f.save.dir, TEXT),
 )  # fmt: skip
 
@@ -219,6 +227,7 @@ def _of_megatron(role: str) -> tuple[Row, ...]:
         Row(f"{c}sequence_parallel", f.parallel.sp, BOOLEAN, False, source=f"{_MEGATRON}:36"),
         Row(f"{c}recompute_granularity", own.granularity, _GRANULARITY),
         Row(f"{c}recompute_modules", own.modules, LIST),
+        Row(f"{c}moe_layer_recompute", own.moe_recompute, BOOLEAN, False, source=f"{_MEGATRON}:150"),
         Row(f"{c}use_distributed_optimizer", m.dist_optimizer, BOOLEAN, False, source=f"{_MEGATRON}:326"),
         Row(f"{c}optimizer", own.optimizer, TEXT, "adam", source=f"{_MEGATRON}:368"),
         Row(f"{c}save_only_model", f.save.save_only_model, BOOLEAN),

@@ -142,11 +142,19 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {own.sglang_share if run[own.engine] == "sglang" else own.vllm_share: wanted}
 
 
-@meaning.derive(_R.sleep, source=f"{_RLVR}:559, roll/distributed/strategy/vllm_strategy.py:369")
+@meaning.derive(
+    _R.sleep,
+    source=f"{_RLVR}:559, roll/distributed/strategy/vllm_strategy.py:369, roll/pipeline/agentic/agentic_pipeline.py:342",
+)
 def sleeps(run: Cells) -> Any:
-    """Where it shares cards and each step waits for its own answers."""
-    waits = not (run[own.ratio] or run[own.asynchronous])
-    return waits and _shares(run, own.engine_devices) if writes_answers(run) else None
+    """Where it shares cards and each step waits for its own answers, or games go on meanwhile on the
+    cards that it has besides."""
+    if not writes_answers(run):
+        return None
+    if not (run[own.ratio] or run[own.asynchronous]):
+        return _shares(run, own.engine_devices)
+    mine, theirs = set(run[own.devices] or ()), set(run[own.engine_devices] or ())
+    return bool(run.mentions(own.games) and run[own.partial] and mine < theirs)
 
 
 meaning.cannot_say("ROLL's engines sleep where they share cards, and never else", _R.sleep)
@@ -320,7 +328,7 @@ def _(rows: Any, run: Cells, wishes: Wishes) -> Wishes:
 @meaning.derive(f.eval.enabled, f.eval.strategy, f.eval.every, source=f"{_BASE}:149")
 def evaluation(run: Cells) -> Any:
     every = run[own.val_every]
-    if not every:
+    if not every or not (writes_answers(run) or run.mentions(own.validates)):
         return {f.eval.enabled: False, f.eval.strategy: "no"}
     return {f.eval.enabled: True, f.eval.strategy: "steps", f.eval.every: float(every)}
 

@@ -217,6 +217,8 @@ def checkpointing(run: Cells) -> Any:
     if is_megatron(run):
         granularity = run[own.granularity] or "none"
         modules = run[own.modules] if granularity == "selective_op" else None
+        if run[own.moe_recompute] and granularity != "full":
+            granularity, modules = "selective_op", (*(modules or ()), "moe")
         return {
             **away, _C.mode: granularity, _C.source: "megatron", _C.reentrant: True, _C.recompute_modules: modules,
         }  # fmt: skip
@@ -238,6 +240,8 @@ def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
         raise CannotEdit("ROLL recomputes every layer, or Megatron's modules by name")
     if not is_megatron(run):
         return {own.no_gc: mode == "none"}
+    if mode == "none" and run[own.moe_recompute]:
+        return {own.granularity: None, own.moe_recompute: False}
     return {own.granularity: "full" if mode == "full" else None}
 
 
@@ -267,18 +271,19 @@ def _(kernel: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 # -- the loss --------------------------------------------------------------------------------------
 
-_LOSS = f"{SOURCE} roll/utils/functionals.py:214, {MEGATRON}:688, {FSDP2}:1715"
+_LOSS = (
+    f"{SOURCE} roll/utils/functionals.py:214, {FSDP2}:1715, "
+    "mcore_adapter/src/mcore_adapter/parallel_functions/vocab_parallel.py:95"
+)
 
 
-@strategies.derive(f.loss.logits_materialised, f.loss.upcast_fp32, f.loss.algorithm, source=_LOSS)
+@strategies.derive(f.loss.logits_materialised, f.loss.upcast_fp32, source=_LOSS)
 def loss(run: Cells) -> Any:
-    """Supervised, cross entropy of what the model made; else fp32 logits and their log-softmax, split over
-    the tensor-parallel ranks by Megatron."""
-    is_plain = run[f.objective.kind] == "sft"
+    """Log-probabilities of fp32 logits, which Megatron works out in place on a copy, split over the
+    tensor-parallel ranks; of FSDP2's supervised runs cross entropy of what the model made."""
     return {
         f.loss.logits_materialised: "loss_parallel" if is_megatron(run) else "full",
-        f.loss.upcast_fp32: is_megatron(run) or not is_plain,
-        f.loss.algorithm: None if is_plain else "log_softmax",
+        f.loss.upcast_fp32: is_megatron(run) or run[f.objective.kind] != "sft",
     }
 
 
