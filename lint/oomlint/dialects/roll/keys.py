@@ -128,7 +128,7 @@ def _devices_of(node: ast.expr) -> tuple[Any, ...]:
         if node.func.id == "list" and len(node.args) == 1:
             return _devices_of(node.args[0])
         if node.func.id == "range":
-            bounds = [int(ast.literal_eval(each)) for each in node.args]
+            bounds = [ast.literal_eval(each) for each in node.args]
             return tuple(range(*bounds)[: _MOST_DEVICES + 1])
     found = ast.literal_eval(node)
     if not isinstance(found, list | tuple):
