@@ -121,6 +121,10 @@ CONFIGS = (
         _yaml("**/gpt-neox/configs/**/*"), {"NX": "gpt-neox megatron"}, dashes=True,
     ),
     Config(
+        "nanotron", "nanotron", "nanotron.keys", "NANOTRON",
+        _yaml("**/nanotron/examples/**/*"), {"NT": "nanotron src/nanotron"},
+    ),
+    Config(
         "nemo", "NeMo 1 Megatron", "nemo.keys", "NEMO",
         _yaml("megatron_*_config", "**/language_modeling/conf/*"), {"NM": "NeMo nemo"},
     ),

@@ -275,7 +275,7 @@ def test_wishes(changes: dict[Any, Any], line: str) -> None:
         ({f.offload.optimizer: "cpu", f.offload.params: "cpu"}, "offload_policy: true"),
         ({f.checkpointing.mode: "none"}, "disable_gradient_checkpointing: true"),
         ({f.model.attn_impl: "flash2"}, "attn_implementation: fa2"),
-        ({f.trainable.method: "lora"}, "lora_target"),
+        ({f.trainable.method: "lora"}, "lora_target: all-linear"),
         ({f.parallel.ulysses: 2}, "ulysses_size: 2"),
         ({f.seq.max_len: 1024}, "sequence_length: 1024"),
         ({f.save.keep: 2}, "max_ckpt_to_keep: 2"),

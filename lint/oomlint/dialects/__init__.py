@@ -29,6 +29,7 @@ CLASSES = (
     ("nemo.dialect", "Nemo"),
     ("nemo_rl.dialect", "NemoRl"),
     ("roll.dialect", "Roll"),
+    ("nanotron.dialect", "Nanotron"),
     ("openrlhf.dialect", "OpenRlhf"),
     ("easyr1.dialect", "EasyR1"),
     ("verl.dialect", "Verl"),

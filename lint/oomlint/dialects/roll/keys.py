@@ -21,6 +21,7 @@ from oomlint.dialects.kinds import (
     BadValue,
     Kind,
     choice,
+    read_list,
 )
 from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.errors import CannotEdit
@@ -152,6 +153,8 @@ _TORCH_DTYPE = choice(
     {"bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "float16": "fp16", "fp32": "fp32", "float32": "fp32"},
     otherwise=None,
 )  # fmt: skip
+# Texts with commas between them: a list is refused (model_args.py split_arg).
+_TARGETS = Kind(read_list, write=",".join, schema={"type": "string"})
 _ATTENTION = choice({"fa2": "flash2", "sdpa": "sdpa", "auto": "sdpa"}, otherwise=None)
 
 # Of every pipeline (RO/configs/base_config.py, RO/pipeline).
@@ -198,7 +201,7 @@ def _of_role(role: str) -> tuple[Row, ...]:
         Row(f"{r}model_args.attn_implementation", own.attention, _ATTENTION),
         Row(f"{r}model_args.disable_gradient_checkpointing", own.no_gc, BOOLEAN, False, source=f"{_MODEL}:76"),
         Row(f"{r}model_args.gradient_checkpointing_use_reentrant", own.reentrant, BOOLEAN),
-        Row(f"{r}model_args.lora_target", own.targets, LIST),
+        Row(f"{r}model_args.lora_target", own.targets, _TARGETS),
         Row(f"{r}model_args.lora_rank", own.rank, POSITIVE, 8, source=f"{_MODEL}:31"),
         Row(f"{r}model_args.lora_alpha", own.alpha, NUMBER),
         Row(f"{r}model_args.lora_dropout", own.dropout, NUMBER, 0.0, source=f"{_MODEL}:27"),
