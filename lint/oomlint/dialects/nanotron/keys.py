@@ -31,7 +31,8 @@ class own(Private, prefix="nanotron"):  # noqa: N801  a namespace of fields, rea
     """Numbers of the model, and keys whose meaning takes more than one of them.
 
     ``sums``: gradients add up in fp32, beside fp32 weights. ``multiple``: what the vocabulary is padded to
-    on every tensor-parallel rank. ``is_llama`` … ``is_starcoder``: which family a config is of. ``path``: of
+    on every tensor-parallel rank. ``is_starcoder``: of which family a config is, LLaMA's and
+    Qwen's being alike. ``path``: of
     the checkpoint that is tuned. ``whole_mlp``: of the experts that every token goes through.
     """
 
@@ -43,8 +44,6 @@ class own(Private, prefix="nanotron"):  # noqa: N801  a namespace of fields, rea
     dtype: str
     path: str
     multiple: int
-    is_llama: bool
-    is_qwen: bool
     is_starcoder: bool
     layers: int
     hidden: int
@@ -65,7 +64,6 @@ class own(Private, prefix="nanotron"):  # noqa: N801  a namespace of fields, rea
     shared_ffn: int
     expert_layers: Any
     interval: int
-    final: bool
 
 
 _M = "model.model_config."
@@ -92,8 +90,6 @@ NANOTRON = Table(
         Row("model.make_vocab_size_divisible_by", own.multiple, POSITIVE, 1, source=f"{CONFIG}: ModelArgs"),
         Row("model.ddp_bucket_cap_mb", f.parallel.ddp.bucket_mb, NUMBER, 25.0, source=f"{CONFIG}: ModelArgs"),
         Row("model.init_method.path", own.path, TEXT),
-        Row(f"{_M}is_llama_config", own.is_llama, BOOLEAN),
-        Row(f"{_M}is_qwen2_config", own.is_qwen, BOOLEAN),
         Row(f"{_M}is_starcoder2_config", own.is_starcoder, BOOLEAN),
         Row(f"{_M}num_hidden_layers", own.layers, POSITIVE),
         Row(f"{_M}hidden_size", own.hidden, POSITIVE),
@@ -123,7 +119,6 @@ NANOTRON = Table(
         Row("optimizer.optimizer_factory.name", own.optimizer, TEXT, "adamW", source=f"{CONFIG}: AdamWOptimizerArgs"),
         Row("optimizer.optimizer_factory.torch_adam_is_fused", f.optimizer.fused, BOOLEAN, aliases=("optimizer.torch_adam_is_fused",)),
         Row("checkpoints.checkpoint_interval", own.interval, POSITIVE),
-        Row("checkpoints.save_final_state", own.final, BOOLEAN, True, source=f"{CONFIG}:248"),
         Row("checkpoints.checkpoints_path", f.save.dir, TEXT),
     ),
     # The optimizer's numbers stood beside its name until 2024-03.
