@@ -163,12 +163,19 @@ def test_unknown_keys_are_refused_at_any_depth() -> None:
     assert stray.block.table.refuses(stray.path)
 
 
+def test_keys_of_older_releases_are_no_mistakes() -> None:
+    text = _YAML.replace("  tp: 2\n", "  tp: 2\n  moe_layer_recompute: false\n")
+    assert not _run(text).stray
+
+
 def test_a_launch_line() -> None:
     line = "torchrun --nproc_per_node=8 run_train.py --config-file config.yaml\n"
     run = run_of({"run.sh": line, "config.yaml": _YAML})
     assert run.framework == "nanotron"
     assert set(run.files) == {"run.sh", "config.yaml"}
     assert run.plan.parallel.world == 8
+    # torchtitan's script has the same name.
+    assert link({"run.sh": line}).recognised.get("run.sh") == "nanotron"
 
 
 # -- fixes -----------------------------------------------------------------------------------------

@@ -121,9 +121,9 @@ NANOTRON = Table(
         Row("checkpoints.checkpoint_interval", own.interval, POSITIVE),
         Row("checkpoints.checkpoints_path", f.save.dir, TEXT),
     ),
-    # The optimizer's numbers stood beside its name until 2024-03.
+
     known=known_keys("nanotron")
-    | {"optimizer.adam_eps", "optimizer.adam_beta1", "optimizer.adam_beta2", "data", "tokens.limit_train_batches"},
+    | {"data", "tokens.limit_train_batches"},
     known_prefixes=("lighteval", "data_stages", "data.", "doremi"),
     ignores_unknown=False,
     section="training",
