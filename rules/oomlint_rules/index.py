@@ -71,7 +71,7 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     ('OOM411', 'pinned-prefetch-excess', 'host.pinned_prefetch_excess', 'PinnedPrefetchExcess', False, {'meant': {'data.prefetch': ()}}),
     ('OOM412', 'streaming-buffer-ram', 'host.streaming_buffer_ram', 'StreamingBufferRam', False, {'meant': {'data.streaming': (True,), 'data.shuffle_buffer': ()}}),
     ('OOM413', 'merge-export-memory', 'host.merge_export_memory', 'MergeExportMemory', True, {'plan': {'save.merge': ('whole',)}}, {'facts': ('merges-adapter',)}),
-    ('OOM414', 'ray-host-memory', 'host.ray_host_memory', 'RayHostMemory', False, {'frameworks': ('verl', 'easyr1', 'openrlhf', 'slime', 'nemo-rl')}),
+    ('OOM414', 'ray-host-memory', 'host.ray_host_memory', 'RayHostMemory', False, {'frameworks': ('verl', 'easyr1', 'openrlhf', 'slime', 'nemo-rl', 'roll')}),
     ('OOM501', 'zero3-save-gpu-headroom', 'checkpoint.zero3_save_gpu_headroom', 'Zero3SaveGpuHeadroom', False, {'has_card': True}),
     ('OOM502', 'save-optimizer-states', 'checkpoint.save_optimizer_states', 'SaveOptimizerStates', False, {'meant': {'trainable.method': ('full',), 'save.contents': ()}}),
     ('OOM503', 'save-too-frequent', 'checkpoint.save_too_frequent', 'SaveTooFrequent', False, {'plan': {'save.every': ()}}),

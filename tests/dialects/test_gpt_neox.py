@@ -11,6 +11,9 @@ from tests.linked import link, run_of
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
+from oomlint.judgement.forecast import forecast_of
+from oomlint.judgement.unpredicted import why_unpredicted
+from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 
@@ -96,6 +99,18 @@ def test_a_gated_mlp_is_a_third_of_the_given_width() -> None:
     assert (dims.ffn, dims.act, dims.arch) == (11008, "swiglu", "llama")
 
 
+def test_llamas_mlp_had_the_width_given_until_its_key_went() -> None:
+    """Since 2024-09 the key is refused, so that a file that has it is of before."""
+    usual = _run(
+        _with('"mlp_type": "llama", "activation": "silu", "norm": "rmsnorm",')
+    ).plan.model.dims
+    assert usual is not None
+    assert (usual.ffn, usual.act, usual.mlp_bias) == (5632, "swiglu", False)  # 8/3 x 2048, by 256
+    given = _run(_with('"mlp_type": "llama", "intermediate_size": 14336,')).plan.model.dims
+    assert given is not None
+    assert given.ffn == 14336
+
+
 @pytest.mark.parametrize(
     ("config", "kernel"),
     [
@@ -117,6 +132,13 @@ def test_tuning_by_preferences_holds_a_second_model() -> None:
     assert (plan.objective.kind, plan.objective.ref_model) == ("dpo", "copy")
     alone = _run(_with('"train_impl": "dpo", "dpo_reference_free": true,')).plan
     assert alone.objective.ref_model == "none"
+
+
+def test_bf16_below_stage_1_shards_its_states_and_adds_up_in_fp32() -> None:
+    """DeeperSpeed is a DeepSpeed of before 0.17.6."""
+    text = _YAML.replace('"stage": 1', '"stage": 0').replace('"fp16"', '"bf16"')
+    plan = _run(text).plan
+    assert (plan.parallel.zero.stage, plan.precision.grad_accum) == (1, "fp32")
 
 
 def test_precision_says_what_deepspeeds_switches_say() -> None:
@@ -203,6 +225,28 @@ def test_a_copy_for_the_autotuner_is_no_config_of_deepspeed() -> None:
     run = run_of({"tune.json": text})
     assert run.framework == "gpt-neox"
     assert not run.stray
+
+
+def test_a_list_of_stages_is_tried_by_the_autotuner() -> None:
+    tuned = _with('"autotuning": {"enabled": true},').replace('"stage": 1', '"stage": [0, 1]')
+    run = _run(tuned)
+    assert not run.wrong
+    assert run.cells.is_unread(f.parallel.zero.stage)
+    assert _run(_YAML.replace('"stage": 1', '"stage": [0, 1]')).wrong
+
+
+def test_layers_that_are_not_modelled_are_named() -> None:
+    run = _run(_with('"attention_config": [[["mamba"], "all"]],'))
+    assert run.plan.model.arch == "mamba"
+    assert why_unpredicted(forecast_of(run)) == "what layers of mamba keep is not known"
+
+
+def test_accumulation_is_one_where_nobody_says_it() -> None:
+    """Not what train_batch_size leaves: NeoX stops where the three do not agree."""
+    text = _YAML.replace('"gradient_accumulation_steps": 8', '"train_batch_size": 16')
+    assert _run(text).plan.batch.grad_accum == 1
+    after = _fixed({"batch.micro": 2, "batch.grad_accum": 2}, text)
+    assert "gradient_accumulation_steps: 2" in after.replace('"', "")
 
 
 # -- fixes -----------------------------------------------------------------------------------------

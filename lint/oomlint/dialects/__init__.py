@@ -28,6 +28,8 @@ CLASSES = (
     ("ms_swift.dialect", "MsSwiftFsdp"),
     ("nemo.dialect", "Nemo"),
     ("nemo_rl.dialect", "NemoRl"),
+    ("roll.dialect", "Roll"),
+    ("nanotron.dialect", "Nanotron"),
     ("openrlhf.dialect", "OpenRlhf"),
     ("easyr1.dialect", "EasyR1"),
     ("verl.dialect", "Verl"),

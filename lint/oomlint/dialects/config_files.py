@@ -104,8 +104,16 @@ CONFIGS = (
         _yaml("**/nemo-rl/examples/configs/**/*", "**/NeMo-RL/examples/configs/**/*"), {"NR": "NeMo-RL nemo_rl"},
     ),
     Config(
+        "roll", "ROLL", "roll.keys", "ROLL",
+        _yaml("**/ROLL/examples/*/*"), {"RO": "ROLL roll"},
+    ),
+    Config(
         "gpt-neox", "GPT-NeoX", "gpt_neox.keys", "GPT_NEOX",
         _yaml("**/gpt-neox/configs/**/*"), {"NX": "gpt-neox megatron"}, dashes=True,
+    ),
+    Config(
+        "nanotron", "nanotron", "nanotron.keys", "NANOTRON",
+        _yaml("**/nanotron/examples/**/*"), {"NT": "nanotron src/nanotron"},
     ),
     Config(
         "nemo", "NeMo 1 Megatron", "nemo.keys", "NEMO",

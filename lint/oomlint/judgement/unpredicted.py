@@ -26,6 +26,8 @@ def why_unpredicted(forecast: Forecast) -> str:
     if not forecast.files:
         what = "too little of the model's dimensions" if known else "no model that is known"
         return f"the plan names {what}: give its dimensions in model.dims, or model.config"
+    if name is None and model.arch is not None and not known:
+        return f"what layers of {model.arch} keep is not known"
     if name is None:
         lead = "which model it trains is not known"
         return f"{lead}: state it with --set model.id=ORGANISATION/NAME"

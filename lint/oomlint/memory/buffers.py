@@ -48,11 +48,15 @@ def comm_buffers(f: Facts) -> Comm:
     m = f.model
     assert m is not None
     trained = local_trained(f)
+    wide = 4.0 * trained if f.plan.precision.grad_accum == "fp32" and f.grad == 2 else 0.0
     if f.backend == "ddp" and f.world > 1:
-        buckets = trained * f.grad
+        # Sums in fp32 have a buffer of their own beside DDP's (nanotron optim/gradient_accumulator.py).
+        buckets = trained * f.grad + wide
         if f.plan.parallel.ddp.bucket_view:
             return Comm(resident=buckets, resident_at_step=buckets, holds_gradients=True)
         return Comm(resident=buckets, resident_at_step=buckets)
+    if f.backend == "none" and wide:
+        return Comm(resident=wide, resident_at_step=wide)
     if f.backend == "dp" and f.world > 1:
         # nn.DataParallel: GPU 0 gathers the other replicas' outputs and gradients.
         logits = 4.0 * m.vocab * f.tokens * (f.world - 1)

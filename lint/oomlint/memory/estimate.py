@@ -22,7 +22,12 @@ from oomlint.memory.result import (
 )
 from oomlint.memory.rollout import engine_pool, rollout_points
 from oomlint.memory.sharding import fsdp1_points, fsdp2_points
-from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, trained_storage
+from oomlint.memory.states import (
+    frozen_weight_bytes,
+    state_bytes_of,
+    trained_storage,
+    visiting_states,
+)
 from oomlint.memory.step import Point, highest, replicated_points
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
@@ -52,6 +57,10 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     states = state_bytes_of(f)
     save = save_peaks_of(f)
     points = training_points(f)
+    # What comes for the step alone, and for saving, is elsewhere otherwise.
+    comes = visiting_states(f)
+    optimizer = states.master + states.optimizer - comes
+    points["optimizer_step"] = [p._replace(states=comes) for p in points["optimizer_step"]]
     idle = highest(points["idle"])
     moments = {
         "load": load_point(f),
@@ -60,10 +69,9 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         "backward": highest(points["backward"]),
         "optimizer_step": highest(points["optimizer_step"]),
         "evaluation": evaluation_point(f, idle),
-        "save": idle._replace(temporary=save.gpu),
+        "save": idle._replace(temporary=save.gpu, states=comes),
     }
     parameters = states.parameters + models_beside(f)
-    optimizer = states.master + states.optimizer
     workspace = float(limits.cublas_workspace)
     communicates = f.world > 1 and f.backend not in ("none", "dp", "device_map_pp")
     context = limits.context + (limits.nccl if communicates else 0)

@@ -14,6 +14,7 @@ from oomlint.memory.states import (
     optimizer_bytes,
     state_bytes_of,
     trained_storage,
+    visiting_states,
 )
 from oomlint.memory.step import offloads_activations, stack_of
 from oomlint.memory.zero_offload import BLOCKS_OF_THEIR_OWN, offloaded_by_zero, pins, power_of_two
@@ -207,9 +208,9 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
 
 def idle_states_of(f: Facts) -> float:
     """Bytes of a node's ranks that are on the GPU while the model is trained alone (verl
-    utils/fsdp_utils.py offload_fsdp_model_to_cpu, offload_fsdp_optimizer)."""
+    utils/fsdp_utils.py offload_fsdp_model_to_cpu, offload_fsdp_optimizer), or for a step alone."""
     if f.plan.offload.idle in (None, "none"):
-        return 0.0
+        return visiting_states(f) * processes_of(f)
     states = state_bytes_of(f)
     return (states.parameters + states.master + states.optimizer) * processes_of(f)
 

@@ -49,7 +49,18 @@ def scored_logits(f: Facts, tokens: float) -> Logits:
     counts for nothing then."""
     found = logits_of(f, tokens)
     wide = _overwritten(f)
-    return found if wide is None else replace(found, loss=scored_policy(f, tokens, wide))
+    if wide is not None:
+        return replace(found, loss=scored_policy(f, tokens, wide))
+    loss = f.plan.loss
+    is_plain = loss.algorithm is None and loss.logits_materialised == "full" and loss.upcast_fp32
+    if is_plain and f.plan.objective.rollout.entropy == "whole" and f.backend != "megatron":
+        # ROLL 8eb27cc2 roll/utils/functionals.py entropy_from_logits: beside the logits an fp32 copy, its
+        # softmax, and the product of both.
+        assert f.model is not None
+        assert f.regime is not None
+        entropy = (float(f.regime.compute) + 12) * f.model.vocab / f.tp * tokens
+        return replace(found, loss=max(found.loss, entropy))
+    return found
 
 
 def _overwritten(f: Facts) -> float | None:

@@ -9,7 +9,7 @@ from oomlint.memory.facts import Facts, facts_of
 from oomlint.memory.layers import widest
 from oomlint.memory.logits import scored_logits
 from oomlint.memory.result import GpuLimits
-from oomlint.memory.states import frozen_weight_bytes, state_bytes_of
+from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, visiting_states
 from oomlint.memory.step import Point, stack_of
 from oomlint.memory.units import units_of
 from oomlint.plan import Plan
@@ -118,12 +118,15 @@ def _scored(f: Facts, idle: Point, tokens: float) -> Point:
     window = comm_buffers(f).forward if f.backend == "zero" else 0.0
     if f.backend in ("fsdp1", "fsdp2"):
         window = 3.0 * f.stream * units_of(f).largest
-    resident = idle.communication + window
-    # Weights alone come back for it (verl workers/fsdp_workers.py compute_log_prob).
+    comes_alone = f.plan.offload.between_steps == "cpu"
+    resident = window + (0.0 if comes_alone else idle.communication)
+    # Weights alone come back for it (ROLL 8eb27cc2 roll/pipeline/base_worker.py:138, verl workers/fsdp_workers.py compute_log_prob).
     states = state_bytes_of(f)
-    away = states.master + states.optimizer if _moves_away(f) else 0.0
+    resting = states.master + states.optimizer - visiting_states(f)
+    away = resting if _moves_away(f) else 0.0
     activations = max(layer, head.norm)
-    return Point(idle.gradients, activations, head.loss, resident, states=-away)
+    gradients = 0.0 if comes_alone else idle.gradients
+    return Point(gradients, activations, head.loss, resident, states=-away)
 
 
 def _written_by_itself(f: Facts, idle: Point) -> Point:

@@ -304,6 +304,11 @@ def trained_padded(f: Facts) -> float:
 
 
 @batchless
+def visiting_states(f: Facts) -> float:
+    """Bytes of optimizer states that are on one GPU for the step itself and no longer."""
+    return state_bytes_of(f).optimizer if f.plan.offload.between_steps == "cpu" else 0.0
+
+
 def state_bytes_of(f: Facts) -> StateBytes:
     """States of resolved facts; see :func:`state_bytes`."""
     plan = f.plan

@@ -33,7 +33,7 @@ class Point(NamedTuple):
     engine: float = 0.0
     """The pool of an engine that answers are written with."""
     states: float = 0.0
-    """Below zero: optimizer states that are elsewhere meanwhile."""
+    """Below zero: optimizer states that are elsewhere meanwhile; above, those that are here only now."""
 
 
 def highest(points: list[Point]) -> Point:
@@ -151,7 +151,11 @@ def selective_bytes(f: Facts, profile: LayerProfile) -> float:
 
 def pipeline_depth(f: Facts) -> float:
     """Micro batches whose activations the first stage holds under one-forward-one-backward
-    (arXiv 2104.04473); naive layer placement runs one at a time."""
+    (arXiv 2104.04473); naive layer placement runs one at a time. All of them where every forward pass
+    comes before the first backward pass, on a single stage too (nanotron 2411b022
+    parallel/pipeline_parallel/engine.py:182)."""
+    if f.plan.parallel.pp_schedule == "afab":
+        return float(f.accumulation)
     if f.pp <= 1 or f.backend == "device_map_pp":
         return 1.0
     depth = min(f.pp, f.accumulation)
@@ -165,6 +169,8 @@ def last_depth(f: Facts) -> float:
     """Micro batches whose activations the last stage holds: one, or of virtual stages those between
     the forward passes of its first part and the backward pass of its last
     (megatron/core/pipeline_parallel/schedules.py get_pp_rank_microbatches)."""
+    if f.plan.parallel.pp_schedule == "afab":
+        return pipeline_depth(f)
     virtual = f.plan.parallel.vpp or 1
     if f.pp <= 1 or virtual == 1:
         return 1.0
@@ -233,6 +239,8 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     tokens, scores = stack.tokens, stack.scores
     trained = local_trained(f)
     head = logits_of(f, tokens)
+    # Logits of the micro batches that wait for their backward pass with the rest.
+    waiting = (last_depth(f) - 1) * head.kept if f.plan.parallel.pp_schedule == "afab" else 0.0
     comm = comm_buffers(f)
     in_backward = bool(optimizer.in_backward) or optimizer.kind in ("lomo", "adalomo")
     pile = _Pile(
@@ -263,7 +271,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     forward = [
         Point(pile.before, bare + pictures.forward, 0.0, around, 0.0),
         Point(pile.before, base + saved + layer, 0.0, around, cast_cache),
-        Point(pile.before, at_end + head.norm, head.loss, around, cast_cache),
+        Point(pile.before, at_end + head.norm, head.loss + waiting, around, cast_cache),
     ]
 
     around = comm.resident + comm.backward
@@ -272,7 +280,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
         made = pile.made(own)
         if made + norm + bytes_ > best:
             best = made + norm + bytes_
-            at_head = Point(pile.done(0.0) + made, at_end + norm, bytes_, around, 0.0)
+            at_head = Point(pile.done(0.0) + made, at_end + norm, bytes_ + waiting, around, 0.0)
     backward = [at_head]
 
     done = model.vocab * model.hidden / f.tp if f.head_trained else 0.0

@@ -2,7 +2,7 @@
 
 ## What it finds
 
-Runs of verl, slime, NeMo-RL and of OpenRLHF's Ray trainers whose models, idle states and rollouts take more than
+Runs of verl, slime, NeMo-RL, ROLL and of OpenRLHF's Ray trainers whose models, idle states and rollouts take more than
 what Ray allows of a node's RAM. If the RAM is not known and the need is large, it is named.
 
 ## Why it runs out of memory
@@ -47,7 +47,7 @@ from oomlint.run import Run
 from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95
-RAY_TRAINERS = ("verl", "easyr1", "openrlhf", "slime", "nemo-rl")
+RAY_TRAINERS = ("verl", "easyr1", "openrlhf", "slime", "nemo-rl", "roll")
 _RL = frozenset({"ppo", "grpo", "rloo"})
 # Most machines with eight cards that RL is trained on have more.
 _NOTEWORTHY = 480 * 2**30

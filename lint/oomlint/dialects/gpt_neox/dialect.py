@@ -19,7 +19,7 @@ from oomlint.dialects.machine.fields import launch as launched
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import DEEPSPEED_LAUNCHER
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.table import Block, StrayKey
+from oomlint.dialects.table import Block, Reading, StrayKey
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Entry, Mapping, Scalar, Sequence
 from oomlint.documents.text import Location
@@ -38,7 +38,15 @@ _TRAINERS = frozenset({"train", "pretrain_gpt2"})
 
 
 class _ForDeepSpeed(Block, frozen=True, eq=False):
-    """What DeepSpeed reads of a mapping in which others have keys too."""
+    """What DeepSpeed reads of a mapping in which others have keys too. Of a list its autotuner tries
+    each (NX/neox_arguments/arguments.py calculate_derived)."""
+
+    def read(self) -> Reading:
+        reading = super().read()
+        if "autotuning" not in self.mapping.entries:
+            return reading
+        wrong = tuple(w for w in reading.wrong if not isinstance(w.entry.value, Sequence))
+        return replace(reading, wrong=wrong)
 
     def _stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
         return (s for s in super()._stray_keys(mapping, prefix) if s.mapping is not self.mapping)

@@ -37,6 +37,7 @@ class own(Private, prefix="neox"):  # noqa: N801  a namespace of fields, read li
     ``pipes``: pipeline stages, 0 where the model is no PipelineModule. ``multiple``: what the width
     of the MLP is rounded up to. ``kernels``: ``attention_config``, the kinds of attention and for how
     many layers each. ``partitions``: what checkpoints keep is split over the tensor-parallel ranks.
+    ``mlp``: a key of 2023-05 to 2024-09, when ``llama`` had a gated MLP of the width given.
     """
 
     pipes: int
@@ -45,6 +46,7 @@ class own(Private, prefix="neox"):  # noqa: N801  a namespace of fields, read li
     ffn: int
     expansion: float
     multiple: int
+    mlp: str
     heads: int
     kv_heads: int
     positions: str
@@ -111,6 +113,7 @@ _MODEL_ROWS = (
     Row("intermediate_size", own.ffn, POSITIVE),
     Row("expansion_factor", own.expansion, NUMBER),
     Row("mlp_multiple_of", own.multiple, POSITIVE, 1, source=ARGUMENTS),
+    Row("mlp_type", own.mlp, TEXT),
     Row("num_attention_heads", own.heads, POSITIVE),
     Row("num_kv_heads", own.kv_heads, POSITIVE),
     Row("seq_length", f.seq.max_len, POSITIVE),

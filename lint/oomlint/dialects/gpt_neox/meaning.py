@@ -6,6 +6,7 @@ DeepSpeed trains every model: what of the keys is DeepSpeed's goes on to it as i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from oomlint.dialects.cells import Cells
@@ -18,13 +19,21 @@ from oomlint.dialects.deepspeed.meaning import deepspeed_alone, deepspeed_json
 from oomlint.dialects.gpt_neox.keys import ARGUMENTS, DERIVED, own
 from oomlint.dialects.gpt_neox.model import kernels_of, model
 from oomlint.dialects.gpt_neox.ranks import ranks
-from oomlint.dialects.meaning import Meaning, Wishes
+from oomlint.dialects.meaning import Bounds, Meaning, Wishes
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
 meaning = Meaning(model, ranks, deepspeed_json, deepspeed_alone, batch, precision)
 
 TRAINING = "gpt-neox ea7aefd8 megatron/training.py"
+
+
+@meaning.requires
+def libraries(run: Cells) -> Iterator[Bounds]:
+    """EleutherAI's own DeepSpeed of 2025-03 at the newest (requirements/requirements.txt: DeeperSpeed
+    91d1c55b), which is one of before 0.17."""
+    yield "deepspeed", (), (0, 17)
+
 
 # -- sharding --------------------------------------------------------------------------------------
 
@@ -93,11 +102,17 @@ def _(micro: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {ds.micro: micro} if run[ds.micro] is not None else {ds.grad_accum: _steps(wishes, run)}
 
 
-@meaning.written(f.batch.grad_accum)
-def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if run[ds.train_batch] is None or run[ds.micro] is None or run[ds.grad_accum] is not None:
-        return {ds.grad_accum: steps}
-    return {}  # it is what the batch of all ranks leaves
+@meaning.derive(
+    f.batch.grad_accum, source="gpt-neox ea7aefd8 megatron/neox_arguments/deepspeed_args.py:45"
+)
+def steps(run: Cells) -> Any:
+    """One where nobody says it: it is not what the batch of all ranks leaves, which has to agree."""
+    return None if run.is_unread(ds.grad_accum) else run[ds.grad_accum] or 1
+
+
+@steps.written
+def _(count: Any, run: Cells, wishes: Wishes) -> Wishes:
+    return {ds.grad_accum: count}
 
 
 def _steps(wishes: Wishes, run: Cells) -> int:

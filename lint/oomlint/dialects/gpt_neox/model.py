@@ -22,34 +22,40 @@ _VOCABULARIES = {"gpt2bpetokenizer": 50257, "hfgpt2tokenizer": 50257, "charlevel
 _VOCABULARY_FILES = {"20b_tokenizer.json": 50277, "gpt2-vocab.json": 50257}
 _ASSUMED_VOCABULARY = 50277
 
-_NEEDED = (own.layers, own.hidden, own.heads, own.ffn, own.expansion, own.kernels)
+_NEEDED = (own.layers, own.hidden, own.heads, own.ffn, own.expansion, own.kernels, own.mlp)
+_WITHOUT_ATTENTION = frozenset({"gmlp", "amlp", "rwkv", "mamba"})
 _STACK = "gpt-neox ea7aefd8 megatron/model/transformer.py"
 
 
 @model.derive(f.model.dims, f.model.arch, source=_STACK)
 def dimensions(run: Cells) -> Any:
-    dims = None if kernels_of(run) is None else _stack(run)
+    if kernels_of(run) is None:
+        others = sorted(_kinds(run) & _WITHOUT_ATTENTION)
+        return {f.model.arch: others[0]} if others else None
+    dims = _stack(run)
     return None if dims is None else {f.model.dims: dims, f.model.arch: dims.arch}
 
 
 def kernels_of(run: Cells) -> frozenset[str] | None:
     """The kinds of attention in the stack; ``None`` where it has layers of another kind, or they
     cannot be read (NX/utils.py expand_attention_types)."""
-    config = run[own.kernels]
-    if run.is_unread(own.kernels):
-        return None
+    found = _kinds(run)
+    return None if run.is_unread(own.kernels) or found & _WITHOUT_ATTENTION else found
+
+
+def _kinds(run: Cells) -> frozenset[str]:
     found: set[str] = set()
-    for item in config or ["global"]:
+    for item in run[own.kernels] or ["global"]:
         names = item[0] if isinstance(item, list | tuple) and item else item
         found.update(map(str, names if isinstance(names, list | tuple) else [names]))
-    return None if found & {"gmlp", "amlp", "rwkv", "mamba"} else frozenset(found)
+    return frozenset(found)
 
 
 def _stack(run: Cells) -> ModelDims | None:
     layers, hidden, heads = run[own.layers], run[own.hidden], run[own.heads]
     if not (layers and hidden and heads) or any(map(run.is_unread, _NEEDED)):
         return None
-    ffn, act = _ffn(run, hidden), run[own.activation]
+    ffn, act = _ffn(run, hidden), "swiglu" if _is_llamas(run) else run[own.activation]
     moe = (run[own.experts] or 1) > 1
     if moe and not _is_gated(run):
         # No published model has plain experts: gated ones of as many weights stand for them.
@@ -65,7 +71,7 @@ def _stack(run: Cells) -> ModelDims | None:
         vocab=_padded_vocabulary(run),
         tie_embeddings=not run[own.untied],
         attn_bias=run[own.attention_bias],
-        mlp_bias=run[own.mlp_bias],
+        mlp_bias=run[own.mlp_bias] and not _is_llamas(run),
         qk_norm=run[own.qk_norm],
         norm=run[own.norm],
         act=act,
@@ -86,14 +92,23 @@ def _arch(run: Cells) -> str:
     return "gpt2" if run[own.positions] == "learned" else "gpt_neox"
 
 
+def _is_llamas(run: Cells) -> bool:
+    """The MLP of LLaMA as it was until ``mlp_type`` went (299b68cd to adbf5d6f; the newest refuse the
+    key)."""
+    return str(run[own.mlp] or "").lower() == "llama"
+
+
 def _is_gated(run: Cells) -> bool:
-    return run[own.activation] in ("swiglu", "geglu")
+    return _is_llamas(run) or run[own.activation] in ("swiglu", "geglu")
 
 
 def _ffn(run: Cells, hidden: int) -> int:
     """The width inside an MLP (ParallelMLP.__init__): of a gated one a third of the given, which
     counts both halves of the first projection and a third more, so that it has as many weights
-    as a plain one."""
+    as a plain one. LLaMA's older one had the width given, or two thirds of four times the hidden size
+    in steps of 256 (f36aed7f LLaMAParallelMLP)."""
+    if _is_llamas(run):
+        return run[own.ffn] or -(-int(2 * hidden * 4 / 3) // 256) * 256
     given = run[own.ffn] or int((run[own.expansion] or 4) * hidden)
     if _is_gated(run):
         given = int(given * 2 / 3) // 2

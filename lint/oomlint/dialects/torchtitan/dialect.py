@@ -155,6 +155,8 @@ def _header(document: Document) -> Iterable[Block]:
 
 
 def _starts_torchtitan(launch: Launch) -> bool:
+    if launch.flag("config-file") or launch.flag("config_file"):
+        return False  # nanotron has a run_train.py too
     if launch.is_module:
         return launch.name.startswith(_MODULES) and "train" in launch.name
     stem = launch.stem.removesuffix(".sh")

@@ -1,0 +1,1 @@
+"""nanotron: YAML of the whole run, its model's dimensions among it."""

@@ -1,0 +1,77 @@
+"""nanotron: one YAML for a run, and ``run_train.py``, which is given it.
+
+Read from huggingface/nanotron 2411b022 (2026-04-07). ``torchrun --nproc_per_node=8 run_train.py --config-file
+FILE``; the file says how many ranks there are, and no option of the line changes what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomlint.dialects.base import Claim, ClaimKind, Dialect
+from oomlint.dialects.machine.launch import Launch
+from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.nanotron.keys import NANOTRON
+from oomlint.dialects.nanotron.meaning import meaning
+from oomlint.dialects.table import Block
+from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
+from oomlint.documents.base import Document, Mapping
+
+# examples/mamba and examples/moe bring classes for models of their own.
+_MODELS_OF_EXAMPLES = frozenset({"is_mamba_config", "is_llamoe_config"})
+_DEGREES = frozenset({"dp", "tp", "pp"})
+_BATCHES = frozenset({"micro_batch_size", "sequence_length"})
+
+
+class Nanotron(Dialect):
+    name = "nanotron"
+    markers = (b"parallelism", b"run_train")
+    markers_prove = False
+    suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
+    declared_in = ("src/nanotron/config/config.py",)
+    meaning = meaning
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        for root in getattr(document, "roots", ()):
+            if isinstance(root, Mapping) and _is_config(root):
+                yield self._file(document, root)
+        for launch in launches(document):
+            entry = launch.flag("config-file") or launch.flag("config_file")
+            if launch.stem == "run_train" and entry is not None:
+                yield self._launch(launch)
+
+    def adopt(self, document: Document) -> Claim | None:
+        roots = (root for root in getattr(document, "roots", ()) if isinstance(root, Mapping))
+        return next((self._file(document, root) for root in roots if _is_config(root)), None)
+
+    def _file(self, document: Document, root: Mapping) -> Claim:
+        block = Block(document, root, NANOTRON, root.entries["parallelism"].key_span)
+        is_whole = "tokens" in root.entries and not _MODELS_OF_EXAMPLES & _keys(
+            root, "model", "model_config"
+        )
+        kind: ClaimKind = "run" if is_whole else "aside"
+        return Claim(self, kind, document, (block,))
+
+    def _launch(self, launch: Launch) -> Claim:
+        entry = launch.flag("config-file") or launch.flag("config_file")
+        assert entry is not None
+        references = (*launch.scene_references, *launch.reference(entry.value, self.name))
+        return Claim(self, "launch", launch.document, launch.blocks, references)
+
+
+def _is_config(root: Mapping) -> bool:
+    degrees, model = _keys(root, "parallelism"), _keys(root, "model")
+    return (
+        degrees >= _DEGREES
+        and "model_config" in model
+        and ("tokens" not in root.entries or bool(_keys(root, "tokens") & _BATCHES))
+    )
+
+
+def _keys(root: Mapping, *sections: str) -> set[str]:
+    for section in sections:
+        entry = root.entries.get(section)
+        if entry is None or not isinstance(entry.value, Mapping):
+            return set()
+        root = entry.value
+    return set(root.entries)

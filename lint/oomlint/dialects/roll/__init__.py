@@ -1,0 +1,1 @@
+"""ROLL: Hydra YAML, of which every role says on which GPUs it runs."""
