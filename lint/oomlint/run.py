@@ -470,8 +470,13 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         return mine >= _AS_LARGE * theirs and ranks >= other.nodes * other.gpus_per_node
 
     def assuming(self, values: MappingABC[Any, Any]) -> Run:
-        """This run with facts that no file states, such as eight GPUs a node."""
-        return self._resolved(self.parts.assuming(values), self.changes)
+        """This run with facts that no file states, such as eight GPUs a node. Where what was changed about it
+        cannot be said in another way for these facts, its files say what they say."""
+        parts = self.parts.assuming(values)
+        try:
+            return self._resolved(parts, self.changes)
+        except CannotEdit:
+            return self._with_cells(parts, parts.completed.changed(self.wished), self.changes)
 
     @cached_property
     def alternatives(self) -> tuple[tuple[tuple[Change, ...], Run], ...]:
@@ -488,7 +493,9 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         """``None`` where what is changed here cannot be said on the other side."""
         version = change.last_without if self.open[change] else change.release
         try:
-            return self.assuming({f"versions.{change.package}": version})
+            return self._resolved(
+                self.parts.assuming({f"versions.{change.package}": version}), self.changes
+            )
         except CannotEdit:
             return None
 
@@ -503,21 +510,23 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     def _resolved(self, parts: Parts, changes: MappingABC[Any, Any]) -> Run:
         key = repr((sorted(parts.options.items()), sorted(changes.items())))
         if key not in self._cache:
-            cells = resolve(parts, changes)
-            self._cache[key] = replace(
-                self,
-                parts=parts,
-                cells=cells,
-                settings=cells.settings,
-                plan=cells.plan(self.name),
-                wished=dict(cells.wished),
-                changes=dict(changes),
-                open=cells.open,
-                _cache={},
-                remembered={},
-            )
+            self._cache[key] = self._with_cells(parts, resolve(parts, changes), changes)
         found: Run = self._cache[key]
         return found
+
+    def _with_cells(self, parts: Parts, cells: Cells, changes: MappingABC[Any, Any]) -> Run:
+        return replace(
+            self,
+            parts=parts,
+            cells=cells,
+            settings=cells.settings,
+            plan=cells.plan(self.name),
+            wished=dict(cells.wished),
+            changes=dict(changes),
+            open=cells.open,
+            _cache={},
+            remembered={},
+        )
 
 
 def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
