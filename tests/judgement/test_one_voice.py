@@ -233,7 +233,7 @@ def _of_run(run: Run, told: Told) -> Iterator[tuple[str, str]]:
     yield "fit", fits.render([fits.Fitting(run, None, (), ())]).partition("\n  it would with")[0]
     yield "compare", comparing.render(compare(run, run)).partition("from A to B")[0]
     yield "code lens", hints.verdict_line(run)
-    yield "inlay hint", hints._marked(judgement.spoken)
+    yield "inlay hint", hints.marked(judgement.spoken)
     yield "its tooltip", hints.breakdown(judgement)
     yield "markdown", _cells(markdown.table([judgement]))
     yield "review", _cells(body._table([RunChange(run.name, judgement, judgement)]))

@@ -98,7 +98,7 @@ async def test_a_fix_that_adds_a_file_creates_it(editors, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     main(["--fix", "--hardware", "2xA100-40GB", "--host-memory", "1TiB", "train.yaml"])
     assert after == {file.name: file.read_text() for file in tmp_path.glob("*.*")}
-    assert after.keys() == {"train.yaml", "train.zero3_bf16.json"}
+    assert after.keys() == {"train.yaml", "zero3_bf16_offload_optimizer.json"}
 
 
 SHARED = SHIPPED.replace("deepspeed_configs/zero3_bf16.json", "zero3.json")
@@ -114,7 +114,7 @@ async def test_a_file_that_others_use_is_copied_for_the_document(editors, tmp_pa
     editor.open("train.yaml")
     [action] = await editor.actions("train.yaml", only=["source.fixAll.oomlint"])
     after = applied(editor, action.edit)
-    assert after.keys() == {"train.yaml", "zero3.train.json"}
+    assert after.keys() == {"train.yaml", "zero3_offload_optimizer.json"}
     monkeypatch.chdir(tmp_path)
     main(["--fix", "--hardware", "2xA100-40GB", "--host-memory", "1TiB", "train.yaml"])
     assert after == {name: (tmp_path / name).read_text() for name in after}
@@ -131,7 +131,7 @@ async def test_a_client_that_creates_no_files_is_told_so(editors, tmp_path):
     resolved = await editor.client.code_action_resolve_async(asked)
     assert resolved.edit == types.WorkspaceEdit(changes={})
     [told] = editor.client.messages
-    assert "it adds the file train.zero3_bf16.json" in told.message
+    assert "it adds the file zero3_bf16_offload_optimizer.json" in told.message
 
 
 async def test_fix_all_is_worked_out_when_it_is_chosen(editor):
