@@ -276,7 +276,7 @@ def test_a_config_that_samples_knows_keys_that_training_refuses() -> None:
         ({"optimizer.kind": "adamw8bit"}, "--optim adamw_8bit"),
         ({"quant.method": "bnb4"}, "--quant_bits 4"),
         ({"save.save_only_model": True}, "--save_only_model true"),
-        ({"batch.eval_micro": 2}, "--per_device_eval_batch_size 2"),
+        ({"batch.eval_micro": 1}, "--per_device_eval_batch_size 1"),
         ({"seq.max_len": 1024}, "--max_length 1024"),
         ({"data.workers": 0}, "--dataloader_num_workers 0"),
     ],

@@ -271,8 +271,7 @@ def test_quantizing_switches_the_other_width_off() -> None:
     text = _SFT.replace("dtype = None", "load_in_16bit = True")
     fixed = _fixed(text, {"quant.method": "bnb4"})
     assert "load_in_16bit = False" in fixed
-    # 4 bit is what Unsloth loads where nothing is said.
-    assert _run(fixed).plan.quant.method == "bnb4"
+    assert "load_in_4bit = True" in fixed
 
 
 @pytest.mark.parametrize(

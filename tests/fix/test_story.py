@@ -100,13 +100,6 @@ def test_adapter_goes_with_no_galore() -> None:
     assert said == "LLaMA-Factory trains no adapter with GaLore, APOLLO or BAdam"
 
 
-def test_what_holds_by_default_is_not_written() -> None:
-    text = factory().replace("full", "lora")
-    config = {"a.yaml": text}
-    changed = fix(config, "checkpointing.offload", "cpu").texts["a.yaml"].decode()
-    assert set(changed.splitlines()) - set(text.splitlines()) == {"use_unsloth_gc: true"}
-
-
 @pytest.mark.parametrize(
     "comment",
     [

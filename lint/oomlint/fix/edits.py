@@ -326,8 +326,6 @@ def _set_fields(
     for name, value in changed.wished.items():
         setting = changed.settings.get(name)
         expected[name] = None if setting is None else setting.value
-        if _is_so_by_default(run, name, value):
-            continue
         block = _home(run, name, removes=value is None)
         refused = block.refuses_new(name, (each for each, _ in run.parts.blocks))
         if refused is not None:
@@ -345,12 +343,6 @@ def _set_fields(
         writable = block if block.copy is None else replace(block, locked=None)
         edits += writable.write(wanted)
     return edits
-
-
-def _is_so_by_default(run: Run, name: Any, value: Any) -> bool:
-    """Whether nobody says a field and the framework takes the very value that is wished."""
-    setting = run.settings.get(name)
-    return setting is not None and setting.origin.kind == "default" and setting.value == value
 
 
 def _explicitly(run: Run, name: str) -> tuple[bool, Any]:
