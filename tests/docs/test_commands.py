@@ -229,6 +229,6 @@ def test_python_that_pages_show_compiles(block):
 def test_no_kind_of_block_goes_untried():
     """``text`` is what others print; editors' settings are tried in the editors (editors/vscode/try)."""
     known = {"console", "sh", "toml", "json", "yaml", "python", "text", "diff", ""}
-    known |= {"lua", "jsonc", "lisp", "elisp", "ini", "markdown", "html", "js"}
+    known |= {"lua", "jsonc", "lisp", "elisp", "ini", "markdown", "html", "js", "groovy"}
     text = "".join(page.read_text("utf-8") for page in PAGES)
     assert set(re.findall(r"(?m)^ *```+(\w+)", text)) <= known

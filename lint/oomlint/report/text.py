@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from oomlint.engine import Report
 from oomlint.judgement import judgement_of
@@ -15,6 +15,7 @@ from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.places import Places
 from oomlint.report.wrapping import terminal_width, wrapped
 from oomlint.rule import Applicability
+from oomlint.run import Run
 
 _PLAIN = Paint()
 _HOW_TO_NAME = (
@@ -76,12 +77,20 @@ def _blocks(report: Report, paint: Paint, width: int) -> Iterator[Iterator[str]]
 
 def _runs(report: Report, paint: Paint, width: int, *, only_open: bool) -> Iterator[str]:
     """The prediction of every run; or only of those of which something that was not read decides."""
-    for run in report.runs:
+    for run in _told(report) if only_open else report.runs:
         forecast = judgement_of(run).spoken
         if only_open and (forecast.hardware is None or not left_open(forecast)):
             continue
         for line in wrapped(visible(sentence(forecast)), width, "", "  "):
             yield paint(line, VERDICT_STYLES[forecast.verdict])
+
+
+def _told(report: Report) -> Sequence[Run]:
+    """The runs; a part that no run uses is none beside them (a DeepSpeed JSON, say)."""
+    whole = [
+        r for r in report.runs if not (r.is_fragment and judgement_of(r).spoken.estimate.unknown)
+    ]
+    return whole or report.runs
 
 
 def summary(report: Report, paint: Paint = _PLAIN) -> str:
@@ -96,7 +105,7 @@ def summary(report: Report, paint: Paint = _PLAIN) -> str:
         for label, noun in (("error", "error"), ("warning", "warning"), ("info", "note"))
         if found[label]
     ]
-    judged = [judgement_of(run) for run in report.runs]
+    judged = [judgement_of(run) for run in _told(report)]
     text = f"{counts(judged)}; " if judged else ""
     return f"{text}{', '.join(kinds) or paint('no findings', 'good')}{_more(report)}"
 
