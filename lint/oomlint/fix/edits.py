@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.table import Block, OverrideBlock, Setting
+from oomlint.dialects.trainer.declared import check_option
 from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.sharing import Apart, set_apart
@@ -196,6 +197,9 @@ def _edits_for(run: Run, wish: Wish, expected: dict[Any, Any]) -> list[Edit]:
         new_key = wish.new_key.rpartition(".")[2]
         if new_key in stray.mapping.entries:
             raise CannotEdit(f"{new_key} is already set")
+        row = stray.block.table.names.get(wish.new_key)
+        if row is not None:
+            check_option(stray.block, row, run.cells)
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)
     if isinstance(wish, RemoveKey):
         holder = wish.block.holder(wish.entry)
