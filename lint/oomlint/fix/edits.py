@@ -127,13 +127,14 @@ def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
     """Files are changed where the user asked for it, however a config names others.
 
     Raises:
-        CannotEdit: one lies elsewhere.
+        CannotEdit: one is not to be changed.
     """
     if run.parts.copier is None:
         return
     for path in dict.fromkeys(edit.path for edit in edits):
-        if not run.parts.copier.workspace.may_change(path):
-            raise CannotEdit(f"{path} lies outside of what is checked")
+        reason = run.parts.copier.workspace.why_not_to_change(path)
+        if reason is not None:
+            raise CannotEdit(reason)
 
 
 def _changes(run: Run, proposal: Proposal) -> dict[str, Any]:
