@@ -1,7 +1,7 @@
 """What the frameworks' own loaders say of oomlint: ``python -m benchmarks.oracles [NAME ...]``.
 
-Every config of the corpus is read by oomlint and by its framework, as it comes and after every
-fix (unsafe ones too) for three machines, and so is every example of a rule with a fix. What
+Every config of the corpus is read by oomlint and by its framework, as it comes and after all
+fixes for four machines, the safe ones alone and the unsafe ones with them, and so is every example of a rule with a fix. What
 differs and what is refused is printed, a line each; ``--markdown`` writes the tables of
 ``docs/oracles.md`` anew.
 """

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -25,19 +26,38 @@ from oomlint.testing import example_options
 from oomlint.workspace import Workspace
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
-MACHINES = ("1xT4-16GB", "8xRTX-3090-24GB", "2x8xA100-40GB")
+MACHINES = ("1xRTX-3090-24GB", "8xA100-40GB", "8xA100-80GB", "8xH100-80GB")
+SAFE = "(safe fixes)"
 PYTHON = os.environ.get("OOMLINT_ORACLE_PYTHON")
 """The interpreter that has the frameworks."""
 
 _CONFIGS = (".yaml", ".yml", ".json")
 
 
+@dataclass(frozen=True)
+class Fixing:
+    """What files are fixed for, and whether by safe fixes alone."""
+
+    machine: str
+    unsafe: bool
+
+    def __str__(self) -> str:
+        return self.machine if self.unsafe else f"{self.machine} {SAFE}"
+
+    def of(self, workspace: Workspace, names: Sequence[str], *, explicit: bool) -> FixResult:
+        """All fixes of that kind, in memory."""
+        options = Options(hardware=parse_hardware(self.machine))
+        given = frozenset(names) if explicit else frozenset[str]()
+        return fix_all(workspace, names, options, explicit=given, unsafe=self.unsafe)
+
+
 def all_cases(framework: Framework, at: Path, machines: Sequence[str]) -> list[Case]:
     """The cases of a framework, in copies of their files below a folder."""
+    fixings = [Fixing(machine, unsafe) for machine in machines for unsafe in (False, True)]
     return [
-        *_written(framework, at / "written", machines),
+        *_written(framework, at / "written", fixings),
         *_corpus_cases(framework, at / "corpus"),
-        *(case for machine in machines for case in _fixed_cases(framework, at, machine)),
+        *(case for fixing in fixings for case in _fixed_cases(framework, at, fixing)),
         *_example_cases(framework, at / "examples"),
     ]
 
@@ -58,21 +78,21 @@ def _claimed(
                 yield name, path, run
 
 
-def _written(framework: Framework, at: Path, machines: Sequence[str]) -> Iterator[Case]:
+def _written(framework: Framework, at: Path, fixings: Sequence[Fixing]) -> Iterator[Case]:
     """Small files of our own as they are, and after every fix for a machine."""
     before = {name: text.encode() for name, text in framework.written.items()}
-    for machine in ("", *machines) if before else ():
+    for fixing in (None, *fixings) if before else ():
         workspace, names = Workspace(Path("/oracle"), before), list(before)
         texts: Mapping[str, bytes] = before
         rules: Mapping[str, Set[str]] = {}
-        if machine:
-            options = Options(hardware=parse_hardware(machine))
-            fixed = fix_all(workspace, names, options, explicit=frozenset(names), unsafe=True)
+        stage = "" if fixing is None else str(fixing)
+        if fixing is not None:
+            fixed = fixing.of(workspace, names, explicit=True)
             texts, rules = fixed.texts, _rules(fixed)
-        _write({**before, **texts}, at / machine)
+        _write({**before, **texts}, at / stage)
         for name, path, run in _claimed(framework, _runs({**before, **texts}, Options()), texts):
             by = frozenset(rules.get(path, ()))
-            yield Case(name, at / machine, path, run, machine, rules=by)
+            yield Case(name, at / stage, path, run, stage, rules=by)
 
 
 def _write(files: Mapping[str, bytes], root: Path) -> None:
@@ -88,14 +108,15 @@ def _corpus_cases(framework: Framework, at: Path) -> Iterator[Case]:
         yield from _in_copy(framework, folder, runs, at, "")
 
 
-def _fixed_cases(framework: Framework, tmp: Path, machine: str) -> Iterator[Case]:
+def _fixed_cases(framework: Framework, tmp: Path, fixing: Fixing) -> Iterator[Case]:
     """Those of them that every fix for a machine changes, or a file of their runs."""
+    stage = str(fixing)
     for folder in framework.folders:
-        runs, changed, rules = _corpus(folder, machine)
+        runs, changed, rules = _corpus(folder, fixing)
         touched = [run for run in runs if any(path in changed for path in run.files)]
-        yield from _in_copy(framework, folder, touched, tmp / machine, machine, rules)
+        yield from _in_copy(framework, folder, touched, tmp / stage, stage, rules)
         for path, data in changed.items():
-            file = tmp / machine / folder / path
+            file = tmp / stage / folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.unlink(missing_ok=True)
             file.write_bytes(data)
@@ -142,16 +163,15 @@ def _names(folder: str) -> tuple[str, ...]:
 
 @cache
 def _corpus(
-    folder: str, machine: str | None
+    folder: str, fixing: Fixing | None
 ) -> tuple[Sequence[Run], Mapping[str, bytes], Mapping[str, Set[str]]]:
-    """The runs of a framework's folder, after every fix for a machine if one is named, the files
+    """The runs of a framework's folder, after every fix of a kind if one is named, the files
     that those fixes change, and whose fixes they are."""
     names = _names(folder)
     workspace = Workspace(_home(folder), {})
-    if machine is None:
+    if fixing is None:
         return lint(workspace, names, Options(), rules=()).runs, {}, {}
-    options = Options(hardware=parse_hardware(machine))
-    fixed = fix_all(workspace, names, options, unsafe=True)
+    fixed = fixing.of(workspace, names, explicit=False)
     texts, rules = fixed.texts, _rules(fixed)
     # A fix may add a file: a copy of a preset that others use too.
     names = tuple(sorted({*names, *texts}))

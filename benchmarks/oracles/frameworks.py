@@ -109,6 +109,7 @@ _LAUNCHERS = Framework(
 # -- transformers, TRL and peft ------------------------------------------------------------
 
 _QUANTIZATION = {"quant.compute_dtype": "left out, bitsandbytes goes by what it is given"}
+_GATHERS = "where an engine of its own generates it is of no effect"
 _ADAPTER = dict.fromkeys(
     ("trainable.r", "trainable.alpha", "trainable.dropout", "trainable.targets"),
     "without an adapter it is of no effect",
@@ -137,6 +138,7 @@ _TRL = Framework(
                 **_EVAL,
                 "model.attn_impl": "left out, transformers takes what the model has",
                 "trl.beta": "left out, it is what the objective has",
+                "objective.rollout.gathers": _GATHERS,
                 "trl.steps_per_generation": "left out, it is gradient_accumulation_steps",
                 "hf.fsdp.min_params": "left out, nothing is wrapped by size",
                 "trl.loss_type": "left out, it is what the version has",
@@ -265,6 +267,15 @@ _AXOLOTL = Framework(
                 "parallel.cp": _ONE,
                 "save.dir": "left out, it is ./model-out",
                 "quant.quantises_moe_experts": "experts that are stored quantized stay so",
+                **dict.fromkeys(
+                    (
+                        "axolotl.lora_mlp_kernel",
+                        "axolotl.lora_qkv_kernel",
+                        "axolotl.lora_o_kernel",
+                        "axolotl.lora_embedding_kernel",
+                    ),
+                    "left out, the schema goes by what else the file says (validation.py)",
+                ),
             },
         ),
         Part(FSDP_CONFIG, "fsdp_config."),
@@ -274,7 +285,8 @@ _AXOLOTL = Framework(
     given={"learning_rate": 1e-4, "gradient_accumulation_steps": 1, "micro_batch_size": 1},
     known={
         r"examples/qwen3/32b-qlora.yaml: (gradient_checkpointing|activation_off)": "the schema turns "
-        "`gradient_checkpointing: offload` into two keys, as our reading does later"
+        "`gradient_checkpointing: offload` into two keys, as our reading does later",
+        r"datasets \(axolotl\.datasets\)": "the schema adds to each data set what it leaves out",
     },
     written={
         name: _AXOLOTL_HEAD + settings
@@ -301,7 +313,7 @@ _LLAMA_FACTORY = Framework(
                 **_DDP,
                 **_EVAL,
                 "load.low_cpu_mem": "ZeRO-3 switches it off where a model is loaded",
-                "lf.revision": "left out, it is main",
+                "model.revision": "left out, it is main",
                 "lf.ray_workers": "left out, Ray does not start",
                 "eval.max_new_tokens": "left out, it is cutoff_len, and nothing is generated",
                 "hf.fsdp.min_params": "left out, nothing is wrapped by size",
@@ -352,6 +364,8 @@ _SWIFT_UNSAID = {
     "model.attn_impl": "left out, transformers takes what the model has",
     "model.vision.max_pixels": "a variable of the environment says it too",
     "quant.double": "without quantization it is of no effect",
+    "load.device_map": "left out, it follows from the ranks (model/utils.py get_default_device_map)",
+    "objective.rollout.gathers": _GATHERS,
     "data.preprocess_workers": "left out, it is one",
     "data.prefetch": "left out, torch takes two",
     "eval.every": "left out, it is save_steps",

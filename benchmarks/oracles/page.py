@@ -8,12 +8,13 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.oracles.cases import fixable_rules
 from benchmarks.oracles.frameworks import FRAMEWORKS, NO_JUDGE
-from benchmarks.oracles.verdict import Verdict
+from benchmarks.oracles.verdict import Tally, Verdict
 
 Figures: TypeAlias = Mapping[str, Any]
 """What a verdict comes to, in JSON's terms: numbers, and names of rules."""
@@ -42,6 +43,7 @@ def figures(verdict: Verdict) -> Figures:
     return {
         "versions": dict(verdict.versions),
         **{name: found if isinstance(found, int) else len(found) for name, found in counts.items()},
+        "taken": {kind: asdict(tally) for kind, tally in verdict.taken.items()},
         "rules": sorted(verdict.rules),
         "unmoved": sorted(verdict.unmoved - verdict.rules),
     }
@@ -69,7 +71,7 @@ def written(text: str) -> str:
 
 def tables(found: Mapping[str, Figures]) -> str:
     """Who was asked what, what they said, and which rules' fixes they have read."""
-    parts = (_judges(found), _counts(found), _told_apart(found), _rules(found))
+    parts = (_judges(found), _counts(found), _taken(found), _told_apart(found), _rules(found))
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -94,6 +96,27 @@ def _counts(found: Mapping[str, Figures]) -> list[str]:
         rows.append(f"| {name} | {' | '.join(cells)} |")
         sums = {count: sums[count] + (figure[count] or 0) for count in _COUNTS}
     rows.append("| all | " + " | ".join(f"**{number:,}**" for number in sums.values()) + " |")
+    return rows
+
+
+def _taken(found: Mapping[str, Figures]) -> list[str]:
+    """What each takes of the files that fixes changed."""
+    names = [field.name for field in fields(Tally)]
+    titles = ("files", "made by a fix", "taken before", "taken after", "refused only after")
+    rows = [
+        "| judge | fixes | " + " | ".join(titles) + " |",
+        "|---|---|" + "--:|" * len(titles),
+    ]
+    for kind, told in (("safe", "safe"), ("unsafe", "safe and unsafe")):
+        sums = dict.fromkeys(names, 0)
+        for judge, figure in found.items():
+            tally = figure["taken"][kind]
+            if tally["files"]:
+                cells = " | ".join(f"{tally[name]:,}" for name in names)
+                rows.append(f"| {judge} | {told} | {cells} |")
+            sums = {name: sums[name] + tally[name] for name in names}
+        whole = " | ".join(f"**{sums[name]:,}**" for name in names)
+        rows.append(f"| **all** | **{told}** | {whole} |")
     return rows
 
 

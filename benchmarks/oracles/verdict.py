@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.oracles.cases import MACHINES, PYTHON, all_cases
+from benchmarks.oracles.cases import MACHINES, PYTHON, SAFE, all_cases
 from benchmarks.oracles.framework import Case, Framework, Part
 
 from oomlint.dialects.kinds import AUTO, BadValue
@@ -48,6 +48,19 @@ class MissingFramework(Exception):
 
 
 @dataclass
+class Tally:
+    """Files that fixes have changed, at each size of hardware, and how many of them a framework
+    takes: as they came, and fixed. A file that a fix has made did not come: it is ``made``."""
+
+    files: int = 0
+    made: int = 0
+    before: int = 0
+    after: int = 0
+    only_after: int = 0
+    """Refused fixed, and not for what they were refused for as they came."""
+
+
+@dataclass
 class Verdict:
     """What a framework says of everything that we read and wrote in its dialects.
 
@@ -73,6 +86,8 @@ class Verdict:
     """What it takes as it came and not after a fix, or refuses for another reason."""
     still_refused: list[str] = field(default_factory=list)
     """What it refuses after a fix for the reason for which it refused it as it came."""
+    taken: dict[str, Tally] = field(default_factory=lambda: {"safe": Tally(), "unsafe": Tally()})
+    """What it takes of the files that safe fixes, or all fixes, have changed."""
     unjudged: list[str] = field(default_factory=list)
     """What this machine is at fault for: a package or a GPU that it lacks."""
 
@@ -119,6 +134,8 @@ def weigh(
         verdict.unjudged.append(f"{name}: {error}")
         return
     before = heard.get(case.name, {})
+    if case.fixed and not case.rule:
+        _count(verdict.taken["safe" if SAFE in case.fixed else "unsafe"], before, error)
     answer = {**answer, "gist": _told(case, answer.get("values"))}
     if not case.fixed:
         heard[case.name] = answer
@@ -149,6 +166,15 @@ def weigh(
             found.append(f"{name}: {sentence}")
         verdict.compared += len(keys)
         verdict.keys |= keys
+
+
+def _count(tally: Tally, before: Mapping[str, Any], error: str | None) -> None:
+    tally.files += 1
+    tally.made += not before
+    tally.before += bool(before) and "error" not in before
+    tally.after += error is None
+    is_new = error is not None and _gist(before.get("error", "")) != _gist(error)
+    tally.only_after += is_new
 
 
 def _gist(error: str) -> str:

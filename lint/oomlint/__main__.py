@@ -9,7 +9,10 @@ _HERE = os.getcwd()
 if sys.path[:1] in ([""], [_HERE]) and not os.path.abspath(__file__).startswith(_HERE + os.sep):
     del sys.path[0]
 
-from oomlint.cli import main  # noqa: E402
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from oomlint.cli import command
+
+        command()
+    except KeyboardInterrupt:  # before anybody could heed it
+        os._exit(130)

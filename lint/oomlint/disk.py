@@ -66,6 +66,13 @@ class Disk:
 
         return is_below(file, roots)
 
+    def has_other_names(self, file: Path) -> bool:
+        """Whether a file has another name, a hard link, which a new text in its place would part from it."""
+        try:
+            return os.stat(file).st_nlink > 1
+        except OSError:
+            return False
+
     def walk(self, folder: Path, suffixes: Sequence[str], deepest: int) -> Iterator[Path]:
         return walk(folder, suffixes, deepest=deepest)
 
@@ -122,6 +129,9 @@ class Nowhere(Disk):
 
     def is_below(self, file: Path, roots: Sequence[Path]) -> bool:
         return any(root == file or root in file.parents for root in roots)
+
+    def has_other_names(self, file: Path) -> bool:
+        return False
 
     def walk(self, folder: Path, suffixes: Sequence[str], deepest: int) -> Iterator[Path]:
         return iter(())

@@ -168,7 +168,11 @@ def resolve(parts: Parts, wishes: MappingABC[Any, Any] | None = None) -> Cells:
     completed = parts.completed
     if not wishes:
         return completed
-    return completed.changed(parts.dialect.express(wishes, completed))
+    from oomlint.dialects.trainer.declared import check_options  # most lints change nothing
+
+    own = parts.dialect.express(wishes, completed)
+    check_options(own, completed)
+    return completed.changed(own)
 
 
 class Run(Struct, frozen=True, eq=False, dict=True):

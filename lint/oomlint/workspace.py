@@ -88,9 +88,15 @@ class Workspace:
         folders += [] if checkout is None else [Path(checkout)]
         return tuple(dict.fromkeys(self.disk.real(folder) for folder in folders))
 
-    def may_change(self, name: str) -> bool:
-        """Whether a file lies below one of :attr:`roots`, wherever links on its path lead."""
-        return self.disk.is_below(self.file(name), self.roots)
+    def why_not_to_change(self, name: str) -> str | None:
+        """Why a file is left alone, if so: it does not lie below one of :attr:`roots`, wherever links on its
+        path lead, or it is one file under several names, which a new text would part."""
+        file = self.file(name)
+        if not self.disk.is_below(file, self.roots):
+            return f"{name} lies outside of what is checked"
+        if self.disk.has_other_names(file):
+            return f"{name} has another name (a hard link), which would keep the old text"
+        return None
 
     # -- reading ---------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.fields import f
 from oomlint.rule import Proposal
 from oomlint.workspace import Workspace
 
@@ -556,3 +557,18 @@ def test_a_batch_is_flattened_where_attention_keeps_samples_apart(more: str, pad
 def test_a_path_of_a_set_that_only_running_decides_is_no_failure():
     plan = link(RUN + "  - path: ${DATA}/train.jsonl\n")[0].plan
     assert plan.data.sets is None
+
+
+_FSDP2 = "fsdp_version: 2\nfsdp_config:\n  cpu_ram_efficient_loading: {}\n"
+
+
+def test_under_fsdp2_no_rank_loads_4_bit_weights_for_the_others():
+    """axolotl 0.19 stops at it, and would wait without end."""
+    run = run_of("adapter: qlora\nload_in_4bit: true\n" + _FSDP2.format("false"))
+    with pytest.raises(CannotEdit, match="4-bit weights on every rank"):
+        run.what_if({f.load.cpu_ram_efficient: True})
+    run = run_of("adapter: lora\n" + _FSDP2.format("true"))
+    with pytest.raises(CannotEdit, match="4-bit weights on every rank"):
+        run.what_if({f.quant.method: "bnb4"})
+    run = run_of("adapter: lora\n" + _FSDP2.format("false"))
+    assert run.what_if({f.load.cpu_ram_efficient: True}).plan.load.cpu_ram_efficient is True

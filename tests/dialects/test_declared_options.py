@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.linked import run_of
 
+from oomlint.dialects.trainer.declared import check_option
+from oomlint.dialects.trainer.fields import hf
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -129,3 +131,29 @@ def test_batch_of_evaluation_holds_whole_groups_of_answers() -> None:
     run = run_of({"train.py": _GRPO})
     with pytest.raises(CannotEdit, match="groups of 8 answers"):
         run.what_if({f.batch.eval_micro: 1, f.parallel.world: 1})
+
+
+def test_no_name_that_the_script_does_not_declare_in_place_of_one_that_it_does() -> None:
+    script = _ARGPARSE.replace(
+        'parser.add_argument("--output_dir")',
+        'parser.add_argument("--output_dir")\nparser.add_argument("--per_gpu_train_batch_size")',
+    )
+    command = "torchrun train.py --model_name_or_path meta-llama/Meta-Llama-3-8B"
+    options = (
+        " --output_dir out --per_device_train_batch_size 8 --num_train_epochs 1 --bf16 True --{}\n"
+    )
+    run = run_of({"train.py": script, "run.sh": command + options.format("evaluation_strategy no")})
+    (block,) = (b for b in run.cells.given.blocks if "bf16" in b.mapping.entries)
+    row = block.table.names["eval_strategy"]
+    with pytest.raises(CannotEdit, match="nothing shows"):
+        check_option(block, row, run.cells)
+    check_option(block, block.table.names["num_train_epochs"], run.cells)
+
+
+def test_every_dialects_wishes_pass_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of one that forgets to look: here its own way of writing asks nobody."""
+    files = {"train.py": _OWN, "run.sh": "torchrun --nproc-per-node=4 train.py" + _OPTIONS}
+    run = run_of(files)
+    monkeypatch.setattr(type(run.dialect), "express", lambda *_: {hf.use_peft: True})
+    with pytest.raises(CannotEdit, match="nothing shows that the script has an option for it"):
+        run.what_if(_LORA)

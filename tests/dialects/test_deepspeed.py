@@ -276,6 +276,24 @@ def test_shipped_presets(path, stage):
     assert json.loads(shipped_preset(path))["zero_optimization"]["stage"] == stage
 
 
+@pytest.mark.parametrize(
+    ("path", "is_known"),
+    [
+        ("deepspeed_configs/zero3.json", True),
+        ("/workspace/axolotl/deepspeed_configs/zero3.json", True),
+        ("configs/zero3.json", False),
+        ("zero3.json", False),
+        ("my_deepspeed_configs/zero3.json", False),
+    ],
+)
+def test_a_missing_file_is_a_preset_only_where_its_framework_has_it(path, is_known):
+    text = f"base_model: meta-llama/Llama-3.1-8B\ndatasets: [{{path: d, type: alpaca}}]\ndeepspeed: {path}\n"
+    files = Workspace(Path("/p"), {"train.yaml": text.encode()})
+    [run] = Linker(files, registry(), LinkOptions()).link(["train.yaml"]).runs
+    assert (run.plan.parallel.zero.stage == 3) is is_known
+    assert [file.reference for file in run.missing] == ([] if is_known else [path])
+
+
 @pytest.mark.parametrize("path", ["my.json", "zero3.yaml", "zero9.json", "xzero3.json", ""])
 def test_other_names_are_no_presets(path):
     assert shipped_preset(path) is None

@@ -663,3 +663,11 @@ def test_parts_of_layers_and_modules_beside_them_are_trained(modules: str, train
     )
     (run,) = link({"a.yaml": text}).runs
     assert Facts(run.placed.plan).trained_numel == trained
+
+
+@pytest.mark.parametrize("key", ["use_galore", "use_apollo", "use_badam"])
+def test_no_adapter_beside_what_projects_all_gradients(key: str) -> None:
+    """LF/hparams/finetuning_args.py:595 stops at them together."""
+    with pytest.raises(CannotEdit, match=f"refuses {key} with LoRA"):
+        run_of(SFT + f"{key}: true\n").what_if({f.trainable.method: "lora"})
+    assert run_of(SFT).what_if({f.trainable.method: "lora"}).plan.trainable.method == "lora"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from oomlint.documents.staged import clear
 from oomlint.documents.write import write_atomically
 from oomlint.errors import CannotEdit, ReadError
 
@@ -174,3 +175,35 @@ def test_a_writer_killed_at_any_moment_leaves_the_old_or_the_new_file(tmp_path: 
             time.sleep(delay)
             child.kill()
         assert path.read_bytes() in (old, new)
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="has no extended attributes")
+def test_keeps_extended_attributes(config: Path) -> None:
+    try:
+        os.setxattr(config, "user.origin", b"here")
+    except OSError:
+        pytest.skip("this file system has no extended attributes")
+    write_atomically(config, b"a: 2\n", expected=b"a: 1\r\n")
+    assert os.getxattr(config, "user.origin") == b"here"
+
+
+@posix_only
+def test_a_new_text_that_was_taken_for_one_left_behind_is_made_anew(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tempfile
+
+    real, calls = tempfile.mkstemp, []
+
+    def cleared(**where: Any) -> tuple[int, str]:
+        descriptor, path = real(**where)
+        calls.append(path)
+        if len(calls) == 1:  # another oomlint finds it before it is locked
+            assert clear(Path(path))
+        return descriptor, path
+
+    monkeypatch.setattr(tempfile, "mkstemp", cleared)
+    write_atomically(config, b"a: 2\n", expected=b"a: 1\r\n")
+    assert len(calls) == 2
+    assert config.read_bytes() == b"a: 2\n"
+    assert_only(config.parent, "train.yaml")

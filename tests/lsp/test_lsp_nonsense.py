@@ -102,6 +102,29 @@ def test_nonsense_is_survived(wire, tmp_path):
     assert wire.process.wait(20) == 0
 
 
+HEADERS = (
+    b"Content-Length: 100000000000\r\n\r\n",
+    b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
+    b"Content-Length: -5\r\n\r\n",
+    b"Content-Length: 1e9\r\n\r\n",
+    b"Content-Length: 0\r\n\r\n",
+    b"Content-Length:\r\n\r\n",
+    b"\xff\xfe\x00" * 1000 + b"\r\n",
+    b"x" * 200_000 + b"\r\n",
+    b"\r\n\r\n",
+    b"content-length: 2\r\n\r\n{}",
+)
+
+
+@pytest.mark.parametrize(
+    "header", HEADERS, ids=lambda header: header[:24].decode("latin-1").strip()
+)
+def test_a_header_that_cannot_be_meant_is_passed_over(wire, header):
+    wire.raw(header)
+    wire.message(id=1, method="initialize", params={"capabilities": {}})
+    assert wire.answer(1)["result"]["serverInfo"]["name"] == "oomlint"
+
+
 def test_it_serves_on_a_local_port(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -116,6 +139,8 @@ def test_it_serves_on_a_local_port(tmp_path):
                 time.sleep(0.1)
         with connection, connection.makefile("rwb") as stream:
             client = Wire(process, stream, stream)
+            for header in HEADERS:
+                client.raw(header)
             client.message(id=1, method="initialize", params={"capabilities": {}})
             assert client.answer(1)["result"]["serverInfo"]["name"] == "oomlint"
     finally:

@@ -12,7 +12,13 @@ from typing import NoReturn
 
 def command() -> NoReturn:
     """``oomlint`` as installed: :func:`main`, and the end of the process."""
-    status = main()
+    from oomlint.cli import interrupts
+
+    try:
+        interrupts.heed()
+        status = main()
+    except KeyboardInterrupt:
+        os._exit(interrupts.STATUS)  # half a report that waits to be printed helps nobody
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # of which the status tells already
             stream.flush()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from oomlint.cli import interrupts
 from oomlint.cli.output import emit_bytes, forget_output, harmless
 from oomlint.errors import CannotEdit, FileError, UsageError, in_words
 
@@ -27,9 +28,7 @@ def run(words: Sequence[str]) -> int:
         say(f"{path}{error}")
         return 3
     except KeyboardInterrupt:
-        print(file=sys.stderr)  # ends the line of the terminal's ^C
-        say("interrupted")
-        return 130
+        return interrupts.STATUS  # who pressed Ctrl-C knows why
     except BrokenPipeError:
         forget_output()  # the reader (head, less) has gone
         return 0

@@ -18,7 +18,8 @@ from oomlint.cli.given import Given
 from oomlint.cli.jobs import FEW, Job, make_jobs, merge, settings_for
 from oomlint.cli.output import Form, emit, emit_bytes, painter
 from oomlint.disk import MAX_NOTEBOOK_BYTES
-from oomlint.documents.write import write_all
+from oomlint.documents.staged import clear, clear_folders, is_staged
+from oomlint.documents.write import is_below, write_all
 from oomlint.engine import Report, lint
 from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
 from oomlint.judgement import judgement_of
@@ -116,12 +117,24 @@ def answer(
         processes=processes,
     )
     jobs = make_jobs(given, paths, overlay)
+    if mode.fix:
+        jobs = [_cleared(job) for job in jobs]
     if show_files:
         return _show_files(jobs)
     status = _run(jobs, mode, given)
     if cache and status in (0, 1) and _may_be_kept(jobs, mode, given):
         keep(status)
     return status
+
+
+def _cleared(job: Job) -> Job:
+    """The job without texts that a killed ``--fix`` left behind: this one does its work anew."""
+    staged = {name for name in job.names if is_staged(name)}
+    gone = {name for name in staged if clear(job.workspace.file(name))}
+    if not gone:
+        return job
+    names = tuple(name for name in job.names if name not in gone)
+    return replace(job, names=names, explicit=job.explicit - gone)
 
 
 def _may_be_kept(jobs: Sequence[Job], mode: Mode, given: Given) -> bool:
@@ -176,7 +189,7 @@ def _run(jobs: Sequence[Job], mode: Mode, given: Given) -> int:
         reports = update(mode.baseline, given, jobs, reports)
     report = merge(reports)
     if mode.fix:
-        failure = _write(jobs, mode, fixed)
+        failure = _write(jobs, mode, fixed, report)
         if failure is not None:
             # What is on disk is what was there before, so that is what gets reported.
             fixed, mode = Fixed(), replace(mode, fix=False)
@@ -264,7 +277,7 @@ def _with_plans(report: Report, job: Job, mode: Mode) -> Report:
     return replace(report, diagnoses=tuple(with_plans(report, job.options, level)))
 
 
-def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed) -> FileError | None:
+def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed, report: Report) -> FileError | None:
     """Put the fixed texts where they belong: into the files, or for ``-`` on standard output.
 
     Returns why nothing was written, if that is so.
@@ -275,6 +288,10 @@ def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed) -> FileError | None:
         whole = texts.pop(name, None) or workspace.read(name)
         emit_bytes(whole)
     roots = {root for job in jobs for root in job.workspace.roots}
+    real = [root.resolve() for root in roots]
+    names = {*report.recognised, *(name for run in report.runs for name in run.sources)}
+    folders = {workspace.file(name).parent for name in names}
+    clear_folders(folder for folder in folders if is_below(folder, real))
     try:
         write_all(texts, fixed.originals, workspace.cwd, roots)
     except CannotEdit as error:

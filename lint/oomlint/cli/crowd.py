@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from oomlint.cli import interrupts
 from oomlint.errors import in_words
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def shared_out(
         ours, theirs = fork.Pipe()
         arguments = (work, prepare, theirs, os.getpid())
         process = fork.Process(target=_serve, args=arguments, daemon=True)
-        process.start()
+        with interrupts.held_back():
+            process.start()
         started.append(process)
         theirs.close()
         return ours, process
@@ -113,9 +115,7 @@ def _serve(
     work: Callable[[T], Any], prepare: Callable[[], object], connection: Connection, parent: int
 ) -> None:
     """The life of a process: items in, results out, until nobody asks any more."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who hands out hears it, and ends us
+    interrupts.ignore()  # the one who hands out hears it, and ends us
     prepare()
     gc.freeze()
     gc.disable()  # an item is too small for its garbage to matter before it is done

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oomlint import __version__
+from oomlint.cli import interrupts
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -113,9 +114,8 @@ def call(words: Sequence[str]) -> int:
         return _done(words)
     except click.exceptions.Exit as error:
         return error.exit_code
-    except click.Abort:  # click ended the line of the terminal's ^C
-        click.echo("oomlint: error: interrupted", err=True)
-        return 130
+    except click.Abort:
+        return interrupts.STATUS
     except click.ClickException as error:
         with suppress(OSError):  # the status has to do where nothing can be written
             error.show()

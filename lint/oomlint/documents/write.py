@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oomlint.documents import STAGED
+from oomlint.documents.staged import clear_folders, new_staged
 from oomlint.errors import CannotEdit, ReadError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write_all(
 
     All new texts lie on the disk before the first takes its place; a failure after that restores
     the rest. Only a kill in the instant between two files can leave one new and one old: the next
-    check then finds the text that was left. A file whose original is ``None`` is new; it comes
+    check then finds the text that was left, and the next call takes it away. A file whose original is ``None`` is new; it comes
     before those that may refer to it.
 
     Raises:
@@ -72,6 +72,7 @@ def write_all(
                 with contextlib.suppress(CannotEdit, ReadError, OSError):
                     _restore(folder / name, originals[name], texts[name], roots)
             raise
+    clear_folders({_target(folder / name, roots).parent for name in texts})
 
 
 def is_below(file: Path, roots: Iterable[Path]) -> bool:
@@ -90,20 +91,20 @@ class _Staged:
         self._target = _target(path, roots)
         self._temporary: str | None = None
         self._lock: int | None = None
+        self._life: int | None = None
 
     def __enter__(self) -> Self:
-        import tempfile  # which brings shutil and random: most lints write nothing
-
         target = self._target
         try:
             self._lock = _locked(self._path, target)
             status = _check_unchanged(self._path, target, self._expected)
-            descriptor, self._temporary = tempfile.mkstemp(
-                dir=target.parent, prefix=f".{target.name[:100]}.", suffix=STAGED
-            )
+            descriptor, self._temporary = new_staged(target)
+            if os.name == "posix":  # elsewhere no open file can be renamed, and none is locked
+                self._life = os.dup(descriptor)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(self._data)
                 file.flush()
+                _copy_attributes(target, file.fileno())
                 _copy_status(file.fileno(), status)
                 os.fsync(file.fileno())
         except OSError as error:
@@ -118,8 +119,9 @@ class _Staged:
         if self._temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
-        if self._lock is not None:
-            os.close(self._lock)
+        for descriptor in (self._lock, self._life):
+            if descriptor is not None:
+                os.close(descriptor)
 
     def put(self) -> None:
         # Checked again as late as possible: an editor may have saved in the meantime.
@@ -135,6 +137,9 @@ class _Staged:
             raise CannotEdit(f"{self._path} exists already") from None
         except OSError as error:
             raise self._cannot(error) from None
+        if self._life is not None:  # it is the file itself now, for anybody to lock
+            os.close(self._life)
+            self._life = None
         _sync_folder(self._target.parent)
 
     def _cannot(self, error: OSError) -> ReadError:
@@ -222,6 +227,17 @@ def _check_unchanged(path: Path, target: Path, expected: bytes | None) -> os.sta
     if found is None:
         raise CannotEdit(f"{path} was deleted since it was read")
     raise CannotEdit(f"{path} was changed by another program since it was read")
+
+
+def _copy_attributes(target: Path, descriptor: int) -> None:
+    """Give the new text the extended attributes of the old file, access lists included; where the
+    system has none, or does not permit one, there is nothing to keep."""
+    if not hasattr(os, "listxattr"):
+        return
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(target):
+            with contextlib.suppress(OSError):
+                os.setxattr(descriptor, name, os.getxattr(target, name))
 
 
 def _copy_status(descriptor: int, status: os.stat_result | None) -> None:

@@ -305,6 +305,9 @@ def _edited(workspace: Workspace, batch: Sequence[Change]) -> dict[str, bytes]:
     edits = [edit for change in batch for edit in (change.fix.edits if change.fix else ())]
     changed: dict[str, bytes] = {}
     for path, group in by_path(edits).items():
+        reason = workspace.why_not_to_change(path)
+        if reason is not None:
+            raise _Refused(reason, is_bug=False)
         if any(edit.creates for edit in group):
             changed[path] = _created(workspace, path, group)
         else:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.table import Block, OverrideBlock, Setting
+from oomlint.dialects.trainer.declared import check_option
 from oomlint.documents.base import Entry, Mapping
 from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
@@ -159,13 +160,14 @@ def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
     """Files are changed where the user asked for it, however a config names others.
 
     Raises:
-        CannotEdit: one lies elsewhere.
+        CannotEdit: one is not to be changed.
     """
     if run.parts.copier is None:
         return
     for path in dict.fromkeys(edit.path for edit in edits):
-        if not run.parts.copier.workspace.may_change(path):
-            raise CannotEdit(f"{path} lies outside of what is checked")
+        reason = run.parts.copier.workspace.why_not_to_change(path)
+        if reason is not None:
+            raise CannotEdit(reason)
 
 
 def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
@@ -284,6 +286,9 @@ def _edits_for(
         new_key = wish.new_key.rpartition(".")[2]
         if new_key in stray.mapping.entries:
             raise CannotEdit(f"{new_key} is already set")
+        row = stray.block.table.names.get(wish.new_key)
+        if row is not None:
+            check_option(stray.block, row, run.cells)
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)
     if isinstance(wish, RemoveKey):
         holder, entry = _whole_entry(wish.block.mapping, wish.block.holder(wish.entry), wish.entry)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import Event
+from typing import Any, BinaryIO, TypeVar, cast
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
+from pygls.io_ import run_async
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 from pygls.uris import to_fs_path
@@ -39,6 +44,7 @@ from oomlint.lsp.project import Project
 from oomlint.lsp.session import Session, by_uri
 from oomlint.lsp.symbols import symbols
 from oomlint.lsp.view import Client, View
+from oomlint.lsp.wire import Bounded, BoundedConnection
 from oomlint.run import Run
 
 STATUS = "oomlint/status"
@@ -95,6 +101,29 @@ class Server(LanguageServer):
     def report_server_error(self, error: Exception, source: Any) -> None:
         """What a client got wrong, or we did, goes to the log and into nobody's face."""
         log.error("%s", in_words(error))
+
+    def start_io(self, stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None:
+        bounded = cast("BinaryIO", Bounded(stdin or sys.stdin.buffer))
+        super().start_io(bounded, stdout)  # type: ignore[no-untyped-call]
+
+    def start_tcp(self, host: str, port: int) -> None:
+        """Serve one client there; pygls' own way, but for how much of a message is read."""
+        with suppress(asyncio.CancelledError):
+            asyncio.run(self._serve(host, port))
+
+    async def _serve(self, host: str, port: int) -> None:
+        stop = self._stop_event = Event()
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.protocol.set_writer(writer)  # type: ignore[arg-type]
+            await run_async(
+                stop, BoundedConnection(reader), self.protocol, log, self.report_server_error
+            )
+            self.shutdown()
+
+        self._server = await asyncio.start_server(talk, host, port)
+        async with self._server:
+            await self._server.serve_forever()
 
     def shutdown(self) -> None:
         self.session.end()

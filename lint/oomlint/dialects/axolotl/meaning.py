@@ -158,6 +158,8 @@ def _(method: Any, run: Cells, wishes: Wishes) -> Wishes:
         raise CannotEdit(f"Axolotl has no switch for {method}")
     if not is_adapter_run(run):
         raise CannotEdit("Axolotl quantizes weights only under an adapter")
+    if method == "bnb4" and run[f.load.cpu_ram_efficient]:
+        _check_loading_on_one_rank(run)
     wanted = {
         own.load_in_4bit: method == "bnb4",
         own.load_in_8bit: method == "bnb8",
@@ -273,6 +275,20 @@ def loads(run: Cells) -> Any:
 def shards_as_loaded(run: Cells) -> Any:
     """AX/monkeypatch/accelerate/fsdp2.py shards what was loaded as it is."""
     return run[f.parallel.backend] == "fsdp2" and run.has(OWN_FSDP2)
+
+
+@meaning.written(f.load.cpu_ram_efficient)
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if wanted and run[own.load_in_4bit]:
+        _check_loading_on_one_rank(run)
+    return {f.load.cpu_ram_efficient: wanted}
+
+
+def _check_loading_on_one_rank(run: Cells) -> None:
+    """axolotl 0.19 utils/schemas/validation.py:1266: what one rank quantizes to 4 bits has another shape than
+    what FSDP2 expects on the others, which then wait for each other without end."""
+    if run[f.parallel.backend] == "fsdp2":
+        raise CannotEdit("under FSDP2 Axolotl loads 4-bit weights on every rank")
 
 
 @meaning.written(f.precision.compute)

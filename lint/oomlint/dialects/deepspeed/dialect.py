@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.deepspeed.alone import alone
 from oomlint.dialects.deepspeed.blocks import deepspeed_block, preset_block
-from oomlint.dialects.deepspeed.presets import is_shipped, is_whole
+from oomlint.dialects.deepspeed.presets import is_at_home, is_shipped, is_whole
 from oomlint.documents.base import Document, Mapping
 
 _SIGNATURE = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
@@ -50,7 +50,9 @@ class DeepSpeed(Dialect):
         return _claim(self, document, root)
 
     def preset(self, reference: Reference) -> Claim | None:
-        """A config that a framework ships, by its usual file name."""
+        """A config that a framework ships, by its usual path."""
+        if not is_at_home(reference.path):
+            return None
         block = preset_block(reference.path, reference.location)
         if block is None:
             return None

@@ -21,6 +21,10 @@ from oomlint.plan.fields import f
 
 _FILE_NAME = r"(?:^|/)(?P<name>(?:ds_z|zero)[^/]*)\.json$"
 
+# Where the files lie in their frameworks' checkouts; a project's own ``configs/zero3.json`` says what
+# the project wrote into it.
+_HOME = re.compile(r"(?:^|/)(?:deepspeed_configs/zero|examples/deepspeed/ds_z)[^/]*\.json$")
+
 # ms-swift 3602360a config/*.json and release/2.6 llm/ds_config/*.json, by the words that its
 # option takes for them: stage, device of the optimizer, device of the parameters.
 SWIFT_PRESETS: MappingABC[str, tuple[int, str, str]] = {
@@ -51,6 +55,12 @@ def shipped_preset(path: str) -> str | None:
 
     config = _preset(path)
     return None if config is None else json.dumps(config, indent=2) + "\n"
+
+
+def is_at_home(path: str) -> bool:
+    """Whether a file that is not here is one that a framework brings along: by a name without ending
+    that only the framework knows, or by the folder of its checkout."""
+    return path in SWIFT_PRESETS or path in _of_xtuner() or _HOME.search(path) is not None
 
 
 def is_shipped(path: str, text: str) -> bool:

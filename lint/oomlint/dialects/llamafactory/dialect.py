@@ -9,7 +9,7 @@ Allowed are transformers 4.55 to 5.8, whose defaults hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from typing import Any
 
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
@@ -106,7 +106,7 @@ class LlamaFactory(Dialect):
         return Skeleton("llama-factory.yaml", text, command, "dataset and template")
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
-        _refuse_zero3(changes, run)
+        _check_combinations(changes, run)
         own = in_training_arguments(expressed(swap_preset(changes, run), run), run)
         return writable(own, run, self.name)
 
@@ -123,18 +123,27 @@ _NOT_UNDER_ZERO3 = {
 }
 
 
-def _refuse_zero3(wishes: Wishes, run: Cells) -> None:
-    """Stop a wish for ZeRO-3 that the framework would refuse for its other keys; the run may say it
-    by naming another shipped config.
+# LF/hparams/finetuning_args.py:595
+_NOT_WITH_LORA = {lf.galore: "use_galore", lf.apollo: "use_apollo", lf.badam: "use_badam"}
+
+
+def _check_combinations(wishes: Wishes, run: Cells) -> None:
+    """Stop a wish for what the framework would refuse beside other keys; ZeRO-3 the run may say by naming
+    another shipped config.
 
     Raises:
         CannotEdit: with the key.
     """
-    if wishes.get(f.parallel.zero.stage) != 3:
-        return
-    for field, key in _NOT_UNDER_ZERO3.items():
+    if wishes.get(f.parallel.zero.stage) == 3:
+        _refuse(_NOT_UNDER_ZERO3, "with ZeRO-3", run)
+    if wishes.get(f.trainable.method) in ("lora", "qlora"):
+        _refuse(_NOT_WITH_LORA, "with LoRA", run)
+
+
+def _refuse(keys: MappingABC[Any, str], beside: str, run: Cells) -> None:
+    for field, key in keys.items():
         if run[field]:
-            raise CannotEdit(f"LLaMA-Factory refuses {key} with ZeRO-3")
+            raise CannotEdit(f"LLaMA-Factory refuses {key} {beside}")
 
 
 def _kind_of(root: Mapping) -> ClaimKind | None:

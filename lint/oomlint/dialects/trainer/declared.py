@@ -15,6 +15,7 @@ from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUM
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import MODEL_ROWS
 from oomlint.dialects.trl.keys import CONFIG_ROWS, MODEL_CONFIG_ROWS
+from oomlint.errors import CannotEdit
 
 if TYPE_CHECKING:
     from oomlint.documents.python.options import Options
@@ -22,12 +23,30 @@ if TYPE_CHECKING:
 _ARGUMENTS = (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)
 
 
-def is_refused(field: Any, run: Cells) -> bool:
-    """Whether a new option for a field would stop a run's script, or nothing shows that it would not."""
-    block = run.block_with(field)
-    if block is None or run.says(field) or not _is_of_a_project(block):
-        return False
-    row = block.table.by_field[field]
+def check_options(fields: Iterable[Any], run: Cells) -> None:
+    """See that a run's command line may be given an option for each field: whatever dialect wrote the
+    wish, its files are changed only after this.
+
+    Raises:
+        CannotEdit: the script would stop at one, or nothing shows that it would not.
+    """
+    for field in fields:
+        block = run.block_with(field)
+        if block is not None and not run.says(field):
+            check_option(block, block.table.by_field[field], run)
+
+
+def check_option(block: Block, row: Row, run: Cells) -> None:
+    """See that a block may be given the key of a row, if it is a command line.
+
+    Raises:
+        CannotEdit: the script would stop at it, or nothing shows that it would not.
+    """
+    if _is_of_script(block) and _is_refused(row, block, run):
+        raise CannotEdit("nothing shows that the script has an option for it")
+
+
+def _is_refused(row: Row, block: Block, run: Cells) -> bool:
     parsers = run.given.once(_parsers)
     if row.key in run.given.once(declared_options):
         return False
@@ -36,6 +55,8 @@ def is_refused(field: Any, run: Cells) -> bool:
         return False
     if parsers and all(parser.is_whole for parser in parsers):
         return True
+    if block.table.ignores_unknown is not None:
+        return False  # the program is the framework's, and its table has that parser's options
     if row in MODEL_CONFIG_ROWS:
         return bool(parsers) or not run.says(hf.use_peft)
     # Known scripts' tables give a default to each of these rows that the script declares.
@@ -53,11 +74,9 @@ def _parsers(blocks: list[Block]) -> tuple[Options, ...]:
     return tuple(each for each in found if each is not None and (each.names or each.bases))
 
 
-def _is_of_a_project(block: Block) -> bool:
-    """Whether it is the command line of a script that may have any options."""
-    table = block.table
-    is_training = table.section == "training" and table.ignores_unknown is None
-    return is_training and hasattr(block.document, "commands")
+def _is_of_script(block: Block) -> bool:
+    """Whether it is what a command line says to a script, not to a launcher or the shell."""
+    return block.table.section == "training" and hasattr(block.document, "commands")
 
 
 def _rows_of(base: str) -> tuple[Row, ...]:

@@ -28,7 +28,6 @@ from oomlint.dialects.deepspeed.meaning import deepspeed_json
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.arguments import FSDP_ROWS, SOURCE
-from oomlint.dialects.trainer.declared import is_refused
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.optimizers import optimizers
@@ -367,8 +366,6 @@ def in_training_arguments(own: Wishes, run: Cells) -> dict[Any, Any]:
     for field in said:
         if not _is_option(field, run):
             raise CannotEdit("a command line says it only in a file that --fsdp_config names")
-        if is_refused(field, run):
-            raise CannotEdit("nothing shows that the script has an option for it")
     return said
 
 
