@@ -253,6 +253,11 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     places: list[list[Place]] = [[] for _ in stack.walk.kinds]
     reductions: list[Place] = []
     through = grad_width / n if wrapped else e
+    # A new shard is added in place to what is there of earlier micro batches and goes, and so does what was not
+    # sharded yet (torch/distributed/fsdp/_runtime_utils.py _accumulate_sharded_grad, _reduce_grad).
+    each = through
+    if before and wrapped:
+        each = 0.0 if fsdp.sync_every_micro else through - e
     for stop, below in zip(stack.walk.stops, stack.below(), strict=True):
         below += base
         made = stack.walk.kinds[stop.kind].trained
@@ -262,11 +267,11 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
         if whole:
             here, ahead = whole - e * stop.size * stop.number, 0.0
         around = held + head_grad + ahead
-        reduced = before + through * stop.trained
+        reduced = before + each * stop.trained
         places[stop.kind].append((reduced, below, around + here))
         if wrapped:
             reductions.append((reduced, below + hidden, around + max(here + 2 * e * made, wide)))
-    done = through * stack.walk.trained
+    done = each * stack.walk.trained
     for profile, of_kind in zip(stack.walk.kinds, places, strict=True):
         backward += _instants(profile, of_kind, tokens, scores, e)
     backward += [Point(grads, alive, 0.0, around, 0.0) for grads, alive, around in reductions]
