@@ -517,3 +517,15 @@ def test_variables_that_double_forever_end_as_unknown() -> None:
 def test_nesting_without_end_is_a_parse_error() -> None:
     with pytest.raises(ParseError):
         read("if true; then\n" * 500 + "x\n" + "fi\n" * 500)
+
+
+@pytest.mark.parametrize("end", ["\\", "\\\n", "\\\n\n", "\\\r\n"])
+def test_a_backslash_behind_the_last_option_costs_nothing(end: str) -> None:
+    document = read(f"python train.py \\\n    --lr 1e-4 \\\n    --bf16 {end}")
+    found = command(document, "python")
+    assert words(found) == ["python", "train.py"]
+    assert list(found.flags.entries) == ["lr", "bf16"]
+    added = after(document, document.add_entry(found.flags, "seed", 7, after="bf16"))
+    assert "--seed 7" in added
+    again = read(added)
+    assert list(command(again, "python").flags.entries) == ["lr", "bf16", "seed"]

@@ -216,3 +216,17 @@ def test_gradients_that_nothing_steps_stay_from_the_first_backward_on():
     for phase in ("forward", "optimizer_step", "save"):
         more = strays[phase]["gradients"] - plain[phase]["gradients"]
         assert more == pytest.approx(128256 * 4096 * width, rel=1e-6)
+
+
+def test_gradient_shards_of_fsdp_are_added_in_place() -> None:
+    """torch/distributed/fsdp/_runtime_utils.py _accumulate_sharded_grad: whoever reduces every micro batch has one
+    set of shards, and one more of the unit that is just reduced."""
+    every = Parallel(backend="fsdp1", world=8, fsdp=Fsdp(sync_every_micro=True))
+    once, several = (
+        BASE.with_values({"parallel": every, "batch.grad_accum": steps}) for steps in (1, 4)
+    )
+    shards = 2 * 8_030_261_248 / 8
+    for plan in (once, several):
+        gradients = estimate(plan).gpu.by_phase["backward"]["gradients"]
+        assert gradients is not None
+        assert gradients <= 1.02 * shards

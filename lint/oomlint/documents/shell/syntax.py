@@ -117,12 +117,20 @@ def parse_script(
     if span.end - span.start > MOST_CHARACTERS:  # of a file that the script takes in
         raise Unparsable("characters")
     data, offsets = _bytes_of(text, span, hidden)
-    root = _tree(data).root_node
+    root = _tree(data + _end_after(data)).root_node
     if root.descendant_count > _MOST_NODES:
         raise Unparsable("words")
     if data.count(b"(") + data.count(b"{") > _MOST_LEVELS and _is_deep(root):
         raise RecursionError
     return Script(Text(text, data, offsets, forbidden, hidden), root, _damaged_rows(root))
+
+
+def _end_after(data: bytes) -> bytes:
+    """The line that a continuation at the end of a script leads to: the shell takes an empty one, where the grammar
+    of bash sees an error that takes the command with it."""
+    if data.endswith(b"\\"):
+        return b"\n\n"
+    return b"\n" if data.endswith((b"\\\n", b"\\\r\n")) else b""
 
 
 class Unparsable(Exception):
