@@ -836,3 +836,25 @@ def test_model_of_a_class_of_ones_own_returns_what_nobody_knows() -> None:
 
 
 _LOADED = "transformers.AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')"
+
+
+def test_an_option_that_decides_between_computed_values_follows_the_command_line() -> None:
+    script = (
+        "import argparse\n"
+        "from trl import SFTConfig, SFTTrainer\n"
+        "parser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--answers", type=int, default=4)\n'
+        'parser.add_argument("--batch", type=int, default=None)\n'
+        'parser.add_argument("--model")\n'
+        "args = parser.parse_args()\n"
+        "trainer = SFTTrainer(model=args.model, train_dataset=data, args=SFTConfig(output_dir='o',\n"
+        "    per_device_train_batch_size=args.batch if args.batch else args.answers * 4))\n"
+    )
+
+    def micro(options: str) -> int | None:
+        files = {"train.py": script, "run.sh": f"python train.py --model m/m {options}\n"}
+        return _run(files).plan.batch.micro
+
+    assert micro("") == 16
+    assert micro("--answers 2") == 8
+    assert micro("--answers 2 --batch 5") == 5

@@ -153,7 +153,8 @@ _COMPARED: MappingABC[str, Callable[[Any, Any], bool]] = {
 def _holds(node: Any, given: MappingABC[str, Node]) -> bool | None:
     """Whether the option that decides on a value is on, or compares as the script asks."""
     if node.compared is None:
-        return is_on(node.option, given)
+        is_given = node.option in given or node.unset is UNKNOWN
+        return is_on(node.option, given) if is_given else bool(node.unset)
     written = given.get(node.option)
     value = node.unset if written is None else plain_value(written, "yaml12")
     sign, other = node.compared
@@ -174,8 +175,6 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
     if getattr(node, "either", None) is None or not run.given.once(is_launched):
         return said
     given = run.given.once(options_of)
-    if isinstance(said, Setting) and node.option not in given:
-        return said  # by the option's own default
     while node is not None and getattr(node, "either", None) is not None:
         if node.option == RANKS:
             several = _has_several_ranks(run)
@@ -187,7 +186,9 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
             if holds is None:
                 return said
             node = node.either[not holds]
-    raw = UNKNOWN if node is None else plain_value(node, "yaml12")
+    raw = UNKNOWN if node is None else _with_options(node, given)
+    if isinstance(said, Setting) and raw == said.value:
+        return said  # by the defaults of the options
     return said if raw is UNKNOWN else _read(run, field, origin, raw, None)
 
 
