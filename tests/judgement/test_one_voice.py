@@ -35,7 +35,7 @@ from oomlint.plan.evidence import Level
 from oomlint.report import compare as comparing, estimates, fits, html, markdown, render, text
 from oomlint.report.paint import Paint
 from oomlint.report.runs import run_object
-from oomlint.review import body
+from oomlint.review import body, cards
 from oomlint.review.assess import RunChange
 from oomlint.rule import Example, Severity
 from oomlint.run import Run
@@ -236,7 +236,7 @@ def _of_run(run: Run, told: Told) -> Iterator[tuple[str, str]]:
     yield "inlay hint", hints.marked(judgement.spoken)
     yield "its tooltip", hints.breakdown(judgement)
     yield "markdown", _cells(markdown.table([judgement]))
-    yield "review", _cells(body._table([RunChange(run.name, judgement, judgement)]))
+    yield "review", _cells(body.table([RunChange(run.name, judgement, judgement)]))
     yield from _in_editor(run, told)
     for diagnosis in report.diagnoses:
         if diagnosis.run is run:
@@ -463,7 +463,7 @@ def test_each_surface_is_read(two: list[Told]) -> None:
         (estimates, {"estimate"}),
         (html, {"html"}),
         (markdown, {"markdown"}),
-        (body, {"review"}),
+        (cards, {"review"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
