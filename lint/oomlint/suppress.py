@@ -154,16 +154,23 @@ def unused_findings(
 
 
 def _unused(comment: Suppression, reporter: type[Rule], known: set[str]) -> tuple[Finding, Fix]:
+    from difflib import get_close_matches
+
     from oomlint.fix.edits import Fix
     from oomlint.rule import Applicability, Finding, Severity, short
 
     strangers = [name for name in comment.names if name not in known]
+    details: tuple[str, ...] = ()
     if strangers:
         message = f"this comment ignores {short(strangers[0], 28)!r}, which is no rule of oomlint"
+        near = get_close_matches(strangers[0], sorted(known), n=1, cutoff=0.8)
+        details = (f"did you mean {near[0]}?",) if near else ()
     else:
         message = "this comment ignores nothing: no finding is reported here"
-    finding = Finding(
-        reporter, Severity.WARNING, "high", message, Location(comment.path, comment.span)
-    )
+    place = Location(comment.path, comment.span)
+    finding = Finding(reporter, Severity.WARNING, "high", message, place, details)
+    if details:
+        asked = "whether the comment goes or is spelt otherwise is yours to say"
+        return finding, Fix("remove the comment", Applicability.DISPLAY, (), reason=asked)
     edit = Edit(comment.path, comment.erased.start, comment.erased.end, "")
     return finding, Fix("remove the comment", Applicability.SAFE, (edit,))

@@ -37,6 +37,14 @@ def test_bare_comment_is_judged_when_every_rule_ran():
     assert result.texts["train.yaml"] == f"{RUN}sequence_len: 1024\r\n".encode()
 
 
+def test_a_misspelt_name_gets_a_suggestion_and_stays():
+    text = f"{RUN}# oomlint: ignore-file[no-gradient-checkpointin]\nsequence_len: 1024\n"
+    files = workspace(train=("yaml", text))
+    [finding] = named(lint(files, ["train.yaml"], Options()), "unused-suppression")
+    assert finding.details == ("did you mean no-gradient-checkpointing?",)
+    assert "train.yaml" not in fix_all(files, ["train.yaml"], Options()).texts
+
+
 def test_comment_on_the_last_line_without_a_line_break():
     text = f"{RUN}sequence_len: 1024\n# oomlint: ignore-file[nothing-of-ours]"
     result = fix_all(workspace(train=("yaml", text)), ["train.yaml"], Options())
