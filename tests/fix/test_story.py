@@ -97,7 +97,7 @@ def test_adapter_is_left_to_the_file_beside_that_trains_one() -> None:
 
 def test_adapter_goes_with_no_galore() -> None:
     said = reason(fix({"a.yaml": factory() + "use_galore: true\n"}, "trainable.method", "lora"))
-    assert said == "LLaMA-Factory trains no adapter with GaLore, APOLLO or BAdam"
+    assert said == "LLaMA-Factory refuses use_galore with LoRA"
 
 
 @pytest.mark.parametrize(

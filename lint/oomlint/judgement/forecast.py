@@ -85,6 +85,8 @@ class Forecast(Struct, frozen=True):
     """How misspelt keys were read, for the reader to know; empty of a run as it is written."""
     because_of: str = ""
     """``docs/tuning.rst:164 lists it on 4xH800-80GB``, where the project says that the run ran, and that counts."""
+    is_fragment: bool = False
+    """Whether it is a part (a lone DeepSpeed JSON, say) that no run was found for."""
     measured: str = ""
     """What was measured of the run, or of one like it, from which its prediction starts."""
 
@@ -132,6 +134,7 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
         doubts=() if run.hardware is None else doubts(probe),
         because=because,
         because_of=counts_as_run(run),
+        is_fragment=run.is_fragment,
         measured=measured_words(run),
     )
 

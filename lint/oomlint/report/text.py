@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from oomlint.engine import Report
-from oomlint.judgement import judgement_of
+from oomlint.judgement import Judgement, judgement_of
 from oomlint.judgement.words import left_open, sentence
 from oomlint.report.applied import applied_lines, files_changed
 from oomlint.report.blocks import block, counts, troubles
@@ -87,10 +87,11 @@ def _runs(report: Report, paint: Paint, width: int, *, only_open: bool) -> Itera
 
 def _told(report: Report) -> Sequence[Run]:
     """The runs; a part that no run uses is none beside them (a DeepSpeed JSON, say)."""
-    whole = [
-        r for r in report.runs if not (r.is_fragment and judgement_of(r).spoken.estimate.unknown)
-    ]
-    return whole or report.runs
+    return [run for run in report.runs if not _is_idle(judgement_of(run))] or report.runs
+
+
+def _is_idle(judged: Judgement) -> bool:
+    return judged.written.is_fragment and bool(judged.spoken.estimate.unknown)
 
 
 def summary(report: Report, paint: Paint = _PLAIN) -> str:
