@@ -139,13 +139,15 @@ def test_no_name_that_the_script_does_not_declare_in_place_of_one_that_it_does()
         'parser.add_argument("--output_dir")\nparser.add_argument("--per_gpu_train_batch_size")',
     )
     command = "torchrun train.py --model_name_or_path meta-llama/Meta-Llama-3-8B"
-    options = " --output_dir out --per_device_train_batch_size 8 --num_train_epochs 1 --bf16 True --{}\n"
+    options = (
+        " --output_dir out --per_device_train_batch_size 8 --num_train_epochs 1 --bf16 True --{}\n"
+    )
     run = run_of({"train.py": script, "run.sh": command + options.format("evaluation_strategy no")})
-    (block,) = (b for b in run.cells.given.blocks if "bf16" in b.mapping.entries)
+    (block,) = (b for b in run.cells.given.blocks if "evaluation_strategy" in b.mapping.entries)
     row = block.table.names["eval_strategy"]
     with pytest.raises(CannotEdit, match="nothing shows"):
         check_option(block, row, run.cells)
-    check_option(block, block.table.names["num_train_epochs"], run.cells)
+    check_option(block, block.table.names["per_device_train_batch_size"], run.cells)
 
 
 def test_every_dialects_wishes_pass_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,9 @@ HEADERS = (
 )
 
 
-@pytest.mark.parametrize("header", HEADERS, ids=lambda header: header[:24].decode("latin-1").strip())
+@pytest.mark.parametrize(
+    "header", HEADERS, ids=lambda header: header[:24].decode("latin-1").strip()
+)
 def test_a_header_that_cannot_be_meant_is_passed_over(wire, header):
     wire.raw(header)
     wire.message(id=1, method="initialize", params={"capabilities": {}})

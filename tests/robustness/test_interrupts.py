@@ -12,9 +12,9 @@ signals = pytest.importorskip("benchmarks.signals")
 
 @pytest.mark.parametrize("workers", [False, True])
 def test_ctrl_c_at_random_moments(workers: bool) -> None:
-    assert signals.interrupts(4, workers=workers) - Counter({"had ended already": 10**6}) == Counter(
-        {"status 130, silent": 4}
-    )
+    assert signals.interrupts(4, workers=workers) - Counter(
+        {"had ended already": 10**6}
+    ) == Counter({"status 130, silent": 4})
 
 
 def test_kills_at_random_moments() -> None:

@@ -80,7 +80,7 @@ class Server(LanguageServer):
 
     def start_io(self, stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None:
         bounded = cast("BinaryIO", Bounded(stdin or sys.stdin.buffer))
-        super().start_io(bounded, stdout)  # type: ignore[no-untyped-call]
+        super().start_io(bounded, stdout)
 
     def start_tcp(self, host: str, port: int) -> None:
         """Serve one client there; pygls' own way, but for how much of a message is read."""
@@ -91,8 +91,10 @@ class Server(LanguageServer):
         stop = self._stop_event = Event()
 
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self.protocol.set_writer(writer)  # type: ignore[arg-type]
-            await run_async(stop, BoundedConnection(reader), self.protocol, log, self.report_server_error)
+            self.protocol.set_writer(writer)
+            await run_async(
+                stop, BoundedConnection(reader), self.protocol, log, self.report_server_error
+            )
             self.shutdown()
 
         self._server = await asyncio.start_server(talk, host, port)
