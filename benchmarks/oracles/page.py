@@ -71,10 +71,7 @@ def written(text: str) -> str:
 
 def tables(found: Mapping[str, Figures]) -> str:
     """Who was asked what, what they said, and which rules' fixes they have read."""
-    asked = {name: figure for name, figure in found.items() if "taken" in figure}
-    parts = [_judges(found), _counts(found), _told_apart(found), _rules(found)]
-    if asked:
-        parts.insert(2, _taken(asked))
+    parts = (_judges(found), _counts(found), _taken(found), _told_apart(found), _rules(found))
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -103,7 +100,7 @@ def _counts(found: Mapping[str, Figures]) -> list[str]:
 
 
 def _taken(found: Mapping[str, Figures]) -> list[str]:
-    """What each takes of the files that fixes changed, of those whose figures tell it."""
+    """What each takes of the files that fixes changed."""
     names = [field.name for field in fields(Tally)]
     titles = ("files", "made by a fix", "taken before", "taken after", "refused only after")
     rows = [
