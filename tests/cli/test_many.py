@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import pickle
 import signal
@@ -210,6 +211,17 @@ def test_processes_that_die_before_there_is_work_stop_nothing():
     [(number, result)] = shared_out(lambda n: n, items(), 3, prepare)
     assert number == 1
     assert isinstance(result, Lost)
+
+
+@forks
+def test_an_interrupt_before_there_is_work_ends_those_who_wait_for_it():
+    def items():
+        yield 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(shared_out(lambda n: n, items(), 3))
+    assert not multiprocessing.active_children()
 
 
 @forks

@@ -66,7 +66,7 @@ def shared_out(
         process = fork.Process(target=_serve, args=arguments, daemon=True)
         with interrupts.held_back():
             process.start()
-        started.append(process)
+            started.append(process)
         theirs.close()
         return ours, process
 
@@ -105,7 +105,8 @@ def shared_out(
                 hand_out(connection, process)
                 yield known[number], result
     finally:
-        for process, _ in working.values():
+        # Whoever has been given nothing yet would wait for it, and we for them.
+        for process in started:
             process.kill()
         for process in started:
             process.join()
