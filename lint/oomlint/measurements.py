@@ -8,12 +8,12 @@ files that the plan was read from.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import DecodeError, Struct, field
+from msgspec.json import decode, encode
 
 from oomlint.errors import FileError, ParseError, UsageError
 
@@ -90,8 +90,8 @@ class KeptMeasurements:
             if not line.strip():
                 continue
             try:
-                yield record(Kept, json.loads(line)).measurement(f"{name}:{number}")
-            except (ValueError, RecursionError):
+                yield record(Kept, decode(line)).measurement(f"{name}:{number}")
+            except (DecodeError, ValueError, RecursionError):
                 self.errors.append(ParseError(name, "is no line of JSON", line=number))
             except UsageError as error:
                 self.errors.append(ParseError(name, str(error), line=number))
@@ -120,7 +120,7 @@ def keep(kept: Kept, from_file: str, workspace: Workspace, folder: Path | None) 
 
 def with_line(data: bytes, kept: Kept) -> bytes:
     """The bytes of a file of measurements with one more; an earlier one of the same run, plan and hardware goes."""
-    line = json.dumps(_plain(kept), ensure_ascii=False).encode()
+    line = encode(_plain(kept))
     same = (kept.run, kept.hardware, kept.plan)
     left = [each for each in data.split(b"\n") if each.strip() and _identity(each) != same]
     return b"\n".join((*left, line)) + b"\n"
@@ -135,8 +135,8 @@ def _plain(kept: Kept) -> dict[str, Any]:
 def _identity(line: bytes) -> object:
     """What makes a line another measurement; of what is no line of ours, nothing."""
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        value = decode(line)
+    except (DecodeError, ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None

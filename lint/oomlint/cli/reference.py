@@ -42,7 +42,7 @@ _PAGES = {
 
 
 def page() -> str:
-    context = click.Context(app, info_name="oomlint")
+    context = app.make_context("oomlint", [], resilient_parsing=True)
     commands = {name: app.get_command(context, name) for name in COMMANDS}
     known = {name: command for name, command in commands.items() if command is not None}
     index = ["| command | what it does |", "|---|---|"]
@@ -50,12 +50,12 @@ def page() -> str:
         f"| [`{name}`](#oomlint-{name}) | {_cell(command.get_short_help_str(200))} |"
         for name, command in known.items()
     ]
-    sections = ["\n".join(_section(name, command)) for name, command in known.items()]
+    sections = ["\n".join(_section(name, command, context)) for name, command in known.items()]
     return _HEAD + "\n".join(index) + "\n\n" + "\n\n".join(sections) + "\n"
 
 
-def _section(name: str, command: click.Command) -> Iterator[str]:
-    context = click.Context(command, info_name=f"oomlint {name}")
+def _section(name: str, command: click.Command, group: click.Context) -> Iterator[str]:
+    context = click.Context(command, parent=group, info_name=name)
     yield f"## oomlint {name}\n"
     yield f"```text\n{' '.join(command.get_usage(context).split())}\n```\n"
     yield _prose(command)
