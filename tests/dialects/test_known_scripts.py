@@ -555,6 +555,16 @@ def test_r1_v_counts_prompts() -> None:
     assert beside.plan.objective.rollout.engine == "vllm_server"
 
 
+def test_vlm_r1_does_not_cut_its_prompts() -> None:
+    line = f"torchrun --nproc_per_node=8 src/open_r1/grpo_rec.py {_R1} --max_prompt_length 1024"
+    run = _run(f"{line} --per_device_train_batch_size 1 --deepspeed zero3.json\n")
+    fields = ("seq.max_len", "loss.logits_materialised", "objective.ref_model", "load.dtype")
+    assert _facts(run, *fields) == (16_384 + 256, "full", "copy", "bf16")
+    small = _run(f"{line} --max_pixels 401408 --beta 0 --freeze_vision_modules true\n")
+    assert _facts(small, "seq.max_len", "objective.ref_model") == (512 + 256, "none")
+    assert small.plan.model.vision.freeze_tower
+
+
 @pytest.mark.parametrize(
     ("options", "load", "method"),
     [("", "fp32", "full"), (" --use_peft", "fp32", "lora"), (" --use_peft --load_in_4bit", "bf16", "qlora")],

@@ -101,6 +101,19 @@ def test_a_deepspeed_config_that_only_running_tells_is_deepspeed_still() -> None
     assert (plan.parallel.backend, plan.parallel.zero.stage) == ("zero", None)
 
 
+@pytest.mark.parametrize(
+    ("options", "optimizer", "groups"),
+    [("", "", 2), ("", ', "optimizer": {"type": "AdamW"}', 1), (" --use_peft", "", 1)],
+)
+def test_norms_are_a_group_of_their_own(options: str, optimizer: str, groups: int) -> None:
+    config = '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}' + optimizer + "}"
+    command = (
+        "deepspeed --num_gpus 8 examples/scripts/sft.py --model_name_or_path Qwen/Qwen2.5-7B"
+        f" --output_dir out --bf16 --deepspeed ds.json{options}\n"
+    )
+    assert _run({"run.sh": command, "ds.json": config}).plan.optimizer.groups == groups
+
+
 def test_deepspeeds_own_adam_is_fused_unless_torchs_is_asked_for() -> None:
     def fused(optimizer: str) -> object:
         config = f'{{"zero_optimization": {{"stage": 2}}{optimizer}}}'

@@ -157,13 +157,11 @@ class Facts:
             (backend in ("fsdp1", "fsdp2") and self.plan.load.cpu_ram_efficient is False)
             or (backend == "zero" and p.zero.stage == 3)
         )
-        # A model that a device map puts on each rank's GPU before ZeRO-3 is known lies there whole.
+        # A model that was not built inside zero.Init goes to each rank's GPU whole before ZeRO-3 shards it, also
+        # where its parameters are offloaded (DeepSpeed 0.9.5 to 0.16.4 runtime/engine.py
+        # _configure_distributed_model).
         self.loads_early: bool = (
-            backend == "zero"
-            and p.zero.stage == 3
-            and self.plan.load.zero3_init is False
-            and self.plan.load.device_map == "single"
-            and not self.plan.model.from_scratch
+            backend == "zero" and p.zero.stage == 3 and self.plan.load.zero3_init is False
         )
         # Lightning Fabric loads a checkpoint into the sharded model as one whole state dict.
         self.loads_whole: bool = backend == "fabric_fsdp" and not self.plan.model.from_scratch

@@ -77,7 +77,8 @@ MODELS_BESIDE: Mapping[str, str] = {
 
 
 class Optimizer(Section, frozen=True, kw_only=True):
-    """``kind`` is the family, ``name`` the framework's own spelling."""
+    """``kind`` is the family, ``name`` the framework's own spelling; ``groups``: parts of what is trained
+    with settings of their own, as weights with and without decay."""
 
     kind: (
         Literal[
@@ -97,6 +98,7 @@ class Optimizer(Section, frozen=True, kw_only=True):
     rank: int | None = None
     embed_fp32_states: bool | None = None
     clip_norm: float | None = None
+    groups: int | None = None
 
 
 class Zero(Section, frozen=True, kw_only=True):

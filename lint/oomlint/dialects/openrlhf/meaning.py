@@ -242,6 +242,7 @@ def dtype_of_reference(run: Cells) -> Any:
     f.optimizer.kind,
     f.optimizer.fused,
     f.optimizer.foreach,
+    f.optimizer.groups,
     source="DeepSpeed FusedAdam or DeepSpeedCPUAdam",
 )
 def optimizer(run: Cells) -> Any:
@@ -250,6 +251,9 @@ def optimizer(run: Cells) -> Any:
         f.optimizer.kind: "muon" if is_muon else "adamw",
         f.optimizer.fused: not is_muon,
         f.optimizer.foreach: False,
+        # OpenRLHF 0.9 utils/deepspeed/deepspeed_utils.py get_optimizer_grouped_parameters: norms and biases
+        # have no decay.
+        f.optimizer.groups: 1 if run[f.trainable.method] == "lora" else 2,
     }
 
 

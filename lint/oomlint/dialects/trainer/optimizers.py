@@ -57,6 +57,16 @@ def variant(run: Cells) -> Any:
     }
 
 
+@optimizers.derive(f.optimizer.groups, source="HF/trainer.py create_optimizer")
+def groups(run: Cells) -> Any:
+    """Norms and biases have no decay and a group of their own; DeepSpeed's own optimizer gets all
+    parameters as one (HF/integrations/deepspeed.py deepspeed_optim_sched). Adapters have no norms."""
+    if run[f.optimizer.name] is None:
+        return None
+    is_one = _of_json(run) is not None or run[f.trainable.method] not in ("full", "freeze")
+    return 1 if is_one else 2
+
+
 @optimizers.derive(f.optimizer.rank)
 def rank(run: Cells) -> Any:
     """``rank`` of ``optim_args``: ``"rank=64, update_proj_gap=100"``."""
