@@ -23,6 +23,7 @@ from oomlint.documents.shell.branches import (
     reads_arguments,
 )
 from oomlint.documents.shell.commands import (
+    PYTHON,
     CommandReader,
     common_level,
 )
@@ -69,6 +70,7 @@ _NAME = re.compile(r"\$\{?([A-Za-z_]\w*)", re.ASCII)
 _MOST_ROUNDS = 48
 # Layers of the deepest models whose scripts count them are some hundred.
 _MOST_COUNTED = 256
+_COUNTS = re.compile(r"[<>]|-(?:l[te]|g[te]|ne)\b")
 _COUNTED = re.compile(
     r"for\s*\(\(\s*(?P<name>\w+)\s*=(?P<first>[^;]+);\s*(?P=name)\s*(?P<sign><=?)(?P<last>[^;]+);"
     r"\s*(?:(?P=name)\s*\+\+|\+\+\s*(?P=name)|(?P=name)\s*\+=\s*1)\s*\)\)"
@@ -232,9 +234,26 @@ class Reader:
             self.variables.forget(
                 {n for n in names if is_started or held_text(held.get(n, UNSET)) == ""}
             )
-        else:
+        elif not self._first_round(script, node):
             self.variables.forget(assigned_names(script, node))
             self._any_of(script, node, [[child] for child in node.named_children])
+
+    def _first_round(self, script: Script, node: Syntax) -> bool:
+        """Read what a ``while`` that counts runs at first, as things stand before it; whether it is known to
+        run. What later rounds make of its variables nobody knows; of a loop without a count (``while true``) a
+        later round may be the one that is meant: it tries again with less."""
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        is_while = script.text.of(node).startswith("while")
+        if not is_while or condition is None or body is None:
+            return False
+        if not _COUNTS.search(script.text.of(condition)):
+            return False
+        if not self._conditions(script, ()).holds(condition):
+            return False
+        self._statements(script, body)
+        self.is_left = False
+        self.variables.forget(assigned_names(script, node))
+        return True
 
     def _take_arguments(self, script: Script, node: Syntax) -> bool:
         """Run a loop that takes the script's arguments apart, as long as each round uses some up;
@@ -592,12 +611,13 @@ _WORD_TYPES = frozenset(
 def _alike(
     names: set[str], outcomes: Sequence[Mapping[str, Binding]]
 ) -> Iterator[tuple[str, Binding]]:
-    """Variables that hold the same text in all outcomes of a branch. No single place says it, so that
-    none is edited."""
+    """Variables that hold the same text in all outcomes of a branch, or Python wherever that lies: what it
+    runs is the same. No single place says it, so that none is edited."""
     for name in names:
         found = [each.get(name) for each in outcomes]
         last = found[-1] if found else None
         texts = {None if each is None else held_text(each) for each in found}
-        if last is not None and len(texts) == 1 and None not in texts:
+        is_python = all(PYTHON.match(text or "") for text in texts)
+        if last is not None and None not in texts and (len(texts) == 1 or is_python):
             step = Step(Container("value", last.span, shared=True), last.span, last.span)
             yield name, replace(last, chunks=retold(last.chunks, step))
