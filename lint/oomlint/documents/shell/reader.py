@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -27,7 +28,14 @@ from oomlint.documents.shell.commands import (
     CommandReader,
     common_level,
 )
-from oomlint.documents.shell.files import WrittenFile, content_of, written_names, written_source
+from oomlint.documents.shell.files import (
+    COPYING,
+    WrittenFile,
+    content_of,
+    copied_names,
+    written_names,
+    written_source,
+)
 from oomlint.documents.shell.folders import Folders
 from oomlint.documents.shell.names import SHELLS, WRAPPERS
 from oomlint.documents.shell.syntax import (
@@ -493,6 +501,8 @@ class Reader:
             self._heredoc_script(script, heredoc)
         elif program == "printf" and texts[1:2] == ["-v"]:
             self.variables.print_into(script, node, texts[2:])
+        elif program in COPYING:
+            self.made.update(map(posixpath.normpath, copied_names(texts)))
         elif program in ("cat", "echo", "printf", "tee"):
             self._written(script, node, fields, redirects)
         self._runs_other(script, texts, fields)
