@@ -150,6 +150,33 @@ def test_values_as_the_shell_makes_them(text: str, values: list[object]) -> None
     assert [value for value in _values(text) if value is not True] == values
 
 
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ('A=(--y 3)\nif [ $B = 1 ]; then A+=(--d a.json); elif [ $B = 2 ]; then A+=(--f b); fi\npython t.py "${A[@]}" --x 2', {"y": "3", "d": UNKNOWN, "f": UNKNOWN, "x": "2"}),
+        ('A=()\n[ -n "$S" ] && A+=(--d "$S")\npython t.py --x 2 "${A[@]}"', {"x": "2", "d": UNKNOWN}),
+        ('A=\nif [ $B = 1 ]; then A="--d a.json --p"; fi\npython t.py $A --x 2', {"d": UNKNOWN, "p": UNKNOWN, "x": "2"}),
+        ("if [ $B = 1 ]; then M=a; else M=b; fi\npython t.py --x $M", {"x": UNKNOWN}),
+    ],
+)  # fmt: skip
+def test_options_that_a_branch_may_add_are_there_without_a_value(
+    text: str, options: dict[str, object]
+) -> None:
+    (command,) = (c for c in _document(text).commands if len(c.flags.entries))
+    values = {key: entry.value for key, entry in command.flags.entries.items()}
+    assert {k: getattr(v, "value", v) for k, v in values.items()} == options
+
+
+def test_overrides_that_a_branch_may_add_are_there_without_a_value() -> None:
+    text = 'A=()\nif [ $B = 1 ]; then A+=(a.b=1); fi\npython t.py c=1 "${A[@]}"'
+    (command,) = (c for c in _document(text).commands if c.assignments.entries)
+    entries = command.assignments.entries
+    assert {k: getattr(e.value, "value", e) for k, e in entries.items()} == {
+        "c": "1",
+        "a.b": UNKNOWN,
+    }
+
+
 def test_variables_of_a_sourced_file_are_known_and_edited_at_their_use() -> None:
     text = "set -a; source common.sh\npython t.py --x $N"
     document = _document(text, common_sh="N=4\n")

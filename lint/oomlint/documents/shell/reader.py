@@ -38,6 +38,7 @@ from oomlint.documents.shell.files import (
 )
 from oomlint.documents.shell.folders import Folders
 from oomlint.documents.shell.names import SHELLS, WRAPPERS
+from oomlint.documents.shell.perhaps import may_hold
 from oomlint.documents.shell.syntax import (
     HIDDEN_IN_HEREDOC,
     HIDDEN_IN_QUOTES,
@@ -300,6 +301,7 @@ class Reader:
             self.variables.held = before
         names = assigned_names(script, node)
         self.variables.forget(names)
+        self.variables.held.update(may_hold(names, outcomes))
         self.variables.held.update(_alike(names, outcomes))
 
     def _if(self, script: Script, node: Syntax) -> None:
@@ -331,8 +333,10 @@ class Reader:
             names |= assigned_names(script, node)
             with self.folders.kept():
                 self._statement(script, node)
-        self.variables.held = before
+        outcomes = (before, self.variables.held)
+        self.variables.held = dict(before)
         self.variables.forget(names)
+        self.variables.held.update(may_hold(names, outcomes))
 
     def _loop(self, script: Script, node: Syntax) -> None:
         """A ``for`` over known words runs once for each; of others one round is read."""
