@@ -226,7 +226,7 @@ def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:
         for row in block.table.rows
         for entry in map(block.find, (row.key, *row.aliases))
         if entry is not None
-        and getattr(entry.value, "option", "")
+        and getattr(entry.value, "option", None)
         and block.value(entry.value) is None
     }
 

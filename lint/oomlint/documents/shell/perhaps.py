@@ -52,7 +52,9 @@ def may_hold(
 
 def _elements(arrays: Sequence[Sequence[Field]], step: Step) -> Iterator[Field]:
     words = [[field_text(field) for field in array] for array in arrays]
-    shared = list(takewhile(lambda each: None not in each and len(set(each)) == 1, zip(*words)))
+    shared = list(
+        takewhile(lambda each: None not in each and len(set(each)) == 1, zip(*words, strict=False))
+    )
     for number, _ in enumerate(shared):
         field = arrays[-1][number]
         is_same = all(array[number] is field for array in arrays)
