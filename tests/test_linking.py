@@ -477,6 +477,9 @@ def test_line_that_starts_a_script_trains_nothing_itself(job):
         ("sed s/GB/4/ ds_TEMPLATE.json | sed s/MB/2/ > ds.json", True),
         ("python make_config.py > ds.json", True),
         ("python make_config.py > other.json", False),
+        ("cp $HERE/zero3.json ./ds.json", True),
+        ("cp -r /mnt/configs/ds.json .", True),
+        ("cp ds.json other.json", False),
     ],
 )
 def test_file_that_the_script_writes_itself_is_not_missing(line, is_elsewhere):

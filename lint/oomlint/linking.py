@@ -459,7 +459,8 @@ class Linker:
         )
         is_absolute = missing.reference.startswith(("/", "~"))
         is_shown = any(block.locked in (IN_README, OF_ANOTHER) for block in claim.blocks)
-        is_made = missing.reference in getattr(claim.document, "made", ())
+        made = map(os.path.normpath, getattr(claim.document, "made", ()))
+        is_made = os.path.normpath(missing.reference) in made
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
 
     def _versions(self, claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:

@@ -284,6 +284,20 @@ def test_llavas_captions_are_short(version: str, limit: int, length: int) -> Non
     assert run.plan.seq.max_len == length
 
 
+def test_a_first_stage_with_a_prompt_reads_captions_too() -> None:
+    """Of a copy of LLaVA whose two projectors are aligned one after the other, by a script of their own."""
+    launch = (
+        f"{_LLAVA.replace('llava/train/train_mem.py', 'pkg/train/pretrain.py')} --version qwen2 "
+        "--model_max_length 4096 --mm_projector_type etp --mm_vision_select_layer -2"
+    )
+    for switch in ("--tune_mm_mlp_adapter", "--tune_image_mm_mlp_adapter"):
+        run = _run(f"{launch} {switch} True\n")
+        assert _facts(run, "trainable.method", "seq.max_len") == ("freeze", 1024)
+    assert _facts(_run(f"{launch}\n"), "trainable.method", "seq.max_len") == ("full", 4096)
+    adapter = _run(f"{launch} --tune_mm_mlp_adapter True --lora_enable True\n")
+    assert _facts(adapter, "trainable.method", "seq.max_len") == ("lora", 4096)
+
+
 @pytest.mark.parametrize(
     ("parts", "method", "frozen", "params"),
     [

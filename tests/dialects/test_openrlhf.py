@@ -83,6 +83,28 @@ def test_flat_dpo_has_a_reference_model_of_its_own() -> None:
     assert (slow.precision.param, slow.model.attn_impl) == ("fp32", "eager")
 
 
+def test_an_offloaded_teacher_leaves_the_gpu_under_zero_3() -> None:
+    distilled = FLAT.replace("train_dpo", "train_kd").replace(
+        "--lora_rank 16", "--teacher_model Qwen/Qwen2.5-32B"
+    )
+    offloaded = distilled.replace("--save_path", "--teacher_offload --save_path")
+    assert _run(distilled).plan.objective.teacher == "Qwen/Qwen2.5-32B"
+    assert _run(offloaded).plan.objective.teacher is None
+    kept = _run(offloaded.replace("--zero_stage 3", "--zero_stage 2"))
+    assert kept.plan.objective.teacher == "Qwen/Qwen2.5-32B"
+
+
+def test_options_that_slime_has_too_make_no_run_of_its() -> None:
+    """train_ppo_ray counts the actor's GPUs and its answers by names that slime has too."""
+    script = (
+        "ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 "
+        "--actor_num_gpus_per_node 8 --critic_num_nodes 1 --critic_num_gpus_per_node 8 "
+        "--n_samples_per_prompt 1 --pretrain Qwen/Qwen2.5-7B --micro_train_batch_size 8 "
+        "--train_batch_size 128 --zero_stage 3 --bf16 --packing_samples\n"
+    )
+    assert [run.framework for run in _runs(script)] == ["openrlhf"]
+
+
 def test_ring_attention_and_tensor_parallelism_share_samples() -> None:
     plan = _run(SFT.replace("--ds.zero_stage 2", "--ds.zero_stage 2 --ds.ring_attn_size 4")).plan
     assert (plan.parallel.cp, plan.parallel.dp) == (4, 2)

@@ -337,6 +337,33 @@ def test_options_of_the_command_line_win_over_their_defaults() -> None:
     assert plan.batch.micro is None
 
 
+def test_an_option_without_a_default_is_what_the_command_line_gives() -> None:
+    script = (
+        "from dataclasses import dataclass, field\n"
+        "from typing import Optional\n"
+        "from peft import LoraConfig\n"
+        "from transformers import AutoModelForCausalLM, HfArgumentParser\n"
+        "from trl import SFTConfig, SFTTrainer\n"
+        "@dataclass\n"
+        "class More:\n"
+        "    rank: Optional[int] = field(default=None)\n"
+        "more, args = HfArgumentParser((More, SFTConfig)).parse_args_into_dataclasses()\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n"
+        "trainer = SFTTrainer(model=model, train_dataset=data, args=args,\n"
+        "    peft_config=LoraConfig(r=more.rank, lora_alpha=int(more.rank) * 2))\n"
+    )
+    shell = (
+        "python train.py --output_dir o --per_device_train_batch_size 2 --num_train_epochs 1"
+        " --learning_rate 1e-5 --max_length 512 {}\n"
+    )
+    given = _run({"train.py": script, "run.sh": shell.format("--rank 128")}).plan
+    assert (given.trainable.r, given.trainable.alpha) == (128, 256)
+    not_given = _run({"train.py": script, "run.sh": shell.format("")}).plan
+    assert not_given.trainable.r == 8  # peft's own
+    unread = _run({"train.py": script, "run.sh": shell.format("--rank $RANK")}).plan
+    assert unread.trainable.r is None
+
+
 def test_arithmetic_on_options_is_done_with_those_of_the_command_line() -> None:
     script = (
         "import argparse\n"

@@ -236,6 +236,7 @@ _VISION = (
         ("src/dpo_vision.py", "--freeze_llm True", True),
         ("src/dpo_vision.py", "--freeze_llm False", False),
         ("src/dpo_vision.py", "--use_peft True --freeze_llm True", False),
+        ("src/dpo_vision.py", "--use_peft False --freeze_llm True", True),
         # TRL's own script stops there.
         ("trl/scripts/dpo.py", "--freeze_llm True", False),
     ],

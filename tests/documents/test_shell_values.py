@@ -67,6 +67,11 @@ def test_parameter_operations(value: str, operation: str, result: str | None) ->
         (["dirname", "b.sh"], None, "."),
         (["basename", "a/b.sh", ".sh"], None, "b"),
         (["expr", "8", "*", "4"], None, "32"),
+        (["command", "-v", "python3"], None, "python3"),
+        (["which", "torchrun"], None, "torchrun"),
+        (["which", "-a", "torchrun"], None, None),
+        (["git", "rev-parse", "--show-toplevel"], None, "."),
+        (["git", "rev-parse", "HEAD"], None, None),
         (["wc", "-l"], "a\nb\n", "2"),
         (["awk", "-F,", "{print NF}"], "0,1,2", "3"),
         (["cut", "-d,", "-f2"], "a,b", "b"),
@@ -126,6 +131,10 @@ def test_small_programs(program: list[str], given: str | None, printed: str | No
         ("N=3\nA=(--x [0]*$N+[1]*$N --y 1)\npython t.py ${A[@]}", ["[0]*3+[1]*3"]),
         ("A=(--x [0]*$N --y 1)\npython t.py ${A[@]}", [UNKNOWN]),
         ("for x in 1 2; do python t.py --x $x; done", ["1", "2"]),
+        # The first round runs as things stand; what later ones make of them is not known.
+        ("N=3\nX=a\ni=0\nwhile (($i < $N)); do\n if ((i > 0)); then X=b; fi\n python t.py --x $X\n i=$((i + 1))\ndone", ["a"]),
+        ("i=0\nwhile [ $i -lt 2 ]; do X=1; i=$((i + 1)); done\npython t.py --x $X", [UNKNOWN]),
+        ("while [ $i -lt 2 ]; do X=$i; python t.py --x $X; i=2; done", [UNKNOWN]),
         ("f() {\n local m=$1\n python t.py --x $m\n}\nf 1\nf 2", ["1", "2"]),
         ("f() { python t.py --x ${1:-9}; }", ["9"]),
         ('C="python t.py --x 1"\neval $C', ["1"]),
@@ -139,6 +148,33 @@ def test_small_programs(program: list[str], given: str | None, printed: str | No
 )  # fmt: skip
 def test_values_as_the_shell_makes_them(text: str, values: list[object]) -> None:
     assert [value for value in _values(text) if value is not True] == values
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ('A=(--y 3)\nif [ $B = 1 ]; then A+=(--d a.json); elif [ $B = 2 ]; then A+=(--f b); fi\npython t.py "${A[@]}" --x 2', {"y": "3", "d": UNKNOWN, "f": UNKNOWN, "x": "2"}),
+        ('A=()\n[ -n "$S" ] && A+=(--d "$S")\npython t.py --x 2 "${A[@]}"', {"x": "2", "d": UNKNOWN}),
+        ('A=\nif [ $B = 1 ]; then A="--d a.json --p"; fi\npython t.py $A --x 2', {"d": UNKNOWN, "p": UNKNOWN, "x": "2"}),
+        ("if [ $B = 1 ]; then M=a; else M=b; fi\npython t.py --x $M", {"x": UNKNOWN}),
+    ],
+)  # fmt: skip
+def test_options_that_a_branch_may_add_are_there_without_a_value(
+    text: str, options: dict[str, object]
+) -> None:
+    (command,) = (c for c in _document(text).commands if len(c.flags.entries))
+    values = {key: entry.value for key, entry in command.flags.entries.items()}
+    assert {k: getattr(v, "value", v) for k, v in values.items()} == options
+
+
+def test_overrides_that_a_branch_may_add_are_there_without_a_value() -> None:
+    text = 'A=()\nif [ $B = 1 ]; then A+=(a.b=1); fi\npython t.py c=1 "${A[@]}"'
+    (command,) = (c for c in _document(text).commands if c.assignments.entries)
+    entries = command.assignments.entries
+    assert {k: getattr(e.value, "value", e) for k, e in entries.items()} == {
+        "c": "1",
+        "a.b": UNKNOWN,
+    }
 
 
 def test_variables_of_a_sourced_file_are_known_and_edited_at_their_use() -> None:

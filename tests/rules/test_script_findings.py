@@ -157,8 +157,13 @@ def test_ray_says_otherwise_than_torchrun_that_cards_are_missing():
         "torchrun --nproc_per_node=16 -m verl.trainer.fsdp_sft_trainer data.train_files=a "
         "model.partial_pretrain=Qwen/Qwen2.5-7B-Instruct\n"
     )
+    openrlhf = (
+        "torchrun --nproc_per_node 16 -m openrlhf.cli.train_dpo --pretrain Qwen/Qwen2.5-7B "
+        "--micro_train_batch_size 1 --train_batch_size 64 --zero_stage 3 --save_path out --bf16\n"
+    )
     eight = Options(hardware=parse_hardware("8xH100-80GB"))
-    for text, word in ((ray, "Ray has no place"), (torchrun, "invalid device ordinal")):
+    no_card = "invalid device ordinal"
+    for text, word in ((ray, "Ray has no place"), (torchrun, no_card), (openrlhf, no_card)):
         (found,) = [d for d in check("run.sh", text, eight).diagnoses if d.rule.code == "OOM706"]
         assert found.severity is Severity.ERROR
         assert any(word in detail for detail in found.finding.details)

@@ -48,7 +48,7 @@ from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95
 RAY_TRAINERS = ("verl", "easyr1", "openrlhf", "slime", "nemo-rl", "roll")
-_RL = frozenset({"ppo", "grpo", "rloo"})
+REINFORCING = frozenset({"ppo", "grpo", "rloo"})
 # Most machines with eight cards that RL is trained on have more.
 _NOTEWORTHY = 480 * 2**30
 # verl c82b25f9 trainer/ppo/ray_trainer.py: input_ids, attention_mask, position_ids, responses and
@@ -116,7 +116,7 @@ class RayHostMemory(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         probe = settled(run)
         plan = probe.plan
-        if plan.objective.kind not in _RL:
+        if plan.objective.kind not in REINFORCING:
             return
         training, loading = judge_host(run, phase="train"), judge_host(run, phase="load")
         if training is None or loading is None:

@@ -43,7 +43,7 @@ from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command
-from oomlint_rules.host.ray_host_memory import RAY_TRAINERS
+from oomlint_rules.host.ray_host_memory import RAY_TRAINERS, REINFORCING
 
 _PROCESSES = f.parallel.gpus_per_node
 _DEGREES = ("tp", "pp", "cp", "ulysses")
@@ -147,7 +147,7 @@ class WorldSizeMismatch(Rule):
         # verl 0.2 to 0.7 trainer/ppo/ray_trainer.py _check_resource_available; Ray itself waits for a placement
         # group that no node has room for.
         fails = "those without a card of their own stop with an invalid device ordinal"
-        if run.framework in RAY_TRAINERS and run.plan.objective.kind != "sft":
+        if _ray_starts(run):
             fails = (
                 "Ray has no place for so many: the trainer stops before a worker starts, or waits"
             )
@@ -180,6 +180,15 @@ class WorldSizeMismatch(Rule):
             at=fields,
             details=(f"a group is {named}",),
         )
+
+
+def _ray_starts(run: Run) -> bool:
+    """Whether Ray starts the ranks. Supervised training torchrun or deepspeed starts in verl
+    (trainer/fsdp_sft_trainer.py), and whatever else than reinforces in OpenRLHF (cli/train_dpo.py and the like)."""
+    kind = run.plan.objective.kind
+    if run.framework == "openrlhf":
+        return kind in REINFORCING
+    return run.framework in RAY_TRAINERS and kind != "sft"
 
 
 def _counted(number: int, one: str, several: str) -> str:

@@ -88,7 +88,7 @@ def read_launch(document: Document, command: Command) -> Launch | None:
     stages: list[_Stage] = []
     number = _first_of_inner_line(words)
     while number < len(words):
-        base = _text(words[number]).replace("\\", "/").rpartition("/")[2]
+        base = _base(words[number])
         if not (base in LAUNCHER_TABLES or PYTHON.match(base) or base in _TRANSPARENT):
             break
         first, operands = number, operands_of(base)
@@ -250,6 +250,11 @@ def _entry_order(entry: Entry) -> int:
 
 def _text(word: Scalar) -> str:
     return word.value if isinstance(word.value, str) else ""
+
+
+def _base(word: Scalar) -> str:
+    """The program that a word names, wherever it lies: the folder may be in a variable without a value."""
+    return getattr(word, "base", "") or _text(word).replace("\\", "/").rpartition("/")[2]
 
 
 def _is_module(command: Command, program: Scalar) -> bool:

@@ -51,6 +51,7 @@ class own(Private, prefix="or"):  # noqa: N801  a namespace of fields, read like
     ref_offload: bool
     ref_reward_offload: bool
     teacher: str
+    teacher_offload: bool
     actor_gpus: int
     actor_nodes: int
     critic: str
@@ -155,6 +156,7 @@ _OPTIONS = (
     _Option(own.ref_offload, SWITCH, "ref.offload", "ref_offload", default=False),
     _Option(own.ref_reward_offload, SWITCH, "ref_reward_offload", "ref_reward_offload"),
     _Option(own.teacher, TEXT, "teacher_model", "teacher_model"),
+    _Option(own.teacher_offload, SWITCH, "teacher_offload", "teacher_offload", default=False),
     _Option(f.objective.loss, TEXT, "model.loss_type", "loss"),
     # Reinforcement learning over Ray.
     _Option(own.actor_gpus, POSITIVE, "actor.num_gpus_per_node", "actor_num_gpus_per_node"),

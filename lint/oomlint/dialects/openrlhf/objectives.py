@@ -63,7 +63,10 @@ def _lie_together(run: Cells) -> bool:
 
 @objectives.derive(f.objective.teacher)
 def teacher(run: Cells) -> Any:
-    return run[own.teacher]
+    """OR/cli/train_kd.py:39 (v0.3.8 to v0.7.5): an offloaded one keeps its parameters in host RAM, and under
+    ZeRO-3 alone (OR/utils/deepspeed/deepspeed_utils.py get_eval_ds_config)."""
+    is_on_cpu = run[own.teacher_offload] and run[f.parallel.zero.stage] == 3
+    return None if is_on_cpu else run[own.teacher]
 
 
 @objectives.derive(f.objective.reward_model)

@@ -194,11 +194,14 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
 
 @options.said()
 def given_by_option(run: Cells, field: Any, said: Said) -> Said:
-    """``--batch_size 2`` wins over the default that the script gives its option."""
-    if said is None or isinstance(said, Left):
+    """``--batch_size 2`` wins over the default that the script gives its option, over none too."""
+    if isinstance(said, Left):
         return said
-    origin = said.origin if isinstance(said, Setting) else said
     given = run.given.once(options_of)
+    said = said or (run.given.once(_left_open).get(field) if given else None)
+    if said is None:
+        return None
+    origin = said.origin if isinstance(said, Setting) else said
     if origin.row is None:
         return said
     if given and origin.entry is not None and _is_computed(origin.entry.value):
@@ -206,11 +209,26 @@ def given_by_option(run: Cells, field: Any, said: Said) -> Said:
     else:
         option = _option_of(origin, given)
         if option is None:
-            return said
+            return None if origin is run.given.once(_left_open).get(field) else said
         raw = plain_value(option, "yaml12")
     if raw is UNKNOWN:
         return origin
     return _read(run, field, origin, raw, said if isinstance(said, Setting) else None)
+
+
+def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:
+    """Arguments of a script's calls that are options without a default: ``r=args.rank``, which is ``None`` until the
+    command line gives one."""
+    return {
+        row.field: Origin("explicit", block, row, entry)
+        for block in blocks
+        if _is_script(block)
+        for row in block.table.rows
+        for entry in map(block.find, (row.key, *row.aliases))
+        if entry is not None
+        and getattr(entry.value, "option", None)
+        and block.value(entry.value) is None
+    }
 
 
 def _is_computed(node: Node) -> bool:

@@ -7,7 +7,7 @@ fields that they are about are unread, by their words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from oomlint.dialects.cells import Cells
@@ -41,20 +41,27 @@ def _speaks_of_packing(words: frozenset[str]) -> bool:
     return bool(words & _PACKS)
 
 
-# What an option is about, and the options of which one settles the matter all the same.
-_ABOUT = {
-    f.trainable.method: (_speaks_of_training, (hf.use_peft, hf.lora_targets)),
-    f.checkpointing.mode: (_speaks_of_checkpointing, (hf.checkpointing,)),
-    f.seq.packing: (_speaks_of_packing, (trl.packing,)),
-}
+# What an option is about, and what settles the matter all the same. That there is no adapter does not: a part of
+# the model may be frozen.
+_ABOUT: Mapping[Any, tuple[Callable[[frozenset[str]], bool], Callable[[Cells], Any]]] = {
+    f.trainable.method: (
+        _speaks_of_training,
+        lambda run: run[hf.use_peft] or run.mentions(hf.lora_targets),
+    ),
+    f.checkpointing.mode: (
+        _speaks_of_checkpointing,
+        lambda run: run.mentions(hf.checkpointing),
+    ),
+    f.seq.packing: (_speaks_of_packing, lambda run: run.mentions(trl.packing)),
+}  # fmt: skip
 
 
 @unfollowed.said(*_ABOUT)
 def unknown_option(run: Cells, field: Any, said: Said) -> Said:
     if said is not None:
         return said
-    speaks, settling = _ABOUT[field]
-    if any(map(run.mentions, settling)):
+    speaks, is_settled = _ABOUT[field]
+    if is_settled(run):
         return said
     for block, entry in run.given.once(_own_options):
         if speaks(_words(entry.key)):

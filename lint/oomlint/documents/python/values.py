@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -57,6 +58,7 @@ _OPERATORS: Final[dict[type[ast.cmpop], str]] = {
     ast.GtE: ">=",
 }
 _GIVEN: Final = "it is what the function is given"
+_NUMBERS: Final[dict[str, type[int] | type[float]]] = {"int": int, "float": float}
 _SHARED: Final = "{} is used in several places"
 
 
@@ -404,6 +406,8 @@ class Evaluator:
         name = dotted(expression.func)
         if name == "dict" and not expression.args and scope.find("dict") is None:
             return replace(self.arguments(expression, scope), kind="call")
+        if name in _NUMBERS and len(expression.args) == 1 and scope.find(name) is None:
+            return self._number(_NUMBERS[name], expression, scope, depth)
         if name == "getattr" and len(expression.args) == 2:
             owner = dotted(expression.args[0])
             named = self.node(expression.args[1], scope, depth + 1)
@@ -416,6 +420,18 @@ class Evaluator:
                 if qualified:
                     return Scalar(span, Name(f"{qualified}.{attribute}"))
         return _unknown(span)
+
+    def _number(
+        self, kind: type[int] | type[float], expression: ast.Call, scope: Scope, depth: int
+    ) -> Node:
+        """``int(args.max_length)``: the option, whose words on a command line are numbers."""
+        given = self.node(expression.args[0], scope, depth + 1)
+        if _of_options(given):
+            return given
+        value = plain_value(given)
+        if isinstance(value, (int, float)) and isfinite(value):
+            return Scalar(self.places.span(expression), kind(value))
+        return _unknown(self.places.span(expression))
 
     # -- names ------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ _SHORT_WITH_DIGITS = re.compile(r"-([nNGc])(\d+)$")
 # The last three are quoted where the line is another program's to run: `submit.py -- a \&\& b`.
 _SEPARATORS = ("--", "\\", "&&", "||", ";")
 _WRAPPER_OPTIONS_WITH_VALUE = ("-n", "-u", "-C", "-g", "-a")
-_PYTHON = re.compile(r"(?:.*/)?python[\d.]*$")
+PYTHON = re.compile(r"(?:.*/)?python[\d.]*$")
 
 
 class ShellScalar(Scalar, frozen=True, eq=False):
@@ -52,6 +52,8 @@ class ShellScalar(Scalar, frozen=True, eq=False):
     """Rank among the words of the command, where it is one."""
     asks: str = ""
     """Of an unknown value: the question about the machine that it answers (``documents.shell.machine``)."""
+    base: str = ""
+    """Of a word that is a path: its last part, which is known where the folder may not be (``$VENV/bin/python``)."""
 
 
 class ShellSequence(base.Sequence, frozen=True, eq=False):
@@ -87,6 +89,14 @@ class Word(Struct, frozen=True, eq=False):
 
     chunks: Field
     text: str | None
+
+    @property
+    def base(self) -> str:
+        """The last part of a path, whatever the folder is; nothing where that is not known either."""
+        if self.text is not None:
+            return self.text.replace("\\", "/").rpartition("/")[2]
+        _, slash, last = (self.chunks[-1].text or "").rpartition("/")
+        return last if slash else ""
 
 
 class CommandReader:
@@ -127,18 +137,18 @@ class CommandReader:
                 open_ended = True
             elif word.text in _SEPARATORS:
                 following = self.words[number + 1 : number + 2]
-                base = (following[0].text or "").rsplit("/", 1)[-1] if following else ""
+                base = following[0].base if following else ""
                 # `submit.py --gpus 8 -- torchrun train.py`: a line of its own begins.
-                launching = launching or base in LAUNCHERS or bool(_PYTHON.match(base))
+                launching = launching or base in LAUNCHERS or bool(PYTHON.match(base))
             else:
                 open_ended = open_ended or _may_be_many(word)
-                plain.append(replace(self._value(number, 0, "word"), order=number))
-                name = (word.text or "").rsplit("/", 1)[-1]
+                name = word.base
+                plain.append(replace(self._value(number, 0, "word"), order=number, base=name))
                 if name in LAUNCHERS:
                     launcher, operands = (name, operands_of(name)) if launching else (launcher, 0)
                 elif operands and not is_subcommand(launcher, name):
                     operands -= 1
-                elif not _PYTHON.match(name) and not is_subcommand(launcher, name):
+                elif not PYTHON.match(name) and not is_subcommand(launcher, name):
                     launching = False
             number += 1
         end = _last_word_end(self.words, self.container, span)

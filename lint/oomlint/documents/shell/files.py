@@ -6,6 +6,7 @@ that every span is one of the script itself.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -51,6 +52,19 @@ def written_names(
             name = field_text(words)
             if name and not name.startswith("-"):
                 yield name
+
+
+# cp(1), mv(1), ln(1) and install(1) of coreutils 9.4: the last word is where the others come to lie.
+COPYING = frozenset({"cp", "mv", "ln", "install", "rsync"})
+
+
+def copied_names(words: Sequence[str | None]) -> Iterator[str]:
+    """The files that a copying command makes: what its last word names, and in that folder what is copied."""
+    *copied, target = [word for word in words if not (word or "").startswith("-")]
+    if target is None or len(copied) < 2:
+        return
+    yield target
+    yield from (posixpath.join(target, posixpath.basename(name)) for name in copied[1:] if name)
 
 
 def content_of(

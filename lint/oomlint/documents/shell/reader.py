@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -23,12 +24,21 @@ from oomlint.documents.shell.branches import (
     reads_arguments,
 )
 from oomlint.documents.shell.commands import (
+    PYTHON,
     CommandReader,
     common_level,
 )
-from oomlint.documents.shell.files import WrittenFile, content_of, written_names, written_source
+from oomlint.documents.shell.files import (
+    COPYING,
+    WrittenFile,
+    content_of,
+    copied_names,
+    written_names,
+    written_source,
+)
 from oomlint.documents.shell.folders import Folders
 from oomlint.documents.shell.names import SHELLS, WRAPPERS
+from oomlint.documents.shell.perhaps import may_hold
 from oomlint.documents.shell.syntax import (
     HIDDEN_IN_HEREDOC,
     HIDDEN_IN_QUOTES,
@@ -69,6 +79,7 @@ _NAME = re.compile(r"\$\{?([A-Za-z_]\w*)", re.ASCII)
 _MOST_ROUNDS = 48
 # Layers of the deepest models whose scripts count them are some hundred.
 _MOST_COUNTED = 256
+_COUNTS = re.compile(r"[<>]|-(?:l[te]|g[te]|ne)\b")
 _COUNTED = re.compile(
     r"for\s*\(\(\s*(?P<name>\w+)\s*=(?P<first>[^;]+);\s*(?P=name)\s*(?P<sign><=?)(?P<last>[^;]+);"
     r"\s*(?:(?P=name)\s*\+\+|\+\+\s*(?P=name)|(?P=name)\s*\+=\s*1)\s*\)\)"
@@ -232,9 +243,26 @@ class Reader:
             self.variables.forget(
                 {n for n in names if is_started or held_text(held.get(n, UNSET)) == ""}
             )
-        else:
+        elif not self._first_round(script, node):
             self.variables.forget(assigned_names(script, node))
             self._any_of(script, node, [[child] for child in node.named_children])
+
+    def _first_round(self, script: Script, node: Syntax) -> bool:
+        """Read what a ``while`` that counts runs at first, as things stand before it; whether it is known to
+        run. What later rounds make of its variables nobody knows; of a loop without a count (``while true``) a
+        later round may be the one that is meant: it tries again with less."""
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        is_while = script.text.of(node).startswith("while")
+        if not is_while or condition is None or body is None:
+            return False
+        if not _COUNTS.search(script.text.of(condition)):
+            return False
+        if not self._conditions(script, ()).holds(condition):
+            return False
+        self._statements(script, body)
+        self.is_left = False
+        self.variables.forget(assigned_names(script, node))
+        return True
 
     def _take_arguments(self, script: Script, node: Syntax) -> bool:
         """Run a loop that takes the script's arguments apart, as long as each round uses some up;
@@ -273,6 +301,7 @@ class Reader:
             self.variables.held = before
         names = assigned_names(script, node)
         self.variables.forget(names)
+        self.variables.held.update(may_hold(names, outcomes))
         self.variables.held.update(_alike(names, outcomes))
 
     def _if(self, script: Script, node: Syntax) -> None:
@@ -304,8 +333,10 @@ class Reader:
             names |= assigned_names(script, node)
             with self.folders.kept():
                 self._statement(script, node)
-        self.variables.held = before
+        outcomes = (before, self.variables.held)
+        self.variables.held = dict(before)
         self.variables.forget(names)
+        self.variables.held.update(may_hold(names, outcomes))
 
     def _loop(self, script: Script, node: Syntax) -> None:
         """A ``for`` over known words runs once for each; of others one round is read."""
@@ -474,6 +505,8 @@ class Reader:
             self._heredoc_script(script, heredoc)
         elif program == "printf" and texts[1:2] == ["-v"]:
             self.variables.print_into(script, node, texts[2:])
+        elif program in COPYING:
+            self.made.update(map(posixpath.normpath, copied_names(texts)))
         elif program in ("cat", "echo", "printf", "tee"):
             self._written(script, node, fields, redirects)
         self._runs_other(script, texts, fields)
@@ -592,12 +625,13 @@ _WORD_TYPES = frozenset(
 def _alike(
     names: set[str], outcomes: Sequence[Mapping[str, Binding]]
 ) -> Iterator[tuple[str, Binding]]:
-    """Variables that hold the same text in all outcomes of a branch. No single place says it, so that
-    none is edited."""
+    """Variables that hold the same text in all outcomes of a branch, or Python wherever that lies: what it
+    runs is the same. No single place says it, so that none is edited."""
     for name in names:
         found = [each.get(name) for each in outcomes]
         last = found[-1] if found else None
         texts = {None if each is None else held_text(each) for each in found}
-        if last is not None and len(texts) == 1 and None not in texts:
+        is_python = all(PYTHON.match(text or "") for text in texts)
+        if last is not None and None not in texts and (len(texts) == 1 or is_python):
             step = Step(Container("value", last.span, shared=True), last.span, last.span)
             yield name, replace(last, chunks=retold(last.chunks, step))

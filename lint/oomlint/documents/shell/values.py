@@ -226,8 +226,11 @@ def output_of(program: Sequence[str], given: str | None) -> str | None:
         del arguments[0]  # the end of the options
     if name in ("echo", "printf") and given is None:
         return _printed(name, arguments)
-    if name == "pwd":
+    # Where the script runs, and where the project that it lies in begins: its paths lead on from there.
+    if name == "pwd" or (name == "git" and arguments == ["rev-parse", "--show-toplevel"]):
         return "."
+    if [name, *arguments][:-1] in (["command", "-v"], ["which"]):
+        return arguments[-1]  # where it lies nobody knows: the same program all the same
     if name in ("realpath", "readlink"):
         paths = [word for word in arguments if not word.startswith("-")]
         return paths[0] if len(paths) == 1 else None

@@ -1,0 +1,74 @@
+"""What variables may hold after branches of which nobody knows which one runs: the options that a command
+may get from them have a name, if no value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, takewhile
+
+from msgspec.structs import replace
+
+from oomlint.documents.shell.bindings import retold
+from oomlint.documents.shell.words import (
+    Binding,
+    Chunk,
+    Container,
+    Field,
+    Step,
+    field_text,
+    held_text,
+)
+
+_OPTION = re.compile(r"--?[A-Za-z][\w.\-]*")
+_OVERRIDE = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=")
+
+
+def may_hold(
+    names: Iterable[str], outcomes: Sequence[Mapping[str, Binding]]
+) -> Iterator[tuple[str, Binding]]:
+    """Variables that hold options in some outcomes of a branch and others in the rest: what all of them begin
+    with, and the options of each without their values. None of it is edited."""
+    for name in names:
+        found = [each[name] for each in outcomes if name in each]
+        if not found:
+            continue
+        last = found[-1]
+        step = Step(Container("value", last.span, shared=True), last.span, last.span)
+        if all(each.fields is not None for each in found):
+            arrays = [each.fields or () for each in found]
+            arrays += [()] * (len(found) < len(outcomes))
+            fields = tuple(_elements(arrays, step))
+            if fields:
+                yield name, replace(last, chunks=None, fields=fields)
+        elif all(each.fields is None for each in found):
+            texts = [held_text(each) for each in found]
+            options = _options(word for text in texts for word in (text or "").split())
+            if options and None not in texts:
+                pieces = ((f" {option} ", None) for option in options)
+                chunks = tuple(Chunk(text, (step,)) for text in (*chain.from_iterable(pieces), " "))
+                yield name, replace(last, chunks=(*chunks, Chunk(None, (step,), many=True)))
+
+
+def _elements(arrays: Sequence[Sequence[Field]], step: Step) -> Iterator[Field]:
+    words = [[field_text(field) for field in array] for array in arrays]
+    shared = list(
+        takewhile(lambda each: None not in each and len(set(each)) == 1, zip(*words, strict=False))
+    )
+    for number, _ in enumerate(shared):
+        field = arrays[-1][number]
+        is_same = all(array[number] is field for array in arrays)
+        yield field if is_same else retold(field, step) or field
+    rest = [word or "" for array in words for word in array[len(shared) :]]
+    for option in _options(rest):
+        yield (Chunk(option, (step,)), *((Chunk(None, (step,)),) if option[-1] == "=" else ()))
+        if option[-1] != "=":
+            yield (Chunk(None, (step,)),)
+    if rest:
+        yield (Chunk(None, (step,), many=True),)
+
+
+def _options(words: Iterable[str]) -> tuple[str, ...]:
+    """The options and overrides among words, each once and without its value."""
+    found = (_OPTION.match(word) or _OVERRIDE.match(word) for word in words)
+    return tuple(dict.fromkeys(match[0] for match in found if match))
