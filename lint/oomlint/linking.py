@@ -36,6 +36,7 @@ from oomlint.documents import (
 from oomlint.documents.base import Document
 from oomlint.documents.text import Location
 from oomlint.errors import FileError, InternalError, in_words
+from oomlint.lineage import Lineage, Reading as Made
 from oomlint.measurements import KeptMeasurements
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
@@ -113,6 +114,8 @@ class Linker:
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._readings: dict[int, tuple[Block, Reading]] = {}
         self._models: dict[tuple[str, str], ModelFacts | None] = {}
+        made = Made(self._launches_in, lambda c: self._build(c, set(), root=c))
+        self._lineage = Lineage(workspace, made)
         self._adoptions: dict[tuple[str, str], Claim | None] = {}
         self._opened: set[str] = set()
         self._files: dict[str, MappingABC[str, WrittenFile]] = {}
@@ -430,7 +433,7 @@ class Linker:
             root=root,
             options=self.options.values,
             hardware=self.options.hardware,
-            find_model=self._model_finder(main.path),
+            find_model=self._model_finder(main.path, claim.path),
             find_lengths=self._lengths_finder(main.path),
             find_attested=self._attested_finder(claim, main),
             missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
@@ -718,8 +721,17 @@ class Linker:
 
         return find
 
-    def _model_finder(self, from_file: str) -> Any:
+    def _model_finder(self, from_file: str, script: str) -> Any:
+        """Who looks up a model: on the disk and in the catalogue, then among what the runs that
+        stand beside this one's launch line save."""
+
         def find(model: str) -> ModelFacts | None:
+            found = look_up(model)
+            if found is None or found.confidence == "guessed":
+                return self._lineage.made(model, script) or found
+            return found
+
+        def look_up(model: str) -> ModelFacts | None:
             key = (model, os.path.dirname(from_file))
             if key not in self._models:
                 from oomlint.models import resolve
@@ -822,10 +834,14 @@ def _is_idle(claim: Claim) -> bool:
 
 
 def _without_repeats(runs: list[Run]) -> Iterator[Run]:
-    """Runs of one line that differ in more than where they save: a loop over seeds is one."""
+    """Runs of one line that differ in more than where they save and in which of the models they take
+    that others save so: a loop over seeds is one."""
     seen: dict[Location, list[Plan]] = {}
     for run in runs:
-        plan = run.plan.with_values({f.save.dir: None})
+        same: dict[Any, Any] = {f.save.dir: None}
+        if run.model is not None and run.model.saved_by:
+            same[f.model.id] = run.model.id
+        plan = run.plan.with_values(same)
         known = seen.setdefault(run.anchor, [])
         if plan not in known:
             known.append(plan)
