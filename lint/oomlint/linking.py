@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 # A sweep of more lines is read by its first ones.
 _MOST_HANDED = 24
+# Of a README that starts one script in many ways, so many are read.
+_MOST_SHOWN = 4
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
@@ -236,6 +238,11 @@ class Linker:
                 completed.add(script)
                 handed += self._as_handed(script, given)
         own = [c for c in claims if not _starts_script(c)]
+        for name in dict.fromkeys(c.path for c in own if c.kind == "launch"):
+            if name not in completed and self._takes_arguments(name):
+                shown = self._as_shown(name)
+                completed.update({name} if shown else ())
+                handed += shown
         return [*(c for c in own if c.path not in completed or c.kind == "part"), *handed]
 
     def _handings(self, name: str) -> Iterator[tuple[str, Handed]]:
@@ -253,15 +260,29 @@ class Linker:
             if found is not None:
                 yield found, given
 
+    def _as_shown(self, script: str) -> list[Claim]:
+        """A script that takes arguments as a README shows it started: it says so of the machine, the model
+        or the data, and the script alone leaves them open."""
+        return [
+            replace(
+                claim, blocks=tuple(replace(block, level=Level.FACT) for block in claim.blocks)
+            )
+            for given in islice(self._suggestions.handed_to(script), _MOST_SHOWN)
+            if any(given.arguments)
+            for claim in self._as_handed(script, given)
+        ]
+
     def _taking_arguments(self, given: Handed, name: str) -> str | None:
         """The script that a file starts, if it is here and takes arguments."""
+        found = self.workspace.resolve(given.script, name)
+        is_other = found is not None and found != name
+        return found if found is not None and is_other and self._takes_arguments(found) else None
+
+    def _takes_arguments(self, script: str) -> bool:
         from oomlint.documents.shell.variables import TAKES_ARGUMENTS
 
-        found = self.workspace.resolve(given.script, name)
-        if found is None or found == name:
-            return None
-        text = (self.workspace.read_or_none(found) or b"").decode("utf-8", "replace")
-        return found if TAKES_ARGUMENTS.search(text) else None
+        text = (self.workspace.read_or_none(script) or b"").decode("utf-8", "replace")
+        return TAKES_ARGUMENTS.search(text) is not None
 
     def _as_handed(self, script: str, given: Handed) -> Iterator[Claim]:
         try:
