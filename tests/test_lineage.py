@@ -27,17 +27,25 @@ _QWEN, _LLAMA = "Qwen/Qwen2.5-7B-Instruct", "meta-llama/Llama-3.1-8B"
 
 
 def test_a_run_before_it_in_the_script_says_what_a_folder_will_hold() -> None:
-    run = _last({"b.sh": 'ROOT=out/x\n' + _line(_QWEN, '"$ROOT/sft"') + _line('"$ROOT/sft"', "out/dpo")})
+    run = _last(
+        {"b.sh": "ROOT=out/x\n" + _line(_QWEN, '"$ROOT/sft"') + _line('"$ROOT/sft"', "out/dpo")}
+    )
     assert run.plan.model.id == "out/x/sft"
-    assert run.model is not None and run.model.id == _QWEN
-    assert run.plan.model.dims is not None and run.plan.model.dims.layers == 28
+    assert run.model is not None
+    assert run.model.id == _QWEN
+    assert run.plan.model.dims is not None
+    assert run.plan.model.dims.layers == 28
     assert "saves it" in run.model.source
 
 
 def test_so_does_one_of_another_script_of_the_folder_and_of_its_checkpoints() -> None:
-    files = {"s/a.sh": _line(_QWEN, "models/sft_512"), "s/b.sh": _line("models/sft_512/checkpoint-9", "o")}
+    files = {
+        "s/a.sh": _line(_QWEN, "models/sft_512"),
+        "s/b.sh": _line("models/sft_512/checkpoint-9", "o"),
+    }
     run = _last(files, "s/b.sh")
-    assert run.model is not None and run.model.id == _QWEN
+    assert run.model is not None
+    assert run.model.id == _QWEN
 
 
 def test_one_further_away_does_not() -> None:
@@ -46,8 +54,11 @@ def test_one_further_away_does_not() -> None:
 
 
 def test_what_is_saved_may_be_trained_on_more_than_once() -> None:
-    run = _last({"b.sh": _line(_QWEN, "o/one") + _line("o/one", "o/two") + _line("o/two", "o/three")})
-    assert run.model is not None and run.model.id == _QWEN
+    run = _last(
+        {"b.sh": _line(_QWEN, "o/one") + _line("o/one", "o/two") + _line("o/two", "o/three")}
+    )
+    assert run.model is not None
+    assert run.model.id == _QWEN
 
 
 def test_a_name_under_which_two_models_are_saved_tells_nothing() -> None:
@@ -70,5 +81,7 @@ def test_who_is_trained_of_an_adapter_that_another_run_saves_is_open() -> None:
 
 
 def test_a_loop_over_seeds_is_still_one_run_of_each_line() -> None:
-    loop = "for s in 1 2 3; do\n" + _line(_QWEN, "o/$s/sft") + _line("o/$s/sft", "o/$s/dpo") + "done\n"
+    loop = (
+        "for s in 1 2 3; do\n" + _line(_QWEN, "o/$s/sft") + _line("o/$s/sft", "o/$s/dpo") + "done\n"
+    )
     assert len(link({"b.sh": loop}).runs) == 2

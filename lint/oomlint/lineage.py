@@ -19,7 +19,6 @@ from oomlint.dialects.base import Claim
 from oomlint.dialects.common.backend import ADAPTER_METHODS
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.models.facts import ModelFacts
-from oomlint.plan.fields import f
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -86,7 +85,9 @@ class Lineage:
         beside = (
             name
             for suffix in SHELL_SUFFIXES
-            for name in self.workspace.beside(posixpath.join(posixpath.dirname(script), f"_{suffix}"))
+            for name in self.workspace.beside(
+                posixpath.join(posixpath.dirname(script), f"_{suffix}")
+            )
             if name != script
         )
         for name in islice(beside, _MOST_SCRIPTS):

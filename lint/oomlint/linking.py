@@ -264,9 +264,7 @@ class Linker:
         """A script that takes arguments as a README shows it started: it says so of the machine, the model
         or the data, and the script alone leaves them open."""
         return [
-            replace(
-                claim, blocks=tuple(replace(block, level=Level.FACT) for block in claim.blocks)
-            )
+            replace(claim, blocks=tuple(replace(block, level=Level.FACT) for block in claim.blocks))
             for given in islice(self._suggestions.handed_to(script), _MOST_SHOWN)
             if any(given.arguments)
             for claim in self._as_handed(script, given)

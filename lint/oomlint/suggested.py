@@ -216,7 +216,9 @@ class Suggestions:
             document = self._commands_of(readme)
             for given in handed(document) if document is not None else ():
                 is_it = self.workspace.resolve(given.script, readme) == script
-                words = tuple(None if word and is_stand_in(word) else word for word in given.arguments)
+                words = tuple(
+                    None if word and is_stand_in(word) else word for word in given.arguments
+                )
                 if is_it and words not in seen:
                     seen.add(words)
                     yield replace(given, arguments=words)

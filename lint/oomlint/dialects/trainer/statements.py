@@ -221,7 +221,9 @@ _MODEL = "model_name_or_path"
 def by_usual_name(run: Cells, field: Any, said: Said) -> Said:
     """The model that a trainer is given comes from a function of the project's own
     (``model = load_policy(args.model_name_or_path)``): what the command calls the model is what it loads."""
-    is_of_trainer = isinstance(said, Origin) and said.block and said.block.table.section == "trainer"
+    is_of_trainer = (
+        isinstance(said, Origin) and said.block and said.block.table.section == "trainer"
+    )
     return run.given.once(_named_on_line) or said if is_of_trainer else said
 
 

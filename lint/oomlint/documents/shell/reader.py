@@ -73,7 +73,9 @@ _COUNTED = re.compile(
     r"for\s*\(\(\s*(?P<name>\w+)\s*=(?P<first>[^;]+);\s*(?P=name)\s*(?P<sign><=?)(?P<last>[^;]+);"
     r"\s*(?:(?P=name)\s*\+\+|\+\+\s*(?P=name)|(?P=name)\s*\+=\s*1)\s*\)\)"
 )
-_GETOPTS = re.compile(r"""getopts\s+(?P<quote>["']?)(?P<letters>[:\w]+)(?P=quote)\s+(?P<name>\w+)""")
+_GETOPTS = re.compile(
+    r"""getopts\s+(?P<quote>["']?)(?P<letters>[:\w]+)(?P=quote)\s+(?P<name>\w+)"""
+)
 # The longest of some 600 training scripts of public projects has 270 commands (llm-foundry
 # scripts/train/benchmarking/sweep.sh).
 _MOST_COMMANDS = 5000
