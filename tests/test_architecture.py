@@ -37,7 +37,7 @@ LAYERS = (
     ("measurements",),
     ("copies", "siblings", "kin"),
     ("run",),
-    ("attested", "carried", "suggested"),
+    ("attested", "carried", "lineage", "suggested"),
     ("linking",),
     ("judgement",),
     ("rule",),

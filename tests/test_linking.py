@@ -455,14 +455,29 @@ def test_options_that_a_script_takes_apart_itself(loop):
     assert (run.plan.model.id, run.plan.batch.micro) == ("Qwen/Qwen3-4B", 64)
 
 
+_GETS = (
+    'BATCH=1\nwhile getopts ":b:m:v" option; do\n  case ${{option}} in\n    b ) BATCH="$OPTARG" ;;\n'
+    "    m ) MODEL=$OPTARG ;;\n    v ) set -x ;;\n  esac\ndone\nshift $((OPTIND - 1))\n"
+    "torchrun train.py --model_name_or_path $MODEL --output_dir {out}"
+    " --learning_rate 1e-5 --bf16 True --per_device_train_batch_size $BATCH\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "micro"),
+    [("-b 64 -m Qwen/Qwen3-4B", 64), ("-v -m Qwen/Qwen3-4B", 1), ("-m Qwen/Qwen3-4B -- x", 1)],
+)
+def test_options_that_getopts_takes_apart(line, micro):
+    files = {"all.sh": f"bash job.sh {line}\n", "job.sh": _GETS.format(out="o")}
+    [run] = link(files).runs
+    assert (run.plan.model.id, run.plan.batch.micro) == ("Qwen/Qwen3-4B", micro)
+
+
 def test_options_that_are_taken_apart_in_a_way_that_is_not_followed_are_not_its_defaults():
-    job = (
-        'BATCH=1\nwhile getopts "b:" option; do\n  case "$option" in\n    b) BATCH="$OPTARG" ;;\n'
-        "  esac\ndone\ntorchrun train.py --model_name_or_path Qwen/Qwen3-4B --output_dir o"
-        " --learning_rate 1e-5 --bf16 True --per_device_train_batch_size $BATCH\n"
-    )
-    [run] = link({"all.sh": "bash job.sh -b 64\n", "job.sh": job}).runs
-    assert "batch.micro" in {str(field) for field in run.unreadable}
+    for line in ("-x -b 64", "-b 64 -vb"):
+        job = _GETS.format(out="o").replace("$MODEL", "Qwen/Qwen3-4B")
+        [run] = link({"all.sh": f"bash job.sh {line}\n", "job.sh": job}).runs
+        assert "batch.micro" in {str(field) for field in run.unreadable}
 
 
 @pytest.mark.parametrize("job", [{}, {"job.slurm": "torchrun other.py\n"}])

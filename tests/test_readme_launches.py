@@ -1,9 +1,10 @@
 """How a README says that a config is started counts where no launch line here does."""
 
-from tests.linked import run_of
+from tests.linked import link, run_of
 
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.run import Run
 
 CONFIG = """\
 base_model: meta-llama/Llama-3.1-8B
@@ -99,3 +100,33 @@ def test_a_sibling_that_another_program_trains_is_no_hint():
     sibling = run_of(files, "configs/c-simpo.yaml")
     assert (sibling.plan.parallel.world, sibling.plan.objective.kind) == (4, "simpo")
     assert sibling.level(f.parallel.world) is Level.ASSUMED
+
+
+_SCRIPT = """\
+CUDA_VISIBLE_DEVICES=$1 python train.py --per_device_train_batch_size 1 --output_dir out \\
+    --model_name_or_path $2 --num_train_epochs 1 --learning_rate 1e-5
+"""
+
+
+def _shown(readme: str, more: str = "") -> list[Run]:
+    return link({"README.md": readme, "train.sh": _SCRIPT, "all.sh": more}).runs
+
+
+def test_a_script_that_takes_arguments_runs_with_those_that_a_readme_shows():
+    (run,) = _shown(_readme("bash train.sh 0,1 Qwen/Qwen2.5-7B"))
+    assert (run.plan.model.id, run.plan.env.cuda_visible_devices) == ("Qwen/Qwen2.5-7B", "0,1")
+    assert run.level(f.model.id) is Level.FACT
+    assert _shown("Run it.\n")[0].plan.model.id is None
+
+
+def test_variables_set_before_a_command_count_unless_they_are_left_out():
+    call = "bash train.sh 0 ${MODEL}"
+    (run,) = _shown(_readme("MODEL=Qwen/Qwen2.5-7B", call))
+    assert run.plan.model.id == "Qwen/Qwen2.5-7B"
+    (run,) = _shown(_readme("MODEL=...", call))
+    assert (run.plan.model.id, run.plan.env.cuda_visible_devices) == (None, "0")
+
+
+def test_a_script_that_starts_it_counts_before_a_readme():
+    (run,) = _shown(_readme("bash train.sh 0 Qwen/Qwen2.5-7B"), "bash train.sh 1 Qwen/Qwen3-8B\n")
+    assert run.plan.model.id == "Qwen/Qwen3-8B"

@@ -36,6 +36,7 @@ from oomlint.documents import (
 from oomlint.documents.base import Document
 from oomlint.documents.text import Location
 from oomlint.errors import FileError, InternalError, in_words
+from oomlint.lineage import Lineage, Reading as Made
 from oomlint.measurements import KeptMeasurements
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 # A sweep of more lines is read by its first ones.
 _MOST_HANDED = 24
+# Of a README that starts one script in many ways, so many are read.
+_MOST_SHOWN = 4
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
@@ -113,6 +116,8 @@ class Linker:
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._readings: dict[int, tuple[Block, Reading]] = {}
         self._models: dict[tuple[str, str], ModelFacts | None] = {}
+        made = Made(self._launches_in, lambda c: self._build(c, set(), root=c))
+        self._lineage = Lineage(workspace, made)
         self._adoptions: dict[tuple[str, str], Claim | None] = {}
         self._opened: set[str] = set()
         self._files: dict[str, MappingABC[str, WrittenFile]] = {}
@@ -233,6 +238,11 @@ class Linker:
                 completed.add(script)
                 handed += self._as_handed(script, given)
         own = [c for c in claims if not _starts_script(c)]
+        for name in dict.fromkeys(c.path for c in own if c.kind == "launch"):
+            if name not in completed and self._takes_arguments(name):
+                shown = self._as_shown(name)
+                completed.update({name} if shown else ())
+                handed += shown
         return [*(c for c in own if c.path not in completed or c.kind == "part"), *handed]
 
     def _handings(self, name: str) -> Iterator[tuple[str, Handed]]:
@@ -250,15 +260,27 @@ class Linker:
             if found is not None:
                 yield found, given
 
+    def _as_shown(self, script: str) -> list[Claim]:
+        """A script that takes arguments as a README shows it started: it says so of the machine, the model
+        or the data, and the script alone leaves them open."""
+        return [
+            replace(claim, blocks=tuple(replace(block, level=Level.FACT) for block in claim.blocks))
+            for given in islice(self._suggestions.handed_to(script), _MOST_SHOWN)
+            if any(given.arguments)
+            for claim in self._as_handed(script, given)
+        ]
+
     def _taking_arguments(self, given: Handed, name: str) -> str | None:
         """The script that a file starts, if it is here and takes arguments."""
+        found = self.workspace.resolve(given.script, name)
+        is_other = found is not None and found != name
+        return found if found is not None and is_other and self._takes_arguments(found) else None
+
+    def _takes_arguments(self, script: str) -> bool:
         from oomlint.documents.shell.variables import TAKES_ARGUMENTS
 
-        found = self.workspace.resolve(given.script, name)
-        if found is None or found == name:
-            return None
-        text = (self.workspace.read_or_none(found) or b"").decode("utf-8", "replace")
-        return found if TAKES_ARGUMENTS.search(text) else None
+        text = (self.workspace.read_or_none(script) or b"").decode("utf-8", "replace")
+        return TAKES_ARGUMENTS.search(text) is not None
 
     def _as_handed(self, script: str, given: Handed) -> Iterator[Claim]:
         try:
@@ -430,7 +452,7 @@ class Linker:
             root=root,
             options=self.options.values,
             hardware=self.options.hardware,
-            find_model=self._model_finder(main.path),
+            find_model=self._model_finder(main.path, claim.path),
             find_lengths=self._lengths_finder(main.path),
             find_attested=self._attested_finder(claim, main),
             missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
@@ -719,8 +741,17 @@ class Linker:
 
         return find
 
-    def _model_finder(self, from_file: str) -> Any:
+    def _model_finder(self, from_file: str, script: str) -> Any:
+        """Who looks up a model: on the disk and in the catalogue, then among what the runs that
+        stand beside this one's launch line save."""
+
         def find(model: str) -> ModelFacts | None:
+            found = look_up(model)
+            if found is None or found.confidence == "guessed":
+                return self._lineage.made(model, script) or found
+            return found
+
+        def look_up(model: str) -> ModelFacts | None:
             key = (model, os.path.dirname(from_file))
             if key not in self._models:
                 from oomlint.models import resolve
@@ -823,10 +854,14 @@ def _is_idle(claim: Claim) -> bool:
 
 
 def _without_repeats(runs: list[Run]) -> Iterator[Run]:
-    """Runs of one line that differ in more than where they save: a loop over seeds is one."""
+    """Runs of one line that differ in more than where they save and in which of the models they take
+    that others save so: a loop over seeds is one."""
     seen: dict[Location, list[Plan]] = {}
     for run in runs:
-        plan = run.plan.with_values({f.save.dir: None})
+        same: dict[Any, Any] = {f.save.dir: None}
+        if run.model is not None and run.model.saved_by:
+            same[f.model.id] = run.model.id
+        plan = run.plan.with_values(same)
         known = seen.setdefault(run.anchor, [])
         if plan not in known:
             known.append(plan)

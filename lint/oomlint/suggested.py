@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.kinds import is_stand_in
 from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import Document
 from oomlint.documents.text import Source
@@ -86,6 +87,7 @@ class Suggestions:
         self.reading = reading
         self._shown: dict[tuple[str, str], list[_Line]] = {}
         self._scripted: dict[tuple[str, str], list[_Line]] = {}
+        self._commands: dict[str, Document | None] = {}
 
     def started(self, claim: Claim) -> Claim:
         """The launch line that a config is started by, or is taken to be, where no script here
@@ -165,27 +167,24 @@ class Suggestions:
 
     def _documented(self, claim: Claim) -> Iterator[_Line]:
         """The lines that READMEs above a config show, of configs of its framework that are here."""
-        for folder in reversed(self.workspace.search_folders(claim.path)):
+        for path in self._readmes(claim.path):
+            key = (path, claim.dialect.name)
+            if key not in self._shown:
+                self._shown[key] = list(self._shown_in(path, claim))
+            yield from self._shown[key]
+
+    def _readmes(self, name: str) -> Iterator[str]:
+        """The READMEs that may stand above a file, the nearest first."""
+        for folder in reversed(self.workspace.search_folders(name)):
             for readme in _README_NAMES:
-                path = self.workspace.name(os.path.join(folder, readme))
-                key = (path, claim.dialect.name)
-                if key not in self._shown:
-                    self._shown[key] = list(self._shown_in(path, claim))
-                yield from self._shown[key]
+                yield self.workspace.name(os.path.join(folder, readme))
 
     def _shown_in(self, readme: str, claim: Claim) -> Iterator[_Line]:
-        data = self.workspace.read_or_none(readme) if self.workspace.exists(readme) else None
-        if not data:
-            return
-        from oomlint.dialects.machine.handed import handed
-        from oomlint.documents.readme import starts_in_readme
-
-        try:
-            document = starts_in_readme(Source(readme, data.decode("utf-8", "replace")))
-        except FileError:  # it need not be shell
-            return
+        document = self._commands_of(readme)
         if document is None:
             return
+        from oomlint.dialects.machine.handed import handed
+
         launches = [each for each in claim.dialect.recognise(document) if each.kind == "launch"]
         for given in handed(document):
             launches += self.reading.handed(given, readme)
@@ -193,6 +192,36 @@ class Suggestions:
             for started in self._started(launch, readme, claim.dialect.name):
                 if self.workspace.exists(started):
                     yield _Line(launch, started, IN_README)
+
+    def _commands_of(self, readme: str) -> Document | None:
+        """What the fenced code of a README starts."""
+        if readme not in self._commands:
+            from oomlint.documents.readme import starts_in_readme
+
+            data = self.workspace.read_or_none(readme) if self.workspace.exists(readme) else None
+            text = (data or b"").decode("utf-8", "replace")
+            try:
+                self._commands[readme] = starts_in_readme(Source(readme, text)) if text else None
+            except FileError:  # it need not be shell
+                self._commands[readme] = None
+        return self._commands[readme]
+
+    def handed_to(self, script: str) -> Iterator[Handed]:
+        """How the READMEs above a script that takes arguments show it started with some, each way once;
+        what they leave to be filled in (``MODEL=...``) is not known."""
+        from oomlint.dialects.machine.handed import handed
+
+        seen: set[tuple[str | None, ...]] = set()
+        for readme in self._readmes(script):
+            document = self._commands_of(readme)
+            for given in handed(document) if document is not None else ():
+                is_it = self.workspace.resolve(given.script, readme) == script
+                words = tuple(
+                    None if word and is_stand_in(word) else word for word in given.arguments
+                )
+                if is_it and words not in seen:
+                    seen.add(words)
+                    yield replace(given, arguments=words)
 
     def _started(self, launch: Claim, name: str, dialect: str) -> Iterator[str]:
         """The configs of a framework that a line starts which stands in a file."""

@@ -885,3 +885,35 @@ def test_an_option_that_decides_between_computed_values_follows_the_command_line
     assert micro("") == 16
     assert micro("--answers 2") == 8
     assert micro("--answers 2 --batch 5") == 5
+
+
+def test_a_model_that_a_function_of_the_projects_own_loads_is_the_one_on_the_line() -> None:
+    """However few the options of the line are."""
+    script = """\
+import argparse
+from transformers import Trainer, TrainingArguments
+from .utils import load_policy
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_name_or_path")
+args = parser.parse_args()
+model = load_policy(args.model_name_or_path)
+targs = TrainingArguments(output_dir="o", per_device_train_batch_size=2)
+Trainer(model=model, args=targs).train()
+"""
+    files = {"train.py": script, "run.sh": "python train.py --model_name_or_path Qwen/Qwen2.5-7B\n"}
+    assert _run(files).plan.model.id == "Qwen/Qwen2.5-7B"
+
+
+def test_no_logits_are_said_to_be_gathered_of_a_model_that_classifies() -> None:
+    text = """\
+from transformers import AutoModelFor{0}, Trainer, TrainingArguments
+model = AutoModelFor{0}.from_pretrained("Qwen/Qwen2.5-7B")
+args = TrainingArguments(output_dir="o", per_device_train_batch_size=2)
+Trainer(model=model, args=args).train()
+"""
+    line = "CUDA_VISIBLE_DEVICES=0,1 python train.py\n"
+    for kind, gathers in (("CausalLM", True), ("SequenceClassification", False)):
+        (finding,) = MultiGpuNoLauncher().check(
+            _run({"train.py": text.format(kind), "run.sh": line})
+        )
+        assert any("logits" in detail for detail in finding.details) is gathers

@@ -503,3 +503,24 @@ def test_a_dtype_that_no_line_says_is_model_configs(
     run = _own_class(attribute=attribute, more=more)
     assert run.plan.load.dtype == dtype
     assert run.level(f.load.dtype) is level
+
+
+def test_ppo_never_comes_to_the_trainers_data_parallel() -> None:
+    """Its trainer has an Accelerator of its own: a lone process trains on the first card; nor are its
+    completions compared in groups."""
+    line = "CUDA_VISIBLE_DEVICES=0,1 python {0}.py --config c.yaml\n"
+    files = {"c.yaml": _SFT, "run.sh": line.format("ppo"), "ppo.py": _OWN.format("PPO")}
+    plan = _run(files).plan
+    assert (plan.parallel.world, plan.objective.rollout.n) == (1, 1)
+    assert plan.parallel.backend != "dp"
+    files = {"c.yaml": _SFT, "run.sh": line.format("dpo"), "dpo.py": _OWN.format("DPO")}
+    assert _run(files).plan.parallel.backend == "dp"
+
+
+_OWN = """\
+from transformers import AutoModelForCausalLM
+from trl import {0}Config, {0}Trainer, TrlParser, ModelConfig
+args, model_args = TrlParser(({0}Config, ModelConfig)).parse_args_and_config()
+model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)
+{0}Trainer(model=model, args=args).train()
+"""

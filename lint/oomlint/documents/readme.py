@@ -20,22 +20,29 @@ _PROGRAM = re.compile(r"(?:\w+=\S*(?:[ \t]|\\\r?\n)+)*(?P<program>[\w./-]+)[ \t]
 _NAMES_A_FILE = re.compile(
     r"\w(?:" + "|".join(map(re.escape, (*YAML_SUFFIXES, *TOML_SUFFIXES, *SHELL_SUFFIXES))) + r")\b"
 )
+# What a command after it may name.
+_ASSIGNS = re.compile(r"(?:export[ \t]+)?\w+=[^\s<>`]+")
 _LONGEST = 400_000
 
 
 def starts_in_readme(source: Source) -> ExcerptShell | None:
-    """The commands in fenced code that start something with a config, or a script, each once; none
-    of them can be edited."""
+    """The commands in fenced code that start something with a config, or a script, each once, with the
+    variables that are set before; none of them can be edited."""
     found: list[list[Span]] = []
+    assigned: list[list[Span]] = []
     seen: set[str] = set()
     for lines in _commands(source.text[:_LONGEST]):
         said = "\n".join(source.text[line.start : line.end] for line in lines)
         program = _PROGRAM.match(said)
+        if _ASSIGNS.fullmatch(said):
+            assigned.append(lines)
+            continue
         if said in seen or program is None or not _NAMES_A_FILE.search(said):
             continue
         if _starts(program["program"]):
             seen.add(said)
-            found.append(lines)
+            found += [*assigned, lines]
+            assigned.clear()
     return commands_in(source, found, _LOCKED)
 
 

@@ -36,3 +36,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     confidence: Confidence = "derived"
     source: str = ""
     note: str | None = None
+    saved_by: str = ""
+    """The run of the same project that writes the model, which started from the one called ``id``."""
+    is_adapter: bool = False
+    """The name is that of an adapter, which is loaded over this model: whether its own weights are trained
+    then, those of a new adapter or all of them, is for the program to say."""

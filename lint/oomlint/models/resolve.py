@@ -150,6 +150,7 @@ def _resolve(
                 return replace(
                     facts,
                     source=f"base model of the adapter {folder}: {facts.source}",
+                    is_adapter=True,
                 )
     return lookup(model) or copied(model) or guess(model)
 

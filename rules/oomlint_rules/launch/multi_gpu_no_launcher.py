@@ -20,7 +20,8 @@ one card only: `CUDA_VISIBLE_DEVICES=0`.
 
 ## When not to
 
-Where a device map spreads the layers of one model over the cards; the rule is silent there.
+Where a device map spreads the layers of one model over the cards, and with TRL's PPOTrainer, which has an
+Accelerator of its own and trains on the first card; the rule is silent there.
 
 ## Sources
 
@@ -91,8 +92,11 @@ class MultiGpuNoLauncher(Rule):
         parallel = run.plan.parallel
         if parallel.world is None:
             return
-        gathered = _gathered_logits(run, parallel.world)
-        on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""
+        details = ["the weights are copied at every step"]
+        if run.plan.loss.logits_materialised in ("full", None):
+            gathered = _gathered_logits(run, parallel.world)
+            on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""
+            details.append(f"all logits come together on the first GPU{on_first}")
         place = run.settings[f.parallel.backend].origin.block
         yield self.finding(
             run,
@@ -100,10 +104,7 @@ class MultiGpuNoLauncher(Rule):
             f"one process drives {parallel.world} GPUs with torch's DataParallel",
             at=place.location if place is not None else (),
             rests_on=(f.parallel.backend, f.parallel.world),
-            details=(
-                "the weights are copied at every step",
-                f"all logits come together on the first GPU{on_first}",
-            ),
+            details=tuple(details),
             confidence="medium",
             proposals=_torchrun(run, parallel.world),
         )

@@ -239,9 +239,14 @@ def _spreads(run: Cells) -> bool:
     return run[f.load.device_map] in ("auto", "balanced", "explicit")
 
 
+def is_whole_on_one(run: Cells) -> bool:
+    """Whether a single process trains, whose model no device map spreads over GPUs."""
+    return _is_one_process(run) and not _spreads(run)
+
+
 @one_process.derive(f.parallel.gpus_per_node, source="one process uses one GPU")
 def uses_one(run: Cells) -> Any:
-    if not _is_one_process(run) or _spreads(run):
+    if not is_whole_on_one(run):
         return None
     quantized = run[f.quant.method] in ("bnb4", "bnb8")
     return 1 if quantized or uses_deepspeed(run) or run[hf.fsdp_words] else None

@@ -231,6 +231,29 @@ def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:
     }
 
 
+# What scripts agree to call the model's name by (see MODEL_ROWS in keys.py).
+_MODEL = "model_name_or_path"
+
+
+@options.said(f.model.id)
+def by_usual_name(run: Cells, field: Any, said: Said) -> Said:
+    """The model that a trainer is given comes from a function of the project's own
+    (``model = load_policy(args.model_name_or_path)``): what the command calls the model is what it loads."""
+    is_of_trainer = (
+        isinstance(said, Origin) and said.block and said.block.table.section == "trainer"
+    )
+    return run.given.once(_named_on_line) or said if is_of_trainer else said
+
+
+def _named_on_line(blocks: list[Block]) -> Setting | None:
+    for block in filter(is_command, reversed(blocks)):
+        entry = block.mapping.entries.get(_MODEL)
+        name = entry.value.value if entry and isinstance(entry.value, Scalar) else None
+        if entry is not None and isinstance(name, str) and name:
+            return Setting(name, Origin("explicit", block, None, entry))
+    return None
+
+
 def _is_computed(node: Node) -> bool:
     return getattr(node, "computed", None) is not None
 

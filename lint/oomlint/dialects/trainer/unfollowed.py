@@ -2,7 +2,8 @@
 
 A script over transformers' Trainer or one of TRL's may freeze a part of the model, checkpoint or batch by options of
 its own (``--freeze_llm True``, ``--grad_checkpoint True``). Unless a profile says what they do, the
-fields that they are about are unread, by their words.
+fields that they are about are unread, by their words. So is who is trained of a model that is named by an
+adapter.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
-from oomlint.dialects.table import Block, Origin, plain_value
+from oomlint.dialects.table import Block, Origin, Setting, plain_value
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.statements import is_command
 from oomlint.dialects.trl.fields import trl
@@ -66,7 +67,16 @@ def unknown_option(run: Cells, field: Any, said: Said) -> Said:
     for block, entry in run.given.once(_own_options):
         if speaks(_words(entry.key)):
             return Origin("explicit", block, None, entry)
-    return said
+    return _of_an_adapter(run) if field == f.trainable.method else said
+
+
+def _of_an_adapter(run: Cells) -> Origin | None:
+    """Where the model is named by an adapter of it: ``from_pretrained`` loads the adapter over the base, and
+    what is trained then (the adapter on, a new one, all) is not told by what names it
+    (transformers 5.23 integrations/peft.py load_adapter, peft 0.21.2 PeftModel.from_pretrained)."""
+    known = run.known.model(run[f.model.id])
+    named = run.said(f.model.id)
+    return named.origin if known and known.is_adapter and isinstance(named, Setting) else None
 
 
 def _words(key: str) -> frozenset[str]:

@@ -74,9 +74,10 @@ def perhaps_completions(run: Cells) -> Any:
 
 @rollouts.default(_R.n)
 def completions_of_prompt(run: Cells) -> Any:
-    if not rolls_out(run):
-        return None
-    return Sourced(2 if run[f.objective.kind] == "rloo" else 8, _config(run))
+    kind = run[f.objective.kind]
+    if kind == "ppo":
+        return Sourced(1, "TRL v1.9.0 experimental/ppo/ppo_trainer.py: a critic, and no groups")
+    return Sourced(2 if kind == "rloo" else 8, _config(run)) if rolls_out(run) else None
 
 
 @rollouts.default(_R.max_completion_tokens)

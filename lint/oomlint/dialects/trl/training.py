@@ -18,7 +18,7 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses
-from oomlint.dialects.trainer.model import model, one_process
+from oomlint.dialects.trainer.model import is_whole_on_one, model, one_process
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.changes import (
     CHECKPOINTS,
@@ -90,6 +90,18 @@ def reference(run: Cells) -> Any:
 def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     check_precomputed_reference(wanted, run)
     return {trl.precompute_ref: True}
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+@trainers.derive(
+    f.parallel.gpus_per_node, source="TRL v1.9.0 experimental/ppo/ppo_trainer.py:460 and :543"
+)
+def drives_one(run: Cells) -> Any:
+    """PPOTrainer has an ``Accelerator`` and a loop of its own, which never come to the Trainer's
+    ``nn.DataParallel``: a process that sees several GPUs trains on the first (0.12 and 0.15 too)."""
+    return 1 if run[f.objective.kind] == "ppo" and is_whole_on_one(run) else None
 
 
 # -- samples ---------------------------------------------------------------------------------------

@@ -84,6 +84,9 @@ _COUNTED = re.compile(
     r"for\s*\(\(\s*(?P<name>\w+)\s*=(?P<first>[^;]+);\s*(?P=name)\s*(?P<sign><=?)(?P<last>[^;]+);"
     r"\s*(?:(?P=name)\s*\+\+|\+\+\s*(?P=name)|(?P=name)\s*\+=\s*1)\s*\)\)"
 )
+_GETOPTS = re.compile(
+    r"""getopts\s+(?P<quote>["']?)(?P<letters>[:\w]+)(?P=quote)\s+(?P<name>\w+)"""
+)
 # The longest of some 600 training scripts of public projects has 270 commands (llm-foundry
 # scripts/train/benchmarking/sweep.sh).
 _MOST_COMMANDS = 5000
@@ -269,6 +272,12 @@ class Reader:
         whether it can be told what comes of that."""
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
         before, left = dict(self.variables.held), self.variables.arguments
+        asked = None if condition is None else _GETOPTS.fullmatch(script.text.of(condition).strip())
+        if asked is not None and left is not None and body is not None:
+            if self._take_options(script, asked["letters"], asked["name"], left, body):
+                return True
+            self.variables.held = before
+            return False
         while left is not None and condition is not None and body is not None:
             goes_on = self._conditions(script, ()).holds(condition)
             if goes_on is False:
@@ -284,6 +293,40 @@ class Reader:
             left = rest
         self.variables.held = before
         return False
+
+    def _take_options(
+        self, script: Script, letters: str, name: str, left: Sequence[Field], body: Syntax
+    ) -> bool:
+        """Run the loop of a ``getopts`` for each option among the arguments (POSIX.1-2017, "getopts");
+        whether all of them are told apart."""
+        at = 0
+        while at < len(left):
+            option = field_text(left[at])
+            if option is None:
+                return False
+            if not option.startswith("-") or option in ("-", "--"):
+                break
+            letter, path = option[1:], left[at][0].path
+            value: Field = ()
+            if len(letter) != 1 or letter not in letters.replace(":", ""):
+                return False
+            if f"{letter}:" in letters:
+                at += 1
+                if at >= len(left):
+                    return False
+                value = left[at]
+            self._hold(name, (Chunk(letter, path),))
+            self._hold("OPTARG", value)
+            self._statements(script, body)
+            at += 1
+        place = script.text.span(body)
+        step = Step(Container("value", place, shared=True), place, place)
+        self._hold("OPTIND", (Chunk(str(at + 1), (step,)),))
+        return True
+
+    def _hold(self, name: str, value: Field) -> None:
+        place = value[0].path[0].word if value else Span(0, 0)
+        self.variables.held[name] = Binding(name, place, place, value)
 
     def _any_of(
         self, script: Script, node: Syntax, groups: list[list[Syntax]], *, one_runs: bool = False
