@@ -30,6 +30,7 @@ CLASSES = (
     ("nemo_rl.dialect", "NemoRl"),
     ("roll.dialect", "Roll"),
     ("nanotron.dialect", "Nanotron"),
+    ("prime_rl.dialect", "PrimeRl"),
     ("openrlhf.dialect", "OpenRlhf"),
     ("easyr1.dialect", "EasyR1"),
     ("verl.dialect", "Verl"),

@@ -513,11 +513,17 @@ class Facts:
 
 
 def _recomputed_parts(plan: Plan) -> frozenset[str]:
-    """Parts of each block that Megatron runs again under selective recomputation."""
-    c = plan.checkpointing
-    if c.mode != "selective_op" or c.source != "megatron":
+    """Parts of each block that are run again under selective recomputation."""
+    if not recomputes_parts(plan):
         return frozenset()
+    c = plan.checkpointing
     return frozenset(c.recompute_modules or ()) & {"mlp", "moe"}
+
+
+def recomputes_parts(plan: Plan) -> bool:
+    """Whether parts of a block are recomputed by their names: Megatron's, and prime-rl's targets."""
+    c = plan.checkpointing
+    return c.mode == "selective_op" and (c.source == "megatron" or c.recompute_modules is not None)
 
 
 def checkpointed_share(f: Facts) -> float:
@@ -525,7 +531,7 @@ def checkpointed_share(f: Facts) -> float:
     c = f.plan.checkpointing
     mode = c.mode or "none"
     if mode in ("full", "selective_op", "budget"):
-        if mode == "selective_op" and c.source == "megatron":
+        if recomputes_parts(f.plan):
             # Core attention, of which flash attention keeps nothing, and parts of a block.
             return 0.0
         return 1.0

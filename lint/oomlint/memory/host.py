@@ -127,6 +127,10 @@ def offloaded_of(f: Facts) -> tuple[float, float]:
         states += part * (8 * trained + optimizer_bytes(f, trained))
         if pin:
             rounding += part * 8 * trained * BLOCKS_OF_THEIR_OWN
+    if f.backend == "fsdp2" and offload.grads == "cpu" and offload.params != "cpu":
+        # prime-rl 559b4477 src/prime_rl/trainer/optim/offload.py: slabs of fp32 weights and of sums of gradients
+        # beside the states, sharded as the weights on the GPU are.
+        states += (8 * trained + optimizer_bytes(f, trained)) / data_ranks(f, f.shard) * ranks
     o = plan.optimizer
     kind = o.kind or ""
     if o.paged or kind.startswith("paged_"):

@@ -220,6 +220,8 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
     assert model is not None
     assert regime is not None
     e, vocab = regime.compute, model.vocab / f.tp
+    if loss.algorithm == "tiles":
+        return _tiles(f, tokens)
     # Liger's fused linear cross entropy works on chunks of the next power of two of
     # tokens / ceil(vocab / hidden) and makes the gradients in forward
     # (liger_kernel/ops/fused_linear_cross_entropy.py).
@@ -240,6 +242,26 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
     if loss.cut_ce:
         work = 0.0
     return Logits(made, made + work, made, _norm(f, tokens), [])
+
+
+# Words of the vocabulary that prime-rl's head takes at a time.
+_TILE = 8192
+
+
+def _tiles(f: Facts, tokens: float) -> Logits:
+    """prime-rl 559b4477 src/prime_rl/trainer/models/layers/lm_head.py _SequenceChunkedLogProbEntropyFn: logits of
+    some tokens and words, in forward with the copies of a running logsumexp, in backward again. There the last
+    tile's probabilities and gradient live until the next one's are made, beside the gradients of the hidden
+    states and of the whole weight."""
+    model, regime = f.model, f.regime
+    assert model is not None
+    assert regime is not None
+    e = float(regime.compute)
+    tile = tokens / max(1, f.plan.loss.chunks or 1) * min(model.vocab, _TILE)
+    made = tokens * model.hidden * e
+    if f.head_trained:
+        made += model.vocab * model.hidden * e
+    return Logits(0.0, (e + 12) * tile, made + (e + 20) * tile, _norm(f, tokens), [])
 
 
 def _norm(f: Facts, tokens: float) -> float:
