@@ -31,6 +31,7 @@ CLASSES = (
     ("roll.dialect", "Roll"),
     ("nanotron.dialect", "Nanotron"),
     ("prime_rl.dialect", "PrimeRl"),
+    ("areal.dialect", "Areal"),
     ("openrlhf.dialect", "OpenRlhf"),
     ("easyr1.dialect", "EasyR1"),
     ("verl.dialect", "Verl"),

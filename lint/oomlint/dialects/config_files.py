@@ -121,6 +121,10 @@ CONFIGS = (
         {"PR": "prime-rl packages/prime-rl-configs/src/prime_rl/configs", "PT": "prime-rl src/prime_rl/trainer"},
     ),
     Config(
+        "areal", "AReaL", "areal.keys", "AREAL",
+        _yaml("**/AReaL/examples/**/*"), {"AR": "AReaL areal"},
+    ),
+    Config(
         "nemo", "NeMo 1 Megatron", "nemo.keys", "NEMO",
         _yaml("megatron_*_config", "**/language_modeling/conf/*"), {"NM": "NeMo nemo"},
     ),

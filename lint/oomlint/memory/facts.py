@@ -157,13 +157,12 @@ class Facts:
             (backend in ("fsdp1", "fsdp2") and self.plan.load.cpu_ram_efficient is False)
             or (backend == "zero" and p.zero.stage == 3)
         )
-        # A model that a device map puts on each rank's GPU before ZeRO-3 is known lies there whole.
+        # A model that a device map puts on each rank's GPU before it is sharded lies there whole.
+        is_early = backend == "zero" and p.zero.stage == 3 and self.plan.load.zero3_init is False
+        if backend == "fsdp2":
+            is_early = self.plan.load.cpu_ram_efficient is False
         self.loads_early: bool = (
-            backend == "zero"
-            and p.zero.stage == 3
-            and self.plan.load.zero3_init is False
-            and self.plan.load.device_map == "single"
-            and not self.plan.model.from_scratch
+            is_early and self.plan.load.device_map == "single" and not self.plan.model.from_scratch
         )
         # Lightning Fabric loads a checkpoint into the sharded model as one whole state dict.
         self.loads_whole: bool = backend == "fabric_fsdp" and not self.plan.model.from_scratch

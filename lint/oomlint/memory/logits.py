@@ -284,6 +284,12 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
     unpacked = weight * e if f.head_packed else 0.0
     if loss.algorithm == "recomputed_chunks":
         return _recomputed(f, tokens, each / n, norm)
+    if loss.algorithm == "slices":
+        # AReaL 4aef98d8 areal/utils/functional/vocab_parallel.py _chunked_apply: of each slice a compiled function
+        # keeps what it was given, and the gradient of a slice is one of all logits, added to the last ones.
+        return Logits(
+            e * each, e * each + wide / n * each, 3 * e * each + wide / n * each, norm, []
+        )
     if loss.algorithm == "head_chunks":
         # torchtune LinearCrossEntropyLoss: the hidden states are copied without the tokens that
         # no label asks for, and every chunk adds its own gradient of the head to the last ones.
