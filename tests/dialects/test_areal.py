@@ -296,6 +296,12 @@ def test_strange_keys() -> None:
     assert stray.block.table.refuses(stray.path)
 
 
+def test_a_key_that_1_0_4_refuses() -> None:
+    run = _run(_YAML.replace("  kl_ctl: 0.0", "  behave_imp_weight_cap: 5.0\n  kl_ctl: 0.0"))
+    ((_, renaming),) = (found for block in run.cells.blocks for found in block.renamed())
+    assert (renaming.effect, renaming.since) == ("refused", "1.0.4")
+
+
 def test_a_launch_line() -> None:
     line = (
         "python3 examples/math/gsm8k_rl.py --config config.yaml scheduler.type=local"

@@ -20,7 +20,7 @@ from oomlint.dialects.kinds import (
     TEXT,
     choice,
 )
-from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.plan.fields import Private, f
 
 SOURCE = "AReaL 4aef98d8"
@@ -200,6 +200,13 @@ AREAL = Table(
         "train_dataset.scheduling_spec.",
     ),
     ignores_unknown=False,
+    renamed=tuple(
+        Renaming(
+            f"actor.behave_imp_weight_{part}", None, "1.0.4",
+            advice="`actor.rejection_sampling` says it since", source="AReaL bc9f0098 (2026-04-20)",
+        )
+        for part in ("cap", "mode")
+    ),
     loader="omegaconf",
     section="training",
 )  # fmt: skip

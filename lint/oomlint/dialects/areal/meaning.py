@@ -76,7 +76,7 @@ def pairs(run: Cells) -> Any:
 
 
 def _is_beside(run: Cells, place: Any) -> bool:
-    return run[place] == "actor"
+    return bool(run[place] == "actor")
 
 
 @meaning.derive(_O.ref_model, _O.ref_dtype, source=f"{_RL}:179, {_DPO}:114")
@@ -503,7 +503,8 @@ def micro_batches(run: Cells) -> Any:
     unit = "completions" if _is_rl(run) else None
     if rows is None:
         return None
-    least = max(run[own.parts] or 1, 2 * run[f.parallel.pp] if (run[f.parallel.pp] or 1) > 1 else 1)
+    stages = run[f.parallel.pp] or 1
+    least = max(run[own.parts] or 1, 2 * stages if stages > 1 else 1)
     if tokens and longest:
         steps = max(least, -(-rows * longest // tokens))
         return {
@@ -581,7 +582,7 @@ meaning.always(f.loss.outputs_kept, False, _LOSS)
 
 
 def _shares_cards(run: Cells) -> bool:
-    return run[own.target] == "rollout"
+    return bool(run[own.target] == "rollout")
 
 
 @meaning.derive(
