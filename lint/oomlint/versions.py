@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 PACKAGES = frozenset(
     {
         "transformers", "trl", "accelerate", "peft", "deepspeed", "torch", "bitsandbytes",
-        "torchtune", "torchao", "ms-swift", "llamafactory", "axolotl", "liger-kernel",
+        "torchtune", "torchao", "ms-swift", "llamafactory", "axolotl", "liger-kernel", "prime-rl",
         "flash-attn", "litgpt", "llm-foundry", "composer", "openrlhf", "verl", "vllm", "unsloth",
         "megatron-core", "torchtitan", "xformers", "llama-recipes",
     }

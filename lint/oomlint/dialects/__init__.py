@@ -30,6 +30,8 @@ CLASSES = (
     ("nemo_rl.dialect", "NemoRl"),
     ("roll.dialect", "Roll"),
     ("nanotron.dialect", "Nanotron"),
+    ("prime_rl.dialect", "PrimeRl"),
+    ("areal.dialect", "Areal"),
     ("openrlhf.dialect", "OpenRlhf"),
     ("easyr1.dialect", "EasyR1"),
     ("verl.dialect", "Verl"),

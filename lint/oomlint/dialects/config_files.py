@@ -116,6 +116,15 @@ CONFIGS = (
         _yaml("**/nanotron/examples/**/*"), {"NT": "nanotron src/nanotron"},
     ),
     Config(
+        "prime-rl", "prime-rl", "prime_rl.keys", "PRIME_RL",
+        ("**/prime-rl/examples/**/*.toml", "**/prime-rl/configs/**/*.toml"),
+        {"PR": "prime-rl packages/prime-rl-configs/src/prime_rl/configs", "PT": "prime-rl src/prime_rl/trainer"},
+    ),
+    Config(
+        "areal", "AReaL", "areal.keys", "AREAL",
+        _yaml("**/AReaL/examples/**/*"), {"AR": "AReaL areal"},
+    ),
+    Config(
         "nemo", "NeMo 1 Megatron", "nemo.keys", "NEMO",
         _yaml("megatron_*_config", "**/language_modeling/conf/*"), {"NM": "NeMo nemo"},
     ),

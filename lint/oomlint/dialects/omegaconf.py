@@ -55,9 +55,8 @@ class OmegaConfBlock(RemovingBlock, frozen=True, eq=False):
     def _stray_keys(self, mapping: Mapping, prefix: str) -> Any:
         """A key that another value refers to serves a purpose, whatever its name."""
         named = set(REFERENCE.findall(self.document.source.text))
-        roots = {name.partition(".")[0] for name in named}
         for stray in super()._stray_keys(mapping, prefix):
-            if stray.path.partition(".")[0] not in roots:
+            if not any(f"{name}.".startswith(f"{stray.path}.") for name in named):
                 yield stray
 
 

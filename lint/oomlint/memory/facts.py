@@ -159,9 +159,14 @@ class Facts:
         )
         # A model that was not built inside zero.Init goes to each rank's GPU whole before ZeRO-3 shards it, also
         # where its parameters are offloaded (DeepSpeed 0.9.5 to 0.16.4 runtime/engine.py
-        # _configure_distributed_model).
+        # _configure_distributed_model); before FSDP2 does only one that was loaded onto it.
         self.loads_early: bool = (
             backend == "zero" and p.zero.stage == 3 and self.plan.load.zero3_init is False
+        ) or (
+            backend == "fsdp2"
+            and self.plan.load.cpu_ram_efficient is False
+            and self.plan.load.device_map == "single"
+            and not self.plan.model.from_scratch
         )
         # Lightning Fabric loads a checkpoint into the sharded model as one whole state dict.
         self.loads_whole: bool = backend == "fabric_fsdp" and not self.plan.model.from_scratch
@@ -511,11 +516,17 @@ class Facts:
 
 
 def _recomputed_parts(plan: Plan) -> frozenset[str]:
-    """Parts of each block that Megatron runs again under selective recomputation."""
-    c = plan.checkpointing
-    if c.mode != "selective_op" or c.source != "megatron":
+    """Parts of each block that are run again under selective recomputation."""
+    if not recomputes_parts(plan):
         return frozenset()
+    c = plan.checkpointing
     return frozenset(c.recompute_modules or ()) & {"mlp", "moe"}
+
+
+def recomputes_parts(plan: Plan) -> bool:
+    """Whether parts of a block are recomputed by their names: Megatron's, and prime-rl's targets."""
+    c = plan.checkpointing
+    return c.mode == "selective_op" and (c.source == "megatron" or c.recompute_modules is not None)
 
 
 def checkpointed_share(f: Facts) -> float:
@@ -523,7 +534,7 @@ def checkpointed_share(f: Facts) -> float:
     c = f.plan.checkpointing
     mode = c.mode or "none"
     if mode in ("full", "selective_op", "budget"):
-        if mode == "selective_op" and c.source == "megatron":
+        if recomputes_parts(f.plan):
             # Core attention, of which flash attention keeps nothing, and parts of a block.
             return 0.0
         return 1.0

@@ -127,6 +127,12 @@ def offloaded_of(f: Facts) -> tuple[float, float]:
         states += part * (8 * trained + optimizer_bytes(f, trained))
         if pin:
             rounding += part * 8 * trained * BLOCKS_OF_THEIR_OWN
+    if f.backend == "fsdp2" and offload.optimizer == "cpu" and offload.params != "cpu":
+        # The states alone (AReaL 4aef98d8 areal/engine/fsdp_utils/optimizer.py PerLayerOptimWrapper), or beside
+        # slabs of fp32 weights and of sums of gradients (prime-rl 559b4477 src/prime_rl/trainer/optim/offload.py),
+        # sharded as the weights on the GPU are.
+        wide = 8 * trained if offload.grads == "cpu" else 0.0
+        states += (wide + optimizer_bytes(f, trained)) / data_ranks(f, f.shard) * ranks
     o = plan.optimizer
     kind = o.kind or ""
     if o.paged or kind.startswith("paged_"):

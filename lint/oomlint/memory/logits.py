@@ -220,6 +220,8 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
     assert model is not None
     assert regime is not None
     e, vocab = regime.compute, model.vocab / f.tp
+    if loss.algorithm == "tiles":
+        return _tiles(f, tokens)
     # Liger's fused linear cross entropy works on chunks of the next power of two of
     # tokens / ceil(vocab / hidden) and makes the gradients in forward
     # (liger_kernel/ops/fused_linear_cross_entropy.py).
@@ -242,6 +244,26 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
     return Logits(made, made + work, made, _norm(f, tokens), [])
 
 
+# Words of the vocabulary that prime-rl's head takes at a time.
+_TILE = 8192
+
+
+def _tiles(f: Facts, tokens: float) -> Logits:
+    """prime-rl 559b4477 src/prime_rl/trainer/models/layers/lm_head.py _SequenceChunkedLogProbEntropyFn: logits of
+    some tokens and words, in forward with the copies of a running logsumexp, in backward again. There the last
+    tile's probabilities and gradient live until the next one's are made, beside the gradients of the hidden
+    states and of the whole weight."""
+    model, regime = f.model, f.regime
+    assert model is not None
+    assert regime is not None
+    e = float(regime.compute)
+    tile = tokens / max(1, f.plan.loss.chunks or 1) * min(model.vocab, _TILE)
+    made = tokens * model.hidden * e
+    if f.head_trained:
+        made += model.vocab * model.hidden * e
+    return Logits(0.0, (e + 12) * tile, made + (e + 20) * tile, _norm(f, tokens), [])
+
+
 def _norm(f: Facts, tokens: float) -> float:
     """Bytes that the last norm keeps."""
     assert f.model is not None
@@ -262,6 +284,12 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
     unpacked = weight * e if f.head_packed else 0.0
     if loss.algorithm == "recomputed_chunks":
         return _recomputed(f, tokens, each / n, norm)
+    if loss.algorithm == "slices":
+        # AReaL 4aef98d8 areal/utils/functional/vocab_parallel.py _chunked_apply: of each slice a compiled function
+        # keeps what it was given, and the gradient of a slice is one of all logits, added to the last ones.
+        return Logits(
+            e * each, e * each + wide / n * each, 3 * e * each + wide / n * each, norm, []
+        )
     if loss.algorithm == "head_chunks":
         # torchtune LinearCrossEntropyLoss: the hidden states are copied without the tokens that
         # no label asks for, and every chunk adds its own gradient of the head to the last ones.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from oomlint.memory.buffers import comm_buffers
-from oomlint.memory.facts import Facts, batchless, checkpointed_share
+from oomlint.memory.facts import Facts, batchless, checkpointed_share, recomputes_parts
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import LayerProfile, layer_inputs_profile, layer_profile, widest
 from oomlint.memory.logits import logits_of
@@ -79,6 +79,9 @@ class Stack:
             if offloads:
                 kept = 0.0
             full = profile.saved.at(self.tokens, self.scores)
+            if offloads and recomputes_parts(f.plan):
+                # Hooks on all that is saved take what is not recomputed as well.
+                full = 0.0
             self.kept.append(share * kept + (1 - share) * full)
         self.spared = 0.0
         if f.lora and not f.embed_trained and self.checkpoint == 0:

@@ -1,0 +1,1 @@
+"""AReaL: YAML of RL, SFT and DPO, with one line a role for its backend and its degrees."""

@@ -1,0 +1,169 @@
+"""prime-rl: TOML of its programs ``rl``, ``sft`` and ``trainer``, and the lines that start them.
+
+Read from PrimeIntellect-ai/prime-rl 559b4477 (2026-08-21). ``uv run rl @ a.toml @ b.toml --seq-len 4096``: files are
+laid over one another from left to right, and options over all of them. No file says which program reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.kinds import is_stand_in
+from oomlint.dialects.machine.launch import Launch, place
+from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.prime_rl.keys import TABLES
+from oomlint.dialects.prime_rl.meaning import meaning
+from oomlint.dialects.table import Block, OverrideBlock
+from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES
+from oomlint.documents.base import Document, Entry, Mapping, Scalar
+from oomlint.documents.text import Location
+
+_PROGRAMS = frozenset(TABLES)
+# Keys of a model that nobody else has.
+_OF_MODEL = frozenset(
+    {"ac_offloading", "optim_cpu_offload", "full_offload", "fsdp_cpu_offload", "optimization_dtype", "ep_comm_backend"}
+)  # fmt: skip
+_OF_DEPLOYMENT = frozenset({"num_train_gpus", "num_train_nodes", "num_infer_gpus"})
+_OF_TRAINER = frozenset({"monitors", "weight_broadcast", "rollout_transport", "optim", "ckpt"})
+_OF_RUN = frozenset({"deployment", "ckpt", "optim", "max_steps", "slurm", "renderer"})
+_OF_ORCHESTRATOR = frozenset(
+    {"batch_size", "token_batch_size", "group_size", "train", "env", "environment", "sampling", "seq_len", "rollouts_per_example"}
+)  # fmt: skip
+
+
+class PrimeRl(Dialect):
+    name = "prime-rl"
+    markers = (b"orchestrator", b"seq_len", b"num_train_gpus", b"group_size", b" @ ")
+    markers_prove = False
+    suffixes = (*TOML_SUFFIXES, *SHELL_SUFFIXES)
+    declared_in = (
+        "packages/prime-rl-configs/src/prime_rl/configs/trainer.py",
+        "src/prime_rl/configs/trainer.py",
+    )
+    meaning = meaning
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        for root in getattr(document, "roots", ()):
+            if not isinstance(root, Mapping):
+                continue
+            kind = _kind_of(root)
+            if kind is not None:
+                yield self._file(document, root, kind)
+            elif _is_orchestrator(root):
+                yield Claim(self, "aside", document, ())
+        for launch in launches(document):
+            program = _program_of(launch)
+            if program is not None:
+                yield self._launch(launch, program)
+
+    def adopt(self, document: Document) -> Claim | None:
+        for root in getattr(document, "roots", ()):
+            if isinstance(root, Mapping):
+                return self._file(document, root, _kind_of(root) or _likely_kind(root))
+        return None
+
+    def _file(self, document: Document, root: Mapping, kind: str) -> Claim:
+        anchor = next(iter(root.entries.values())).key_span if root.entries else root.span
+        for key in ("model", "trainer"):
+            if key in root.entries:
+                anchor = root.entries[key].key_span
+                break
+        return Claim(self, "run", document, (Block(document, root, TABLES[kind], anchor),))
+
+    def _launch(self, launch: Launch, program: str) -> Claim:
+        document = launch.document
+        entries = {
+            key: entry for key, entry in launch.flags.entries.items() if not _is_blank(entry)
+        }
+        flags = replace(launch.flags, entries=entries)
+        options = OverrideBlock(document, flags, TABLES[program], launch.anchor)
+        return Claim(
+            self, "launch", document, (*launch.blocks, options), tuple(self._files_of(launch))
+        )
+
+    def _files_of(self, launch: Launch) -> Iterable[Reference]:
+        """Each word after an ``@`` that stands by itself."""
+        yield from launch.scene_references
+        words = launch.arguments
+        for at, word in pairwise(words):
+            if at.value == "@" and isinstance(word.value, str):
+                yield Reference(
+                    word.value, Location(launch.document.source.path, place(word)), self.name
+                )
+
+
+def _kind_of(root: Mapping) -> str | None:
+    """Which program a file is for; a part of a config may be for several."""
+    if _inner(root, "trainer") is not None and _is_orchestrated(root):
+        return "rl"
+    model, data = _inner(root, "model"), _inner(root, "data")
+    if model is None or "training" in root.entries or "trainer" in root.entries:
+        return None
+    of_model = bool(_OF_MODEL & set(model.entries))
+    deployed = _inner(root, "deployment")
+    of_deployment = deployed is not None and bool(_OF_DEPLOYMENT & set(deployed.entries))
+    if data is not None and "seq_len" in data.entries:
+        is_packed = {"batch_size", "micro_batch_size"} & set(data.entries)
+        by_type = _word(data, "type") in ("sft", "fake")
+        others = _OF_RUN & set(root.entries)
+        if of_model or of_deployment or by_type or (is_packed and len(others) >= 2):
+            return "sft"
+        return None
+    if data is not None and "fake" not in data.entries:
+        return None
+    is_trainer = "seq_len" in model.entries and len(_OF_TRAINER & set(root.entries)) >= 2
+    return "trainer" if is_trainer or of_model else None
+
+
+def _is_orchestrated(root: Mapping) -> bool:
+    """Whether ``[orchestrator]`` is there, with its own keys, or empty beside what serves it."""
+    section = _inner(root, "orchestrator")
+    if section is None:
+        return False
+    return bool(_OF_ORCHESTRATOR & set(section.entries)) or "inference" in root.entries
+
+
+def _is_orchestrator(root: Mapping) -> bool:
+    """The orchestrator's own file: it trains nothing."""
+    train = _inner(root, "train")
+    return train is not None and "source" in train.entries and "group_size" in root.entries
+
+
+def _likely_kind(root: Mapping) -> str:
+    """Of a file that a line names and nothing in it tells."""
+    return "sft" if "data" in root.entries else "rl"
+
+
+def _program_of(launch: Launch) -> str | None:
+    """``rl``, ``sft`` or ``trainer``, by its name on the path, or its file."""
+    if not any(word.value == "@" for word in launch.arguments):
+        return None
+    name = launch.name.replace("\\", "/")
+    if name in _PROGRAMS:
+        return name
+    if "prime_rl" not in name:
+        return None
+    for program, part in (("sft", "sft"), ("trainer", "rl/train"), ("rl", "rl")):
+        if part in name.replace(".", "/"):
+            return program
+    return None
+
+
+def _is_blank(entry: Entry) -> bool:
+    """``--model.name ...`` of a README."""
+    value = entry.value
+    return isinstance(value, Scalar) and isinstance(value.value, str) and is_stand_in(value.value)
+
+
+def _inner(mapping: Mapping, key: str) -> Mapping | None:
+    entry = mapping.entries.get(key)
+    return entry.value if entry is not None and isinstance(entry.value, Mapping) else None
+
+
+def _word(mapping: Mapping, key: str) -> object:
+    entry = mapping.entries.get(key)
+    return entry.value.value if entry is not None and isinstance(entry.value, Scalar) else None

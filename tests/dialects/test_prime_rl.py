@@ -1,0 +1,347 @@
+"""prime-rl's TOML: which program reads a file, who has which cards, what is on unless it is turned off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.fixing import fixed
+from tests.linked import link, run_of
+
+from oomlint.errors import CannotEdit
+from oomlint.hardware import parse_hardware
+from oomlint.memory import estimate
+from oomlint.plan.fields import f
+from oomlint.run import Run
+
+_RL = """\
+max_steps = 100
+seq_len = 4096  # of answers with their prompts
+
+[deployment]
+num_train_gpus = 4
+num_infer_gpus = 4
+
+[model]
+name = "Qwen/Qwen3-4B"
+
+[ckpt]
+interval = 50
+keep_last = 2
+
+[trainer.model]
+cp = 2
+
+[trainer.optim]
+lr = 1e-6
+
+[orchestrator]
+batch_size = 256
+group_size = 8
+
+[[orchestrator.train.source]]
+name = "reverse-text"
+
+[inference.vllm]
+tensor_parallel_size = 2
+"""
+
+_SFT = """\
+max_steps = 20
+
+[model]
+name = "Qwen/Qwen3-1.7B"
+
+[data]
+name = "me/conversations"
+seq_len = 4096
+batch_size = 64
+micro_batch_size = 2  # packed rows
+
+[optim]
+lr = 1e-5
+
+[deployment]
+num_train_gpus = 8
+"""
+
+
+def _run(text: str, **options: Any) -> Run:
+    options.setdefault("hardware", parse_hardware("8xA100-80GB"))
+    run = run_of({"config.toml": text}, "config.toml", **options)
+    assert run.framework == "prime-rl"
+    return run
+
+
+def _phase(run: Run, phase: str) -> int:
+    gpu = estimate(run.plan).gpu
+    assert gpu is not None
+    found = gpu.phases[phase]
+    assert found is not None
+    return found
+
+
+def test_rl_has_cards_of_its_own() -> None:
+    """Four cards train; those that answers are written on hold nothing of the trainer's."""
+    run = _run(_RL)
+    plan, rollout = run.plan, run.plan.objective.rollout
+    assert not run.stray
+    assert (plan.parallel.world, plan.parallel.cp, plan.parallel.dp, plan.parallel.dp_shard) == (
+        4,
+        2,
+        2,
+        2,
+    )
+    assert (plan.parallel.backend, plan.parallel.fsdp.wrap) == ("fsdp2", "ends")
+    assert (rollout.engine, rollout.sleep, rollout.n, rollout.tp) == ("vllm_server", False, 8, 2)
+    assert (rollout.gpu_mem_util, rollout.generation_batch) == (0.9, 256)
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.seq.max_len) == (1, 128, 4096)
+    assert (plan.save.every, plan.save.keep) == (50, 2)
+    assert plan.objective.kind == "grpo"
+
+
+def test_what_is_on_unless_a_key_turns_it_off() -> None:
+    plan = _run(_RL).plan
+    assert (plan.checkpointing.mode, plan.checkpointing.offload) == ("full", "cpu")
+    assert (plan.offload.between_steps, plan.offload.optimizer) == ("cpu", "none")
+    assert (plan.compile.enabled, plan.optimizer.fused) == (True, False)
+    assert (plan.loss.logits_materialised, plan.loss.algorithm, plan.loss.chunks) == (
+        "fused",
+        "tiles",
+        1,
+    )
+    assert (plan.precision.param, plan.precision.optim_state, plan.precision.compute) == (
+        "fp32",
+        "fp32",
+        "bf16",
+    )
+
+
+def test_offloading_turns_recomputation_on_again() -> None:
+    off = _RL.replace("cp = 2", 'cp = 2\nac = "None"')
+    assert _run(off).plan.checkpointing.mode == "full"
+    both = off.replace("cp = 2", 'cp = 2\nac_offloading = "None"')
+    assert _run(both).plan.checkpointing.mode == "none"
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "visits", "chunks"),
+    [("0.6.0", "none", "none", None), ("0.7.0", "full", "cpu", 2), ("0.8.1", "full", "cpu", 1)],
+)
+def test_releases_before_the_thrift_of_0_7(
+    version: str, mode: str, visits: str, chunks: int | None
+) -> None:
+    files = {"config.toml": _RL, "requirements.txt": f"prime-rl=={version}\n"}
+    plan = run_of(files, "config.toml").plan
+    assert (plan.checkpointing.mode, plan.offload.between_steps) == (mode, visits)
+    assert plan.loss.chunks == chunks
+    assert plan.loss.logits_materialised == ("fused" if chunks else "full")
+
+
+def test_keys_tell_the_release() -> None:
+    """``full_offload`` came long after 0.7: nothing of before is left to weigh."""
+    text = _RL.replace("cp = 2", "optim_cpu_offload = false\nfull_offload = true")
+    assert not _run(text).alternatives
+    assert _run(_RL).alternatives
+
+
+def test_stepped_on_the_cpu() -> None:
+    """Of fp32 weights, states and sums of gradients nothing is on the GPU; its own weights are bf16."""
+    text = _RL.replace("cp = 2", "optim_cpu_offload = false\nfull_offload = true")
+    run = _run(text.replace("lr = 1e-6", "lr = 1e-6\nmax_norm = 1.0"))
+    plan = run.plan
+    assert (plan.precision.param, plan.precision.master, plan.offload.optimizer) == (
+        "bf16",
+        "fp32",
+        "cpu",
+    )
+    assert (plan.offload.between_steps, plan.optimizer.in_backward) == ("none", True)
+    assert plan.optimizer.clip_norm is None
+    assert _phase(run, "optimizer_step") < _phase(_run(_RL), "optimizer_step") / 4
+    host = estimate(plan).host
+    assert host is not None
+    # 16 bytes of each of four billion parameters.
+    assert max(each or 0 for each in host.phases.values()) > 16 * 4e9
+
+
+def test_experts_are_spread_by_themselves() -> None:
+    moe = _RL.replace("Qwen/Qwen3-4B", "Qwen/Qwen3-30B-A3B")
+    assert _run(moe).plan.parallel.ep == 4
+    assert _run(moe.replace("cp = 2", "cp = 2\nep = 1")).plan.parallel.ep == 1
+    assert _run(_RL).plan.parallel.ep == 1
+
+
+def test_nodes_and_islands() -> None:
+    several = _RL.replace(
+        "num_train_gpus = 4\nnum_infer_gpus = 4",
+        'type = "multi_node"\nnum_train_nodes = 4\nnum_infer_nodes = 1\nnodes_per_fsdp_group = 2',
+    )
+    plan = _run(several, hardware=parse_hardware("4x8xA100-80GB")).plan
+    assert (plan.parallel.world, plan.parallel.dp_replicate, plan.parallel.dp_shard) == (32, 2, 8)
+    assert plan.parallel.fsdp.strategy == "hybrid"
+
+
+def test_sft() -> None:
+    run = _run(_SFT)
+    plan = run.plan
+    assert not run.stray
+    assert (plan.parallel.world, plan.batch.micro, plan.batch.grad_accum, plan.batch.global_) == (
+        8,
+        2,
+        4,
+        64,
+    )
+    assert (plan.seq.max_len, plan.seq.packing, plan.objective.kind) == (4096, "multipack", "sft")
+    assert plan.objective.rollout.engine is None
+
+
+def test_sft_has_its_own_length() -> None:
+    """``model.seq_len`` sizes no row."""
+    text = _SFT.replace('1.7B"\n', '1.7B"\nseq_len = 32768\n').replace("seq_len = 4096\n", "")
+    text = text.replace("[optim]", "[ckpt]\n\n[optim]").replace(
+        "[data]", '[data]\ntype = "sft"\nseq_len = 1024'
+    )
+    assert _run(text).plan.seq.max_len == 1024
+
+
+def test_a_trainer_alone() -> None:
+    text = '[model]\nname = "Qwen/Qwen3-0.6B"\nseq_len = 2048\n\n[optim]\nlr = 1e-6\n\n[ckpt]\n'
+    plan = _run(text).plan
+    assert (plan.seq.max_len, plan.objective.kind, plan.save.strategy) == (2048, "grpo", "end")
+
+
+def test_the_orchestrators_file_trains_nothing() -> None:
+    text = 'group_size = 16\n\n[[train.source]]\nname = "reverse-text"\n'
+    linked = link({"orch.toml": text})
+    assert not linked.runs
+    assert linked.recognised.get("orch.toml") == "prime-rl"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[model]\nname = "resnet50"\n\n[data]\nbatch_size = 8\nseq_len = 12\n\n[optim]\nlr = 0.1\n',
+        '[trainer]\nepochs = 3\n\n[orchestrator]\nurl = "http://localhost"\n',
+        '[model]\nname = "llama3"\nflavor = "8B"\n\n[training]\nseq_len = 8192\n\n[optimizer]\nname = "AdamW"\n',
+    ],
+)
+def test_files_of_others(text: str) -> None:
+    assert "prime-rl" not in link({"config.toml": text}).recognised.values()
+
+
+def test_keys_that_nobody_knows_are_refused() -> None:
+    (stray,) = _run(_RL.replace("cp = 2", "cp = 2\nac_offload = true")).stray
+    assert stray.path == "trainer.model.ac_offload"
+    assert stray.block.table.refuses(stray.path)
+
+
+def test_a_line_lays_files_over_one_another() -> None:
+    later = "seq_len = 8192\n\n[trainer.model]\ncp = 1\n"
+    line = "uv run rl @ base.toml @ later.toml --trainer.model.reduce-dtype bfloat16\n"
+    run = run_of({"run.sh": line, "base.toml": _RL, "later.toml": later}, "run.sh")
+    assert set(run.files) == {"run.sh", "base.toml", "later.toml"}
+    assert (run.plan.seq.max_len, run.plan.parallel.cp, run.plan.precision.comm) == (
+        8192,
+        1,
+        "bf16",
+    )
+
+
+def test_torchrun_starts_sft() -> None:
+    line = "uv run torchrun --nproc-per-node 4 src/prime_rl/trainer/sft/train.py @ sft.toml\n"
+    early = _SFT.replace("\n[deployment]\nnum_train_gpus = 8\n", "\n[ckpt]\n")
+    run = run_of({"run.sh": line, "sft.toml": early}, "run.sh")
+    assert (run.plan.parallel.world, run.plan.batch.grad_accum) == (4, 8)
+
+
+def test_a_layer_count_for_debugging() -> None:
+    short = _run(_RL + "\n[trainer.model.debug]\nnum_layers = 4\n")
+    dims = short.plan.model.dims
+    assert dims is not None
+    assert dims.layers == 4
+    assert _phase(short, "backward") < _phase(_run(_RL), "backward") / 2
+
+
+def test_the_head_never_makes_all_logits() -> None:
+    whole = _RL.replace("cp = 2", 'cp = 1\nfused_lm_head_token_chunk_size = "disabled"\n')
+    tiles = _RL.replace("cp = 2", "cp = 1")
+    longer = ("seq_len = 4096", "seq_len = 32768")
+    more = _phase(_run(whole.replace(*longer)), "backward") - _phase(
+        _run(tiles.replace(*longer)), "backward"
+    )
+    # 32768 tokens by 151936 words in bf16 and in fp32, beside tiles that do not grow.
+    assert more > 5 * 32768 * 151936
+
+
+# -- fixes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({f.seq.max_len: 2048}, "seq_len = 2048  # of answers"),
+        ({f.parallel.cp: 4}, "cp = 4"),
+        ({f.precision.param: "bf16"}, 'optimization_dtype = "bfloat16"'),
+        ({f.offload.optimizer: "cpu"}, "full_offload"),
+        ({f.offload.params: "cpu", f.offload.optimizer: "cpu"}, "fsdp_cpu_offload = true"),
+        ({f.offload.between_steps: "none"}, "optim_cpu_offload = false"),
+        ({f.trainable.method: "lora", f.trainable.r: 8}, "rank = 8"),
+        ({f.save.every: 10}, "interval = 10"),
+        ({f.objective.rollout.gpu_mem_util: 0.8}, "gpu_memory_utilization = 0.8"),
+        ({f.optimizer.kind: "muon"}, 'type = "muon"'),
+        ({f.model.attn_impl: "flash3"}, 'attn = "flash_attention_3"'),
+    ],
+)  # fmt: skip
+def test_wishes(changes: dict[Any, Any], line: str) -> None:
+    after = fixed(_run, _RL, changes)
+    assert line in after
+    assert "# of answers" in after
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({f.batch.micro: 1, f.batch.grad_accum: 8}, "micro_batch_size = 1  # packed"),
+        ({f.batch.grad_accum: 8}, "batch_size = 128"),
+        ({f.seq.max_len: 2048}, "seq_len = 2048"),
+    ],
+)
+def test_wishes_of_sft(changes: dict[Any, Any], line: str) -> None:
+    assert line in fixed(_run, _SFT, changes)
+
+
+def test_what_was_off_is_turned_on() -> None:
+    off = _RL.replace(
+        "cp = 2",
+        'ac = "None"\nac_offloading = "None"\noptim_cpu_offload = false\nfused_lm_head_token_chunk_size = "disabled"',
+    )
+    recomputed = fixed(_run, off, {f.checkpointing.mode: "full"})
+    assert 'ac = {mode = "full"}' in recomputed.replace("{ ", "{").replace(" }", "}")
+    assert "fused_lm_head_token_chunk_size = 1024" in fixed(
+        _run, off, {f.loss.logits_materialised: "fused"}
+    )
+    assert "optim_cpu_offload = true" in fixed(_run, off, {f.offload.between_steps: "cpu"})
+    assert "pin_memory = true" in fixed(
+        _run, off, {f.checkpointing.mode: "full", f.checkpointing.offload: "cpu"}
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {f.batch.micro: 2},
+        {f.batch.grad_accum: 4},
+        {f.parallel.zero.stage: 3},
+        {f.quant.method: "bnb4"},
+        {f.checkpointing.mode: "selective_op"},
+        {f.objective.rollout.sleep: True},
+        {f.save.save_only_model: True},
+        {f.parallel.cp: 3},
+        {f.optimizer.kind: "adamw8bit"},
+        {f.loss.logits_materialised: "loss_parallel"},
+    ],
+)
+def test_what_prime_rl_cannot_say(changes: dict[Any, Any]) -> None:
+    run = _run(_RL)
+    with pytest.raises(CannotEdit):
+        run.dialect.express(changes, run.cells)
