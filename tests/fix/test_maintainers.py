@@ -123,7 +123,7 @@ _ZERO = '{{"zero_optimization": {{"stage": {stage}{more}}}, "bf16": {{"enabled":
 
 def _sharing(others: dict[str, str]) -> Run:
     line = _TRAINER.format(model="Qwen/Qwen2.5-7B", micro=1)
-    lines = {name: f"deepspeed {line} --deepspeed ds/zero2.json\n" for name in ("a.sh", "b.sh")}
+    lines = dict.fromkeys(("a.sh", "b.sh"), f"deepspeed {line} --deepspeed ds/zero2.json\n")
     files = {**lines, "ds/zero2.json": _ZERO.format(stage=2, more="", rest=""), **others}
     return run_of(files, "a.sh")
 
@@ -145,7 +145,7 @@ def test_zero_plus_plus_is_not_the_same_job() -> None:
 
 def test_an_optimizer_that_the_trainer_fills_in_is_its_own() -> None:
     line = _TRAINER.format(model="Qwen/Qwen2.5-7B", micro=1)
-    lines = {name: f"deepspeed {line} --deepspeed ds/zero2.json\n" for name in ("a.sh", "b.sh")}
+    lines = dict.fromkeys(("a.sh", "b.sh"), f"deepspeed {line} --deepspeed ds/zero2.json\n")
     adam = ', "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}'
     files = {
         **lines,
@@ -307,13 +307,12 @@ def test_the_folder_that_a_variable_names_stays_written_by_it() -> None:
 
 def test_a_copy_has_something_to_be_called_by() -> None:
     line = _TRAINER.format(model="Qwen/Qwen2.5-7B", micro=1)
-    lines = {
-        name: f"accelerate launch --config_file acc.yaml {line}\n" for name in ("a.sh", "b.sh")
-    }
+    lines = dict.fromkeys(("a.sh", "b.sh"), f"accelerate launch --config_file acc.yaml {line}\n")
     config = _ACCELERATE.replace("DEEPSPEED", "FSDP").partition("deepspeed_config")[0]
     wrap = "  fsdp_transformer_layer_cls_to_wrap: GemmaDecoderLayer\n"
     files = {**lines, "acc.yaml": f"{config}fsdp_config:\n  fsdp_version: 2\n{wrap}"}
-    run = run_of(files, "a.sh")
+    data = {name: text.encode() for name, text in files.items()}
+    run = lint(Workspace(Path("/p"), data), ["a.sh", "b.sh"], Options(), rules=()).runs[0]
     origin = next(
         setting.origin
         for setting in run.settings.values()

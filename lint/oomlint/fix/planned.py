@@ -26,7 +26,6 @@ from oomlint.rule import (
 )
 from oomlint.run import Run
 
-
 # What a run is about, which nobody but its author decides.
 _DECISIONS = frozenset((f.seq.max_len, f.trainable.method))
 

@@ -139,7 +139,9 @@ def _leaving(run: Run, path: str, agreed: Set[str], wanted: Wanted) -> _Leaving 
         return None
     plain = os.path.splitext(name)[0]
     if word is None and stem(plain) == plain:
-        raise CannotEdit(f"{path} also serves others, and a copy would have nothing to be called by")
+        raise CannotEdit(
+            f"{path} also serves others, and a copy would have nothing to be called by"
+        )
     copy_of = run.parts.copier.copy_of(path, stem) if run.parts.copier is not None else None
     whose = next((other for other in run.parts.shared.get(path, ()) if other != run.name), "")
     if copy_of is None:

@@ -270,7 +270,9 @@ def branch_at(source: Source, edit: Edit) -> str | None:
 
 _ONE_BRANCH = re.compile(r"\bif\s+(.+?)\s*;\s*then\s+(\w+\+?=.*?);?\s*(?:fi|else|elif)\b")
 _ASSIGNS = re.compile(r"\s*\w+\+?=")
-_BRANCHES = re.compile(r"^[ \t]*(?:if\s+(?P<condition>[^\n;]+)(?!.*\bfi\b)|(?P<fi>fi)\b)", re.MULTILINE)
+_BRANCHES = re.compile(
+    r"^[ \t]*(?:if\s+(?P<condition>[^\n;]+)(?!.*\bfi\b)|(?P<fi>fi)\b)", re.MULTILINE
+)
 
 
 def added_elsewhere(source: Source, edit: Edit) -> str | None:
