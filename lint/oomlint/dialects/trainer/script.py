@@ -370,8 +370,8 @@ def script_claim(
     blocks += [_block(document, call, table) for call, table in run.others]
     if run.config is not None:
         is_plain = of_library(run.config.callee, run.own).endswith("TrainingArguments")
-        kind = PlainArguments if is_plain else Block
-        blocks.append(_block(document, run.config, config_table, kind))
+        made = PlainArguments if is_plain else Block
+        blocks.append(_block(document, run.config, config_table, made))
     if run.trainer is not None:
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
         if _adapts_as_told(run.trainer, document):
