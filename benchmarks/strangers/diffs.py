@@ -28,7 +28,8 @@ from oomlint.fix.apply import fix_all
 from oomlint.fix.bystanders import naming_in
 from oomlint.workspace import Workspace
 
-_ROWS = Path(__file__).with_name("diffs.jsonl")
+# Two readings, of different repositories, the second with the causes of the first mended.
+_ROWS = sorted(Path(__file__).parent.glob("diffs*.jsonl"))
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Row:
 
 
 def rows() -> list[Row]:
-    return [Row(**json.loads(line)) for line in _ROWS.read_text("utf-8").splitlines()]
+    lines = (line for file in _ROWS for line in file.read_text("utf-8").splitlines())
+    return [Row(**json.loads(line)) for line in lines]
 
 
 def added(folder: Path, options: str) -> dict[str, set[str]]:

@@ -10,7 +10,7 @@ name is no slip of the pen.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -58,6 +58,26 @@ def without_declared(
         stray=tuple(stray for stray in run.stray if not is_known(stray)),
         wrong=tuple(wrong for wrong in run.wrong if not is_choice(wrong)),
     )
+
+
+def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str) -> bool:
+    """Whether a key would be new to the project's own copy of the framework that reads a block."""
+    claim = next((c for c in claims if block in c.blocks and c.dialect.declares_all), None)
+    if claim is None:
+        return False
+    copies = list(_own_copies(workspace, claim))
+    words = {word for text in copies for word in re.findall(rb"\w+", text)}
+    return bool(copies) and key.rpartition(".")[2].encode() not in words
+
+
+def _own_copies(workspace: Workspace, claim: Claim) -> Iterator[bytes]:
+    """The files of the project that declare the keys of a claim's framework, the program that it starts included."""
+    programs = (r.path for r in claim.references if r.dialect == claim.dialect.name)
+    paths = (*claim.dialect.declared_in, *(path for path in programs if path.endswith(".py")))
+    names = (workspace.resolve(path, claim.path) for path in paths)
+    for name in dict.fromkeys(name for name in names if name is not None):
+        with suppress(FileError):
+            yield workspace.read(name)
 
 
 def _word_of(wrong: WrongValue) -> str:

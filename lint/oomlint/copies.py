@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 # Plain data reads the same wherever it lies; code may look for what lies beside it.
 _COPIED = (*JSON_SUFFIXES, *YAML_SUFFIXES, *TOML_SUFFIXES)
 
+# What of a DeepSpeed config names the optimizer, and its numbers.
+OPTIMIZER = "optimizer."
+
 # So many files of a folder are compared with a copy before it is made.
 _MOST_TWINS = 64
 
@@ -47,6 +50,13 @@ class Copier(Struct, frozen=True, eq=False):
         if claim is None or claim.named is None or kind_of(path) not in _COPIED:
             return None
         return _beside_itself(self.workspace, path, claim.named, name_for)
+
+    def taken(self, path: str, name_for: Callable[[str], str]) -> str | None:
+        """The file beside another one that is called as its copy would be."""
+        folder, slash, name = path.rpartition("/")
+        stem, suffix = os.path.splitext(name)
+        there = f"{folder}{slash}{name_for(stem)}{suffix}"
+        return there if there != path and self.workspace.exists(there) else None
 
     def renamed(self, copy: Copy, name_for: Callable[[str], str]) -> Copy:
         """The copy of a file that a framework ships, called by what it is for."""
@@ -133,10 +143,19 @@ def _free(workspace: Workspace, start: str, suffix: str) -> str:
 def _job(data: Mapping[Path, Leaf], tuning: str) -> dict[str, Leaf]:
     """What a file says but for its tuning, and for offloading to nowhere, which is the same as none."""
     said = {".".join(map(str, path[1:])): leaf for path, leaf in data.items()}
+    # An AdamW all of whose numbers the Trainer fills in is the one that it makes where none is named
+    # (transformers 4.57 integrations/deepspeed.py deepspeed_optim_sched).
+    optimizer = {key: leaf for key, leaf in said.items() if key.startswith(OPTIMIZER)}
+    is_trainers = all(
+        leaf[1] == ("AdamW" if key == f"{OPTIMIZER}type" else "auto")
+        for key, leaf in optimizer.items()
+    )
     return {
         key: leaf
         for key, leaf in said.items()
-        if not re.fullmatch(tuning, key) and not ("offload" in key and leaf[1] == "none")
+        if not re.fullmatch(tuning, key)
+        and not ("offload" in key and leaf[1] == "none")
+        and not (is_trainers and key in optimizer)
     }
 
 

@@ -75,10 +75,12 @@ class RenameKey(Struct, frozen=True, eq=False):
 
 
 class RemoveKey(Struct, frozen=True, eq=False):
-    """Delete a key that has no business there."""
+    """Delete a key that has no business there; ``is_whole``: with all that stands beside it in its section, which
+    means nothing without it."""
 
     block: Block
     entry: Entry
+    is_whole: bool = False
 
 
 class ReadyEdits(Struct, frozen=True):

@@ -12,12 +12,18 @@ from oomlint.run import Run
 
 
 def removal(
-    title: str, origin: Origin | None, applicability: Applicability = Applicability.SAFE
+    title: str,
+    origin: Origin | None,
+    applicability: Applicability = Applicability.SAFE,
+    *,
+    is_whole: bool = False,
 ) -> tuple[Proposal, ...]:
-    """The proposal to delete the key that a value comes from; none where no file says it."""
+    """The proposal to delete the key that a value comes from, or (``is_whole``) the section that it makes one of; none
+    where no file says it."""
     if origin is None or origin.block is None or origin.entry is None:
         return ()
-    return (Proposal(title, (RemoveKey(origin.block, origin.entry),), applicability),)
+    wish = RemoveKey(origin.block, origin.entry, is_whole)
+    return (Proposal(title, (wish,), applicability),)
 
 
 def higher_sharding(run: Run) -> Mapping[Any, Any] | None:

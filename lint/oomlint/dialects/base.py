@@ -124,6 +124,10 @@ class Dialect:
     """Files in which the framework declares its keys: a project that carries a copy of it, often
     of another version or changed, has them too."""
 
+    declares_all: ClassVar[bool] = False
+    """Whether those files, and the program that a command starts, name every key there is: one that a project's copy
+    of them does not name stops its runs, or is read by nobody."""
+
     library: ClassVar[str] = ""
     """The package that every program of the framework imports: one of a project whose files never
     name it takes no config of the framework, whatever its own name and its options."""

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from oomlint.carried import lacks
 from oomlint.dialects.table import Block, OverrideBlock, Setting
 from oomlint.dialects.trainer.declared import check_option
 from oomlint.documents.base import Entry, Mapping
@@ -15,7 +16,14 @@ from oomlint.documents.text import Edit, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.packages import missing_package
 from oomlint.fix.sharing import Apart, Wanted, set_apart
-from oomlint.fix.story import contradiction, variable_in, variant_beside, warning_at
+from oomlint.fix.story import (
+    added_elsewhere,
+    branch_at,
+    contradiction,
+    variable_in,
+    variant_beside,
+    warning_at,
+)
 from oomlint.judgement import Risk, settled
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
@@ -28,6 +36,7 @@ from oomlint.rule import (
     SetFields,
     Wish,
     gib,
+    short,
 )
 from oomlint.run import Run
 
@@ -195,6 +204,12 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
         variable = None if source is None else variable_in(source, edit)
         if variable is not None and edit.replacement:
             raise CannotEdit(f"it is written as {variable}, on which more of the script may rest")
+        branch = None if source is None else branch_at(source, edit)
+        if branch is not None:
+            raise CannotEdit(f"the script sets it where {short(branch)} holds, and for that")
+        option = None if source is None else added_elsewhere(source, edit)
+        if option is not None:
+            raise CannotEdit(f"the script puts {option} into a variable for it itself")
     package = missing_package(run, edits)
     if package is not None:
         raise CannotEdit(f"it needs {package}, which the project does not require")
@@ -260,10 +275,18 @@ def _freed(run: Run, proposal: Proposal, apart: Apart) -> frozenset[str] | None:
         if isinstance(wish, RenameKey):
             fields |= _fields_named(wish.key.block, wish.new_key)
         elif isinstance(wish, RemoveKey):
-            settings = run.settings.items()
-            fields |= {name for name, s in settings if s.origin.entry is wish.entry}
-            fields |= _fields_named(wish.block, wish.entry.key)
+            gone = {id(entry) for entry in _with_section(wish)}
+            fields |= {name for name, s in run.settings.items() if id(s.origin.entry) in gone}
+            for entry in _with_section(wish):
+                fields |= _fields_named(wish.block, entry.key)
     return frozenset(fields)
+
+
+def _with_section(wish: RemoveKey) -> tuple[Entry, ...]:
+    """The keys that go."""
+    if not wish.is_whole:
+        return (wish.entry,)
+    return tuple(wish.block.holder(wish.entry).entries.values())
 
 
 def _fields_named(block: Block, key: str) -> set[str]:
@@ -291,10 +314,17 @@ def _edits_for(
             check_option(stray.block, row, run.cells)
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)
     if isinstance(wish, RemoveKey):
-        holder, entry = _whole_entry(wish.block.mapping, wish.block.holder(wish.entry), wish.entry)
+        holder, entry = _removed(wish)
         return wish.block.document.remove_entry(holder, entry.key)
     assert isinstance(wish, ReadyEdits)
     return list(wish.edits)
+
+
+def _removed(wish: RemoveKey) -> tuple[Mapping, Entry]:
+    """What goes with a key that is removed, and what holds it."""
+    root, holder = wish.block.mapping, wish.block.holder(wish.entry)
+    section = _above(root, holder) if wish.is_whole else None
+    return _whole_entry(root, *(section or (holder, wish.entry)))
 
 
 def _whole_entry(root: Mapping, holder: Mapping, entry: Entry) -> tuple[Mapping, Entry]:
@@ -335,6 +365,7 @@ def _set_fields(
         refused = block.refuses_new(name, (each for each, _ in run.parts.blocks))
         if refused is not None:
             raise CannotEdit(refused)
+        _check_copy(run, block, name)
         by_block.setdefault(id(block), (block, {}))[1][name] = value
         written.setdefault(block.path, set()).add(name)
     for name in run.settings.keys() | changed.settings.keys():
@@ -348,6 +379,19 @@ def _set_fields(
         writable = block if block.copy is None else replace(block, locked=None)
         edits += writable.write(wanted)
     return edits
+
+
+def _check_copy(run: Run, block: Block, field: Any) -> None:
+    """See that a project which carries its own copy of a framework gets no key that this copy has not.
+
+    Raises:
+        CannotEdit: it would.
+    """
+    copier, row = run.parts.copier, block.table.by_field.get(field)
+    if copier is None or row is None or run.is_explicit(field):
+        return
+    if lacks(copier.workspace, run.claims, block, row.key):
+        raise CannotEdit(f"the project's own copy of {run.dialect.name} has no key {row.key}")
 
 
 def _explicitly(run: Run, name: str) -> tuple[bool, Any]:
@@ -390,7 +434,24 @@ def _home(run: Run, field: Any, *, removes: bool) -> Block:
     block = run.block_with(field)
     if block is None:
         raise CannotEdit(f"no file of this run has a key for {field}")
-    return _overriding(run, block) if block.locked and not removes else block
+    if block.locked and not removes:
+        return _overriding(run, block)
+    return _beside_its_kin(run, block, field)
+
+
+def _beside_its_kin(run: Run, block: Block, field: Any) -> Block:
+    """What a launcher's option says stands in the config that the launcher reads, where that has the section for it
+    and is the run's alone."""
+    if not hasattr(block.document, "commands"):
+        return block
+    for other, _ in reversed(run.parts.blocks):
+        row = other.table.by_field.get(field)
+        if row is None or other is block or other.locked or hasattr(other.document, "commands"):
+            continue
+        section = row.key.rpartition(".")[0]
+        if section and other.find(section) is not None and other.path not in run.parts.shared:
+            return other
+    return block
 
 
 def _overriding(run: Run, locked: Block) -> Block:
@@ -414,7 +475,7 @@ def _after(run: Run, proposal: Proposal) -> Estimate | None:
         if isinstance(wish, SetFields):
             values.update(wish.values)
         elif isinstance(wish, RemoveKey):
-            gone.add(id(wish.entry))
+            gone |= {id(entry) for entry in _with_section(wish)}
     if not values and not gone:
         return None
     changed = _without(run, gone) if gone else run

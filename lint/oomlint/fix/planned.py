@@ -26,6 +26,9 @@ from oomlint.rule import (
 )
 from oomlint.run import Run
 
+# What a run is about, which nobody but its author decides.
+_DECISIONS = frozenset((f.seq.max_len, f.trainable.method))
+
 
 class _Plan(Struct, frozen=True, eq=False):
     """``rules`` explain what it changes."""
@@ -122,8 +125,9 @@ def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
     selection = options.selection
 
     def takes(move: Move) -> bool:
-        # How long samples may be is not halved for anybody: `oomlint fit` shows it as one way among others.
-        if f.seq.max_len in move.changes:
+        # How long samples may be is not halved for anybody, nor an adapter trained in place of all weights, which
+        # takes a learning rate of its own: `oomlint fit` shows both as ways among others.
+        if move.changes.keys() & _DECISIONS:
             return False
         return move.rule not in rules or selection.takes(rules[move.rule])
 

@@ -3,6 +3,7 @@ says it already."""
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Mapping as MappingABC, Set
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.copies import OPTIMIZER
 from oomlint.dialects.table import Copy
 from oomlint.documents.base import Document, Node, Scalar
 from oomlint.documents.text import Edit, Source, by_path, together
@@ -60,12 +62,14 @@ class Apart(Struct, frozen=True):
 
 class _Leaving(Struct, frozen=True):
     """A file that a run has to leave for another one: ``why`` completes "in a copy, …, since"; empty
-    where a framework ships it. ``has_heirs``: one beside it will do."""
+    where a framework ships it. ``has_heirs``: one beside it will do. ``taken`` is the file beside it that has the
+    name which a copy would have."""
 
     copy: Copy
     why: str
     source: Source
     has_heirs: bool
+    taken: str | None = None
 
 
 def set_apart(
@@ -96,6 +100,9 @@ def set_apart(
         twin = None
         if run.parts.copier is not None and leaving.has_heirs:
             twin = run.parts.copier.twin_of(copy, path, text, tuning)
+        if twin is None and leaving.taken is not None:
+            # Two files of one name and a number tell nobody which is for what.
+            raise CannotEdit(f"{_name(leaving.taken)} beside it is for that, and says otherwise")
         if twin is None:
             mark = "\ufeff" if leaving.source.has_bom else ""
             rest.append(Edit(copy.path, 0, 0, mark + text, creates=True))
@@ -103,7 +110,8 @@ def set_apart(
             copy = twin
             joined.add(twin.path)
             if table is not None and tuning:
-                freed |= {row.field for row in table.rows if re.fullmatch(tuning, row.key)}
+                said_anew = f"{tuning}|{re.escape(OPTIMIZER)}.+"
+                freed |= {row.field for row in table.rows if re.fullmatch(said_anew, row.key)}
         left[path] = copy, leaving.why
         # The file that names it may be one that others use, too.
         edits = together([*rest, *_name_copy(run, copy, expected, leaving.why)])
@@ -124,11 +132,16 @@ def _leaving(run: Run, path: str, agreed: Set[str], wanted: Wanted) -> _Leaving 
             return _Leaving(copy, "", block.document.source, has_heirs=False)
     if any(c.path == path and c.is_shipped and c.named is None for c in run.claims):
         raise CannotEdit(f"others use {path} too; a run that names it gets a copy")
-    name = path.rpartition("/")[2]
+    name = _name(path)
     word = contradiction(path, run.plan, wanted.wishes)
     is_shared = path in run.parts.shared and path not in agreed
     if word is None and not is_shared:
         return None
+    plain = os.path.splitext(name)[0]
+    if word is None and stem(plain) == plain:
+        raise CannotEdit(
+            f"{path} also serves others, and a copy would have nothing to be called by"
+        )
     copy_of = run.parts.copier.copy_of(path, stem) if run.parts.copier is not None else None
     whose = next((other for other in run.parts.shared.get(path, ()) if other != run.name), "")
     if copy_of is None:
@@ -137,7 +150,12 @@ def _leaving(run: Run, path: str, agreed: Set[str], wanted: Wanted) -> _Leaving 
         raise CannotEdit(f"{path} also serves {whose}, which does not ask for it")
     source = next(claim.document.source for claim in run.claims if claim.path == path)
     why = f"{whose} uses {name} too" if is_shared else f"{name} is called {word}"
-    return _Leaving(copy_of, why, source, has_heirs=True)
+    taken = None if run.parts.copier is None else run.parts.copier.taken(path, stem)
+    return _Leaving(copy_of, why, source, has_heirs=True, taken=taken)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _name_copy(run: Run, copy: Copy, expected: dict[Any, Any], why: str) -> list[Edit]:
@@ -148,7 +166,8 @@ def _name_copy(run: Run, copy: Copy, expected: dict[Any, Any], why: str) -> list
     """
     try:
         document, node = _naming(run, copy)
-        edits = document.set_value(node, copy.reference)
+        edits = _in_its_folder(document.source, node, copy)
+        edits = edits or document.set_value(node, copy.reference)
     except CannotEdit as error:
         if not why:
             raise
@@ -158,6 +177,23 @@ def _name_copy(run: Run, copy: Copy, expected: dict[Any, Any], why: str) -> list
         if entry is not None and entry.value is node:
             expected[name] = copy.reference
     return edits
+
+
+def _in_its_folder(source: Source, node: Node, copy: Copy) -> list[Edit]:
+    """The last part of a name of which the rest is a variable's: ``"$HERE/zero2.json"``.
+
+    Raises:
+        CannotEdit: more than the folder is a variable's, or the copy lies elsewhere.
+    """
+    start, end = node.span.start, node.span.end
+    written = source.text[start:end]
+    if "$" not in written:
+        return []
+    old, new = copy.written.rpartition("/"), copy.reference.rpartition("/")
+    at = written.rfind(f"/{old[2]}")
+    if at < 0 or old[0] != new[0] or written[at + len(old[2]) + 1 :].strip("\"'"):
+        raise CannotEdit("a variable names it")
+    return [Edit(source.path, start + at + 1, start + at + 1 + len(old[2]), new[2])]
 
 
 def _naming(run: Run, copy: Copy) -> tuple[Document, Node]:

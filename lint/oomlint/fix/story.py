@@ -25,6 +25,10 @@ Wishes: TypeAlias = MappingABC[Any, Any]
 # A word of a file's name, between anything that is no letter or digit.
 _START, _END = r"(?<![a-z0-9])", r"(?![a-z0-9])"
 _STAGE = re.compile(rf"{_START}(zero|ds|z|stage)([_-]?)([0-3])(?![0-9])", re.IGNORECASE)
+_UNSHARDED = r"(?:not?|non|without)[_-]?(?:zero|deepspeed)"
+_CARDS = r"(?:rtx|gtx|tesla)?[_-]?(?:[2-5]0[5-9]0(?:ti)?|[abhlvp]\d{2,3}s?|[tl]4)(?:[_-]?\d+gb?)?"
+# Accelerators of other makers: what fits one of ours is nothing for them.
+_OTHER_MAKERS = r"npu|ascend|amd|rocm|mi\d{3}x?|xpu|hpu|gaudi|tpu"
 _OPTIMIZERS = "adamw|adam|adafactor|lion|muon|sgd|galore|apollo|badam|lomo|adalomo|lamb"
 _SHARDING = ("parallel.zero.", "parallel.fsdp.", "parallel.backend")
 
@@ -71,10 +75,14 @@ def _said(stem: str) -> Iterator[Said]:
     """What the words of a name say of the run."""
     for stage in _STAGE.finditer(stem):
         yield _value(stage[0], f.parallel.zero.stage, int(stage[3]))
+    for word in _words(stem, _UNSHARDED):
+        yield Said(word, lambda plan: not plan.parallel.zero.stage, _zeroes)
     for word in _words(stem, r"full(?:[_-]?(?:ft|finetun\w*|sft|params?|parameters?))?"):
         yield _value(word, f.trainable.method, "full")
-    for word in _words(stem, r"(?:single|one|1)[_-]?(?:x[_-]?)?(?:gpu|card|device)"):
+    for word in _words(stem, rf"(?:single|one|1)[_-]?(?:x[_-]?)?(?:gpu|card|device|{_CARDS})"):
         yield Said(word, lambda _: True, _shards)
+    for word in _words(stem, _OTHER_MAKERS):
+        yield Said(word, lambda _: True, bool)
     for word in _words(stem, "ddp"):
         yield Said(word, lambda plan: plan.parallel.backend in (None, "ddp"), _shards)
     for word in _words(stem, "fp32|fp16|bf16"):
@@ -101,6 +109,10 @@ def _value(word: str, field: Any, value: Any) -> Said:
 
 def _shards(wishes: Wishes) -> bool:
     return any(str(field).startswith(_SHARDING) for field in wishes)
+
+
+def _zeroes(wishes: Wishes) -> bool:
+    return bool(wishes.get(f.parallel.zero.stage))
 
 
 def _offloads(wishes: Wishes) -> bool:
@@ -142,7 +154,8 @@ def name_for(stem: str, wishes: Wishes) -> str:
     stage = wishes.get(f.parallel.zero.stage)
     words = list(_purposes(wishes))
     if stage is not None:
-        renamed = _STAGE.sub(rf"\g<1>\g<2>{stage}", stem)
+        plain = re.sub(f"{_START}{_UNSHARDED}{_END}", f"zero{stage}", stem, flags=re.IGNORECASE)
+        renamed = _STAGE.sub(rf"\g<1>\g<2>{stage}", plain)
         if renamed == stem and not _STAGE.search(stem):
             renamed = f"{stem}_zero{stage}"
         stem = renamed
@@ -231,6 +244,48 @@ def variable_in(source: Source, edit: Edit) -> str | None:
     if kind_of(source.path) not in SHELL_SUFFIXES or not written.startswith(("$", '"$')):
         return None
     return written if len(written) <= _MOST_SHOWN else f"{written[: _MOST_SHOWN - 1]}…"
+
+
+def branch_at(source: Source, edit: Edit) -> str | None:
+    """The condition under which a script sets the variable whose value an edit would change: what it is called for
+    (``if [ "$CKPT" = true ]; then FLAG="--gradient_checkpointing"; fi``) it then no longer does."""
+    if edit.creates or kind_of(source.path) not in SHELL_SUFFIXES:
+        return None
+    start = source.text.rfind("\n", 0, edit.start) + 1
+    end = source.text.find("\n", edit.end)
+    line = source.text[start : end if end >= 0 else len(source.text)]
+    one_line = _ONE_BRANCH.search(line)
+    if one_line is not None and start + one_line.start(2) <= edit.start:
+        return one_line[1]
+    if not _ASSIGNS.match(line):
+        return None
+    open_now: list[str] = []
+    for word in _BRANCHES.finditer(source.text[:start]):
+        if word["fi"]:
+            open_now[-1:] = []
+        else:
+            open_now.append(" ".join(word["condition"].split()))
+    return open_now[-1] if open_now else None
+
+
+_ONE_BRANCH = re.compile(r"\bif\s+(.+?)\s*;\s*then\s+(\w+\+?=.*?);?\s*(?:fi|else|elif)\b")
+_ASSIGNS = re.compile(r"\s*\w+\+?=")
+_BRANCHES = re.compile(
+    r"^[ \t]*(?:if\s+(?P<condition>[^\n;]+)(?!.*\bfi\b)|(?P<fi>fi)\b)", re.MULTILINE
+)
+
+
+def added_elsewhere(source: Source, edit: Edit) -> str | None:
+    """An option that an edit adds to a command and that the script keeps in a variable for it already, as one of
+    several that it picks from: ``FLAGS+=(--deepspeed "$DS_CONFIG")``."""
+    if edit.creates or kind_of(source.path) not in SHELL_SUFFIXES:
+        return None
+    replaced = source.text[edit.start : edit.end]
+    for option in re.findall(r"(?<![\w-])--[\w.-]+", edit.replacement):
+        kept = rf"^[ \t]*\w+\+?=[(\"'][^\n#]*(?<![\w-]){re.escape(option)}(?![\w-])"
+        if option not in replaced and re.search(kept, source.text, re.MULTILINE):
+            return str(option)
+    return None
 
 
 def warning_at(source: Source, edit: Edit) -> str | None:

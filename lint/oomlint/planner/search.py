@@ -46,6 +46,9 @@ _ROOMY = 0.6
 # A state that is worth judging with all that is open about it needs this much less of the GPU or of the host than one
 # that was judged and does not fit.
 _LESS_NEED = 0.97
+# A change is needless where the run fits without it and takes no longer than this times as much: the roofline that times
+# are estimated by hides all communication behind computing, and knows them no better than that.
+_NO_SLOWER = 1.02
 # Of ways that leave a risk, those this close to the least are as good, and the cheapest of them is taken.
 _AS_GOOD = 0.05
 _MOST_NEAR = 12
@@ -391,7 +394,7 @@ class Search(Struct, frozen=True):
         for move in way.moves[given:]:
             fewer = tuple(other for other in way.moves if other is not move)
             without = self.way(fewer, below) if fewer else None
-            if without is None or without.slowdown > way.slowdown:
+            if without is None or without.slowdown > _NO_SLOWER * way.slowdown:
                 continue
             if below > TIGHT and not _is_as_good(without, way):
                 continue

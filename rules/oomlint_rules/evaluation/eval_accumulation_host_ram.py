@@ -96,20 +96,18 @@ class EvalAccumulationHostRam(Rule):
     code = "OOM609"
     name = "eval-accumulation-host-ram"
     summary = "logits that evaluation moves to RAM add up there"
-    applicability = Applicability.UNSAFE
+    applicability = Applicability.DISPLAY
     cost = 7
     only_where = (Where(meant={f.eval.enabled: (True,), f.eval.accumulation_steps: KNOWN}),)
 
     bad = (
         Example(
             files={"train.py": _SCRIPT.format(more="", trainer="")},
-            fixed={"train.py": _SCRIPT.format(more=_LOSS_ONLY, trainer="")},
             hardware="1xA100-80GB",
             host_memory="128GiB",
         ),
         Example(
             files={"sft.py": _SFT.format(more="")},
-            fixed={"sft.py": _SFT.format(more=_LOSS_ONLY)},
             why="nobody says how much RAM there is",
         ),
     )
@@ -161,7 +159,7 @@ class EvalAccumulationHostRam(Rule):
             limit=limit,
             proposals=[
                 Proposal.set(
-                    "measure the loss only", {f.eval.keeps_logits: False}, Applicability.UNSAFE
+                    "measure the loss only", {f.eval.keeps_logits: False}, Applicability.DISPLAY
                 )
             ],
         )

@@ -17,7 +17,7 @@ does not fit any more.
 
 Halve the micro batch and double gradient accumulation; the global batch stays the same. At a
 micro batch of one only a shorter limit, a fused preference loss (TRL's `use_liger_kernel`) or
-a lighter run help.
+a lighter run help. The limit that fits is shown and not written: it cuts samples.
 
 ## When not to
 
@@ -91,7 +91,6 @@ class PreferencePairDoublesBatch(Rule):
         ),
         Example(
             files={"dpo.yaml": _TRL.format(length=8192)},
-            fixed={"dpo.yaml": _TRL.format(length=4096)},
             hardware="1xA100-40GB",
             why="at a micro batch of one the length decides",
         ),
@@ -143,5 +142,5 @@ def _proposals(run: Run, micro: int) -> Iterator[Proposal]:
     fits = longest_that_fits(run, length, share=run.margin) if length else 0
     if length and 512 <= fits < length:
         yield Proposal.set(
-            f"limit samples to {fits} tokens", {f.seq.max_len: fits}, Applicability.UNSAFE
+            f"limit samples to {fits} tokens", {f.seq.max_len: fits}, Applicability.DISPLAY
         )

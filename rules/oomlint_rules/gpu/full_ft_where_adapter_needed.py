@@ -60,7 +60,7 @@ class FullFtWhereAdapterNeeded(Rule):
     code = "OOM117"
     name = "full-ft-where-adapter-needed"
     summary = "full fine-tuning that nothing brings onto these cards, where an adapter fits"
-    applicability = Applicability.UNSAFE
+    applicability = Applicability.DISPLAY
     explains = ("gradients", "optimizer_states")
     cost = 9
     only_where = (Where(plan={f.trainable.method: ("full",)}, has_card=True),)
@@ -68,17 +68,10 @@ class FullFtWhereAdapterNeeded(Rule):
     bad = (
         Example(
             files={"train.yaml": _LF},
-            fixed={"train.yaml": _LF.replace("type: full", "type: lora")},
             hardware="1xRTX-4090-24GB",
         ),
         Example(
             files={"axolotl.yaml": _AXOLOTL},
-            fixed={
-                "axolotl.yaml": _AXOLOTL.replace(
-                    "datasets:\n",
-                    "adapter: lora\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\ndatasets:\n",
-                )
-            },
             hardware="1xRTX-4090-24GB",
         ),
     )
@@ -117,7 +110,7 @@ class FullFtWhereAdapterNeeded(Rule):
                     f"with {name} {found.sentence}",
                 ),
                 judged=judged,
-                proposals=[Proposal.set(f"train {name}", changes, Applicability.UNSAFE)],
+                proposals=[Proposal.set(f"train {name}", changes, Applicability.DISPLAY)],
             )
             return
 

@@ -19,8 +19,8 @@ parallelism does.
 
 In this order: a fused cross-entropy, activations offloaded to the host, context parallelism
 over several cards (`context_parallel_size` in Axolotl, `--sequence_parallel_size` in
-ms-swift; every sample is then spread over that many cards), a shorter limit. The fix writes
-the longest limit that fits with room, and cuts or drops longer samples: it is unsafe.
+ms-swift; every sample is then spread over that many cards), a shorter limit. The longest limit that
+fits with room is shown and not written: it cuts or drops samples, which who knows the data decides.
 
 ## When not to
 
@@ -90,19 +90,17 @@ class LongContextOverBudget(Rule):
     code = "OOM106"
     name = "long-context-over-budget"
     summary = "one sample at the length limit is more than the card holds"
-    applicability = Applicability.UNSAFE
+    applicability = Applicability.DISPLAY
     explains = ("activations", "logits")
     cost = 8
 
     bad = (
         Example(
             files={"axolotl.yaml": _AXOLOTL.format(length=131072)},
-            fixed={"axolotl.yaml": _AXOLOTL.format(length=37632)},
             hardware="1xA100-40GB",
         ),
         Example(
             files={"train.yaml": _LLAMA_FACTORY.format(length=131072)},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(length=42240)},
             hardware="1xA100-40GB",
         ),
     )
@@ -156,7 +154,7 @@ class LongContextOverBudget(Rule):
                 Proposal.set(
                     f"limit samples to {fits} tokens",
                     {f.seq.max_len: fits},
-                    Applicability.UNSAFE,
+                    Applicability.DISPLAY,
                 )
             ]
             if _LONG // 8 <= fits < length

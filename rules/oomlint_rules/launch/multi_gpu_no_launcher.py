@@ -16,7 +16,8 @@ vocabulary of 128K that is 7.8 GiB of bf16 logits on one card. Nothing is sharde
 
 Start one process a GPU: `torchrun --nproc_per_node 4 train.py`. The global batch stays what it
 was, because DataParallel too takes the micro batch once for each GPU. Or show the script
-one card only: `CUDA_VISIBLE_DEVICES=0`.
+one card only: `CUDA_VISIBLE_DEVICES=0`. Where no file says how many GPUs the script is for, which of
+the two is meant is yours to say, and the fix is shown.
 
 ## When not to
 
@@ -54,6 +55,7 @@ from oomlint.run import Run
 from oomlint_rules._examples import command, script
 
 _PYTHON = re.compile(r"(python3?)(?= +(?:-m +)?[\w./]+)", re.ASCII)
+_OF_THE_MODEL = ("model.", "quant.", "trainable.")
 _FOUR = "CUDA_VISIBLE_DEVICES=0,1,2,3 "
 
 
@@ -132,5 +134,21 @@ def _torchrun(run: Run, gpus: int) -> Iterable[Proposal]:
                 continue
             start, end = match.span(1)
             edit = Edit(source.path, start, end, f"torchrun --nproc_per_node {gpus}")
-            yield Proposal(f"start one process a GPU ({gpus})", (ReadyEdits((edit,)),))
+            level = Applicability.SAFE if _is_said(run) else Applicability.DISPLAY
+            yield Proposal(f"start one process a GPU ({gpus})", (ReadyEdits((edit,)),), level)
             return
+
+
+def _is_said(run: Run) -> bool:
+    """Whether a file says how many GPUs the script sees. Where that only follows from the machine, the script may be
+    for one card of it."""
+    todo, seen = [*run.inputs(f.parallel.gpus_per_node)], set[str]()
+    while todo:
+        name = todo.pop()
+        if name in seen or name.startswith(_OF_THE_MODEL):
+            continue
+        seen.add(name)
+        if run.is_explicit(name):
+            return True
+        todo += run.inputs(name)
+    return False

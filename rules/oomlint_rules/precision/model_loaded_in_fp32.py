@@ -18,9 +18,9 @@ transformers did so up to 4.57.
 ## How to fix it
 
 Load in bf16 (`dtype: bfloat16`, `torch_dtype` before transformers 5; fp16 on cards without
-bfloat16). For a frozen base that is what nearly every LoRA run does; in full fine-tuning
-small updates are lost to rounding, so try it first. The fix is unsafe in both cases, because
-numbers change.
+bfloat16). For a frozen base that is what nearly every LoRA run does; the fix is unsafe, because
+numbers change. In full fine-tuning small updates are lost to rounding: there it is shown, for you to
+try first.
 
 ## When not to
 
@@ -128,6 +128,9 @@ class ModelLoadedInFp32(Rule):
         if guessed:
             severity = min(severity, Severity.WARNING)
         unsaid = guessed and not run.is_explicit(f.load.dtype)
+        # Where they are trained, fp32 is what small updates are kept in: a learning rate of 1e-6 moves a weight of 0.02
+        # by less than half a step of bf16, whose fraction has 7 bits (2^-8 of the weight).
+        level = Applicability.DISPLAY if whole else Applicability.UNSAFE
         yield self.finding(
             run,
             severity,
@@ -140,6 +143,6 @@ class ModelLoadedInFp32(Rule):
             ),
             judged=before,
             confidence="low" if guessed else before.confidence,
-            proposals=[Proposal.set(f"load the weights in {half}", changes, Applicability.UNSAFE)]
+            proposals=[Proposal.set(f"load the weights in {half}", changes, level)]
             * found.can_be_said,
         )

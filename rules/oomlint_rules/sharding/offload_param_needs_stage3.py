@@ -96,6 +96,15 @@ class OffloadParamNeedsStage3(Rule):
             why="nothing says which runs use the file: what it does stays",
         ),
         Example(
+            files={
+                "ds.json": deepspeed(
+                    '"stage": 2, "offload_param": {"device": "cpu", "pin_memory": true}'
+                )
+            },
+            fixed={"ds.json": deepspeed('"stage": 2')},
+            why="what stands beside the device means nothing without it",
+        ),
+        Example(
             files={"ds.json": deepspeed('"stage": 0, "offload_optimizer": {"device": "cpu"}')},
             why="no optimizer of ZeRO is there to offload",
         ),
@@ -162,7 +171,11 @@ def _proposals(run: Run, said: Setting, field: Any, needed: int) -> Iterable[Pro
     if needed == 3:
         changes[f.parallel.zero.gather16_on_save] = True
     adapts = run.plan.quant.method not in (None, "none")
-    removed = removal(f"remove {said.origin.key}, which has no effect", said.origin)
+    # `{"device": "cpu", "pin_memory": true}` is one section, of which nothing has an effect without the device.
+    is_whole = said.origin.entry is not None and said.origin.entry.key == "device"
+    section = "offload_param" if field == f.offload.params else "offload_optimizer"
+    what = section if is_whole else said.origin.key
+    removed = removal(f"remove {what}, which has no effect", said.origin, is_whole=is_whole)
     if run.is_fragment:
         # Whoever uses the file trains with this stage today.
         yield from removed

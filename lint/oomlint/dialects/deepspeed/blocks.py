@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from msgspec.structs import replace
 
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
@@ -37,5 +39,11 @@ def wished_preset(named: Setting | None) -> Reading | None:
     if named is None or named.origin.kind != "option" or not named.shadowed:
         return None
     location = named.shadowed[0].origin.value_location
-    block = None if location is None else preset_block(str(named.value), location)
+    return None if location is None else _read_preset(str(named.value), location)
+
+
+@lru_cache(maxsize=256)
+def _read_preset(path: str, named: Location) -> Reading | None:
+    """What a shipped config says: read once, since each of its fields asks, in each trial of a planner."""
+    block = preset_block(path, named)
     return None if block is None else block.read()

@@ -379,7 +379,7 @@ DEEPSPEED = Table(
     section="deepspeed",
     # Below zero_optimization all but what is kept where, and in which form a save has it.
     tuning=(
-        r"zero_optimization\.(?!stage$|offload_(?:optimizer|param)(?:\.device)?$|.*gather_(?:16bit|fp16)).+"
+        r"zero_optimization\.(?!stage$|zero_(?:quantized|hpz)_|mics_|offload_(?:optimizer|param)(?:\.device)?$|.*gather_(?:16bit|fp16)).+"
         r"|steps_per_print|wall_clock_breakdown|zero_allow_untested_optimizer"
     ),
 )

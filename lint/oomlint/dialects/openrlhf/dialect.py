@@ -57,6 +57,7 @@ class OpenRlhf(Dialect):
     name = "openrlhf"
     markers = (b"openrlhf", b"micro_train_batch_size")
     suffixes = SHELL_SUFFIXES
+    declares_all = True
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:

@@ -9,7 +9,7 @@ a script takes from its command line stays unknown until a launch line says it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping as MappingABC, Sequence
+from collections.abc import Iterable, Iterator, Mapping as MappingABC, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -369,7 +369,9 @@ def script_claim(
         blocks.append(_block(document, run.model, table))
     blocks += [_block(document, call, table) for call, table in run.others]
     if run.config is not None:
-        blocks.append(_block(document, run.config, config_table))
+        is_plain = of_library(run.config.callee, run.own).endswith("TrainingArguments")
+        made = PlainArguments if is_plain else Block
+        blocks.append(_block(document, run.config, config_table, made))
     if run.trainer is not None:
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
         if _adapts_as_told(run.trainer, document):
@@ -388,6 +390,16 @@ def script_claim(
     return Claim(dialect, kind, document, tuple(blocks), name=name, merges=merges)
 
 
+class PlainArguments(Block, frozen=True, eq=False):
+    """A call of transformers' own class. A library's trainer may make arguments of its own class of them, and has
+    defaults for what that has more (TRL 0.24 sft_trainer.py: ``SFTConfig(**dict_args)``); Python refuses it in this
+    call."""
+
+    def refuses_new(self, field: str, blocks: Iterable[Block]) -> str | None:
+        key = self.table.by_field[field].key
+        return None if key in _OF_TRAINING else f"TrainingArguments has no argument {key}"
+
+
 def _option_defaults(document: Document) -> Iterator[Block]:
     """Defaults that the script's own dataclasses give the options of its command line."""
     defaults = getattr(document, "option_defaults", None)
@@ -396,6 +408,6 @@ def _option_defaults(document: Document) -> Iterator[Block]:
         yield Block(document, defaults, DEFAULTS, first.value.span)
 
 
-def _block(document: Document, call: Call, table: Table) -> Block:
+def _block(document: Document, call: Call, table: Table, kind: type[Block] = Block) -> Block:
     start = call.span.start
-    return Block(document, call.arguments, table, Span(start, start + len(call.callee)))
+    return kind(document, call.arguments, table, Span(start, start + len(call.callee)))

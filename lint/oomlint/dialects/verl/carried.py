@@ -75,4 +75,18 @@ CODE = {
 }
 """Files of verl's package, and what reads a project's copy of each."""
 
+_CONFIGS = (
+    "ppo_trainer", "_generated_ppo_trainer", "ppo_megatron_trainer", "_generated_ppo_megatron_trainer", "sft_trainer",
+    "sft_trainer_engine", "actor/actor", "actor/dp_actor", "actor/megatron_actor", "critic/critic", "critic/dp_critic",
+    "engine/fsdp", "engine/megatron", "model/hf_model", "optim/fsdp", "optim/megatron", "ref/ref", "ref/dp_ref",
+    "rollout/rollout",
+)  # fmt: skip
+DECLARING = (
+    *(f"verl/trainer/config/{name}.yaml" for name in _CONFIGS),
+    "verl/workers/fsdp_workers.py",
+    "verl/trainer/fsdp_sft_trainer.py",
+)
+"""Files of verl's package that name every key: the configs that Hydra puts together (verl b178a3cd), and the code that
+asks for some by ``config.get``."""
+
 VERSION = ("verl", "verl/version/version")

@@ -20,7 +20,7 @@ from oomlint.dialects.machine.launchers import read_launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import HydraOverrides, OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.table import Block, Table
-from oomlint.dialects.verl.carried import CODE, VERSION
+from oomlint.dialects.verl.carried import CODE, DECLARING, VERSION
 from oomlint.dialects.verl.keys import (
     ACTOR_MODEL,
     LAUNCHED,
@@ -44,6 +44,8 @@ class Verl(Dialect):
     name = "verl"
     markers = (b"verl", b"actor_rollout_ref")
     suffixes = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job")
+    declared_in = DECLARING
+    declares_all = True
     meaning = meaning
     carried_code = CODE
     carried_version = VERSION

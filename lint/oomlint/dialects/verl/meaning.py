@@ -372,7 +372,14 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
         raise CannotEdit("verl leaves the logits out with use_fused_kernels of its engines only")
     if not run[own.unpads]:
         raise CannotEdit("use_fused_kernels needs use_remove_padding=True")
+    if run[f.model.arch] in _UNLIKE_OTHERS:
+        raise CannotEdit("verl's fused kernels call a model's own parts, which this one has not")
     return {own.fused: True}
+
+
+# VL/models/transformers/dense_common.py takes the place of a model's forward and calls `self.model` and `self.lm_head`;
+# MiniCPM-V and -o of the Hub (modeling_minicpmo.py) have `self.llm`.
+_UNLIKE_OTHERS = ("minicpmv", "minicpmo")
 
 
 @meaning.derive(f.loss.upcast_fp32)
