@@ -87,6 +87,8 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
 
 
 _RANKS = frozenset({f.parallel.world, f.parallel.nodes, f.parallel.gpus_per_node})
+# Which model it is, of which a name alone may tell: what follows from that is no doubt of its own.
+_OF_MODEL = frozenset({f.model.dims, f.model.arch, f.model.ckpt_dtype, f.model.native_quant})
 
 
 class Basis(Struct, frozen=True):
@@ -171,7 +173,9 @@ def assumed_otherwise(run: Run) -> Iterator[tuple[tuple[str, Estimate], ...]]:
         roots = set(_lost_at(run, leaf))
         # What follows from the number of ranks alone is no doubt beside that of their number.
         follows = leaf != f.parallel.world and roots <= _RANKS
-        estimates = [] if level is not Level.ASSUMED or follows else list(_otherwise(run, leaf))
+        is_model = leaf == f.model.dims
+        is_open = level is Level.ASSUMED and not follows and not is_model
+        estimates = list(_otherwise(run, leaf)) if is_open else []
         if not estimates:
             continue
         shared = [each for each in doubts if not roots.isdisjoint(each[0])]
@@ -260,13 +264,19 @@ def _has_layers(dims: ModelDims) -> bool:
 
 def _weak(run: Run) -> dict[Any, Level]:
     """The fields that move memory and are known no better than by an assumption."""
-    weak = {leaf: level for leaf in _PLAUSIBLE if (level := run.level(leaf)) >= Level.ASSUMED}
+    weak = {
+        leaf: level
+        for leaf in _PLAUSIBLE
+        if (level := run.level(leaf)) >= Level.ASSUMED and not _OF_MODEL.issuperset(run.roots(leaf))
+    }
     for leaf in _left_to_the_model(run):
         weak.setdefault(leaf, Level.ASSUMED)
     dims = run.plan.model.dims
     if dims is not None and dims.params_total and skeleton(dims) is None:
         # Its config.json, which the run names, was not read.
         weak[f.model.dims] = Level.UNREAD
+    elif dims is not None and run.level(f.model.dims) is Level.ASSUMED:
+        weak[f.model.dims] = Level.ASSUMED
     return weak
 
 
@@ -320,6 +330,8 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         value, why = chosen.value, chosen.why
     if leaf == f.model.dims:
         value = run.plan.get(leaf)
+        known = run.origin(leaf)
+        why = known.source if level is Level.ASSUMED and known is not None else why
         value = f"{value.params_total / 1e9:.3g}B"
     if level is Level.UNREAD:
         why = unread.in_words(run, field)
