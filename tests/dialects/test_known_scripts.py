@@ -11,6 +11,8 @@ from tests.linked import link, run_of
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -282,6 +284,15 @@ def test_llavas_captions_are_short(version: str, limit: int, length: int) -> Non
         f"{_LLAVA} --version {version} --model_max_length {limit} --mm_projector_type linear\n"
     )
     assert run.plan.seq.max_len == length
+
+
+@pytest.mark.parametrize(("tuned", "level"), [("", Level.ASSUMED), ("True", Level.UNREAD)])
+def test_a_run_of_the_whole_model_is_assumed_not_to_be_of_llavas_first_stage(
+    tuned: str, level: Level
+) -> None:
+    stage = f"--tune_mm_mlp_adapter {tuned}" if tuned else ""
+    run = _run(f"{_LLAVA} --version $VERSION --model_max_length 2048 {stage}\n")
+    assert run.level(f.seq.max_len) is level
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ class ShellScalar(Scalar, frozen=True, eq=False):
     """Rank among the words of the command, where it is one."""
     asks: str = ""
     """Of an unknown value: the question about the machine that it answers (``documents.shell.machine``)."""
+    may_differ: bool = False
+    """Whether a part of it is only what a comment of the script proposes."""
 
 
 class ShellSequence(base.Sequence, frozen=True, eq=False):
@@ -363,6 +365,7 @@ def value_of(
         forbidden=steps[0].container.forbidden,
         style=style,
         asks=field_question(chunks),
+        may_differ=any(chunk.proposed for chunk in chunks),
     )
 
 
