@@ -99,3 +99,30 @@ def test_a_sibling_that_another_program_trains_is_no_hint():
     sibling = run_of(files, "configs/c-simpo.yaml")
     assert (sibling.plan.parallel.world, sibling.plan.objective.kind) == (4, "simpo")
     assert sibling.level(f.parallel.world) is Level.ASSUMED
+
+
+_TAKES_MODEL = "torchrun --nproc_per_node 8 llava/train/train.py --model_name_or_path $1 --bf16 True\n"
+
+
+def test_an_example_hands_a_script_what_it_takes() -> None:
+    files = {
+        "README.md": _readme("bash train.sh meta-llama/Llama-3.1-8B"),
+        "train.sh": f"{_TAKES_MODEL}",
+    }
+    run = run_of(files, "train.sh")
+    assert run.plan.model.id == "meta-llama/Llama-3.1-8B"
+    assert run.level(f.model.id) is Level.ASSUMED
+    # A default is what its author starts it with.
+    files["train.sh"] = _TAKES_MODEL.replace("$1", "${1:-Qwen/Qwen3-8B}")
+    run = run_of(files, "train.sh")
+    assert (run.plan.model.id, run.level(f.model.id)) == ("Qwen/Qwen3-8B", Level.STATED)
+
+
+def test_a_script_hands_on_what_an_example_hands_it() -> None:
+    files = {
+        "README.md": _readme("bash main.sh Qwen/Qwen3-8B"),
+        "main.sh": 'MODEL=$1\nbash train.sh "$MODEL"\n',
+        "train.sh": _TAKES_MODEL,
+    }
+    run = run_of(files, "main.sh", "train.sh")
+    assert (run.plan.model.id, run.level(f.model.id)) == ("Qwen/Qwen3-8B", Level.ASSUMED)

@@ -41,7 +41,13 @@ from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Attested, MissingFile, Parts, Run, build_run, merge_sequences
-from oomlint.suggested import IN_README, OF_ANOTHER, Reading as Lent, Suggestions
+from oomlint.suggested import (
+    IN_README,
+    OF_ANOTHER,
+    Reading as Lent,
+    Suggestions,
+    shown_in_readme,
+)
 from oomlint.versions import chosen_anew, installed
 from oomlint.workspace import Workspace
 
@@ -227,22 +233,35 @@ class Linker:
         """The claims, with scripts that others start read as they run with what these hand them:
         the line that starts one trains nothing itself, nor does a script that nobody completes."""
         handed: list[Claim] = []
-        completed: set[str] = set()
-        for name in [n for n in self._opened if kind_of(n) in SHELL_SUFFIXES]:
-            for script, given in self._handings(name):
-                completed.add(script)
+        scripts = [name for name in self._opened if kind_of(name) in SHELL_SUFFIXES]
+        handings = {name: list(self._handings(name)) for name in scripts}
+        completed = {script for givens in handings.values() for script, _ in givens}
+        for name, givens in handings.items():
+            shown = None if name in completed else shown_in_readme(self.workspace, name)
+            own = [] if shown is None else list(self._as_handed(name, shown))
+            if own:
+                handed += own
+                completed.add(name)
+            if shown is not None:
+                givens = [(s, replace(g, is_shown=True)) for s, g in self._handings(name, shown)]
+            for script, given in givens:
                 handed += self._as_handed(script, given)
-        own = [c for c in claims if not _starts_script(c)]
-        return [*(c for c in own if c.path not in completed or c.kind == "part"), *handed]
+        alone = [c for c in claims if not _starts_script(c)]
+        return [*(c for c in alone if c.path not in completed or c.kind == "part"), *handed]
 
-    def _handings(self, name: str) -> Iterator[tuple[str, Handed]]:
-        """The scripts here that a script starts with arguments which they take."""
+    def _handings(self, name: str, as_shown: Handed | None = None) -> Iterator[tuple[str, Handed]]:
+        """The scripts here that a script starts with arguments which they take, if it is itself started
+        ``as_shown`` somewhere."""
         if not any(suffix.encode() in self.workspace.read(name) for suffix in SHELL_SUFFIXES):
             return
         from oomlint.dialects.machine.handed import handed
 
         try:
-            document = self.workspace.document(name)
+            document = (
+                self.workspace.document(name)
+                if as_shown is None
+                else self.workspace.started(name, as_shown.arguments, is_shown=as_shown.is_shown)
+            )
         except FileError:
             return
         for given in islice(handed(document) if document is not None else (), _MOST_HANDED):
@@ -262,7 +281,7 @@ class Linker:
 
     def _as_handed(self, script: str, given: Handed) -> Iterator[Claim]:
         try:
-            document = self.workspace.started(script, given.arguments)
+            document = self.workspace.started(script, given.arguments, is_shown=given.is_shown)
         except FileError:
             return
         from oomlint.dialects.machine.slurm_keys import SBATCH

@@ -12,7 +12,9 @@ agree with it leaves open which of the two holds.
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -57,6 +59,35 @@ class Reading(Struct, frozen=True, eq=False):
     launches: Callable[[str], Sequence[Claim]]
     handed: Callable[[Handed, str], Iterable[Claim]]
     built: Callable[[Claim], Run]
+
+
+# A script that takes an argument for which it has no default.
+_TAKES_BARE = re.compile(r"\$[1-9@*]|\$\{[1-9@*]\}")
+
+
+def shown_in_readme(workspace: Workspace, script: str) -> Handed | None:
+    """How the nearest README starts a shell script that does not run without arguments, the first of
+    several examples."""
+    data = workspace.read_or_none(script) or b""
+    if not _TAKES_BARE.search(data.decode("utf-8", "replace")):
+        return None
+    from oomlint.dialects.machine.handed import handed
+    from oomlint.documents.readme import starts_in_readme
+
+    stem = script.rpartition("/")[2]
+    for folder, name in product(workspace.search_folders(script), _README_NAMES):
+        readme = workspace.name(os.path.join(folder, name))
+        text = workspace.read_or_none(readme) if workspace.exists(readme) else None
+        if not text or stem.encode() not in text:
+            continue
+        try:
+            document = starts_in_readme(Source(readme, text.decode("utf-8", "replace")))
+        except FileError:  # it need not be shell
+            continue
+        for given in handed(document) if document is not None else ():
+            if workspace.resolve(given.script, readme) == script and None not in given.arguments:
+                return replace(given, is_shown=True)
+    return None
 
 
 class _Line(Struct, frozen=True, eq=False):

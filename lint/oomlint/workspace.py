@@ -145,8 +145,10 @@ class Workspace:
         """
         return Lines(Source.from_bytes(name, self.read(name)))
 
-    def started(self, name: str, arguments: Sequence[str | None]) -> Document:
-        """A shell script as it runs with these arguments.
+    def started(
+        self, name: str, arguments: Sequence[str | None], *, is_shown: bool = False
+    ) -> Document:
+        """A shell script as it runs with these arguments, which somebody hands it or only shows.
 
         Raises:
             FileError: it cannot be read, decoded or parsed.
@@ -154,7 +156,8 @@ class Workspace:
         from oomlint.documents.shell.document import parse_shell
 
         source = Source.from_bytes(name, self.read(name))
-        return parse_shell(source, lambda reference: self._found(reference, name), arguments)
+        find = lambda reference: self._found(reference, name)  # noqa: E731
+        return parse_shell(source, find, arguments, is_shown=is_shown)
 
     def _parse(self, name: str) -> Document | FileError | None:
         try:

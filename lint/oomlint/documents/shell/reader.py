@@ -91,13 +91,15 @@ class Reader:
         source: Source,
         find: FindSource = lambda _name: None,
         arguments: Sequence[str | None] = (),
+        *,
+        is_shown: bool = False,
     ) -> None:
         self.source = source
         self.find = find
         self.commands: list[Command] = []
         self.scripts: list[Script] = []
         self.variables = Variables(source)
-        self.variables.start_with(arguments)
+        self.variables.start_with(arguments, is_shown=is_shown)
         self.functions: dict[str, tuple[Script, Syntax]] = {}
         self.calls: dict[str, int] = {}
         self.batches: list[Span] = []

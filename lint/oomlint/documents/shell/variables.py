@@ -228,15 +228,16 @@ class Variables:
         yield
         self.held, self.exports = before, exported
 
-    def start_with(self, arguments: Sequence[str | None]) -> None:
+    def start_with(self, arguments: Sequence[str | None], *, is_shown: bool = False) -> None:
         """``$1`` and so on are what somebody else's command hands to the script: its own text is
-        changed there, and stands here for the place that takes them in."""
+        changed there, and stands here for the place that takes them in. What is only shown may be
+        anything else."""
         if not arguments:
             return
         taken = TAKES_ARGUMENTS.search(self.source.text)
         place = Span(*taken.span()) if taken is not None else _NOWHERE
         step = Step(Container("value", place, shared=True), place, place)
-        self._take(tuple((Chunk(text, (step,)),) for text in arguments))
+        self._take(tuple((Chunk(text, (step,), proposed=is_shown),) for text in arguments))
 
     @property
     def arguments(self) -> tuple[Field, ...] | None:
