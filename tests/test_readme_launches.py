@@ -126,3 +126,11 @@ def test_a_script_hands_on_what_an_example_hands_it() -> None:
     }
     run = run_of(files, "main.sh", "train.sh")
     assert (run.plan.model.id, run.level(f.model.id)) == ("Qwen/Qwen3-8B", Level.ASSUMED)
+
+
+def test_what_is_handed_on_keeps_its_place_behind_what_nobody_knows() -> None:
+    files = {
+        "main.sh": "bash train.sh $STORE/models/a Qwen/Qwen3-8B\n",
+        "train.sh": _TAKES_MODEL.replace("$1", "$2"),
+    }
+    assert run_of(files, "main.sh", "train.sh").plan.model.id == "Qwen/Qwen3-8B"

@@ -232,20 +232,28 @@ class Linker:
     def _with_handed(self, claims: list[Claim]) -> list[Claim]:
         """The claims, with scripts that others start read as they run with what these hand them:
         the line that starts one trains nothing itself, nor does a script that nobody completes."""
-        handed: list[Claim] = []
         scripts = [name for name in self._opened if kind_of(name) in SHELL_SUFFIXES]
-        handings = {name: list(self._handings(name)) for name in scripts}
-        completed = {script for givens in handings.values() for script, _ in givens}
-        for name, givens in handings.items():
-            shown = None if name in completed else shown_in_readme(self.workspace, name)
-            own = [] if shown is None else list(self._as_handed(name, shown))
-            if own:
-                handed += own
-                completed.add(name)
-            if shown is not None:
-                givens = [(s, replace(g, is_shown=True)) for s, g in self._handings(name, shown)]
-            for script, given in givens:
-                handed += self._as_handed(script, given)
+        completed = {script for name in scripts for script, _ in self._handings(name)}
+        roots = sorted(scripts, key=completed.__contains__)  # two may start each other
+        handed: list[Claim] = []
+        reached: dict[tuple[str, Handed | None], None] = {}
+        seen: set[tuple[str, tuple[str | None, ...]]] = set()
+        for root in roots:
+            if root in completed and any(name == root for name, _ in reached):
+                continue
+            shown = None if root in completed else shown_in_readme(self.workspace, root)
+            todo: list[tuple[str, Handed | None]] = [(root, shown)]
+            for name, given in todo:
+                reached[name, given] = None
+                own = [] if given is None else list(self._as_handed(name, given))
+                if own:
+                    handed += own
+                    completed.add(name)
+                for script, inner in self._handings(name, given):
+                    is_shown = inner.is_shown or (given is not None and given.is_shown)
+                    if (script, inner.arguments) not in seen:
+                        seen.add((script, inner.arguments))
+                        todo.append((script, replace(inner, is_shown=is_shown)))
         alone = [c for c in claims if not _starts_script(c)]
         return [*(c for c in alone if c.path not in completed or c.kind == "part"), *handed]
 

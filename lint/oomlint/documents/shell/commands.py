@@ -422,8 +422,11 @@ def _known_prefix(field: Field) -> str:
 
 
 def _may_be_many(word: Word) -> bool:
-    """Whether nobody knows how many words this one stands for (``$ARGS``, ``"$@"``)."""
-    return word.chunks[0].text is None and any(chunk.many for chunk in word.chunks)
+    """Whether nobody knows how many words this one stands for (``$ARGS``, ``"$@"``); below a folder
+    stands one thing (``$STORE/models``)."""
+    first, *others = word.chunks
+    is_folder = bool(others) and (others[0].text or "").startswith("/")
+    return first.text is None and not is_folder and any(chunk.many for chunk in word.chunks)
 
 
 def _last_word_end(words: Sequence[Word], container: Container, span: Span) -> int:
