@@ -2,7 +2,8 @@
 
 FOLDER holds checkouts, a folder each. Of a run whose verdict is unknown the reason is that which reports
 name: a model that nobody knows, a value that was not read. Reasons are counted with what differs from run
-to run left out, an example each. Beside them stand the files that look like training and belong to no run::
+to run left out, an example each. Parts that no run takes in (a lone DeepSpeed JSON) are counted beside
+them, and so are files that look like training and belong to no run::
 
     python -m benchmarks.coverage FOLDER [--list]
 """
@@ -74,6 +75,7 @@ class Covered(Struct, frozen=True):
 
     runs: int
     judged: int
+    parts: int
     silent: tuple[Silent, ...]
     unclaimed: tuple[str, ...]
 
@@ -84,7 +86,8 @@ def covered(folder: Path) -> Covered:
     names = [workspace.name(file) for file in walk(folder, SUFFIXES)]
     options = LinkOptions(parse_hardware(HARDWARE))
     linked = Linker(workspace, dialects_in_force((), None).items, options).link(names)
-    forecasts = [judgement_of(run).written for run in linked.runs]
+    whole = [run for run in linked.runs if not run.is_fragment]
+    forecasts = [judgement_of(run).written for run in whole]
     silent = tuple(
         Silent(each.name, each.framework or "", reason(each))
         for each in forecasts
@@ -97,7 +100,8 @@ def covered(folder: Path) -> Covered:
         for file in walk(folder, (".py", *_SHELL))
         if workspace.name(file) not in claimed and trains(file)
     )
-    return Covered(len(forecasts), len(forecasts) - len(silent), silent, unclaimed)
+    parts = len(linked.runs) - len(whole)
+    return Covered(len(whole), len(whole) - len(silent), parts, silent, unclaimed)
 
 
 def reason(forecast: Forecast) -> str:
@@ -146,7 +150,7 @@ def main() -> None:
     given = parser.parse_args()
     kinds: Counter[str] = Counter()
     examples: dict[str, str] = {}
-    runs = judged = 0
+    runs = judged = parts = 0
     without: list[str] = []
     unclaimed: list[str] = []
     for home in repositories(given.folder.resolve()):
@@ -155,7 +159,7 @@ def main() -> None:
         except Exception as error:  # one repository must not cost the others
             print(f"{home.name}: {type(error).__name__}: {error}")
             continue
-        runs, judged = runs + found.runs, judged + found.judged
+        runs, judged, parts = runs + found.runs, judged + found.judged, parts + found.parts
         without += [home.name] * (not found.runs)
         unclaimed += [f"{home.name}/{path}" for path in found.unclaimed]
         for each in found.silent:
@@ -165,7 +169,8 @@ def main() -> None:
                 print(f"{each.framework:14} {each.name}: {each.why}")
     if given.list:
         print(*(f"belongs to no run: {path}" for path in unclaimed), sep="\n")
-    print(f"{judged} of {runs} runs have a verdict; {len(without)} repositories have no run")
+    print(f"{judged} of {runs} runs have a verdict, {parts} parts belong to no run")
+    print(f"{len(without)} repositories have no run: {', '.join(without) or '-'}")
     for kind, count in kinds.most_common():
         print(f"{count:5}  {kind}\n       {examples[kind]}")
     print(f"{len(unclaimed)} files look like training and belong to no run", *unclaimed[:1])

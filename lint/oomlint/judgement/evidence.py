@@ -267,7 +267,7 @@ def _weak(run: Run) -> dict[Any, Level]:
     weak = {
         leaf: level
         for leaf in _PLAUSIBLE
-        if (level := run.level(leaf)) >= Level.ASSUMED and not _OF_MODEL.issuperset(run.roots(leaf))
+        if (level := run.level(leaf)) >= Level.ASSUMED and _roots(run, leaf)
     }
     for leaf in _left_to_the_model(run):
         weak.setdefault(leaf, Level.ASSUMED)
@@ -278,6 +278,25 @@ def _weak(run: Run) -> dict[Any, Level]:
     elif dims is not None and run.level(f.model.dims) is Level.ASSUMED:
         weak[f.model.dims] = Level.ASSUMED
     return weak
+
+
+def _roots(run: Run, leaf: Any) -> tuple[Any, ...]:
+    """The fields where the weakness of one begins (:meth:`Cells.roots`), but for which model it is; none
+    of one that is as weak as it is for nothing else."""
+    level, found, seen = run.level(leaf), dict[Any, None](), set[Any]()
+    todo = [leaf]
+    while todo:
+        field = todo.pop()
+        if field in seen:
+            continue
+        seen.add(field)
+        weak = [read for read in run.inputs(field) if run.level(read) >= level]
+        others = [read for read in weak if read not in _OF_MODEL]
+        origin = run.origin(field)
+        todo += others
+        if not weak or (not others and origin is not None and origin.kind == "assumed"):
+            found[field] = None
+    return tuple(found)
 
 
 def _left_to_the_model(run: Run) -> Mapping[Any, Assumption]:
@@ -298,10 +317,13 @@ def _found(run: Run) -> Iterator[Basis]:
         for leaf in leaves:
             swing = trials[leaf].swing
             estimates = trials[leaf].estimates
+            is_kin = leaf == f.model.dims and level is Level.ASSUMED
             for field in _lost_at(run, leaf):
                 basis = replace(
                     _basis(run, field, leaf, level, swing),
-                    decides=_decided(probe, estimates) | _decided(probe, together),
+                    decides=_decided(probe, estimates)
+                    | _decided(probe, together)
+                    | (_lost(probe) if is_kin else frozenset()),
                     eases=_eased(probe, estimates) | _eased(probe, together),
                 )
                 place = (basis.path, basis.line, basis.key)
@@ -317,7 +339,7 @@ def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
     """The fields where what moves memory by ``leaf`` was lost."""
     if leaf == f.model.dims:
         return (f.model.id,)
-    return run.roots(leaf) or (leaf,)
+    return _roots(run, leaf) or (leaf,)
 
 
 def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> Basis:
@@ -398,6 +420,14 @@ def _decided(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
         resource
         for resource, risks in _risks(run, estimates)
         if len({risk >= EVEN for risk in risks}) > 1
+    )
+
+
+def _lost(run: Run) -> frozenset[str]:
+    """The resources of which a run rather dies. A name is no proof of which model it is, so that nothing is
+    more certain than that."""
+    return frozenset(
+        resource for resource, risks in _risks(run, (run.estimate,)) if risks and risks[0] >= EVEN
     )
 
 
