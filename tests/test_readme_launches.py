@@ -101,7 +101,9 @@ def test_a_sibling_that_another_program_trains_is_no_hint():
     assert sibling.level(f.parallel.world) is Level.ASSUMED
 
 
-_TAKES_MODEL = "torchrun --nproc_per_node 8 llava/train/train.py --model_name_or_path $1 --bf16 True\n"
+_TAKES_MODEL = (
+    "torchrun --nproc_per_node 8 llava/train/train.py --model_name_or_path $1 --bf16 True\n"
+)
 
 
 def test_an_example_hands_a_script_what_it_takes() -> None:
@@ -134,3 +136,10 @@ def test_what_is_handed_on_keeps_its_place_behind_what_nobody_knows() -> None:
         "train.sh": _TAKES_MODEL.replace("$1", "$2"),
     }
     assert run_of(files, "main.sh", "train.sh").plan.model.id == "Qwen/Qwen3-8B"
+
+
+def test_a_file_that_an_example_names_need_not_be_here() -> None:
+    line = f"{_TAKES_MODEL[:-1]} --deepspeed conf/$2.json\n"
+    files = {"README.md": _readme("bash train.sh Qwen/Qwen3-8B zero3"), "train.sh": line}
+    (missing,) = run_of(files, "train.sh").missing
+    assert (missing.reference, missing.is_elsewhere) == ("conf/zero3.json", True)

@@ -133,6 +133,8 @@ class Linker:
         self._lengths: dict[tuple[str, str | None, bool, str], Lengths | None] = {}
         self._attestations: Attestations | None = None
         self._own_readers = OwnReaders(workspace)
+        self._by_example: set[str] = set()
+        """Scripts whose arguments are those of a README's example."""
         self._kept = KeptMeasurements(workspace)
 
     def link(
@@ -249,6 +251,8 @@ class Linker:
                 if own:
                     handed += own
                     completed.add(name)
+                if given is not None and given.is_shown:
+                    self._by_example.add(name)
                 for script, inner in self._handings(name, given):
                     is_shown = inner.is_shown or (given is not None and given.is_shown)
                     if (script, inner.arguments) not in seen:
@@ -486,6 +490,7 @@ class Linker:
         )
         is_absolute = missing.reference.startswith(("/", "~"))
         is_shown = any(block.locked in (IN_README, OF_ANOTHER) for block in claim.blocks)
+        is_shown = is_shown or claim.path in self._by_example
         is_made = missing.reference in getattr(claim.document, "made", ())
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
 

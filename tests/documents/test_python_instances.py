@@ -141,8 +141,7 @@ _MODEL = "from trl import ModelConfig\n"
     [
         ("{}m = ModelConfig(model_name_or_path='acme/7b')\nx = m.model_name_or_path\n", "acme/7b"),
         (
-            "{}def main(m):\n    global x\n    x = m.model_name_or_path\n    {{call}}\n"
-            "args = ModelConfig(model_name_or_path='acme/7b')\nmain(args)\n",
+            "{}def main(m):\n    {{call}}\nargs = ModelConfig(model_name_or_path='acme/7b')\nmain(args)\n",
             "acme/7b",
         ),
     ],

@@ -113,9 +113,7 @@ def model_facts(run: Cells) -> Any:
         f.model.ckpt_dtype: known.ckpt_dtype,
         f.model.native_quant: known.native_quant,
     }
-    return {
-        field: _sourced(value, known) for field, value in values.items() if value is not None
-    }
+    return {field: _sourced(value, known) for field, value in values.items() if value is not None}
 
 
 def _size_of(run: Cells, model: Any) -> Any:

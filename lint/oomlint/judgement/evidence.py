@@ -323,8 +323,10 @@ def _found(run: Run) -> Iterator[Basis]:
                     _basis(run, field, leaf, level, swing),
                     decides=_decided(probe, estimates)
                     | _decided(probe, together)
-                    | (_lost(probe) if is_kin else frozenset()),
-                    eases=_eased(probe, estimates) | _eased(probe, together),
+                    | (_from(probe, EVEN) if is_kin else frozenset()),
+                    eases=_eased(probe, estimates)
+                    | _eased(probe, together)
+                    | (_from(probe, TIGHT) if is_kin else frozenset()),
                 )
                 place = (basis.path, basis.line, basis.key)
                 other = best.get(place, basis)
@@ -423,12 +425,11 @@ def _decided(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
     )
 
 
-def _lost(run: Run) -> frozenset[str]:
-    """The resources of which a run rather dies. A name is no proof of which model it is, so that nothing is
-    more certain than that."""
-    return frozenset(
-        resource for resource, risks in _risks(run, (run.estimate,)) if risks and risks[0] >= EVEN
-    )
+def _from(run: Run, risk: float) -> frozenset[str]:
+    """The resources that a run dies of with at least this risk. A name is no proof of which model it is, so
+    that nothing is more certain than that."""
+    found = _risks(run, (run.estimate,))
+    return frozenset(resource for resource, risks in found if risks and risks[0] >= risk)
 
 
 def _eased(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
