@@ -130,3 +130,47 @@ def test_variables_set_before_a_command_count_unless_they_are_left_out():
 def test_a_script_that_starts_it_counts_before_a_readme():
     (run,) = _shown(_readme("bash train.sh 0 Qwen/Qwen2.5-7B"), "bash train.sh 1 Qwen/Qwen3-8B\n")
     assert run.plan.model.id == "Qwen/Qwen3-8B"
+
+
+_TAKES_MODEL = (
+    "torchrun --nproc_per_node 8 llava/train/train.py --model_name_or_path $1 --bf16 True\n"
+)
+
+
+def test_an_example_hands_a_script_what_it_takes() -> None:
+    files = {
+        "README.md": _readme("bash train.sh meta-llama/Llama-3.1-8B"),
+        "train.sh": f"{_TAKES_MODEL}",
+    }
+    run = run_of(files, "train.sh")
+    assert run.plan.model.id == "meta-llama/Llama-3.1-8B"
+    assert run.level(f.model.id) is Level.FACT
+    # A default is what its author starts it with.
+    files["train.sh"] = _TAKES_MODEL.replace("$1", "${1:-Qwen/Qwen3-8B}")
+    run = run_of(files, "train.sh")
+    assert (run.plan.model.id, run.level(f.model.id)) == ("Qwen/Qwen3-8B", Level.STATED)
+
+
+def test_a_script_hands_on_what_an_example_hands_it() -> None:
+    files = {
+        "README.md": _readme("bash main.sh Qwen/Qwen3-8B"),
+        "main.sh": 'MODEL=$1\nbash train.sh "$MODEL"\n',
+        "train.sh": _TAKES_MODEL,
+    }
+    run = run_of(files, "main.sh", "train.sh")
+    assert (run.plan.model.id, run.level(f.model.id)) == ("Qwen/Qwen3-8B", Level.FACT)
+
+
+def test_what_is_handed_on_keeps_its_place_behind_what_nobody_knows() -> None:
+    files = {
+        "main.sh": "bash train.sh $STORE/models/a Qwen/Qwen3-8B\n",
+        "train.sh": _TAKES_MODEL.replace("$1", "$2"),
+    }
+    assert run_of(files, "main.sh", "train.sh").plan.model.id == "Qwen/Qwen3-8B"
+
+
+def test_a_file_that_an_example_names_need_not_be_here() -> None:
+    line = f"{_TAKES_MODEL[:-1]} --deepspeed conf/$2.json\n"
+    files = {"README.md": _readme("bash train.sh Qwen/Qwen3-8B zero3"), "train.sh": line}
+    (missing,) = run_of(files, "train.sh").missing
+    assert (missing.reference, missing.is_elsewhere) == ("conf/zero3.json", True)

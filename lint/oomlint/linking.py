@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 _MOST_HANDED = 24
 # Of a README that starts one script in many ways, so many are read.
 _MOST_SHOWN = 4
+# A script that takes an argument for which it has no default.
+_TAKES_BARE = re.compile(r"\$[1-9@*]|\$\{[1-9@*]\}")
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
@@ -132,6 +134,8 @@ class Linker:
         self._lengths: dict[tuple[str, str | None, bool, str], Lengths | None] = {}
         self._attestations: Attestations | None = None
         self._own_readers = OwnReaders(workspace)
+        self._by_example: set[str] = set()
+        """Scripts whose arguments are those of a README's example."""
         self._kept = KeptMeasurements(workspace)
 
     def link(
@@ -231,28 +235,46 @@ class Linker:
     def _with_handed(self, claims: list[Claim]) -> list[Claim]:
         """The claims, with scripts that others start read as they run with what these hand them:
         the line that starts one trains nothing itself, nor does a script that nobody completes."""
+        scripts = [name for name in self._opened if kind_of(name) in SHELL_SUFFIXES]
+        completed = {script for name in scripts for script, _ in self._handings(name)}
+        roots = sorted(scripts, key=completed.__contains__)  # two may start each other
         handed: list[Claim] = []
-        completed: set[str] = set()
-        for name in [n for n in self._opened if kind_of(n) in SHELL_SUFFIXES]:
-            for script, given in self._handings(name):
-                completed.add(script)
-                handed += self._as_handed(script, given)
-        own = [c for c in claims if not _starts_script(c)]
-        for name in dict.fromkeys(c.path for c in own if c.kind == "launch"):
-            if name not in completed and self._takes_arguments(name):
-                shown = self._as_shown(name)
-                completed.update({name} if shown else ())
-                handed += shown
-        return [*(c for c in own if c.path not in completed or c.kind == "part"), *handed]
+        reached: dict[tuple[str, Handed | None], None] = {}
+        seen: set[tuple[str, tuple[str | None, ...]]] = set()
+        for root in roots:
+            if root in completed and any(name == root for name, _ in reached):
+                continue
+            shown = [] if root in completed else self._shown_to(root)
+            todo: list[tuple[str, Handed | None]] = [(root, given) for given in shown or [None]]
+            for name, given in todo:
+                reached[name, given] = None
+                own = [] if given is None else list(self._as_handed(name, given))
+                if own:
+                    handed += own
+                    completed.add(name)
+                if given is not None and given.is_shown:
+                    self._by_example.add(name)
+                for script, inner in self._handings(name, given):
+                    is_shown = inner.is_shown or (given is not None and given.is_shown)
+                    if (script, inner.arguments) not in seen:
+                        seen.add((script, inner.arguments))
+                        todo.append((script, replace(inner, is_shown=is_shown)))
+        alone = [c for c in claims if not _starts_script(c)]
+        return [*(c for c in alone if c.path not in completed or c.kind == "part"), *handed]
 
-    def _handings(self, name: str) -> Iterator[tuple[str, Handed]]:
-        """The scripts here that a script starts with arguments which they take."""
+    def _handings(self, name: str, as_shown: Handed | None = None) -> Iterator[tuple[str, Handed]]:
+        """The scripts here that a script starts with arguments which they take, if it is itself started
+        ``as_shown`` somewhere."""
         if not any(suffix.encode() in self.workspace.read(name) for suffix in SHELL_SUFFIXES):
             return
         from oomlint.dialects.machine.handed import handed
 
         try:
-            document = self.workspace.document(name)
+            document = (
+                self.workspace.document(name)
+                if as_shown is None
+                else self.workspace.started(name, as_shown.arguments)
+            )
         except FileError:
             return
         for given in islice(handed(document) if document is not None else (), _MOST_HANDED):
@@ -260,27 +282,24 @@ class Linker:
             if found is not None:
                 yield found, given
 
-    def _as_shown(self, script: str) -> list[Claim]:
-        """A script that takes arguments as a README shows it started: it says so of the machine, the model
-        or the data, and the script alone leaves them open."""
-        return [
-            replace(claim, blocks=tuple(replace(block, level=Level.FACT) for block in claim.blocks))
-            for given in islice(self._suggestions.handed_to(script), _MOST_SHOWN)
-            if any(given.arguments)
-            for claim in self._as_handed(script, given)
-        ]
+    def _shown_to(self, script: str) -> list[Handed | None]:
+        """How READMEs start a script that does not run without arguments: they say so of the machine, the
+        model or the data, which the script alone leaves open."""
+        text = (self.workspace.read_or_none(script) or b"").decode("utf-8", "replace")
+        if not _TAKES_BARE.search(text):
+            return []
+        shown = (given for given in self._suggestions.handed_to(script) if any(given.arguments))
+        return [replace(given, is_shown=True) for given in islice(shown, _MOST_SHOWN)]
 
     def _taking_arguments(self, given: Handed, name: str) -> str | None:
         """The script that a file starts, if it is here and takes arguments."""
-        found = self.workspace.resolve(given.script, name)
-        is_other = found is not None and found != name
-        return found if found is not None and is_other and self._takes_arguments(found) else None
-
-    def _takes_arguments(self, script: str) -> bool:
         from oomlint.documents.shell.variables import TAKES_ARGUMENTS
 
-        text = (self.workspace.read_or_none(script) or b"").decode("utf-8", "replace")
-        return TAKES_ARGUMENTS.search(text) is not None
+        found = self.workspace.resolve(given.script, name)
+        if found is None or found == name:
+            return None
+        text = (self.workspace.read_or_none(found) or b"").decode("utf-8", "replace")
+        return found if TAKES_ARGUMENTS.search(text) else None
 
     def _as_handed(self, script: str, given: Handed) -> Iterator[Claim]:
         try:
@@ -293,7 +312,10 @@ class Linker:
             if not _starts_script(claim):
                 at = sum(block.table is SBATCH for block in claim.blocks)
                 blocks = (*claim.blocks[:at], *given.asked, *claim.blocks[at:])
-                yield replace(claim, blocks=blocks if claim.kind == "launch" else claim.blocks)
+                blocks = blocks if claim.kind == "launch" else claim.blocks
+                if given.is_shown:
+                    blocks = tuple(replace(block, level=Level.FACT) for block in blocks)
+                yield replace(claim, blocks=blocks)
 
     def _as_submitted(self, claim: Claim) -> Claim:
         """A job's claim with the options of the one line that submits it."""
@@ -481,6 +503,7 @@ class Linker:
         )
         is_absolute = missing.reference.startswith(("/", "~"))
         is_shown = any(block.locked in (IN_README, OF_ANOTHER) for block in claim.blocks)
+        is_shown = is_shown or claim.path in self._by_example
         made = map(os.path.normpath, getattr(claim.document, "made", ()))
         is_made = os.path.normpath(missing.reference) in made
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)

@@ -11,6 +11,8 @@ from tests.linked import link, run_of
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -296,6 +298,16 @@ def test_a_first_stage_with_a_prompt_reads_captions_too() -> None:
     assert _facts(_run(f"{launch}\n"), "trainable.method", "seq.max_len") == ("full", 4096)
     adapter = _run(f"{launch} --tune_mm_mlp_adapter True --lora_enable True\n")
     assert _facts(adapter, "trainable.method", "seq.max_len") == ("lora", 4096)
+
+
+@pytest.mark.parametrize(("tuned", "level"), [("", Level.ASSUMED), ("True", Level.DEFAULT)])
+def test_a_run_of_the_whole_model_is_assumed_not_to_be_of_llavas_first_stage(
+    tuned: str, level: Level
+) -> None:
+    """What trains the projector alone is of the first stage, whatever the version."""
+    stage = f"--tune_mm_mlp_adapter {tuned}" if tuned else ""
+    run = _run(f"{_LLAVA} --version $VERSION --model_max_length 2048 {stage}\n")
+    assert run.level(f.seq.max_len) is level
 
 
 @pytest.mark.parametrize(

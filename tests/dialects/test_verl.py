@@ -108,6 +108,14 @@ def test_reads_grpo() -> None:
     assert (plan.loss.upcast_fp32, plan.precision.autocast) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "runs"), [("+trainer.val_only", "True", 0), ("trainer.val_only", "False", 1)]
+)
+def test_a_trainer_that_only_validates_trains_nothing(key: str, value: str, runs: int) -> None:
+    text = f"{_GRPO.rstrip()} {key}={value}\n"
+    assert len(link({"run.sh": text}).runs) == runs
+
+
 def test_states_moved_between_phases_are_on_the_gpu_in_the_update() -> None:
     plan = _run(_GRPO).plan
     assert (plan.offload.params, plan.offload.optimizer) == ("none", "none")

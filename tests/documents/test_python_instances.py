@@ -131,3 +131,41 @@ def test_modules_that_import_each_other_end() -> None:
 def test_the_files_are_named_that_values_come_from() -> None:
     files = {"src/config.py": "BATCH = 4\n", "src/train.py": "import config\n" + _CALL.format("config.BATCH")}  # fmt: skip
     assert _document(files).sourced == ("src/config.py",)
+
+
+_MODEL = "from trl import ModelConfig\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "value"),
+    [
+        ("{}m = ModelConfig(model_name_or_path='acme/7b')\nx = m.model_name_or_path\n", "acme/7b"),
+        (
+            "{}def main(m):\n    {{call}}\nargs = ModelConfig(model_name_or_path='acme/7b')\nmain(args)\n",
+            "acme/7b",
+        ),
+    ],
+)
+def test_an_object_of_a_library_holds_what_its_call_gives_it(script: str, value: str) -> None:
+    call = "t = TrainingArguments(output_dir='o', x=m.model_name_or_path)"
+    text = script.format(_MODEL).replace("{call}", call)
+    start = "from transformers import TrainingArguments\n"
+    text = start + (text if call in text else f"{text}{call}\n")
+    document = _document({"src/train.py": text})
+    node = next(c for c in document.calls if c.callee == "TrainingArguments").arguments
+    found = node.entries["x"].value
+    assert isinstance(found, Scalar)
+    assert found.value == value
+
+
+def test_a_parameter_that_every_call_leaves_out_is_its_default() -> None:
+    script = (
+        "from transformers import TrainingArguments\n"
+        "def train(model, batch=4, steps=2):\n"
+        "    t = TrainingArguments(output_dir='o', x=batch, y=steps)\n"
+        "train('a')\ntrain('b', steps=3)\n"
+    )
+    document = _document({"src/train.py": script})
+    node = next(c for c in document.calls if c.callee == "TrainingArguments").arguments
+    found = {name: entry.value for name, entry in node.entries.items()}
+    assert [getattr(found[name], "value", None) for name in "xy"] == [4, UNKNOWN]

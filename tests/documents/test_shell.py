@@ -529,3 +529,21 @@ def test_a_backslash_behind_the_last_option_costs_nothing(end: str) -> None:
     assert "--seed 7" in added
     again = read(added)
     assert list(command(again, "python").flags.entries) == ["lr", "bf16", "seed"]
+
+
+def test_a_comment_may_propose_a_variable_that_nothing_sets() -> None:
+    document = read(
+        '# MODEL="vicuna-7b"\n# MODEL="llama-2-7b"\n# export STEPS=4\n# SIZE=9\n# OTHER=1\nOTHER=2\n'
+        "python train.py --model ./base/$MODEL --short ${MODEL##*-} --steps ${STEPS:-2} "
+        "--other $OTHER --size\n"
+    )
+    flags = command(document, "python").flags
+    assert values(flags) == {
+        "model": "./base/vicuna-7b",
+        "short": "7b",
+        "steps": "2",
+        "other": "2",
+        "size": True,
+    }
+    differ = {key for key, e in flags.entries.items() if getattr(e.value, "may_differ", False)}
+    assert differ == {"model", "short"}

@@ -222,3 +222,25 @@ def test_a_length_that_nobody_says_is_no_fact() -> None:
     found = _lint(_OWN_DATA_SET, "train.py", "1xA100-80GB").diagnoses
     assert found
     assert all(diagnosis.severity < Severity.ERROR for diagnosis in found)
+
+
+_FULL = (
+    "torchrun --nproc_per_node 8 finetune.py --model_name_or_path {model} --output_dir out "
+    "--per_device_train_batch_size 16 --model_max_length 4096 --bf16 True --fsdp full_shard\n"
+)
+
+
+def test_a_model_that_its_name_alone_tells_of_makes_no_error() -> None:
+    known = _run(_FULL.format(model="meta-llama/Meta-Llama-3-8B"), "train.sh")
+    named = _run(_FULL.format(model="acme/house-llama3-8b-sft"), "train.sh")
+    assert named.plan.model.dims == known.plan.model.dims
+    assert named.level(f.model.dims) is Level.ASSUMED
+    worst = {run.name: max(p.severity for p in judgement_of(run).peaks) for run in (known,)}
+    assert worst == {"train.sh": Severity.ERROR}
+    assert max(p.severity for p in judgement_of(named).peaks) is Severity.WARNING
+    (basis,) = (b for b in rests_on(named) if b.leaf == f.model.dims)
+    assert basis.level is Level.ASSUMED
+    assert "its name contains" in basis.why
+    # What is open of the known one is as open of the other: it is no consequence of the model.
+    others = {b.leaf: b.why for b in rests_on(named) if b is not basis}
+    assert others == {b.leaf: b.why for b in rests_on(known)}

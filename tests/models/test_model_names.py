@@ -165,7 +165,6 @@ def test_a_copy_has_the_shape_of_the_model_that_its_name_begins_with(name: str, 
 @pytest.mark.parametrize(
     "name",
     [
-        "teknium/OpenHermes-2.5-Mistral-7B",
         "acme/Llama-3.1-8B-Minitron-4B",
         "acme/Qwen2.5-7B-Instruct-VL",
         "acme/Qwen2.5-7B-pruned",
@@ -177,6 +176,38 @@ def test_a_copy_has_the_shape_of_the_model_that_its_name_begins_with(name: str, 
 def test_a_name_that_tells_of_another_shape_is_no_copy(name: str) -> None:
     facts = resolve(name, read=lambda path: None)
     assert facts is None or facts.confidence == "guessed"
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("teknium/OpenHermes-2.5-Mistral-7B", "mistralai/Mistral-7B-v0.1"),
+        ("PATH_TO_LLAMA3-8B", "meta-llama/Meta-Llama-3-8B-Instruct"),
+        ("out/sft-qwen-2.5-7b-instruct/global_step_372", "Qwen/Qwen2.5-7B-Instruct"),
+        ("out/sokoban-1.5b-qwen-2.5-1.5b-base/global_step_9/actor", "Qwen/Qwen2.5-1.5B-Instruct"),
+        ("out/Llama-2-7b-hf/checkpoint-500/", "meta-llama/Llama-2-7b-hf"),
+        ("x/mistral-7b-sft/merged", "mistralai/Mistral-7B-v0.1"),
+    ],
+)
+def test_a_family_and_a_size_in_a_name_are_assumed_to_be_its_model(name: str, base: str) -> None:
+    facts, known = resolve(name, read=lambda path: None), lookup(base)
+    assert facts is not None
+    assert known is not None
+    assert (facts.dims, facts.confidence) == (known.dims, "assumed")
+
+
+def test_a_version_may_lack_its_point_and_a_family_its_release() -> None:
+    for name, known in (
+        ("qwen25_7b_sft", "Qwen/Qwen2.5-7B-Instruct"),
+        ("llama31-8b", "meta-llama/Llama-3.1-8B"),
+        ("outputs/zephyr-7b-sec9", "mistralai/Mistral-7B-v0.1"),
+    ):
+        facts, base = resolve(name, read=lambda path: None), lookup(known)
+        assert facts is not None
+        assert base is not None
+        assert (facts.dims, facts.confidence) == (base.dims, "derived")
+    of_another = "acme/zephyr-7b-gemma-dpo"
+    assert resolve(of_another, read=lambda path: None) == guess(of_another)
 
 
 def test_families_are_found_with_their_version_parted() -> None:

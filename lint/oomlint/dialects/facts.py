@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oomlint.changes import Release, release_of
 from oomlint.dialects.cells import Cells
@@ -10,6 +10,9 @@ from oomlint.dialects.common.fields import library, machine, registry
 from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.models.given import with_members
 from oomlint.plan.fields import f
+
+if TYPE_CHECKING:
+    from oomlint.models import ModelFacts
 
 facts = Meaning()
 
@@ -91,7 +94,13 @@ def _longest_of(run: Cells, name: str, vocabulary: int) -> tuple[int, str] | Non
 def dims(run: Cells) -> Any:
     known = run.known.model(run[f.model.id])
     found = with_members(known.dims if known else None, run.known.options)
-    return None if found is None else Sourced(found, known.source if known else "--set")
+    if found is None or known is None:
+        return None if found is None else Sourced(found, "--set")
+    return _sourced(found, known)
+
+
+def _sourced(value: Any, known: ModelFacts) -> Sourced:
+    return Sourced(value, known.source, is_assumed=known.confidence == "assumed")
 
 
 @facts.fact(f.model.arch, f.model.ckpt_dtype, f.model.native_quant)
@@ -104,16 +113,14 @@ def model_facts(run: Cells) -> Any:
         f.model.ckpt_dtype: known.ckpt_dtype,
         f.model.native_quant: known.native_quant,
     }
-    return {
-        field: Sourced(value, known.source) for field, value in values.items() if value is not None
-    }
+    return {field: _sourced(value, known) for field, value in values.items() if value is not None}
 
 
 def _size_of(run: Cells, model: Any) -> Any:
     """The parameters of a model beside the trained one, where it is known."""
     known = run.known.model(model) if model not in (None, "none") else None
     params = None if known is None else known.dims.params_total
-    return None if known is None or params is None else Sourced(params, known.source)
+    return None if known is None or params is None else _sourced(params, known)
 
 
 @facts.fact(f.objective.reward_params)

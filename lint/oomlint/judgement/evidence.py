@@ -87,6 +87,8 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
 
 
 _RANKS = frozenset({f.parallel.world, f.parallel.nodes, f.parallel.gpus_per_node})
+# Which model it is, of which a name alone may tell: what follows from that is no doubt of its own.
+_OF_MODEL = frozenset({f.model.dims, f.model.arch, f.model.ckpt_dtype, f.model.native_quant})
 
 
 class Basis(Struct, frozen=True):
@@ -171,7 +173,9 @@ def assumed_otherwise(run: Run) -> Iterator[tuple[tuple[str, Estimate], ...]]:
         roots = set(_lost_at(run, leaf))
         # What follows from the number of ranks alone is no doubt beside that of their number.
         follows = leaf != f.parallel.world and roots <= _RANKS
-        estimates = [] if level is not Level.ASSUMED or follows else list(_otherwise(run, leaf))
+        is_model = leaf == f.model.dims
+        is_open = level is Level.ASSUMED and not follows and not is_model
+        estimates = list(_otherwise(run, leaf)) if is_open else []
         if not estimates:
             continue
         shared = [each for each in doubts if not roots.isdisjoint(each[0])]
@@ -260,14 +264,39 @@ def _has_layers(dims: ModelDims) -> bool:
 
 def _weak(run: Run) -> dict[Any, Level]:
     """The fields that move memory and are known no better than by an assumption."""
-    weak = {leaf: level for leaf in _PLAUSIBLE if (level := run.level(leaf)) >= Level.ASSUMED}
+    weak = {
+        leaf: level
+        for leaf in _PLAUSIBLE
+        if (level := run.level(leaf)) >= Level.ASSUMED and _roots(run, leaf)
+    }
     for leaf in _left_to_the_model(run):
         weak.setdefault(leaf, Level.ASSUMED)
     dims = run.plan.model.dims
     if dims is not None and dims.params_total and skeleton(dims) is None:
         # Its config.json, which the run names, was not read.
         weak[f.model.dims] = Level.UNREAD
+    elif dims is not None and run.level(f.model.dims) is Level.ASSUMED:
+        weak[f.model.dims] = Level.ASSUMED
     return weak
+
+
+def _roots(run: Run, leaf: Any) -> tuple[Any, ...]:
+    """The fields where the weakness of one begins (:meth:`Cells.roots`), but for which model it is; none
+    of one that is as weak as it is for nothing else."""
+    level, found, seen = run.level(leaf), dict[Any, None](), set[Any]()
+    todo = [leaf]
+    while todo:
+        field = todo.pop()
+        if field in seen:
+            continue
+        seen.add(field)
+        weak = [read for read in run.inputs(field) if run.level(read) >= level]
+        others = [read for read in weak if read not in _OF_MODEL]
+        origin = run.origin(field)
+        todo += others
+        if not weak or (not others and origin is not None and origin.kind == "assumed"):
+            found[field] = None
+    return tuple(found)
 
 
 def _left_to_the_model(run: Run) -> Mapping[Any, Assumption]:
@@ -288,11 +317,16 @@ def _found(run: Run) -> Iterator[Basis]:
         for leaf in leaves:
             swing = trials[leaf].swing
             estimates = trials[leaf].estimates
+            is_kin = leaf == f.model.dims and level is Level.ASSUMED
             for field in _lost_at(run, leaf):
                 basis = replace(
                     _basis(run, field, leaf, level, swing),
-                    decides=_decided(probe, estimates) | _decided(probe, together),
-                    eases=_eased(probe, estimates) | _eased(probe, together),
+                    decides=_decided(probe, estimates)
+                    | _decided(probe, together)
+                    | (_from(probe, EVEN) if is_kin else frozenset()),
+                    eases=_eased(probe, estimates)
+                    | _eased(probe, together)
+                    | (_from(probe, TIGHT) if is_kin else frozenset()),
                 )
                 place = (basis.path, basis.line, basis.key)
                 other = best.get(place, basis)
@@ -307,7 +341,7 @@ def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
     """The fields where what moves memory by ``leaf`` was lost."""
     if leaf == f.model.dims:
         return (f.model.id,)
-    return run.roots(leaf) or (leaf,)
+    return _roots(run, leaf) or (leaf,)
 
 
 def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> Basis:
@@ -320,6 +354,8 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         value, why = chosen.value, chosen.why
     if leaf == f.model.dims:
         value = run.plan.get(leaf)
+        known = run.origin(leaf)
+        why = known.source if level is Level.ASSUMED and known is not None else why
         value = f"{value.params_total / 1e9:.3g}B"
     if level is Level.UNREAD:
         why = unread.in_words(run, field)
@@ -387,6 +423,13 @@ def _decided(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
         for resource, risks in _risks(run, estimates)
         if len({risk >= EVEN for risk in risks}) > 1
     )
+
+
+def _from(run: Run, risk: float) -> frozenset[str]:
+    """The resources that a run dies of with at least this risk. A name is no proof of which model it is, so
+    that nothing is more certain than that."""
+    found = _risks(run, (run.estimate,))
+    return frozenset(resource for resource, risks in found if risks and risks[0] >= risk)
 
 
 def _eased(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from oomlint.plan.model import ModelDims
 
-Confidence = Literal["verified", "derived", "guessed"]
+Confidence = Literal["verified", "derived", "assumed", "guessed"]
 
 GUESS_SPREAD: Final = 0.15
 """Relative half-width of the interval around a guessed ``params_total``: names round, and
@@ -22,7 +22,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     element counts in ``params_*``; when ``confidence`` is ``"guessed"`` only
     ``params_total`` (and ``params_active``) are set, good to ``GUESS_SPREAD``.
     ``"verified"`` means that the dimensions rebuild the published parameter count,
-    ``"derived"`` that they were read or inferred without that check. ``native_quant`` is
+    ``"derived"`` that they were read or inferred without that check, ``"assumed"`` that they are those
+    of the model which the name seems to be a fine-tune of. ``native_quant`` is
     the storage of the checkpoint that was *asked for* (``none``, ``bnb4``,
     ``bnb4_dynamic``, ``bnb8``, ``gptq``, ``gptq8``, ``awq``, ``aqlm``, ``fp8``,
     ``fp8_block``, ``nvfp4``, ``mxfp4``, ``gguf`` ...); ``dims`` and ``ckpt_dtype`` are

@@ -83,6 +83,11 @@ def spellings(name: str) -> Iterator[Spelling]:
             for ending in _USUAL_ENDINGS:
                 yield Spelling(spaced + ending, quant)
             yield Spelling("meta-" + spaced, quant)
+        pointless = _pointless_version().match(base)
+        if pointless:
+            family, major, minor = pointless.groups()
+            yield Spelling(f"{family}{major}-{minor}{base[pointless.end() :]}", quant)
+            yield Spelling(f"{family}-{major}-{minor}{base[pointless.end() :]}", quant)
         parted = _parted_version().match(base)
         if parted:
             joined_up = parted[1] + base[parted.end() :]
@@ -105,6 +110,12 @@ def spellings(name: str) -> Iterator[Spelling]:
 def _joined_version() -> re.Pattern[str]:
     """Families whose publishers separate the version that users join: llama3-8b, gemma2-9b."""
     return re.compile(r"(llama|gemma|phi|yi|glm|codellama)\d")
+
+
+@cache
+def _pointless_version() -> re.Pattern[str]:
+    """Versions whose point users leave out: qwen25-7b, llama31-8b."""
+    return re.compile(r"(qwen|llama)([23])([1-5])(?=-\d)")
 
 
 @cache
@@ -148,6 +159,8 @@ _RESHAPED: Final = frozenset(
     "eagle3 medusa mtp embedding embeddings embed reward rm prm orm classifier value mamba linear "
     "layers layer lite mini small tiny distill distilled expanded extended pro".split()
 )
+# A name that goes on with another family's was made of that one: zephyr-7b-gemma-dpo.
+_FAMILIES: Final = ("llama", "mistral", "mixtral", "gemma", "qwen", "phi", "deepseek", "falcon")
 
 
 @cache
@@ -171,10 +184,59 @@ def beginnings(name: str) -> Iterator[str]:
     rest = words[size:]
     if not _RESHAPED.isdisjoint(rest) or any(_counts_parts().match(word) for word in rest):
         return
-    if "moe" in name.lower():
+    if "moe" in name.lower() or any(word.startswith(_FAMILIES) for word in rest):
         return
     for end in range(len(words) - 1, size - 1, -1):
         yield "-".join(words[:end])
+
+
+def kinships(name: str) -> Iterator[str]:
+    """Parts of a name that may name the model that it is kin to, longest first: a family and the size
+    behind it, wherever they stand (``bar-llama3-8b-sft``: ``bar-llama3-8b``, ``llama3-8b``).
+
+    None where the name tells of several sizes, or of another shape.
+    """
+    base = fold_separators(name.rsplit("/", 1)[-1])
+    found = list(_size_pattern().finditer(base))
+    words = base.split("-")
+    if not found or len({each[0] for each in found}) > 1 or "moe" in name.lower():
+        return
+    if not _RESHAPED.isdisjoint(words) or any(_counts_parts().match(word) for word in words):
+        return
+    if any(word.startswith(_FAMILIES) for word in base[found[-1].end() :].split("-")):
+        return
+    spans = {span for each in found for span in _ending_in(base[: each.end()])}
+    yield from sorted(spans, key=lambda span: (-len(span), span))
+
+
+def _ending_in(text: str) -> Iterator[str]:
+    """The last words of a text, two at least and nine at most."""
+    words = text.split("-")
+    for start in range(max(0, len(words) - 9), len(words) - 1):
+        yield "-".join(words[start:])
+
+
+@cache
+def _stage() -> re.Pattern[str]:
+    """What folders of checkpoints are called, whoever writes them: transformers' Trainer
+    (checkpoint-500), verl (global_step_100/actor/huggingface), ms-swift (v0-20240101-120000), and
+    what people call the last or the best, or what adapters were merged into."""
+    return re.compile(
+        r"(?:global[-_]?)?(?:steps?|iter(?:ation)?|epochs?)[-_]?\d+|(?:checkpoints?|ckpts?)(?:[-_]?\w+)?"
+        r"|(?:final|merged|best|last|latest|full)(?:[-_](?:model|checkpoint|ckpt|hf|merged))?"
+        r"|hf|hf[-_](?:model|ckpt)|huggingface|actor|policy|model|v\d+-\d{8}-\d{6}",
+        re.IGNORECASE,
+    )
+
+
+def trained_from(name: str) -> str | None:
+    """The folder of a run that a checkpoint lies in, whose name may say what was trained
+    (``out/qwen2.5-7b-sft/checkpoint-500``: ``out/qwen2.5-7b-sft``); ``None`` of any other name."""
+    path = name.rstrip("/")
+    above = path
+    while above and _stage().fullmatch(above.rpartition("/")[2]):
+        above = above.rpartition("/")[0]
+    return above if above and above != path else None
 
 
 class GuessedSize(Struct, frozen=True):

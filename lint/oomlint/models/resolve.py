@@ -10,7 +10,15 @@ from msgspec.structs import replace
 
 from oomlint.models import catalogue
 from oomlint.models.facts import GUESS_SPREAD, ModelFacts
-from oomlint.models.names import beginnings, guess_size, quant_of, size_spans, spellings
+from oomlint.models.names import (
+    beginnings,
+    guess_size,
+    kinships,
+    quant_of,
+    size_spans,
+    spellings,
+    trained_from,
+)
 from oomlint.plan.model import ModelDims
 
 Reader = Callable[[str], bytes | None]
@@ -82,6 +90,38 @@ def copied(model: str) -> ModelFacts | None:
     return None
 
 
+def kin(model: str) -> ModelFacts | None:
+    """The facts of the catalogue's model whose family and size the name says, if not at its beginning
+    (bar-llama3-8b-sft), or that of the folder of a run that a checkpoint lies in. Fine-tunes are called
+    so, and other things may be: ``assumed``."""
+    name = _clean(model)
+    folder = trained_from(name) if name else None
+    known = _kin_by_name(name if folder is None else folder) if name else None
+    if known is None and folder is not None:
+        known = lookup(folder) or copied(folder)
+        if known is not None:
+            known = replace(known, source=f"by the folder {folder}: {known.source}")
+    if known is None:
+        return None
+    quant = quant_of(name) or "none"
+    return replace(known, id=name, native_quant=quant, confidence="assumed")
+
+
+def _kin_by_name(name: str) -> ModelFacts | None:
+    for part in kinships(name):
+        size = guess_size(part)
+        for spelling in spellings(part):
+            match = catalogue.find_basename(spelling.basename)
+            if match is None or size is None:
+                continue
+            base = catalogue.facts(match)
+            total = base.dims.params_total or 0
+            if abs(total - size.total) > GUESS_SPREAD * total:
+                return None
+            return replace(base, source=f"its name contains {part}, {base.id}: {base.source}")
+    return None
+
+
 def guess(model: str) -> ModelFacts | None:
     """What the name alone announces: ``params_total`` good to ``GUESS_SPREAD``, no dimensions.
 
@@ -125,7 +165,7 @@ def resolve(
     In this order: a local folder (absolute, or relative to one of ``base_dirs``) with a
     ``config.json`` or an adapter's ``adapter_config.json``; a snapshot in the Hugging Face
     cache ``hf_cache`` (the folder that holds ``models--org--name``); the catalogue by id
-    or alias, or by the name that this one begins with; the size in the name. ``read`` returns a file's bytes, or ``None`` if there
+    or alias, or by the name that this one begins with or is kin to; the size in the name. ``read`` returns a file's bytes, or ``None`` if there
     is no such file; it is called for small JSON files only. Never raises.
     """
     return _resolve(model, read, base_dirs, hf_cache, _MAX_ADAPTERS)
@@ -152,7 +192,7 @@ def _resolve(
                     source=f"base model of the adapter {folder}: {facts.source}",
                     is_adapter=True,
                 )
-    return lookup(model) or copied(model) or guess(model)
+    return lookup(model) or copied(model) or kin(model) or guess(model)
 
 
 def _folders(
@@ -205,7 +245,7 @@ def _from_folder(
         return None
     if dims.params_total is None:
         # The architecture has no count here, but the catalogue or the name may know the size.
-        known = lookup(model) or copied(model) or guess(model)
+        known = lookup(model) or copied(model) or kin(model) or guess(model)
         if known is not None:
             dims = replace(dims, params_total=known.dims.params_total)
     return replace(facts, id=model, dims=dims, source=f"{posixpath.join(folder, 'config.json')}")

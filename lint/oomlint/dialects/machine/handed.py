@@ -22,6 +22,8 @@ class Handed(Struct, frozen=True, eq=False):
     script: str
     arguments: tuple[str | None, ...]
     asked: tuple[Block, ...]
+    is_shown: bool = False
+    """Whether that is only how somebody may start it: an example in a README."""
 
 
 def handed(document: Document) -> Iterator[Handed]:

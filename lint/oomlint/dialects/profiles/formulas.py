@@ -208,12 +208,24 @@ class _Compiler:
             if members:
                 raise BadFormula(f"{name} takes a field, not a part of one")
             return (lambda run: run.says(field)) if name == "says" else _asks_unread(field)
+        if name == "otherwise":
+            return self._otherwise(node)
         function = _FUNCTIONS.get(name)
         if function is None:
-            legal = ", ".join((*_FUNCTIONS, "says", "unread"))
+            legal = ", ".join((*_FUNCTIONS, "says", "unread", "otherwise"))
             raise BadFormula(f"{ast.unparse(node.func)!r} is no function; there are {legal}")
         arguments = [self.formula(argument) for argument in node.args]
         return lambda run: function(*(argument(run) for argument in arguments))
+
+    def _otherwise(self, node: ast.Call) -> Formula:
+        """``otherwise(FIELD, VALUE)``: what the field is; the value, assumed, where that was not read."""
+        if len(node.args) != 2:
+            raise BadFormula("otherwise takes a field and a value")
+        field, members = self._place(node.args[0])
+        if members:
+            raise BadFormula("otherwise takes a field, not a part of one")
+        value = self.formula(node.args[1])
+        return lambda run: run.otherwise(field, value(run))
 
     def _Name(self, node: ast.Name) -> Formula:  # noqa: N802
         if node.id == "nothing":

@@ -82,7 +82,7 @@ class Verl(Dialect):
             if module is None or kind is None:
                 continue
             claimed = True
-            if kind == "aside" or _is_completed_elsewhere(launch):
+            if kind == "aside" or _is_completed_elsewhere(launch) or _only_validates(launch):
                 yield Claim(self, "aside", document, ())
             else:
                 yield self._launch(launch, module, kind)
@@ -225,6 +225,15 @@ def _bases(launch: Launch, module: str, kind: str) -> Iterable[str]:
         yield "verl/trainer/config/ppo_trainer.yaml"
     if name:
         yield f"{folder}/config/{name}.yaml"
+
+
+def _only_validates(launch: Launch) -> bool:
+    """Whether the trainer stops before its first step (verl 0.5 trainer/ppo/ray_trainer.py ``fit``: with
+    ``val_only`` it returns behind the validation)."""
+    said = launch.command.assignments.entries
+    given = (said[key].value for key in ("trainer.val_only", "+trainer.val_only") if key in said)
+    values = [str(value.value).lower() for value in given if isinstance(value, Scalar)]
+    return "true" in values
 
 
 def _is_completed_elsewhere(launch: Launch) -> bool:

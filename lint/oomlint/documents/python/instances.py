@@ -23,6 +23,8 @@ _DEEPEST: Final = 8
 # Classes of libraries that give those derived from them no attribute that is a setting, and take
 # what a call names as one (pydantic 2.13 main.py, pydantic-settings 2.14 main.py).
 _BASES: Final = frozenset({"object", "ABC", "BaseModel", "BaseSettings", "Generic", "Protocol"})
+# Libraries whose classes of arguments keep what they are given under its name.
+_LIBRARIES: Final = frozenset({"transformers", "trl", "peft"})
 _FROM_ENVIRONMENT: Final = "BaseSettings"
 # dataclasses.field, pydantic.Field, attrs.field.
 _FIELDS: Final = frozenset({"field", "Field", "ib"})
@@ -58,8 +60,10 @@ def _attribute(
     expression: ast.Attribute, scope: Scope, evaluator: Evaluator, depth: int
 ) -> Found | None:
     held = _object(expression.value, scope, evaluator, depth)
-    if held is None or _is_changed(expression, evaluator):
+    if _is_changed(expression, evaluator):
         return None
+    if held is None:
+        return _of_library(expression, scope, evaluator)
     return _of_call(held, expression.attr) or _of_class(held, held, expression.attr, depth)
 
 
@@ -95,6 +99,9 @@ def _named(name: ast.Name, scope: Scope, evaluator: Evaluator, depth: int) -> _O
     if found is None or len(found[1]) != 1:
         return None
     owner, (binding,) = found
+    if binding.kind == "parameter":
+        handed = _handed(name, scope, evaluator)
+        return None if handed is None else _object(*handed, evaluator, depth + 1)
     if binding.kind == "import":
         elsewhere = evaluator.elsewhere(name.id, scope)
         if elsewhere is None:
@@ -108,6 +115,39 @@ def _named(name: ast.Name, scope: Scope, evaluator: Evaluator, depth: int) -> _O
     if not is_made or binding.value is None:
         return None
     return _object(binding.value, owner, evaluator, depth + 1)
+
+
+def _handed(name: ast.Name, scope: Scope, evaluator: Evaluator) -> tuple[ast.expr, Scope] | None:
+    """What the one call of a function gives the parameter of that name."""
+    found = scope.find(name.id)
+    if found is None or len(found[1]) != 1 or found[1][0].kind != "parameter":
+        return None
+    given = evaluator.given.get((id(found[0].node), name.id), [])
+    return given[0] if len(given) == 1 else None
+
+
+def _of_library(expression: ast.Attribute, scope: Scope, evaluator: Evaluator) -> Found | None:
+    """What the call of a library's class, TRL's ``ModelConfig(model_name_or_path="...")``, gives the
+    attribute of that name: its defaults are for the tables of dialects to know."""
+    value: ast.expr = expression.value
+    for _ in range(_DEEPEST):
+        if not isinstance(value, ast.Name):
+            break
+        handed = _handed(value, scope, evaluator)
+        if handed is None:
+            found = scope.find(value.id)
+            if found is None or len(found[1]) != 1 or found[1][0].kind != "value":
+                return None
+            handed = (found[1][0].value or value, found[0])
+        value, scope = handed
+    name = dotted(value.func) if isinstance(value, ast.Call) else None
+    qualified = scope.imported(name.partition(".")[0]) if name else None
+    if not isinstance(value, ast.Call) or qualified is None:
+        return None
+    if qualified.partition(".")[0] not in _LIBRARIES:
+        return None
+    given = next((k.value for k in value.keywords if k.arg == expression.attr), None)
+    return None if given is None else Found(given, evaluator, scope)
 
 
 # -- what it says of an attribute ------------------------------------------------------------------

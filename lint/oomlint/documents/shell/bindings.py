@@ -18,6 +18,11 @@ from oomlint.documents.shell.words import (
 )
 from oomlint.documents.text import Source, Span
 
+# A line that is an assignment but for the sign of a comment before it, of a value that is plain.
+_PROPOSAL = re.compile(
+    r"""^[ \t]*\#+[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=("[^"\n$`\\]+"|'[^'\n]+'|[^\s#$`;&|()"'\\<>]+)[ \t]*$""",
+    re.MULTILINE | re.ASCII,
+)
 _ENV_WORD = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 
 
@@ -41,7 +46,30 @@ def given_bindings(source: Source) -> dict[str, Binding]:
     if "#SBATCH" in source.text:
         for name, asks in SCHEDULER_VARIABLES.items():
             bindings[name] = Binding(name, nowhere, nowhere, held(None, asks))
+    for name, text in _proposals(source.text).items():
+        chunks = tuple(replace(chunk, proposed=True) for chunk in held(text))
+        bindings.setdefault(name, Binding(name, nowhere, nowhere, chunks))
     return bindings
+
+
+def _proposals(text: str) -> dict[str, str]:
+    """What comments propose to set variables to that the script reads and nowhere sets, the first of
+    several: ``# MODEL_VERSION="vicuna-v1-3-7b"`` (LLaVA c121f04 scripts/finetune.sh, which asks to
+    uncomment one). Of one that has a default, or that is asked whether it is set, a comment tells no
+    more than that it may be."""
+    found: dict[str, str] = {}
+    for match in _PROPOSAL.finditer(text) if "#" in text else ():
+        name = match[1]
+        if name in found or name not in text[: match.start()] + text[match.end() :]:
+            continue
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+        code = "\n".join(lines)
+        reads = re.search(rf"\$(?:{name}\b|\{{{name}\}})", code)
+        is_set = re.search(rf"(?<![\w$-]){name}\+?=|\b(?:read|for|unset)\b[^\n]*\b{name}\b", code)
+        is_asked = re.search(rf"\$\{{{name}(?::?[-+?=])|-[zn]\s+\"?\$\{{?{name}\b", code)
+        if reads and not is_set and not is_asked:
+            found[name] = match[2].strip("\"'")
+    return found
 
 
 def retold(chunks: Field | None, step: Step) -> Field | None:

@@ -54,6 +54,8 @@ class ShellScalar(Scalar, frozen=True, eq=False):
     """Of an unknown value: the question about the machine that it answers (``documents.shell.machine``)."""
     base: str = ""
     """Of a word that is a path: its last part, which is known where the folder may not be (``$VENV/bin/python``)."""
+    may_differ: bool = False
+    """Whether a part of it is only what a comment of the script proposes."""
 
 
 class ShellSequence(base.Sequence, frozen=True, eq=False):
@@ -373,6 +375,7 @@ def value_of(
         forbidden=steps[0].container.forbidden,
         style=style,
         asks=field_question(chunks),
+        may_differ=any(chunk.proposed for chunk in chunks),
     )
 
 
@@ -429,8 +432,11 @@ def _known_prefix(field: Field) -> str:
 
 
 def _may_be_many(word: Word) -> bool:
-    """Whether nobody knows how many words this one stands for (``$ARGS``, ``"$@"``)."""
-    return word.chunks[0].text is None and any(chunk.many for chunk in word.chunks)
+    """Whether nobody knows how many words this one stands for (``$ARGS``, ``"$@"``); below a folder
+    stands one thing (``$STORE/models``)."""
+    first, *others = word.chunks
+    is_folder = bool(others) and (others[0].text or "").startswith("/")
+    return first.text is None and not is_folder and any(chunk.many for chunk in word.chunks)
 
 
 def _last_word_end(words: Sequence[Word], container: Container, span: Span) -> int:

@@ -279,10 +279,15 @@ class Expander:
             yield Chunk(None, (place.step(span),), asks=question)
         elif text is None:
             yield self._unknown(span, place)
-        elif place.splits:
-            yield from _split(Chunk(text, (place.step(span),)))
         else:
-            yield Chunk(text, (place.step(span),))
+            chunk = Chunk(text, (place.step(span),), proposed=self._is_proposed(span))
+            yield from _split(chunk) if place.splits else (chunk,)
+
+    def _is_proposed(self, span: Span) -> bool:
+        """Whether what is computed there comes of a variable that only a comment sets."""
+        names = re.findall(r"[A-Za-z_]\w*", self.text.written(span))
+        found = (self.bindings[name].chunks for name in names if name in self.bindings)
+        return any(chunk.proposed for chunks in found for chunk in chunks or ())
 
     def known(self, node: Node) -> str | None:
         """The text that a node expands to as one word, if it is known."""

@@ -56,6 +56,8 @@ class Chunk(Struct, frozen=True, eq=False):
     """An argument of the script, which is read as if it was started without any."""
     asks: str = ""
     """Unknown, but the answer to this question about the machine (``documents.shell.machine``)."""
+    proposed: bool = False
+    """No line of the script sets it: a comment says what to set it to."""
 
     def part(self, start: int, end: int) -> Chunk:
         """The characters ``[start, end)`` of a chunk that is written verbatim."""
