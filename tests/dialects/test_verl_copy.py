@@ -214,6 +214,8 @@ def test_key_that_the_copys_config_lacks_is_not_added_to_the_line(
         "run.sh": _GRPO.format(engine="vllm"),
         "verl/trainer/config/ppo_trainer.yaml": config,
     }
+    if defaults:
+        files["verl/trainer/config/model/hf_model.yaml"] = "use_fused_kernels: false\n"
     run = run_of(files, "run.sh")
     fix = make_fix(run, Proposal.set("fuse", {f.loss.logits_materialised: "fused"}), "gpu")
     assert fix is not None

@@ -417,5 +417,6 @@ def test_file_for_that_stage_with_buffers_of_its_own_is_named() -> None:
     ],
 )
 def test_file_for_that_stage_that_does_another_job_is_not(other: str) -> None:
+    """Nor is a ``zero3-2.json`` made beside it: the name would not say which is for what."""
     files = {"big.yaml": BIG, "zero2.json": ZERO2, "zero3.json": other}
-    assert texts(fix(files, stage_3)).keys() == {"big.yaml", "zero3-2.json"}
+    assert not texts(fix(files, stage_3))

@@ -356,7 +356,8 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         value = run.plan.get(leaf)
         known = run.origin(leaf)
         why = known.source if level is Level.ASSUMED and known is not None else why
-        value = f"{value.params_total / 1e9:.3g}B"
+        total = None if value is None else value.params_total
+        value = None if total is None else f"{total / 1e9:.3g}B"
     if level is Level.UNREAD:
         why = unread.in_words(run, field)
     return Basis(

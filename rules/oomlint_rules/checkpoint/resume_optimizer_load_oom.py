@@ -98,7 +98,7 @@ class ResumeOptimizerLoadOom(Rule):
                 "ds.json": deepspeed('"stage": 2'),
                 "requirements.txt": "deepspeed==0.12.6\n",
             },
-            hardware="2xA100-80GB",
+            hardware="3xA100-80GB",
             why="this DeepSpeed has Adam's moments on the GPU twice meanwhile",
         ),
     )
