@@ -56,6 +56,7 @@ def _apply(script: str, launch: Launch, edits: list) -> str:  # type: ignore[typ
         ("llamafactory-cli train x.yaml", PLAIN, "llamafactory-cli", "llamafactory-cli"),
         ("CUDA_VISIBLE_DEVICES=0 env A=1 python3.11 a/b.py", PLAIN, "a/b.py", "b"),
         ("$VENV/bin/python a.py --x 1", PLAIN, "a.py", "a"),
+        ("torchrun $ROOT/src/pkg/train.py --x 1", TORCHRUN, "src/pkg/train.py", "train"),
         ("\"$CONDA\"/bin/torchrun --nproc_per_node 4 a.py", TORCHRUN, "a.py", "a"),
         ('if [ -x "$V/python" ]; then P=$(which python); else P=python3; fi\n$P -m torch.distributed.run a.py', TORCHRUN, "a.py", "a"),
     ],

@@ -97,9 +97,9 @@ def read_launch(document: Document, command: Command) -> Launch | None:
             operands -= not is_subcommand(base, _text(words[number]))
             number += 1
         stages.append(_Stage(base, _order(words[first]), words[number - 1]))
-    if number >= len(words) or _text(words[number]) in ("", *_NEVER_START):
+    program = _found_below(words[number]) if number < len(words) else None
+    if program is None or _text(program) in ("", *_NEVER_START):
         return None
-    program = words[number]
     *shares, theirs = _shared_out(command.flags, [*stages, _Stage("", _order(program), program)])
     table, launcher_flags = _launcher(command.flags, stages, shares)
     outer = [
@@ -117,6 +117,13 @@ def read_launch(document: Document, command: Command) -> Launch | None:
         flags=theirs,
         blocks=tuple(_scene(document, command, outer, launcher_flags, table)),
     )
+
+
+def _found_below(program: Scalar) -> Scalar:
+    """A script below a folder that a variable without a value names (``python $ROOT/src/train.py``): it is looked for
+    from here."""
+    tail = getattr(program, "tail", "")
+    return replace(program, value=tail) if "/" in tail and tail.endswith(".py") else program
 
 
 def _first_of_inner_line(words: tuple[Scalar, ...]) -> int:

@@ -54,6 +54,8 @@ class ShellScalar(Scalar, frozen=True, eq=False):
     """Of an unknown value: the question about the machine that it answers (``documents.shell.machine``)."""
     base: str = ""
     """Of a word that is a path: its last part, which is known where the folder may not be (``$VENV/bin/python``)."""
+    tail: str = ""
+    """Of a word that is a path whose first folders are not known, the rest: ``src/train.py`` of ``$HOME/src/train.py``."""
     may_differ: bool = False
     """Whether a part of it is only what a comment of the script proposes."""
 
@@ -100,6 +102,11 @@ class Word(Struct, frozen=True, eq=False):
         _, slash, last = (self.chunks[-1].text or "").rpartition("/")
         return last if slash else ""
 
+    @property
+    def tail(self) -> str:
+        """What follows the first folders of a path, where those are not known."""
+        return "" if self.text is not None else (self.chunks[-1].text or "").partition("/")[2]
+
 
 class CommandReader:
     """Reads the words of one command; ``fields`` come from :class:`Expander.words`."""
@@ -145,7 +152,8 @@ class CommandReader:
             else:
                 open_ended = open_ended or _may_be_many(word)
                 name = word.base
-                plain.append(replace(self._value(number, 0, "word"), order=number, base=name))
+                value = self._value(number, 0, "word")
+                plain.append(replace(value, order=number, base=name, tail=word.tail))
                 if name in LAUNCHERS:
                     launcher, operands = (name, operands_of(name)) if launching else (launcher, 0)
                 elif operands and not is_subcommand(launcher, name):
