@@ -174,3 +174,26 @@ def test_a_file_that_an_example_names_need_not_be_here() -> None:
     files = {"README.md": _readme("bash train.sh Qwen/Qwen3-8B zero3"), "train.sh": line}
     (missing,) = run_of(files, "train.sh").missing
     assert (missing.reference, missing.is_elsewhere) == ("conf/zero3.json", True)
+
+
+_TRAINER = """\
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+Trainer(args=arguments).train()
+"""
+_OPTIONS = "--model_name_or_path {} --output_dir out --per_device_train_batch_size 1 --bf16 True"
+
+
+def test_a_python_script_that_no_script_starts_runs_as_a_readme_shows():
+    shown = f"torchrun --nproc_per_node 4 train.py {_OPTIONS.format('Qwen/Qwen2.5-7B')}"
+    files = {"README.md": _readme(shown), "train.py": _TRAINER}
+    (run,) = link(files).runs
+    assert (run.plan.model.id, run.plan.parallel.world) == ("Qwen/Qwen2.5-7B", 4)
+    assert run.level(f.model.id) is Level.FACT
+    files["train.sh"] = f"python train.py {_OPTIONS.format('Qwen/Qwen3-8B')}\n"
+    (run,) = link(files).runs
+    assert run.plan.model.id == "Qwen/Qwen3-8B"
+
+
+def test_a_readme_that_only_names_a_script_starts_none():
+    assert not link({"README.md": _readme("python train.py"), "train.py": _TRAINER}).runs

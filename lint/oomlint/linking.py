@@ -158,6 +158,7 @@ class Linker:
         for name in dict.fromkeys(names):
             claims += self._claims_of(name, linked, must_read=name in explicit)
         claims = [self._as_submitted(claim) for claim in self._with_handed(claims)]
+        claims += self._shown_starts(names, claims)
         used: set[str] = set()
         launches = [c for c in claims if c.kind == "launch" and not self._is_of_own_program(c)]
         runs = [run for run in self._built(launches, used, linked) if _trains(run)]
@@ -290,6 +291,35 @@ class Linker:
             return []
         shown = (given for given in self._suggestions.handed_to(script) if any(given.arguments))
         return [replace(given, is_shown=True) for given in islice(shown, _MOST_SHOWN)]
+
+    def _shown_starts(self, names: Iterable[str], claims: list[Claim]) -> list[Claim]:
+        """The commands of READMEs that start a Python script with options, or on several GPUs, which no script
+        here starts: how it runs stands there alone."""
+        from oomlint.dialects.machine.launcher_keys import PLAIN
+
+        scripts = {name for name in names if name.endswith(".py")}
+        scripts -= {script for claim in claims for script in self._scripts_of(claim)}
+        readmes = dict.fromkeys(
+            each for name in scripts for each in self._suggestions.readmes(name)
+        )
+        shown: dict[str, list[Claim]] = {}
+        for readme in readmes:
+            document = self._suggestions.commands_of(readme)
+            for claim in self._recognise_in(document, readme) if document is not None else ():
+                launch = _launch_of(claim) if claim.kind == "launch" else None
+                says = launch is not None and (launch.flags.entries or launch.launcher is not PLAIN)
+                for script in scripts.intersection(self._scripts_of(claim)) if says else ():
+                    blocks = tuple(replace(block, level=Level.FACT) for block in claim.blocks)
+                    shown.setdefault(script, []).append(replace(claim, blocks=blocks))
+        return [claim for starts in shown.values() for claim in starts[:_MOST_SHOWN]]
+
+    def _scripts_of(self, claim: Claim) -> Iterator[str]:
+        """The Python file that a command starts, if it is here."""
+        launch = _launch_of(claim)
+        script = None if launch is None or launch.script is None else launch.script
+        found = None if script is None else self.workspace.resolve(script, claim.path)
+        if found is not None:
+            yield found
 
     def _taking_arguments(self, given: Handed, name: str) -> str | None:
         """The script that a file starts, if it is here and takes arguments."""

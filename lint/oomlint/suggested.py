@@ -167,20 +167,20 @@ class Suggestions:
 
     def _documented(self, claim: Claim) -> Iterator[_Line]:
         """The lines that READMEs above a config show, of configs of its framework that are here."""
-        for path in self._readmes(claim.path):
+        for path in self.readmes(claim.path):
             key = (path, claim.dialect.name)
             if key not in self._shown:
                 self._shown[key] = list(self._shown_in(path, claim))
             yield from self._shown[key]
 
-    def _readmes(self, name: str) -> Iterator[str]:
+    def readmes(self, name: str) -> Iterator[str]:
         """The READMEs that may stand above a file, the nearest first."""
         for folder in reversed(self.workspace.search_folders(name)):
             for readme in _README_NAMES:
                 yield self.workspace.name(os.path.join(folder, readme))
 
     def _shown_in(self, readme: str, claim: Claim) -> Iterator[_Line]:
-        document = self._commands_of(readme)
+        document = self.commands_of(readme)
         if document is None:
             return
         from oomlint.dialects.machine.handed import handed
@@ -193,7 +193,7 @@ class Suggestions:
                 if self.workspace.exists(started):
                     yield _Line(launch, started, IN_README)
 
-    def _commands_of(self, readme: str) -> Document | None:
+    def commands_of(self, readme: str) -> Document | None:
         """What the fenced code of a README starts."""
         if readme not in self._commands:
             from oomlint.documents.readme import starts_in_readme
@@ -212,8 +212,8 @@ class Suggestions:
         from oomlint.dialects.machine.handed import handed
 
         seen: set[tuple[str | None, ...]] = set()
-        for readme in self._readmes(script):
-            document = self._commands_of(readme)
+        for readme in self.readmes(script):
+            document = self.commands_of(readme)
             for given in handed(document) if document is not None else ():
                 is_it = self.workspace.resolve(given.script, readme) == script
                 words = tuple(

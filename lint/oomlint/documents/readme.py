@@ -18,7 +18,9 @@ _PROMPT = re.compile(r"[ \t]*(?:[$>%][ \t]+)?")
 _PROGRAM = re.compile(r"(?:\w+=\S*(?:[ \t]|\\\r?\n)+)*(?P<program>[\w./-]+)[ \t]+\S")
 # A command is of interest that names a config or a script.
 _NAMES_A_FILE = re.compile(
-    r"\w(?:" + "|".join(map(re.escape, (*YAML_SUFFIXES, *TOML_SUFFIXES, *SHELL_SUFFIXES))) + r")\b"
+    r"\w(?:"
+    + "|".join(map(re.escape, (*YAML_SUFFIXES, *TOML_SUFFIXES, *SHELL_SUFFIXES, ".py")))
+    + r")\b"
 )
 # What a command after it may name.
 _ASSIGNS = re.compile(r"(?:export[ \t]+)?\w+=[^\s<>`]+")
