@@ -480,6 +480,10 @@ def test_the_entropy_of_an_update_is_taken_where_it_counts() -> None:
     eager = " actor_rollout_ref.actor.use_torch_compile=False"
     assert _run(line.replace(weighed, weighed + eager)).plan.loss.entropy == "whole"
     assert _run(_MEGATRON).plan.objective.rollout.entropy == "whole"
+    # In chunks an update keeps as much, and log probabilities nothing.
+    chunked = eager + " actor_rollout_ref.actor.entropy_from_logits_with_chunking=True"
+    plan = _run(line.replace(weighed, weighed + chunked)).plan
+    assert (plan.loss.entropy, plan.objective.rollout.entropy) == ("whole", "fused")
 
 
 def test_before_release_0_4_every_update_took_the_entropy() -> None:

@@ -91,6 +91,7 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     entropy: float
     entropy_for_logs: bool
     compiles: bool
+    chunks_entropy: bool
     agents: int
     scored_of_all: int
     scored_tokens: int
@@ -219,6 +220,7 @@ VERL_PPO = Table(
         Row(_A + "entropy_coeff", own.entropy, NUMBER, default=0.0, source=PPO_SOURCE),
         Row(_A + "calculate_entropy", own.entropy_for_logs, BOOLEAN, default=False, source=PPO_SOURCE),
         Row(_A + "use_torch_compile", own.compiles, BOOLEAN, default=True, source=PPO_SOURCE),
+        Row(_A + "entropy_from_logits_with_chunking", own.chunks_entropy, BOOLEAN, default=False, source=PPO_SOURCE),
         Row("reward_model.enable", own.rewards, BOOLEAN, default=False, source=PPO_SOURCE),
         Row("reward_model.model.path", own.reward_path, TEXT),
         Row("reward_model.megatron.param_offload", own.reward_offload, BOOLEAN, default=False, source=PPO_SOURCE),

@@ -416,11 +416,15 @@ def entropy_of_update(run: Cells) -> Any:
 @meaning.derive(_O.rollout.entropy, source=f"{SOURCE} workers/fsdp_workers.py:1009")
 def entropy_of_answers(run: Cells) -> Any:
     """The actor's own log probabilities always come with an entropy; in Megatron's workers from 0.4
-    on."""
+    on. Where it is taken in chunks of 2,048 tokens (verl b178a3cd workers/actor/dp_actor.py and
+    utils/torch_functional.py), nothing of it is as large as the logits, as in a compiled kernel; an update keeps
+    each chunk for backward, and gains nothing."""
     if not _is_ppo(run) or run[own.fused]:
         return None
-    counts = not is_megatron(run) or run.has(ENTROPY_BY_COEFF, noted=False)
-    return _entropy(run) if counts else "none"
+    if not is_megatron(run):
+        in_chunks = run[f.seq.packing] == "varlen" and run[own.chunks_entropy]
+        return "fused" if in_chunks else _entropy(run)
+    return _entropy(run) if run.has(ENTROPY_BY_COEFF, noted=False) else "none"
 
 
 meaning.always(f.loss.outputs_kept, False, f"{SOURCE} workers/actor/dp_actor.py")
