@@ -308,6 +308,8 @@ class Linker:
             for claim in self._recognise_in(document, readme) if document is not None else ():
                 launch = _launch_of(claim) if claim.kind == "launch" else None
                 says = launch is not None and (launch.flags.entries or launch.launcher is not PLAIN)
+                # How a config is started is asked where the config is read.
+                says = says and not any(r.dialect == claim.dialect.name for r in claim.references)
                 for script in scripts.intersection(self._scripts_of(claim)) if says else ():
                     blocks = tuple(replace(block, level=Level.FACT) for block in claim.blocks)
                     shown.setdefault(script, []).append(replace(claim, blocks=blocks))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -196,14 +197,8 @@ class Suggestions:
     def commands_of(self, readme: str) -> Document | None:
         """What the fenced code of a README starts."""
         if readme not in self._commands:
-            from oomlint.documents.readme import starts_in_readme
-
             data = self.workspace.read_or_none(readme) if self.workspace.exists(readme) else None
-            text = (data or b"").decode("utf-8", "replace")
-            try:
-                self._commands[readme] = starts_in_readme(Source(readme, text)) if text else None
-            except FileError:  # it need not be shell
-                self._commands[readme] = None
+            self._commands[readme] = _commands_in(readme, data) if data else None
         return self._commands[readme]
 
     def handed_to(self, script: str) -> Iterator[Handed]:
@@ -278,6 +273,14 @@ class Suggestions:
             for each in launch.references
         )
         return replace(launch, blocks=blocks, references=references)
+
+
+def _commands_in(readme: str, data: bytes) -> Document | None:
+    from oomlint.documents.readme import starts_in_readme
+
+    with suppress(FileError):  # it need not be shell
+        return starts_in_readme(Source(readme, data.decode("utf-8", "replace")))
+    return None
 
 
 def _as_beside(launch: Claim, claim: Claim) -> Claim:
