@@ -9,17 +9,17 @@ says nothing.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.dialects.base import Claim
 from oomlint.dialects.common.backend import ADAPTER_METHODS
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.models.facts import ModelFacts
 from oomlint.run import Run
+from oomlint.suggested import Reading
 from oomlint.workspace import Workspace
 
 # A folder with more scripts than these is a collection of runs of one kind.
@@ -40,13 +40,6 @@ class Saved(Struct, frozen=True, eq=False):
     folder: str
     start: str
     facts: ModelFacts | None
-
-
-class Reading(Struct, frozen=True, eq=False):
-    """What a linker lends: the launch lines of a script by its name, and the run that comes of one."""
-
-    launches: Callable[[str], Sequence[Claim]]
-    built: Callable[[Claim], Run]
 
 
 class Lineage:

@@ -36,7 +36,7 @@ from oomlint.documents import (
 from oomlint.documents.base import Document
 from oomlint.documents.text import Location
 from oomlint.errors import FileError, InternalError, in_words
-from oomlint.lineage import Lineage, Reading as Made
+from oomlint.lineage import Lineage
 from oomlint.measurements import KeptMeasurements
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
@@ -118,8 +118,6 @@ class Linker:
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._readings: dict[int, tuple[Block, Reading]] = {}
         self._models: dict[tuple[str, str], ModelFacts | None] = {}
-        made = Made(self._launches_in, lambda c: self._build(c, set(), root=c))
-        self._lineage = Lineage(workspace, made)
         self._adoptions: dict[tuple[str, str], Claim | None] = {}
         self._opened: set[str] = set()
         self._files: dict[str, MappingABC[str, WrittenFile]] = {}
@@ -129,6 +127,7 @@ class Linker:
         self._failures: dict[str, list[InternalError]] = {}
         lent = Lent(self._launches_in, self._handed_in, lambda c: self._build(c, set(), root=c))
         self._suggestions = Suggestions(workspace, lent)
+        self._lineage = Lineage(workspace, lent)
         self._own_programs = OwnPrograms(workspace)
         self._carried = CarriedCode(workspace)
         self._lengths: dict[tuple[str, str | None, bool, str], Lengths | None] = {}
@@ -295,33 +294,24 @@ class Linker:
     def _shown_starts(self, names: Iterable[str], claims: list[Claim]) -> list[Claim]:
         """The commands of READMEs that start a Python script with options, or on several GPUs, which no script
         here starts: how it runs stands there alone."""
-        from oomlint.dialects.machine.launcher_keys import PLAIN
-
         scripts = {name for name in names if name.endswith(".py")}
-        scripts -= {script for claim in claims for script in self._scripts_of(claim)}
-        readmes = dict.fromkeys(
-            each for name in scripts for each in self._suggestions.readmes(name)
-        )
+        scripts -= {self._script_of(claim) for claim in claims}
+        readmes = dict.fromkeys(r for name in scripts for r in self._suggestions.readmes(name))
         shown: dict[str, list[Claim]] = {}
         for readme in readmes:
             document = self._suggestions.commands_of(readme)
             for claim in self._recognise_in(document, readme) if document is not None else ():
-                launch = _launch_of(claim) if claim.kind == "launch" else None
-                says = launch is not None and (launch.flags.entries or launch.launcher is not PLAIN)
-                # How a config is started is asked where the config is read.
-                says = says and not any(r.dialect == claim.dialect.name for r in claim.references)
-                for script in scripts.intersection(self._scripts_of(claim)) if says else ():
+                script = self._script_of(claim) if _says_how(claim) else ""
+                if script in scripts:
                     blocks = tuple(replace(block, level=Level.FACT) for block in claim.blocks)
                     shown.setdefault(script, []).append(replace(claim, blocks=blocks))
         return [claim for starts in shown.values() for claim in starts[:_MOST_SHOWN]]
 
-    def _scripts_of(self, claim: Claim) -> Iterator[str]:
-        """The Python file that a command starts, if it is here."""
+    def _script_of(self, claim: Claim) -> str:
+        """The Python file that a command starts, if it does and that is here."""
         launch = _launch_of(claim)
-        script = None if launch is None or launch.script is None else launch.script
-        found = None if script is None else self.workspace.resolve(script, claim.path)
-        if found is not None:
-            yield found
+        script = None if launch is None else launch.script
+        return "" if script is None else self.workspace.resolve(script, claim.path) or ""
 
     def _taking_arguments(self, given: Handed, name: str) -> str | None:
         """The script that a file starts, if it is here and takes arguments."""
@@ -841,6 +831,17 @@ def _starts_script(claim: Claim) -> bool:
     from oomlint.dialects.machine.handed import starts_script
 
     return starts_script(launch) and PurePath(launch.stem).stem not in claim.dialect.starters
+
+
+def _says_how(claim: Claim) -> bool:
+    """Whether a claim is a command with options of its own, or on several GPUs. How a config is started is
+    asked where the config is read."""
+    from oomlint.dialects.machine.launcher_keys import PLAIN
+
+    launch = _launch_of(claim) if claim.kind == "launch" else None
+    if launch is None or any(r.dialect == claim.dialect.name for r in claim.references):
+        return False
+    return bool(launch.flags.entries) or launch.launcher is not PLAIN
 
 
 def _launch_of(claim: Claim) -> Launch | None:

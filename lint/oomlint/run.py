@@ -7,7 +7,7 @@ machine has (``limits``), and what a change would bring (``what_if``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping as MappingABC, Sequence
+from collections.abc import Callable, Collection, Mapping as MappingABC, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -286,9 +286,10 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         """Whether the field has a value, or is set to one that cannot be read."""
         return self.origin(field) is not None
 
-    def roots(self, field: Any) -> tuple[str, ...]:
-        """The fields where what a weakly known one follows from was lost: assumed, or not read."""
-        return self.cells.roots(field)
+    def roots(self, field: Any, but: Collection[Any] = ()) -> tuple[str, ...]:
+        """The fields where what a weakly known one follows from was lost: assumed, or not read; none of ``but``
+        (:meth:`Cells.roots`)."""
+        return self.cells.roots(field, but)
 
     def is_explicit(self, field: Any) -> bool:
         """Whether a file of this run says it (rather than a default or a derivation)."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -175,10 +176,10 @@ class Suggestions:
             yield from self._shown[key]
 
     def readmes(self, name: str) -> Iterator[str]:
-        """The READMEs that may stand above a file, the nearest first."""
+        """The READMEs above a file, the nearest first; one a folder, which may answer to several names."""
         for folder in reversed(self.workspace.search_folders(name)):
-            for readme in _README_NAMES:
-                yield self.workspace.name(os.path.join(folder, readme))
+            names = (self.workspace.name(os.path.join(folder, each)) for each in _README_NAMES)
+            yield from islice(filter(self.workspace.exists, names), 1)
 
     def _shown_in(self, readme: str, claim: Claim) -> Iterator[_Line]:
         document = self.commands_of(readme)
@@ -197,7 +198,7 @@ class Suggestions:
     def commands_of(self, readme: str) -> Document | None:
         """What the fenced code of a README starts."""
         if readme not in self._commands:
-            data = self.workspace.read_or_none(readme) if self.workspace.exists(readme) else None
+            data = self.workspace.read_or_none(readme)
             self._commands[readme] = _commands_in(readme, data) if data else None
         return self._commands[readme]
 

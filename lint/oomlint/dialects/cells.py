@@ -7,7 +7,7 @@ nobody lists its inputs, nothing stands in an order made by hand, and a change o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping as MappingABC
+from collections.abc import Callable, Collection, Iterable, Mapping as MappingABC
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -303,8 +303,10 @@ class Cells:
         """What a field was computed from."""
         return tuple(self._read(field, _FINAL).reads)
 
-    def roots(self, field: Any) -> tuple[Any, ...]:
-        """The fields where the weakness of one begins: no field that they read is as weak."""
+    def roots(self, field: Any, but: Collection[Any] = ()) -> tuple[Any, ...]:
+        """The fields where the weakness of one begins: no field that they read is as weak.
+
+        Fields in ``but`` are no roots, nor are those that are as weak for nothing else; what is assumed itself is."""
         level = self.level(field)
         found: dict[Any, None] = {}
         seen: set[Any] = set()
@@ -315,11 +317,16 @@ class Cells:
                 continue
             seen.add(each)
             weak = [read for read in self.reads(each) if self.level(read) >= level]
-            if weak:
-                todo += weak
-            else:
+            others = [read for read in weak if read not in but]
+            todo += others
+            if not weak or (not others and self._is_assumed(each)):
                 found[each] = None
         return tuple(found)
+
+    def _is_assumed(self, field: Any) -> bool:
+        """Whether a field's own value is an assumption, whatever it was computed from."""
+        setting = self.setting(field)
+        return setting is not None and setting.origin.kind == "assumed"
 
     @property
     def blocks(self) -> list[Block]:

@@ -267,7 +267,7 @@ def _weak(run: Run) -> dict[Any, Level]:
     weak = {
         leaf: level
         for leaf in _PLAUSIBLE
-        if (level := run.level(leaf)) >= Level.ASSUMED and _roots(run, leaf)
+        if (level := run.level(leaf)) >= Level.ASSUMED and run.roots(leaf, _OF_MODEL)
     }
     for leaf in _left_to_the_model(run):
         weak.setdefault(leaf, Level.ASSUMED)
@@ -278,25 +278,6 @@ def _weak(run: Run) -> dict[Any, Level]:
     elif dims is not None and run.level(f.model.dims) is Level.ASSUMED:
         weak[f.model.dims] = Level.ASSUMED
     return weak
-
-
-def _roots(run: Run, leaf: Any) -> tuple[Any, ...]:
-    """The fields where the weakness of one begins (:meth:`Cells.roots`), but for which model it is; none
-    of one that is as weak as it is for nothing else."""
-    level, found, seen = run.level(leaf), dict[Any, None](), set[Any]()
-    todo = [leaf]
-    while todo:
-        field = todo.pop()
-        if field in seen:
-            continue
-        seen.add(field)
-        weak = [read for read in run.inputs(field) if run.level(read) >= level]
-        others = [read for read in weak if read not in _OF_MODEL]
-        origin = run.origin(field)
-        todo += others
-        if not weak or (not others and origin is not None and origin.kind == "assumed"):
-            found[field] = None
-    return tuple(found)
 
 
 def _left_to_the_model(run: Run) -> Mapping[Any, Assumption]:
@@ -341,7 +322,7 @@ def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
     """The fields where what moves memory by ``leaf`` was lost."""
     if leaf == f.model.dims:
         return (f.model.id,)
-    return _roots(run, leaf) or (leaf,)
+    return run.roots(leaf, _OF_MODEL) or (leaf,)
 
 
 def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> Basis:
