@@ -31,6 +31,12 @@ def test_a_way_that_is_not_safe_is_given_as_such() -> None:
     assert "but optimizer states are kept in 8 bits" in way["title"]
 
 
+def test_a_way_says_what_moves_and_not_what_lies_there_already() -> None:
+    """The optimizer is in host RAM as it is: only the parameters go there, and only the optimizer comes back."""
+    title = _way(_checked("llama-factory-13b-offload"))["title"]
+    assert "keep the parameters in host RAM; keep the optimizer on the GPU" in title
+
+
 def test_the_fix_of_a_rule_is_the_way_where_no_plan_is() -> None:
     report = _checked("llama-recipes-fsdp/finetune.sh", "--hardware", "8xA100-80GB")
     way = _way(report)

@@ -205,7 +205,10 @@ def _offload(plan: Plan) -> Iterator[Move]:
             yield Move("gpu-states-over-budget", "keep the optimizer in host RAM", optimizer)
         if plan.offload.params in (None, "none"):
             both: Fields = {**ZERO_3, f.offload.optimizer: "cpu", f.offload.params: "cpu"}
-            yield Move("gpu-states-over-budget", "keep parameters and optimizer in host RAM", both)
+            title = "keep parameters and optimizer in host RAM"
+            if plan.offload.optimizer == "cpu":
+                title = "keep the parameters in host RAM"
+            yield Move("gpu-states-over-budget", title, both)
         yield from _swapping(plan)
     if plan.parallel.backend in ("fsdp1", "fsdp2") and not plan.parallel.fsdp.cpu_offload:
         changes: Fields = {f.parallel.fsdp.cpu_offload: True}
@@ -233,12 +236,12 @@ def _from_host(plan: Plan) -> Iterator[Move]:
             "offload-host-ram-exceeded", "keep parameters on the GPU", {f.offload.params: "none"}
         )
     if plan.offload.optimizer == "cpu":
-        both = {f.offload.optimizer: "none", f.offload.params: "none"}
-        yield Move(
-            "offload-host-ram-exceeded",
-            title,
-            both if plan.offload.params == "cpu" else {f.offload.optimizer: "none"},
-        )
+        back = {f.offload.optimizer: "none"}
+        if plan.offload.params == "cpu":
+            back[f.offload.params] = "none"
+        else:
+            title = "keep the optimizer on the GPU"
+        yield Move("offload-host-ram-exceeded", title, back)
 
 
 def _loading(plan: Plan) -> Iterator[Move]:
