@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.common.config_values import with_files
 from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.table import Block, Table, plain_value
@@ -387,7 +388,7 @@ def script_claim(
     kind: Literal["aside", "run"] = "aside" if run.config is None else "run"
     facts = getattr(document, "facts", ())
     merges = kind == "aside" and any(fact.kind == "merges-adapter" for fact in facts)
-    return Claim(dialect, kind, document, tuple(blocks), name=name, merges=merges)
+    return Claim(dialect, kind, document, tuple(with_files(blocks)), name=name, merges=merges)
 
 
 class PlainArguments(Block, frozen=True, eq=False):

@@ -223,6 +223,30 @@ def matters(name: str, last: str) -> bool:
     )
 
 
+def reached_by_files(steps: list[Step], tree: Tree, evaluator: Evaluator) -> list[Step]:
+    """The steps without those that lie behind a test which config files decide otherwise; the rest
+    without the switches that are so decided."""
+    if not evaluator.may_load:
+        return steps
+    decided: dict[int, bool | None] = {}
+    found: list[Step] = []
+    for step in steps:
+        for line, _ in step.arms:
+            if line not in decided:
+                branch, scope = tree.branches[line]
+                decided[line] = evaluator.decided(branch.test, scope)
+        if all(decided[line] in (None, side) for line, side in step.arms):
+            known = [(tree.branches[line][0], side) for line, side in step.arms if decided[line] is side]
+            gone = {g for branch, side in known for g in _guards_of(branch, _side(branch, side))}
+            guards = tuple(guard for guard in step.guards if guard not in gone)
+            found.append(replace(step, guards=guards) if gone else step)
+    return found
+
+
+def _side(branch: ast.If, holds: bool) -> list[ast.stmt]:
+    return branch.body if holds else branch.orelse
+
+
 def read_calls(
     steps: list[Step], evaluator: Evaluator, places: Places
 ) -> tuple[list[Call], dict[int, Step]]:

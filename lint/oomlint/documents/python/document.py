@@ -72,6 +72,10 @@ class PythonDocument(Struct, frozen=True, eq=False):
     """Paths of other files that this one takes declarations or values from."""
     loop: Loop | None = None
     """The training loop that the script writes out itself."""
+    configs: tuple[str, ...] = ()
+    """Display paths of the config files that it takes values from."""
+    config_options: frozenset[str] = frozenset()
+    """Options, and numbers of words behind the script, that name a config file to it."""
 
     def set_value(self, node: Node, value: Literal) -> list[Edit]:
         """Replace an expression by a literal in the file's quotes, or by a :class:`Name`.
@@ -236,9 +240,14 @@ def _quoted(text: str, quote: str) -> str:
     return quote + body.replace(quote, "\\" + quote) + quote
 
 
-def parse_python(source: Source, find: FindSource = lambda _path: None) -> PythonDocument | None:
+def parse_python(
+    source: Source,
+    find: FindSource = lambda _path: None,
+    options: MappingABC[str, str] | None = None,
+) -> PythonDocument | None:
     """Read a script; ``None`` where none of the names that matter occurs in it, or it holds the
-    tests of a library. ``find`` gives the files that it imports.
+    tests of a library. ``find`` gives the files that it imports and loads, ``options`` are what
+    a command says to it: see :class:`.configs.ConfigFiles`.
 
     Raises:
         ParseError: it is too large, or no Python of this interpreter's version or an older one.
@@ -248,7 +257,7 @@ def parse_python(source: Source, find: FindSource = lambda _path: None) -> Pytho
     if len(source.text) > _MOST_CHARACTERS:
         raise ParseError(source.path, "too large for a script (over a million characters)")
     try:
-        return _read(source, _tree(source), find)
+        return _read(source, _tree(source), find, options)
     except RecursionError:
         raise ParseError(source.path, "the file is nested too deeply to be read") from None
 
@@ -296,8 +305,11 @@ def _tree(source: Source) -> ast.Module:
         raise ParseError(source.path, "the file is nested too deeply to be read") from None
 
 
-def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
-    from oomlint.documents.python.calls import read_calls, run_order
+def _read(
+    source: Source, root: ast.Module, find: FindSource, options: MappingABC[str, str] | None
+) -> PythonDocument:
+    from oomlint.documents.python.calls import reached_by_files, read_calls, run_order
+    from oomlint.documents.python.configs import ConfigFiles
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.loops import read_loop
     from oomlint.documents.python.modules import Modules
@@ -309,24 +321,29 @@ def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
     tree = read_tree(root)
     scopes = tree.scopes
     taken_in = Modules(find)
-    evaluator = Evaluator(places, tree, taken_in)
-    steps = run_order(tree)
+    files = ConfigFiles(find, options)
+    evaluator = Evaluator(places, tree, taken_in, files=files)
+    steps = reached_by_files(run_order(tree), tree, evaluator)
     calls, origin = read_calls(steps, evaluator, places)
-    options = read_options(source, tree, taken_in)
+    declared = read_options(source, tree, taken_in)
     modules: dict[str, str] = {}
     for name, bindings in scopes.module.bindings.items():
         if len(bindings) == 1 and bindings[0].kind == "import":
             modules.setdefault(bindings[0].qualified, name)
+    facts = facts_of(source, tree, places, evaluator, steps, calls, origin)
+    loop = read_loop(tree, steps, evaluator, places, calls, origin)
     return PythonDocument(
         source,
         tuple(calls),
-        facts_of(source, tree, places, evaluator, steps, calls, origin),
+        facts,
         frozenset(scopes.imports),
         modules,
-        options,
+        declared,
         getattr(started(source, tree, find) if not calls else None, "path", None),
-        tuple(taken_in.read),
-        read_loop(tree, steps, evaluator, places, calls, origin),
+        (*taken_in.read, *files.paths),
+        loop,
+        files.paths,
+        frozenset(files.asked),
     )
 
 

@@ -1,0 +1,981 @@
+"""Values that a script takes from config files which it loads itself.
+
+``cfg = yaml.safe_load(open(args.config))`` and ``cfg["model"]["name"]``: the file is followed by a
+literal path, by the default of the option that names it, or by what the command that starts the
+script says, and the value is what stands in the file. An object that the script changes is followed
+but for what it changes. Nothing is run, and what cannot be followed stays unknown.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator, Mapping as MappingABC
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.python.modules import FindSource
+from oomlint.documents.python.parsers import comes_from_parser, option_names, positional_names
+from oomlint.documents.python.scopes import Binding, FunctionNode, Scope, dotted, enclosed
+from oomlint.documents.scalars import Profile, resolve
+from oomlint.documents.text import Source, Span
+from oomlint.documents.suffixes import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
+from oomlint.errors import ParseError
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.values import Evaluator
+
+_DEEPEST: Final = 24
+# A script of a project reads a config or two; more is a sweep.
+_MOST_FILES: Final = 8
+
+# Functions that make an object of the text of a file, by their full names, and what loads YAML so.
+_LOADS: Final[MappingABC[str, Profile]] = {
+    "yaml.safe_load": "pyyaml", "yaml.load": "pyyaml", "yaml.full_load": "pyyaml",
+    "yaml.unsafe_load": "pyyaml", "json.load": "pyyaml", "json.loads": "pyyaml",
+    "tomllib.load": "pyyaml", "tomllib.loads": "pyyaml", "tomli.load": "pyyaml", "toml.load": "pyyaml",
+    "toml.loads": "pyyaml", "omegaconf.OmegaConf.load": "omegaconf",
+}  # fmt: skip
+# What gives an object with the same items as its argument, by the last of its name: of OmegaConf,
+# of the libraries that read items as attributes, of copy and argparse.
+_KEEPS: Final = frozenset(
+    {
+        "create", "to_container", "to_object", "dict", "EasyDict", "edict", "Box", "AttrDict", "Munch",
+        "munchify", "DotMap", "ConfigDict", "Namespace", "SimpleNamespace", "deepcopy", "copy",
+    }
+)  # fmt: skip
+_MERGES: Final = frozenset({"omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.unsafe_merge"})
+_FROM_LINE: Final = "omegaconf.OmegaConf.from_cli"
+# Methods that change an object by more than one known key.
+_CHANGES: Final = frozenset({"update", "clear", "popitem", "merge_with", "merge_from_file"})
+_SAME_PATH: Final = frozenset(
+    {"Path", "PurePath", "str", "abspath", "realpath", "expanduser", "normpath", "fspath", "resolve",
+     "absolute", "to_absolute_path"}
+)  # fmt: skip
+_CONVERSIONS: Final = frozenset({"int", "float", "str", "bool", "list", "tuple", "dict"})
+_INTERPOLATION: Final = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+# A file without any of these loads no config, nor has it one loaded.
+MAY_LOAD: Final = re.compile(
+    r"\b(?:yaml|json|toml|tomli|tomllib|OmegaConf)\b|\bload_?\w*(?:conf|cfg|yaml|json|param)", re.I
+)
+
+
+class ConfigFile(Struct, frozen=True, eq=False):
+    """A file that the script loads."""
+
+    document: Document
+    root: Node
+    profile: Profile
+
+    @property
+    def path(self) -> str:
+        return self.document.source.path
+
+
+class Filed(Struct, frozen=True, eq=False):
+    """A value of a config file, and where it stands there; ``under`` is the value at the same place of
+    a file that this one is laid over."""
+
+    file: ConfigFile
+    node: Node
+    path: tuple[str, ...] = ()
+    entry: Entry | None = None
+    under: Filed | None = None
+
+
+class Coded(Struct, frozen=True, eq=False):
+    """What the script says itself where a file does not: ``cfg.get("rank", 16)``."""
+
+    expression: ast.expr
+    scope: Scope
+    home: Evaluator
+
+
+Held: TypeAlias = "Filed | Coded | None"
+_Place: TypeAlias = tuple[str, tuple[str, ...]]
+
+
+class _Frame(Struct, frozen=True, eq=False):
+    """One call of a function: where its parameters come from."""
+
+    function: FunctionNode
+    call: ast.Call
+    scope: Scope
+    caller: Evaluator
+    around: _Frame | None
+
+
+class ConfigFiles:
+    """The config files of one script, as one command starts it.
+
+    Args:
+        find: gives the text of a file by its path.
+        options: what the command says to the script, by the names of options without dashes;
+            of its words that are no options the first is ``"1"``.
+    """
+
+    def __init__(self, find: FindSource, options: MappingABC[str, str] | None = None) -> None:
+        self.find = find
+        self.options = dict(options or {})
+        self.read: dict[str, ConfigFile | None] = {}
+        """By the path that the script has for them."""
+        self.asked: set[str] = set()
+        """Options that name a config file."""
+        self.count = 0
+        """How often something was taken from a file: whoever sees it grow depends on one."""
+        self._changed: dict[int, frozenset[_Place]] = {}
+        self._in_loaders: set[_Place] = set()
+        """What functions change before they return what they load."""
+        self._known: dict[tuple[int, int], Held] = {}
+        self._suspended = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Display paths of the files that were read."""
+        return tuple(dict.fromkeys(file.path for file in self.read.values() if file is not None))
+
+    # -- what scripts ask ---------------------------------------------------------------
+
+    def node(self, expression: ast.expr, scope: Scope, home: Evaluator, span: Span) -> Node | None:
+        """The value that an expression takes from a config file, or from what the script says in its
+        place; ``None`` where it takes none, or it cannot be told."""
+        found = self.held(expression, scope, home)
+        if found is None:
+            return None
+        self.count += 1
+        if isinstance(found, Filed):
+            return self._as_node(found, span, home)
+        if isinstance(found.expression, ast.Constant) and found.expression.value is None:
+            return Scalar(span, None, locked="no file says it")
+        return found.home.node(found.expression, found.scope, 1)
+
+    def held(
+        self,
+        expression: ast.expr,
+        scope: Scope,
+        home: Evaluator,
+        frame: _Frame | None = None,
+        depth: int = 0,
+    ) -> Held:
+        """What of a config file an expression is."""
+        if depth > _DEEPEST:
+            return None
+        if frame is not None or self._suspended:
+            return self._held(expression, scope, home, frame, depth)
+        key = (id(home), id(expression))
+        if key not in self._known:
+            self._known[key] = None  # what refers to itself is nothing
+            self._known[key] = self._held(expression, scope, home, frame, depth)
+        return self._known[key]
+
+    def _held(
+        self, expression: ast.expr, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
+    ) -> Held:
+        if isinstance(expression, ast.Name):
+            return self._named(expression, scope, home, frame, depth)
+        if isinstance(expression, ast.Attribute):
+            holder = self.held(expression.value, scope, home, frame, depth + 1)
+            if isinstance(holder, Filed):
+                return self._item(holder, expression.attr, home)
+            own = dotted(expression) or ""
+            if holder is None and own.startswith("self.") and own.count(".") == 1:
+                found = home.own(expression.attr, scope)
+                return None if found is None else self.held(*found, home, frame, depth + 1)
+            return None
+        if isinstance(expression, ast.Subscript):
+            holder = self.held(expression.value, scope, home, frame, depth + 1)
+            if holder is None:
+                return None
+            key = home.value(expression.slice, scope, depth + 1)
+            return self._at(holder, key, None, scope, home) if isinstance(key, str) else None
+        if isinstance(expression, ast.Call):
+            return self._called(expression, scope, home, frame, depth)
+        if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
+            first = self.held(expression.values[0], scope, home, frame, depth + 1)
+            is_set = isinstance(first, Filed) and _plain(first) not in (None, "", 0, False)
+            return first if is_set else None
+        return None
+
+    # -- names --------------------------------------------------------------------------
+
+    def _named(
+        self, name: ast.Name, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
+    ) -> Held:
+        found = scope.find(name.id)
+        if found is None:
+            return None
+        owner, bindings = found
+        bindings = [b for b in bindings if not _keeps_itself(b, name.id)]
+        if len(bindings) != 1:
+            return None
+        (binding,) = bindings
+        if binding.kind == "import":
+            elsewhere = home.elsewhere(name.id, scope)
+            if elsewhere is None:
+                return None
+            there, inner = elsewhere
+            return self.held(inner, there.scopes.module, there, None, depth + 1)
+        if binding.kind == "parameter":
+            given = list(self._given(name.id, owner, home, frame))
+            return self._agreed(given, depth)
+        if binding.kind != "value" or binding.value is None:
+            return None
+        return self.held(binding.value, owner, home, frame, depth + 1)
+
+    def _given(
+        self, name: str, owner: Scope, home: Evaluator, frame: _Frame | None
+    ) -> Iterator[tuple[ast.expr, Scope, Evaluator, _Frame | None]]:
+        """What the calls of a function give its parameter: one, where one is followed."""
+        around = frame
+        while around is not None and around.function is not owner.node:
+            around = around.around
+        if around is None:
+            for value, scope in home.given.get((id(owner.node), name), ()):
+                yield value, scope, home, None
+            return
+        value = _argument(around.call, around.function, name)
+        if value is not None:
+            yield value, around.scope, around.caller, around.around
+        else:
+            default = _default(around.function, name)
+            if default is not None:
+                yield default, home.scopes.module, home, None
+
+    def _agreed(
+        self, given: list[tuple[ast.expr, Scope, Evaluator, _Frame | None]], depth: int
+    ) -> Held:
+        found = [self.held(*each, depth + 1) for each in given]
+        first = next(iter(found), None)
+        if not isinstance(first, Filed):
+            return None
+        same = all(
+            isinstance(each, Filed) and (each.file, each.path) == (first.file, first.path)
+            for each in found
+        )
+        return first if same else None
+
+    # -- calls --------------------------------------------------------------------------
+
+    def _called(
+        self, call: ast.Call, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
+    ) -> Held:
+        written = dotted(call.func) or ""
+        name = scope.resolved(written)
+        if name in _LOADS and call.args:
+            path = self._stream(call.args[0], call, scope, home, frame, depth)
+            return None if path is None else self._root(path, _LOADS[name], home)
+        if name in _MERGES:
+            return self._merged(call, scope, home, frame, depth)
+        if isinstance(call.func, ast.Attribute):
+            found = self._method(call, call.func, scope, home, frame, depth)
+            if found is not None:
+                return found
+        last = written.rpartition(".")[2]
+        if last == "getattr" and len(call.args) > 1:
+            holder = self.held(call.args[0], scope, home, frame, depth + 1)
+            key = home.value(call.args[1], scope, depth + 1)
+            default = call.args[2] if len(call.args) > 2 else None
+            if holder is None or not isinstance(key, str):
+                return None
+            return self._at(holder, key, default, scope, home)
+        if last in _KEEPS and len(call.args) + len(call.keywords) >= 1:
+            inner = call.args[0] if call.args else _unpacked_alone(call)
+            return None if inner is None else self.held(inner, scope, home, frame, depth + 1)
+        return self._returned(call, scope, home, frame, depth)
+
+    def _method(
+        self,
+        call: ast.Call,
+        method: ast.Attribute,
+        scope: Scope,
+        home: Evaluator,
+        frame: _Frame | None,
+        depth: int,
+    ) -> Held:
+        if method.attr not in ("get", "pop", "copy"):
+            return None
+        holder = self.held(method.value, scope, home, frame, depth + 1)
+        if holder is None or (method.attr == "copy" and not call.args):
+            return holder
+        key = home.value(call.args[0], scope, depth + 1) if call.args else UNKNOWN
+        if not isinstance(key, str):
+            return None
+        default = call.args[1] if len(call.args) > 1 else ast.copy_location(ast.Constant(None), call)
+        return self._at(holder, key, default, scope, home, popped=method.attr == "pop")
+
+    def _returned(
+        self, call: ast.Call, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
+    ) -> Held:
+        """What a function of the project returns: ``cfg = load_config(args.config)``."""
+        found = _function(call, scope, home)
+        if found is None:
+            return None
+        function, there = found
+        around = frame
+        while around is not None:
+            if around.function is function:
+                return None
+            around = around.around
+        inner = _Frame(function, call, scope, home, frame)
+        own = there.scopes.of_node[id(function)]
+        values = [n.value for n in enclosed_statements(function) if isinstance(n, ast.Return)]
+        found_all = [
+            self.held(value, own, there, inner, depth + 1) for value in values if value is not None
+        ]
+        first = next((each for each in found_all if each is not None), None)
+        if not isinstance(first, Filed):
+            return None
+        # Branches for other languages end at other readers of the same file.
+        same = all(
+            each is None or (isinstance(each, Filed) and each.file is first.file)
+            for each in found_all
+        )
+        if not same or (len(found_all) > 1 and any(each is None for each in found_all)):
+            return None
+        self._in_loaders |= self._changes_in(function, own, there, inner)
+        return first
+
+    def _merged(
+        self, call: ast.Call, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
+    ) -> Held:
+        """``OmegaConf.merge(base, config, OmegaConf.from_cli())``: later ones are laid over earlier."""
+        under: Filed | None = None
+        for argument in call.args:
+            name = scope.resolved(dotted(getattr(argument, "func", argument)) or "")
+            if name == _FROM_LINE:
+                if any("=" in word for word in self.options.values()):
+                    return None
+                continue
+            found = self.held(argument, scope, home, frame, depth + 1)
+            if not isinstance(found, Filed):
+                return None
+            under = found if under is None else replace(found, under=under)
+        return under
+
+    # -- items --------------------------------------------------------------------------
+
+    def _at(
+        self,
+        holder: Filed | Coded,
+        key: str,
+        default: ast.expr | None,
+        scope: Scope,
+        home: Evaluator,
+        *,
+        popped: bool = False,
+    ) -> Held:
+        """The item of an object, or the default that is named for it."""
+        if isinstance(holder, Filed):
+            if not isinstance(holder.node, Mapping):
+                return None
+            found = self._item(holder, key, home, popped=popped)
+            if found is not None or _has(holder, key) or default is None:
+                return found
+            if self._is_changed(holder, key, home, popped=popped):
+                return None
+            return Coded(default, scope, home)
+        if isinstance(holder.expression, ast.Dict):
+            for name, value in zip(holder.expression.keys, holder.expression.values, strict=True):
+                if name is None or not isinstance(name, ast.Constant):
+                    return None
+                if name.value == key:
+                    return Coded(value, holder.scope, holder.home)
+            return None if default is None else Coded(default, scope, home)
+        return None
+
+    def _item(
+        self, holder: Filed, key: str, home: Evaluator, *, popped: bool = False
+    ) -> Filed | None:
+        if self._is_changed(holder, key, home, popped=popped):
+            return None
+        under = None if holder.under is None else self._item(holder.under, key, home)
+        entry = holder.node.entries.get(key) if isinstance(holder.node, Mapping) else None
+        if entry is None:
+            return under
+        found = Filed(holder.file, entry.value, (*holder.path, key), entry)
+        if isinstance(entry.value, Mapping):
+            return replace(found, under=under)
+        return self._interpolated(found, home)
+
+    def _interpolated(self, found: Filed, home: Evaluator) -> Filed | None:
+        """What ``${model.name}`` stands for, where the file is OmegaConf's."""
+        text = found.node.value if isinstance(found.node, Scalar) else None
+        if not isinstance(text, str) or "${" not in text or found.file.profile != "omegaconf":
+            return found
+        match = _INTERPOLATION.fullmatch(text.strip())
+        held: Filed | None = Filed(found.file, found.file.root)
+        for key in match[1].split(".") if match else ():
+            held = None if held is None else self._item(held, key, home)
+        return held if match else found
+
+    # -- values as nodes ------------------------------------------------------------------
+
+    def _as_node(self, filed: Filed, span: Span, home: Evaluator) -> Node:
+        from oomlint.documents.python.values import FiledScalar, FiledSequence
+
+        reason = f"it is read from {filed.file.path}"
+        node = filed.node
+        if isinstance(node, Scalar):
+            return FiledScalar(span, _plain(filed), locked=reason, filed=filed)
+        if isinstance(node, Sequence):
+            values = (_value(item, filed.file.profile) for item in node.items)
+            items = tuple(Scalar(span, value, locked=reason) for value in values)
+            return FiledSequence(span, items, reason, filed=filed)
+        return self._as_mapping(filed, span, home, reason)
+
+    def _as_mapping(self, filed: Filed, span: Span, home: Evaluator, reason: str) -> Node:
+        """All items of an object, for what unpacks it: those that the script changes are unknown."""
+        from oomlint.documents.python.values import PythonEntry, PythonMapping
+
+        changed = self._changes(home) | self._in_loaders
+        below = {
+            place[len(filed.path)]: place[-1] is _POPPED
+            for path, place in changed
+            if path == filed.file.path
+            and len(place) > len(filed.path)
+            and place[: len(filed.path)] == filed.path
+        }
+        entries: dict[str, Entry] = {}
+        layers = [filed]
+        while layers[0].under is not None:
+            layers.insert(0, layers[0].under)
+        keys = [key for layer in layers for key in getattr(layer.node, "entries", {})]
+        for key in dict.fromkeys((*keys, *below)):
+            if below.get(key):
+                continue
+            inner = self._item(filed, key, home)
+            value = (
+                Scalar(span, UNKNOWN, locked=reason)
+                if inner is None
+                else self._as_node(inner, span, home)
+            )
+            entries[key] = PythonEntry(key, span, value, span, owner_kind="file", locked=reason)
+        is_whole = not below and len(layers) == 1
+        return PythonMapping(
+            span, entries, locked=reason, kind="dict", filed=filed if is_whole else None
+        )
+
+    # -- what the script changes ----------------------------------------------------------
+
+    def _is_changed(self, holder: Filed, key: str, home: Evaluator, *, popped: bool = False) -> bool:
+        if self._suspended:
+            return False
+        place = (*holder.path, key)
+        changed = self._changes(home) | self._in_loaders
+        lengths = range(1, len(place) + 1)
+        return any((holder.file.path, place[:length]) in changed for length in lengths) or (
+            (holder.file.path, (*place, _POPPED)) in changed and not popped
+        )
+
+    def _changes(self, home: Evaluator) -> frozenset[_Place]:
+        """The places of its config files that a script changes in the objects that it loads."""
+        if id(home) not in self._changed:
+            self._changed[id(home)] = frozenset()
+            root = home.scopes.module
+            self._changed[id(home)] = frozenset(self._changes_in(root.node, root, home, None))
+        return self._changed[id(home)]
+
+    def _changes_in(
+        self, node: ast.AST, scope: Scope, home: Evaluator, frame: _Frame | None
+    ) -> set[_Place]:
+        before, self._suspended = self._suspended, True
+        try:
+            return set(self._changes_of(getattr(node, "body", []), scope, home, frame))
+        finally:
+            self._suspended = before
+
+    def _changes_of(
+        self, body: list[ast.stmt], scope: Scope, home: Evaluator, frame: _Frame | None
+    ) -> Iterator[_Place]:
+        for statement in body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                if frame is None:
+                    inner = home.scopes.of_node[id(statement)]
+                    yield from self._changes_of(statement.body, inner, home, frame)
+                continue
+            for target, value in _targets(statement):
+                yield from self._changed_by(target, value, scope, home, frame)
+            blocks = [
+                part
+                for name in ("body", "orelse", "finalbody")
+                if isinstance(part := getattr(statement, name, None), list)
+            ]
+            blocks += [handler.body for handler in getattr(statement, "handlers", ())]
+            for block in blocks:
+                if isinstance(statement, ast.If):
+                    holds = self._never_asked(statement.test, scope, home)
+                    if holds is not None and (block is statement.body) is not holds:
+                        continue
+                yield from self._changes_of(block, scope, home, frame)
+
+    def _never_asked(self, test: ast.expr, scope: Scope, home: Evaluator) -> bool | None:
+        """False of ``if args.rank is not None`` and ``if args.rank`` where nobody says so: the option
+        has no default, and the command does not name it."""
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            against = test.comparators[0]
+            if not isinstance(against, ast.Constant) or against.value is not None:
+                return None
+            if not isinstance(test.ops[0], ast.IsNot):
+                return None
+            test = test.left
+        if not isinstance(test, ast.Attribute):
+            return None
+        option = _option_of(test, scope)
+        if option is None or option in self.options:
+            return None
+        default = home.options.get(option)
+        off = default is None or (isinstance(default, ast.Constant) and not default.value)
+        return False if off and option in option_names(home.tree) else None
+
+    def _changed_by(
+        self,
+        target: ast.expr,
+        value: ast.expr | None,
+        scope: Scope,
+        home: Evaluator,
+        frame: _Frame | None,
+    ) -> Iterator[_Place]:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for element in target.elts:
+                yield from self._changed_by(element, None, scope, home, frame)
+            return
+        if isinstance(target, ast.Call):
+            yield from self._changed_by_method(target, scope, home, frame)
+            return
+        if not isinstance(target, (ast.Subscript, ast.Attribute)):
+            return
+        holder = self.held(target.value, scope, home, frame)
+        if not isinstance(holder, Filed):
+            return
+        if isinstance(target, ast.Attribute):
+            key: Any = target.attr
+        else:
+            key = home.value(target.slice, scope)
+        if not isinstance(key, str):
+            yield holder.file.path, holder.path
+            return
+        place = (*holder.path, key)
+        if value is not None and self._converts(value, place, scope, home, frame):
+            return
+        yield holder.file.path, place
+
+    def _converts(
+        self,
+        value: ast.expr,
+        place: tuple[str, ...],
+        scope: Scope,
+        home: Evaluator,
+        frame: _Frame | None,
+    ) -> bool:
+        """``cfg["lr"] = float(cfg["lr"])``: the same value, in another type."""
+        if not isinstance(value, ast.Call) or dotted(value.func) not in _CONVERSIONS:
+            return False
+        found = self.held(value.args[0], scope, home, frame) if value.args else None
+        return isinstance(found, Filed) and found.path == place
+
+    def _changed_by_method(
+        self, call: ast.Call, scope: Scope, home: Evaluator, frame: _Frame | None
+    ) -> Iterator[_Place]:
+        if not isinstance(call.func, ast.Attribute):
+            holder = self.held(call.args[0], scope, home, frame) if call.args else None
+            if dotted(call.func) == "setattr" and isinstance(holder, Filed):
+                key = home.value(call.args[1], scope) if len(call.args) > 1 else UNKNOWN
+                end = (key,) if isinstance(key, str) else ()
+                yield holder.file.path, (*holder.path, *end)
+            return
+        holder = self.held(call.func.value, scope, home, frame)
+        if not isinstance(holder, Filed):
+            return
+        if call.func.attr in _CHANGES:
+            yield holder.file.path, holder.path
+        elif call.func.attr in ("pop", "setdefault") and call.args:
+            key = home.value(call.args[0], scope)
+            if not isinstance(key, str):
+                yield holder.file.path, holder.path
+            elif call.func.attr == "pop":
+                yield holder.file.path, (*holder.path, key, _POPPED)
+            elif not _has(holder, key):
+                yield holder.file.path, (*holder.path, key)
+
+    # -- files --------------------------------------------------------------------------
+
+    def _root(self, path: str, profile: Profile, home: Evaluator) -> Filed | None:
+        if path not in self.read:
+            self.read[path] = None
+            if len(self.read) <= _MOST_FILES:
+                self.read[path] = self._loaded(path, profile)
+        file = self.read[path]
+        if file is None or (not self._suspended and (file.path, ()) in self._changes(home)):
+            return None
+        return Filed(file, file.root)
+
+    def _loaded(self, path: str, profile: Profile) -> ConfigFile | None:
+        kind = kind_of(path)
+        source = self.find(path) if kind in _READERS else None
+        document = None
+        if source is not None:
+            try:
+                document = _parsed(source, kind)
+            except (ParseError, RecursionError):
+                return None
+        roots: tuple[Node, ...] = getattr(document, "roots", ())
+        if document is None or len(roots) != 1 or not isinstance(roots[0], Mapping):
+            return None
+        return ConfigFile(document, roots[0], profile)
+
+    def _stream(
+        self,
+        expression: ast.expr,
+        call: ast.Call,
+        scope: Scope,
+        home: Evaluator,
+        frame: _Frame | None,
+        depth: int,
+    ) -> str | None:
+        """The path of the file whose text a loader is given: ``open(path)``, the name that a ``with``
+        gives it, ``Path(path).read_text()``; of OmegaConf and toml the path itself."""
+        if isinstance(expression, ast.Name):
+            opened = _opened(expression.id, call, scope)
+            if opened is not None:
+                return self._stream(opened, call, scope, home, frame, depth + 1)
+            found = scope.find(expression.id)
+            value = found[1][0].value if found is not None and len(found[1]) == 1 else None
+            if isinstance(value, ast.Call):
+                inner = self._stream(value, call, scope, home, frame, depth + 1)
+                if inner is not None:
+                    return inner
+        if isinstance(expression, ast.Call):
+            last = (dotted(expression.func) or "").rpartition(".")[2]
+            function = expression.func
+            if isinstance(function, ast.Attribute) and function.attr in (
+                "read", "read_text", "read_bytes",
+            ):  # fmt: skip
+                return self._stream(function.value, call, scope, home, frame, depth + 1)
+            if isinstance(function, ast.Name) and last == "open" and expression.args:
+                return self._path(expression.args[0], scope, home, frame, depth + 1)
+            if isinstance(function, ast.Attribute) and last in ("open", "") and not expression.args:
+                return self._path(function.value, scope, home, frame, depth + 1)
+            if isinstance(function, ast.Attribute) and function.attr == "open":
+                is_module = scope.imported(dotted(function.value) or "") is not None
+                place = expression.args[0] if is_module and expression.args else function.value
+                return self._path(place, scope, home, frame, depth + 1)
+        return self._path(expression, scope, home, frame, depth + 1)
+
+    def _path(
+        self, expression: ast.expr, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
+    ) -> str | None:
+        """The path that an expression is, as this command starts the script."""
+        if depth > _DEEPEST:
+            return None
+        if isinstance(expression, ast.Constant):
+            return expression.value if isinstance(expression.value, str) else None
+        if isinstance(expression, ast.Name):
+            return self._path_of_name(expression, scope, home, frame, depth)
+        if isinstance(expression, ast.Attribute):
+            return self._path_of_attribute(expression, scope, home, frame, depth)
+        if isinstance(expression, ast.BinOp) and isinstance(expression.op, (ast.Div, ast.Add)):
+            sides = [
+                self._path(each, scope, home, frame, depth + 1)
+                for each in (expression.left, expression.right)
+            ]
+            if None in sides:
+                return None
+            left, right = (side or "" for side in sides)
+            return left + right if isinstance(expression.op, ast.Add) else posixpath.join(left, right)
+        if isinstance(expression, ast.JoinedStr):
+            return self._path_of_text(expression, scope, home, frame, depth)
+        if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
+            found = (self._path(e, scope, home, frame, depth + 1) for e in expression.values)
+            return next(filter(None, found), None)
+        if isinstance(expression, ast.Subscript):
+            return self._word(expression, scope, home, frame, depth)
+        if isinstance(expression, ast.IfExp):
+            first = self._path(expression.body, scope, home, frame, depth + 1)
+            return first or self._path(expression.orelse, scope, home, frame, depth + 1)
+        if isinstance(expression, ast.Call):
+            return self._path_of_call(expression, scope, home, frame, depth)
+        return None
+
+    def _path_of_name(
+        self, name: ast.Name, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
+    ) -> str | None:
+        if name.id == "__file__":
+            return home.places.source.path
+        found = scope.find(name.id)
+        if found is None or len(found[1]) != 1:
+            return None
+        owner, (binding,) = found
+        if binding.kind == "parameter":
+            given = list(self._given(name.id, owner, home, frame))
+            paths = {self._path(*each, depth + 1) for each in given}
+            if len(paths) == 1:
+                return paths.pop()
+            if owner.node not in home.fire:
+                return None
+            return self._option(name.id, binding.value, owner, home, frame, depth)
+        if binding.kind == "import":
+            elsewhere = home.elsewhere(name.id, scope)
+            if elsewhere is None:
+                return None
+            there, inner = elsewhere
+            return self._path(inner, there.scopes.module, there, None, depth + 1)
+        if binding.kind != "value" or binding.value is None:
+            return None
+        return self._path(binding.value, owner, home, frame, depth + 1)
+
+    def _path_of_attribute(
+        self,
+        expression: ast.Attribute,
+        scope: Scope,
+        home: Evaluator,
+        frame: _Frame | None,
+        depth: int,
+    ) -> str | None:
+        if expression.attr == "parent":
+            inner = self._path(expression.value, scope, home, frame, depth + 1)
+            return None if inner is None else posixpath.dirname(inner)
+        option = _option_of(expression, scope)
+        if option is not None:
+            default = home.options.get(option)
+            return self._option(option, default, scope, home, frame, depth)
+        if isinstance(expression.value, ast.Name) and expression.value.id == "self":
+            own = home.own(expression.attr, scope)
+            return None if own is None else self._path(*own, home, frame, depth + 1)
+        node = home.node(expression, scope, depth + 1)
+        is_text = isinstance(node, Scalar) and isinstance(node.value, str)
+        return node.value if is_text and isinstance(node, Scalar) else None
+
+    def _option(
+        self,
+        name: str,
+        default: ast.expr | None,
+        scope: Scope,
+        home: Evaluator,
+        frame: _Frame | None,
+        depth: int,
+    ) -> str | None:
+        """What the command says for an option, or else its default."""
+        self.asked.add(name)
+        for spelled in option_names(home.tree).get(name, (name,)):
+            if spelled in self.options:
+                return self.options[spelled]
+        words = positional_names(home.tree)
+        if name in words and str(words.index(name) + 1) in self.options:
+            return self.options[str(words.index(name) + 1)]
+        if default is None:
+            return None
+        return self._path(default, scope, home, frame, depth + 1)
+
+    def _path_of_text(
+        self, text: ast.JoinedStr, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
+    ) -> str | None:
+        pieces: list[str] = []
+        for part in text.values:
+            inner = part.value if isinstance(part, ast.FormattedValue) else part
+            piece = (
+                str(inner.value)
+                if isinstance(inner, ast.Constant)
+                else self._path(inner, scope, home, frame, depth + 1)
+            )
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return "".join(pieces)
+
+    def _word(
+        self,
+        expression: ast.Subscript,
+        scope: Scope,
+        home: Evaluator,
+        frame: _Frame | None,
+        depth: int,
+    ) -> str | None:
+        """``sys.argv[1]``, or a part of ``Path(__file__).parents``."""
+        number = home.value(expression.slice, scope)
+        if not isinstance(number, int) or isinstance(number, bool):
+            return None
+        if dotted(expression.value) == "sys.argv" and number > 0:
+            self.asked.add(str(number))
+            return self.options.get(str(number))
+        holder = expression.value
+        if isinstance(holder, ast.Attribute) and holder.attr == "parents" and number >= 0:
+            path = self._path(holder.value, scope, home, frame, depth + 1)
+            for _ in range(number + 1):
+                path = None if path is None else posixpath.dirname(path)
+            return path
+        return None
+
+    def _path_of_call(
+        self, call: ast.Call, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
+    ) -> str | None:
+        last = (dotted(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
+        parts = [self._path(each, scope, home, frame, depth + 1) for each in call.args]
+        if isinstance(call.func, ast.Attribute) and scope.imported(dotted(call.func) or "") is None:
+            holder = self._path(call.func.value, scope, home, frame, depth + 1)
+            if last in _SAME_PATH and not call.args:
+                return holder
+            if last == "joinpath" and holder is not None and None not in parts:
+                return posixpath.join(holder, *filter(None, parts))
+        if last in _SAME_PATH and parts:
+            return None if None in parts else posixpath.join(*(part or "" for part in parts))
+        if last == "join" and parts and None not in parts:
+            return posixpath.join(*(part or "" for part in parts))
+        if last == "dirname" and len(parts) == 1 and parts[0] is not None:
+            return posixpath.dirname(parts[0])
+        return None
+
+
+_POPPED: Final = "\0popped"
+_READERS: Final = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
+
+
+def _parsed(source: Source, kind: str) -> Document:
+    if kind in YAML_SUFFIXES:
+        from oomlint.documents.yaml.document import parse_yaml
+
+        return parse_yaml(source)
+    if kind in JSON_SUFFIXES:
+        from oomlint.documents.json import parse_json
+
+        return parse_json(source)
+    from oomlint.documents.toml import parse_toml
+
+    return parse_toml(source)
+
+
+# -- values as nodes -------------------------------------------------------------------------------
+
+
+def _has(holder: Filed, key: str) -> bool:
+    held: Filed | None = holder
+    while held is not None:
+        if isinstance(held.node, Mapping) and key in held.node.entries:
+            return True
+        held = held.under
+    return False
+
+
+def _plain(filed: Filed) -> Any:
+    """The value as its loader makes it; ``UNKNOWN`` of what only running tells."""
+    return _value(filed.node, filed.file.profile)
+
+
+def _value(node: Node, profile: Profile) -> Any:
+    if isinstance(node, Scalar):
+        if isinstance(node.value, str) and ("${" in node.value or "{{" in node.value):
+            return UNKNOWN
+        return resolve(node.value, profile) if node.plain else node.value
+    if isinstance(node, Sequence):
+        items = [_value(item, profile) for item in node.items]
+        return UNKNOWN if any(item is UNKNOWN for item in items) else items
+    return UNKNOWN
+
+
+# -- syntax ----------------------------------------------------------------------------------------
+
+
+def enclosed_statements(function: FunctionNode) -> Iterator[ast.AST]:
+    """What stands in a function, and in no function inside it."""
+    for statement in function.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        yield from enclosed(statement)
+
+
+def _function(
+    call: ast.Call, scope: Scope, home: Evaluator
+) -> tuple[FunctionNode, Evaluator] | None:
+    """The function of the project that is called, and whose module it stands in."""
+    name = dotted(call.func)
+    if name is None or name.startswith("self."):
+        return None
+    if name in home.scopes.functions:
+        return home.scopes.functions[name], home
+    elsewhere = home.elsewhere(name, scope)
+    if elsewhere is None:
+        return None
+    there, inner = elsewhere
+    function = there.scopes.functions.get(dotted(inner) or "")
+    return None if function is None else (function, there)
+
+
+def _argument(call: ast.Call, function: FunctionNode, name: str) -> ast.expr | None:
+    named = next((k.value for k in call.keywords if k.arg == name), None)
+    if named is not None:
+        return named
+    places = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    number = places.index(name) if name in places else len(call.args)
+    found = call.args[number] if number < len(call.args) else None
+    return None if isinstance(found, ast.Starred) else found
+
+
+def _default(function: FunctionNode, name: str) -> ast.expr | None:
+    places = [*function.args.posonlyargs, *function.args.args]
+    last = function.args.defaults
+    named = zip(places[len(places) - len(last) :], last, strict=True)
+    both = [*named, *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)]
+    return next((value for argument, value in both if argument.arg == name), None)
+
+
+def _keeps_itself(binding: Binding, name: str) -> bool:
+    """``cfg = EasyDict(cfg)``: the same items under the same name."""
+    value = binding.value
+    if binding.kind != "value" or not isinstance(value, ast.Call) or not value.args:
+        return False
+    first = value.args[0]
+    last = (dotted(value.func) or "").rpartition(".")[2]
+    return last in _KEEPS and isinstance(first, ast.Name) and first.id == name
+
+
+def _unpacked_alone(call: ast.Call) -> ast.expr | None:
+    if len(call.keywords) == 1 and call.keywords[0].arg is None:
+        return call.keywords[0].value
+    return None
+
+
+def _option_of(expression: ast.Attribute, scope: Scope) -> str | None:
+    """The option that ``args.config`` is, if ``args`` is what a parser of the command line gives."""
+    if not isinstance(expression.value, ast.Name):
+        return None
+    found = scope.find(expression.value.id)
+    if found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0]):
+        return None
+    return expression.attr
+
+
+def _opened(name: str, call: ast.Call, scope: Scope) -> ast.expr | None:
+    """What the ``with`` around a call opens under a name."""
+    for node in ast.walk(scope.node):
+        if not isinstance(node, (ast.With, ast.AsyncWith)):
+            continue
+        for item in node.items:
+            target = item.optional_vars
+            if isinstance(target, ast.Name) and target.id == name:
+                if any(inner is call for inner in ast.walk(node)):
+                    return item.context_expr
+    return None
+
+
+def _targets(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """What a statement assigns to, deletes or calls, with the value that an assignment gives it."""
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            yield target, statement.value
+    elif isinstance(statement, ast.AugAssign):
+        yield statement.target, None
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        yield statement.target, statement.value
+    elif isinstance(statement, ast.Delete):
+        for target in statement.targets:
+            yield target, None
+    heads: list[ast.AST] = [
+        child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)
+    ]
+    for head in heads:
+        for node in enclosed(head):
+            if isinstance(node, ast.Call):
+                yield node, None
