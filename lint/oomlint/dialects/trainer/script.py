@@ -23,6 +23,7 @@ from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
     ARGUMENTS,
+    ASSIGNED,
     CHECKPOINTS,
     DEFAULTS,
     EARLY_FROM_PRETRAINED,
@@ -378,6 +379,7 @@ def script_claim(
         if _adapts_as_told(run.trainer, document):
             table = TOLD_OF_ADAPTER[table.name]
         blocks.append(_block(document, run.trainer, table))
+    blocks += (Block(document, s.arguments, ASSIGNED, s.span) for s in assigned_in(document))
     blocks += machine_of_notebook(document)
     # Without a config call the arguments come from a command line: no run of its own.
     name = ""
@@ -399,6 +401,12 @@ class PlainArguments(Block, frozen=True, eq=False):
     def refuses_new(self, field: str, blocks: Iterable[Block]) -> str | None:
         key = self.table.by_field[field].key
         return None if key in _OF_TRAINING else f"TrainingArguments has no argument {key}"
+
+
+def assigned_in(document: Document) -> Sequence[Call]:
+    """The statements of a script that change its training arguments."""
+    found: Sequence[Call] = getattr(document, "assigned", ())
+    return found
 
 
 def _option_defaults(document: Document) -> Iterator[Block]:

@@ -76,6 +76,8 @@ class PythonDocument(Struct, frozen=True, eq=False):
     """Display paths of the config files that it takes values from."""
     config_options: frozenset[str] = frozenset()
     """Options, and numbers of words behind the script, that name a config file to it."""
+    assigned: tuple[Call, ...] = ()
+    """Statements that change its training arguments, each as a call that is given the new value."""
 
     def set_value(self, node: Node, value: Literal) -> list[Edit]:
         """Replace an expression by a literal in the file's quotes, or by a :class:`Name`.
@@ -308,7 +310,12 @@ def _tree(source: Source) -> ast.Module:
 def _read(
     source: Source, root: ast.Module, find: FindSource, options: MappingABC[str, str] | None
 ) -> PythonDocument:
-    from oomlint.documents.python.calls import reached_by_files, read_calls, run_order
+    from oomlint.documents.python.calls import (
+        reached_by_files,
+        read_calls,
+        read_stores,
+        run_order,
+    )
     from oomlint.documents.python.configs import ConfigFiles
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.loops import read_loop
@@ -323,8 +330,10 @@ def _read(
     taken_in = Modules(find)
     files = ConfigFiles(find, options)
     evaluator = Evaluator(places, tree, taken_in, files=files)
-    steps = reached_by_files(run_order(tree), tree, evaluator)
+    every, stores = run_order(tree)
+    steps = reached_by_files(every, tree, evaluator)
     calls, origin = read_calls(steps, evaluator, places)
+    stores = reached_by_files(stores, tree, evaluator)
     declared = read_options(source, tree, taken_in)
     modules: dict[str, str] = {}
     for name, bindings in scopes.module.bindings.items():
@@ -344,6 +353,7 @@ def _read(
         loop,
         files.paths,
         frozenset(files.asked),
+        tuple(read_stores(stores, calls, tree, evaluator, places)),
     )
 
 
