@@ -91,7 +91,11 @@ def test_a_value_stands_where_the_file_has_it() -> None:
 
 @pytest.mark.parametrize(("path", "sign"), [("configs/a.yaml", ": "), ("configs/a.json", ": ")])
 def test_a_fix_goes_into_the_file(path: str, sign: str) -> None:
-    text = YAML if path.endswith("yaml") else json.dumps({"model": {"name": "Qwen/Qwen2.5-7B"}, "training": {"batch": 4}}, indent=2)
+    text = (
+        YAML
+        if path.endswith("yaml")
+        else json.dumps({"model": {"name": "Qwen/Qwen2.5-7B"}, "training": {"batch": 4}}, indent=2)
+    )
     loader = "yaml.safe_load" if path.endswith("yaml") else "json.load"
     script = HEAD + _loads(f'{loader}(open("{path}"))')
 
@@ -99,7 +103,10 @@ def test_a_fix_goes_into_the_file(path: str, sign: str) -> None:
         return run_of({"train.py": script, path: config}, "train.py")
 
     after = fixed(read, text, {f.batch.micro: 2})
-    assert after == text.replace(f"batch{'' if sign in YAML and path.endswith('yaml') else chr(34)}: 4", f"batch{'' if path.endswith('yaml') else chr(34)}: 2")
+    assert after == text.replace(
+        f"batch{'' if sign in YAML and path.endswith('yaml') else chr(34)}: 4",
+        f"batch{'' if path.endswith('yaml') else chr(34)}: 2",
+    )
 
 
 def test_a_section_that_is_unpacked_is_read_and_grows() -> None:
@@ -173,16 +180,20 @@ def test_a_file_decides_on_branches() -> None:
     )
     assert _run(script).plan.trainable.method == "lora"
     assert _run(script, YAML.replace("true", "false")).plan.trainable.method == "full"
-    choice = script.replace('["name"])', '["name"], dtype=torch.bfloat16 if cfg["lora"]["use"] else torch.float32)')
+    choice = script.replace(
+        '["name"])', '["name"], dtype=torch.bfloat16 if cfg["lora"]["use"] else torch.float32)'
+    )
     assert _run(choice).plan.load.dtype == "bf16"
     assert _run(choice, YAML.replace("true", "false")).plan.load.dtype == "fp32"
 
 
 def test_no_dialect_takes_the_file_of_a_script_for_its_own() -> None:
     recipe = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: a\noutput_dir: out\nper_device_train_batch_size: 4\nuse_peft: true\n"
-    script = _loads('yaml.safe_load(open("configs/a.yaml"))').replace(
-        '["model"]["name"]', '["model_name_or_path"]'
-    ).replace('["training"]["batch"]', '["per_device_train_batch_size"]')
+    script = (
+        _loads('yaml.safe_load(open("configs/a.yaml"))')
+        .replace('["model"]["name"]', '["model_name_or_path"]')
+        .replace('["training"]["batch"]', '["per_device_train_batch_size"]')
+    )
     assert len(link({"configs/a.yaml": recipe}).runs) == 1
     run = run_of(_files(script, recipe))
     assert run.name == "train.py"
@@ -196,7 +207,9 @@ def test_interpolations_are_those_of_omegaconf() -> None:
 
 
 def test_a_later_file_is_laid_over_an_earlier() -> None:
-    script = _loads('OmegaConf.merge(OmegaConf.load("base.yaml"), OmegaConf.load("configs/a.yaml"))')
+    script = _loads(
+        'OmegaConf.merge(OmegaConf.load("base.yaml"), OmegaConf.load("configs/a.yaml"))'
+    )
     files = _files(script, "training: {batch: 2}\n") | {"base.yaml": YAML}
     run = run_of(files, "train.py")
     assert (run.plan.model.id, run.plan.batch.micro) == ("Qwen/Qwen2.5-7B", 2)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Entry, Literal, Mapping, Node, RenamedEntry, Sequence
-from oomlint.documents.python.configs import ConfigFile, Filed
+from oomlint.documents.python.nodes import ConfigFile, Filed
 from oomlint.documents.text import Edit, Source
 
 
@@ -122,5 +122,3 @@ def _filed(entry: Entry) -> Filed | None:
 
 def _document(file: ConfigFile, documents: dict[int, ConfigValues]) -> ConfigValues:
     return documents.setdefault(id(file), ConfigValues(file.document))
-
-

@@ -75,4 +75,3 @@ def _value(block: Block, row: Row, entry: Entry) -> Any:
         return None if raw is None else row.kind.read(raw)
     except BadValue:
         return UNKNOWN
-

@@ -40,7 +40,7 @@ from oomlint.documents.base import UNKNOWN, Call, Document, Mapping, Node, Scala
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.values import Arm
+    from oomlint.documents.python.nodes import Arm
 
 _MODEL_LOADER = re.compile(r"(^|\.)from_(pretrained|config)$")
 _CONFIG = re.compile(

@@ -194,7 +194,9 @@ ARGUMENTS = Table(
 )
 
 # A statement that changes arguments which are there already: see :mod:`.assigned`.
-ASSIGNED = Table(name="statements on TrainingArguments", rows=(), known_prefixes=("",), section="assigned")
+ASSIGNED = Table(
+    name="statements on TrainingArguments", rows=(), known_prefixes=("",), section="assigned"
+)
 
 # The script's own dataclasses of options, whose names are those of the command line.
 DEFAULTS = Table(

@@ -11,16 +11,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.documents.base import Call
+from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import (
-    Arm,
-    Evaluator,
-    Guard,
-    Places,
-    PythonEntry,
-    PythonMapping,
-)
+from oomlint.documents.python.values import Evaluator, Places
 
 _CONFIGS = (
     "SFT DPO GRPO KTO ORPO CPO Reward PRM PPO PPOv2 RLOO GKD XPO NashMD OnlineDPO BCO GOLD MiniLLM Model "
@@ -256,9 +250,7 @@ def matters(name: str, last: str) -> bool:
 _Reached = TypeVar("_Reached", Step, Store)
 
 
-def reached_by_files(
-    steps: list[_Reached], tree: Tree, evaluator: Evaluator
-) -> list[_Reached]:
+def reached_by_files(steps: list[_Reached], tree: Tree, evaluator: Evaluator) -> list[_Reached]:
     """The steps without those that lie behind a test which config files decide otherwise; the rest
     without the switches that are so decided."""
     if not evaluator.may_load:
@@ -271,7 +263,9 @@ def reached_by_files(
                 branch, scope = tree.branches[line]
                 decided[line] = evaluator.decided(branch.test, scope)
         if all(decided[line] in (None, side) for line, side in step.arms):
-            known = [(tree.branches[line][0], side) for line, side in step.arms if decided[line] is side]
+            known = [
+                (tree.branches[line][0], side) for line, side in step.arms if decided[line] is side
+            ]
             gone = {g for branch, side in known for g in _guards_of(branch, _side(branch, side))}
             guards = tuple(guard for guard in step.guards if guard not in gone)
             found.append(replace(step, guards=guards) if gone else step)

@@ -19,11 +19,19 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.modules import FindSource
+from oomlint.documents.python.nodes import (
+    ConfigFile,
+    Filed,
+    FiledScalar,
+    FiledSequence,
+    PythonEntry,
+    PythonMapping,
+)
 from oomlint.documents.python.parsers import comes_from_parser, option_names, positional_names
 from oomlint.documents.python.scopes import Binding, FunctionNode, Scope, dotted, enclosed
 from oomlint.documents.scalars import Profile, resolve
-from oomlint.documents.text import Source, Span
 from oomlint.documents.suffixes import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
+from oomlint.documents.text import Source, Span
 from oomlint.errors import ParseError
 
 if TYPE_CHECKING:
@@ -62,29 +70,6 @@ _INTERPOLATION: Final = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 MAY_LOAD: Final = re.compile(
     r"\b(?:yaml|json|toml|tomli|tomllib|OmegaConf)\b|\bload_?\w*(?:conf|cfg|yaml|json|param)", re.I
 )
-
-
-class ConfigFile(Struct, frozen=True, eq=False):
-    """A file that the script loads."""
-
-    document: Document
-    root: Node
-    profile: Profile
-
-    @property
-    def path(self) -> str:
-        return self.document.source.path
-
-
-class Filed(Struct, frozen=True, eq=False):
-    """A value of a config file, and where it stands there; ``under`` is the value at the same place of
-    a file that this one is laid over."""
-
-    file: ConfigFile
-    node: Node
-    path: tuple[str, ...] = ()
-    entry: Entry | None = None
-    under: Filed | None = None
 
 
 class Coded(Struct, frozen=True, eq=False):
@@ -234,8 +219,8 @@ class ConfigFiles:
         while around is not None and around.function is not owner.node:
             around = around.around
         if around is None:
-            for value, scope in home.given.get((id(owner.node), name), ()):
-                yield value, scope, home, None
+            for said, scope in home.given.get((id(owner.node), name), ()):
+                yield said, scope, home, None
             return
         value = _argument(around.call, around.function, name)
         if value is not None:
@@ -304,7 +289,9 @@ class ConfigFiles:
         key = home.value(call.args[0], scope, depth + 1) if call.args else UNKNOWN
         if not isinstance(key, str):
             return None
-        default = call.args[1] if len(call.args) > 1 else ast.copy_location(ast.Constant(None), call)
+        default = (
+            call.args[1] if len(call.args) > 1 else ast.copy_location(ast.Constant(None), call)
+        )
         return self._at(holder, key, default, scope, home, popped=method.attr == "pop")
 
     def _returned(
@@ -415,8 +402,6 @@ class ConfigFiles:
     # -- values as nodes ------------------------------------------------------------------
 
     def _as_node(self, filed: Filed, span: Span, home: Evaluator) -> Node:
-        from oomlint.documents.python.values import FiledScalar, FiledSequence
-
         reason = f"it is read from {filed.file.path}"
         node = filed.node
         if isinstance(node, Scalar):
@@ -429,8 +414,6 @@ class ConfigFiles:
 
     def _as_mapping(self, filed: Filed, span: Span, home: Evaluator, reason: str) -> Node:
         """All items of an object, for what unpacks it: those that the script changes are unknown."""
-        from oomlint.documents.python.values import PythonEntry, PythonMapping
-
         changed = self._changes(home) | self._in_loaders
         below = {
             place[len(filed.path)]: place[-1] is _POPPED
@@ -461,7 +444,9 @@ class ConfigFiles:
 
     # -- what the script changes ----------------------------------------------------------
 
-    def _is_changed(self, holder: Filed, key: str, home: Evaluator, *, popped: bool = False) -> bool:
+    def _is_changed(
+        self, holder: Filed, key: str, home: Evaluator, *, popped: bool = False
+    ) -> bool:
         if self._suspended:
             return False
         place = (*holder.path, key)
@@ -685,7 +670,9 @@ class ConfigFiles:
             if None in sides:
                 return None
             left, right = (side or "" for side in sides)
-            return left + right if isinstance(expression.op, ast.Add) else posixpath.join(left, right)
+            return (
+                left + right if isinstance(expression.op, ast.Add) else posixpath.join(left, right)
+            )
         if isinstance(expression, ast.JoinedStr):
             return self._path_of_text(expression, scope, home, frame, depth)
         if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
@@ -812,7 +799,7 @@ class ConfigFiles:
     def _path_of_call(
         self, call: ast.Call, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
     ) -> str | None:
-        last = (dotted(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
+        last = str(dotted(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
         parts = [self._path(each, scope, home, frame, depth + 1) for each in call.args]
         if isinstance(call.func, ast.Attribute) and scope.imported(dotted(call.func) or "") is None:
             holder = self._path(call.func.value, scope, home, frame, depth + 1)
@@ -954,9 +941,9 @@ def _opened(name: str, call: ast.Call, scope: Scope) -> ast.expr | None:
             continue
         for item in node.items:
             target = item.optional_vars
-            if isinstance(target, ast.Name) and target.id == name:
-                if any(inner is call for inner in ast.walk(node)):
-                    return item.context_expr
+            is_named = isinstance(target, ast.Name) and target.id == name
+            if is_named and any(inner is call for inner in ast.walk(node)):
+                return item.context_expr
     return None
 
 

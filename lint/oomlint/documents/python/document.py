@@ -110,7 +110,7 @@ class PythonDocument(Struct, frozen=True, eq=False):
 
     def remove_entry(self, mapping: Mapping, key: str) -> list[Edit]:
         """Delete an argument with its comma and its line."""
-        from oomlint.documents.python.values import PythonEntry
+        from oomlint.documents.python.nodes import PythonEntry
 
         without_argument = _editing().without_argument
         self._check(mapping)
@@ -124,7 +124,7 @@ class PythonDocument(Struct, frozen=True, eq=False):
 
     def rename_entry(self, mapping: Mapping, key: str, new_key: str) -> list[Edit]:
         """Change the name of a keyword argument or the key of an entry."""
-        from oomlint.documents.python.values import PythonEntry
+        from oomlint.documents.python.nodes import PythonEntry
 
         self._check(mapping)
         entry = mapping.entries.get(key)

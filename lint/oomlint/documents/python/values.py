@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -21,9 +21,10 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
-from oomlint.documents.python.configs import MAY_LOAD, ConfigFiles, Filed
+from oomlint.documents.python.configs import MAY_LOAD, ConfigFiles
 from oomlint.documents.python.instances import Found, attribute
 from oomlint.documents.python.modules import Module, Modules
+from oomlint.documents.python.nodes import Filed, PythonEntry, PythonMapping, PythonScalar
 from oomlint.documents.python.parsers import (
     Switch,
     argparse_defaults,
@@ -70,63 +71,6 @@ _GIVEN: Final = "it is what the function is given"
 _NUMBERS: Final[dict[str, type[int] | type[float]]] = {"int": int, "float": float}
 _BY_FILE: Final = "a config file decides on it"
 _SHARED: Final = "{} is used in several places"
-
-
-class PythonScalar(Scalar, frozen=True, eq=False):
-    """A value that is the default of a command-line option, which a launch line may override; or
-    one of two, between which the option decides, or :data:`.base.RANKS`."""
-
-    option: str = ""
-    either: tuple[Node, Node] | None = None
-    """What it is where the option is on, and where it is off."""
-    compared: tuple[str, Any] | None = None
-    """How the option decides where it is no switch: an operator, and what it is compared with."""
-    unset: Any = UNKNOWN
-    """Of an option that decides: what it is where the command line does not say."""
-    may_differ: bool = False
-    """Whether a variable of the environment takes its place where there is one."""
-    computed: tuple[type[ast.operator], Node, Node] | None = None
-    """Of arithmetic on options: what is done to what. ``value`` is what comes of their defaults."""
-
-
-class FiledScalar(PythonScalar, frozen=True, eq=False):
-    """A value that the script takes from a config file; ``span`` is where it takes it."""
-
-    filed: Filed | None = None
-
-
-class FiledSequence(Sequence, frozen=True, eq=False):
-    """A list that the script takes from a config file."""
-
-    filed: Filed | None = None
-
-
-Guard: TypeAlias = tuple[str, bool]
-"""A switch of the command line, and whether it must be on."""
-Arm: TypeAlias = tuple[int, bool]
-"""The line of an ``if``, and whether its test must hold."""
-
-
-class PythonMapping(Mapping, frozen=True, eq=False):
-    """Arguments of a call, or the entries of a dict; ``span`` is the whole expression."""
-
-    kind: str = "call"
-    guards: tuple[Guard, ...] = ()
-    """Of a call: the switches that decide whether it is reached."""
-    arms: tuple[Arm, ...] = ()
-    """Of a call: the branches that it stands in, the outermost first."""
-    filed: Filed | None = None
-    """The section of a config file that this is, whole and unchanged."""
-    sections: tuple[Filed, ...] = ()
-    """Of a call: the sections of config files that it unpacks (``**cfg["training"]``)."""
-
-
-class PythonEntry(Entry, frozen=True, eq=False):
-    """``owner`` is the call or dict in which the entry is written."""
-
-    owner: Span | None = None
-    owner_kind: str = "call"
-    locked: str | None = None
 
 
 class Places:
@@ -632,9 +576,7 @@ class Evaluator:
         path = module.source.path
         if path not in self.known:
             places = Places(module.source)
-            self.known[path] = Evaluator(
-                places, module.tree, self.modules, self.known, self.files
-            )
+            self.known[path] = Evaluator(places, module.tree, self.modules, self.known, self.files)
         return self.known[path]
 
     def _imported(self, expression: ast.expr, qualified: str, scope: Scope, depth: int) -> Node:
