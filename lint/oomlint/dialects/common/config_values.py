@@ -72,6 +72,8 @@ def with_files(blocks: Iterable[Block]) -> Iterator[Block]:
     """Blocks of a script, each with those of the config files that its arguments stand in."""
     documents: dict[int, ConfigValues] = {}
     for block in blocks:
+        home = getattr(block.mapping, "home", None)
+        block = block if home is None else replace(block, document=home)
         filed = {k: f for k, e in block.mapping.entries.items() if (f := _filed(e)) is not None}
         sections = getattr(block.mapping, "sections", ())
         if not filed and not sections:

@@ -219,14 +219,19 @@ class ConfigFiles:
         while around is not None and around.function is not owner.node:
             around = around.around
         if around is None:
+            handed = home.handed.get((id(owner.node), name))
+            if handed is not None:
+                for said, scope, caller in handed:
+                    yield said, scope, caller, None
+                return
             for said, scope in home.given.get((id(owner.node), name), ()):
                 yield said, scope, home, None
             return
-        value = _argument(around.call, around.function, name)
+        value = argument_of(around.call, around.function, name)
         if value is not None:
             yield value, around.scope, around.caller, around.around
         else:
-            default = _default(around.function, name)
+            default = default_of(around.function, name)
             if default is not None:
                 yield default, home.scopes.module, home, None
 
@@ -298,7 +303,7 @@ class ConfigFiles:
         self, call: ast.Call, scope: Scope, home: Evaluator, frame: _Frame | None, depth: int
     ) -> Held:
         """What a function of the project returns: ``cfg = load_config(args.config)``."""
-        found = _function(call, scope, home)
+        found = function_of(call, scope, home)
         if found is None:
             return None
         function, there = found
@@ -873,7 +878,7 @@ def enclosed_statements(function: FunctionNode) -> Iterator[ast.AST]:
         yield from enclosed(statement)
 
 
-def _function(
+def function_of(
     call: ast.Call, scope: Scope, home: Evaluator
 ) -> tuple[FunctionNode, Evaluator] | None:
     """The function of the project that is called, and whose module it stands in."""
@@ -890,7 +895,7 @@ def _function(
     return None if function is None else (function, there)
 
 
-def _argument(call: ast.Call, function: FunctionNode, name: str) -> ast.expr | None:
+def argument_of(call: ast.Call, function: FunctionNode, name: str) -> ast.expr | None:
     named = next((k.value for k in call.keywords if k.arg == name), None)
     if named is not None:
         return named
@@ -900,7 +905,7 @@ def _argument(call: ast.Call, function: FunctionNode, name: str) -> ast.expr | N
     return None if isinstance(found, ast.Starred) else found
 
 
-def _default(function: FunctionNode, name: str) -> ast.expr | None:
+def default_of(function: FunctionNode, name: str) -> ast.expr | None:
     places = [*function.args.posonlyargs, *function.args.args]
     last = function.args.defaults
     named = zip(places[len(places) - len(last) :], last, strict=True)

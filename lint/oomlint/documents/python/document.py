@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from oomlint.documents.python.loops import Loop
     from oomlint.documents.python.modules import FindSource
     from oomlint.documents.python.options import Options
+    from oomlint.documents.python.scopes import Scopes
+    from oomlint.documents.python.values import Evaluator
 
 # A file without any of these has nothing for us: two files of three are dropped here.
 _WORDS_THAT_MATTER: Final = (
@@ -321,6 +323,7 @@ def _read(
     from oomlint.documents.python.loops import read_loop
     from oomlint.documents.python.modules import Modules
     from oomlint.documents.python.options import read_options, started
+    from oomlint.documents.python.parts import calls_elsewhere
     from oomlint.documents.python.tree import read_tree
     from oomlint.documents.python.values import Evaluator, Places
 
@@ -332,21 +335,18 @@ def _read(
     evaluator = Evaluator(places, tree, taken_in, files=files)
     every, stores = run_order(tree)
     steps = reached_by_files(every, tree, evaluator)
+    elsewhere = calls_elsewhere(steps, evaluator, _module)
     calls, origin = read_calls(steps, evaluator, places)
     stores = reached_by_files(stores, tree, evaluator)
     declared = read_options(source, tree, taken_in)
-    modules: dict[str, str] = {}
-    for name, bindings in scopes.module.bindings.items():
-        if len(bindings) == 1 and bindings[0].kind == "import":
-            modules.setdefault(bindings[0].qualified, name)
     facts = facts_of(source, tree, places, evaluator, steps, calls, origin)
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     return PythonDocument(
         source,
-        tuple(calls),
+        tuple(sorted((*elsewhere, *calls), key=lambda call: call.order)),
         facts,
         frozenset(scopes.imports),
-        modules,
+        _modules(scopes),
         declared,
         getattr(started(source, tree, find) if not calls else None, "path", None),
         (*taken_in.read, *files.paths),
@@ -355,6 +355,22 @@ def _read(
         frozenset(files.asked),
         tuple(read_stores(stores, calls, tree, evaluator, places)),
     )
+
+
+def _module(home: Evaluator) -> PythonDocument:
+    """Another file of the project, for what is written into calls that stand there."""
+    from oomlint.documents.python.options import Options
+
+    imports = frozenset(home.scopes.imports)
+    return PythonDocument(home.places.source, (), (), imports, _modules(home.scopes), Options())
+
+
+def _modules(scopes: Scopes) -> dict[str, str]:
+    modules: dict[str, str] = {}
+    for name, bindings in scopes.module.bindings.items():
+        if len(bindings) == 1 and bindings[0].kind == "import":
+            modules.setdefault(bindings[0].qualified, name)
+    return modules
 
 
 def _editing() -> ModuleType:

@@ -21,7 +21,7 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
-from oomlint.documents.python.configs import MAY_LOAD, ConfigFiles
+from oomlint.documents.python.configs import MAY_LOAD, ConfigFiles, function_of
 from oomlint.documents.python.instances import Found, attribute
 from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.nodes import Filed, PythonEntry, PythonMapping, PythonScalar
@@ -33,7 +33,7 @@ from oomlint.documents.python.parsers import (
     field_default,
     fire_functions,
 )
-from oomlint.documents.python.scopes import Binding, Scope, dotted
+from oomlint.documents.python.scopes import Binding, Scope, dotted, enclosed
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.text import Source, Span
 
@@ -69,6 +69,7 @@ _COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
 }
 _GIVEN: Final = "it is what the function is given"
 _NUMBERS: Final[dict[str, type[int] | type[float]]] = {"int": int, "float": float}
+_RETURNED: Final = "it is what a function returns"
 _BY_FILE: Final = "a config file decides on it"
 _SHARED: Final = "{} is used in several places"
 
@@ -122,6 +123,8 @@ class Evaluator:
         self.settings = dataclass_variables(tree)
         self.fire = fire_functions(tree)
         self.given = _arguments_given(tree)
+        self.handed: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
+        """What scripts of other files give the parameters of functions here: see :mod:`.parts`."""
 
     # -- nodes ------------------------------------------------------------------------
 
@@ -448,7 +451,7 @@ class Evaluator:
                 qualified = scope.imported(owner)
                 if qualified:
                     return Scalar(span, Name(f"{qualified}.{attribute}"))
-        return _unknown(span)
+        return self._returned(expression, scope, depth) or _unknown(span)
 
     def _number(
         self, kind: type[int] | type[float], expression: ast.Call, scope: Scope, depth: int
@@ -480,6 +483,9 @@ class Evaluator:
             return self._imported(expression, binding.qualified, scope, depth)
         if binding.kind == "definition":
             return Scalar(span, Name(expression.id))
+        handed = self.handed.get((id(owner.node), expression.id))
+        if binding.kind == "parameter" and handed is not None:
+            return self._handed(handed, span, depth)
         given = self.given.get((id(owner.node), expression.id))
         if binding.kind == "parameter" and given is not None:
             return self._given(given, span, depth)
@@ -500,6 +506,51 @@ class Evaluator:
         if len(values) > 1 or not isinstance(nodes[0], Scalar):
             return _unknown(span) if len(values) > 1 else _locked(nodes[0], _GIVEN)
         return replace(nodes[0], via=span, locked=nodes[0].locked or _GIVEN)
+
+    def _handed(
+        self, handed: list[tuple[ast.expr, Scope, Evaluator]], span: Span, depth: int
+    ) -> Node:
+        """What a script of another file gives a parameter of a function of this one."""
+        nodes = [caller.node(value, scope, depth + 1) for value, scope, caller in handed]
+        paths = [caller.places.source.path for _, _, caller in handed]
+        if len({repr(plain_value(node)) for node in nodes}) > 1:
+            return _unknown(span)
+        return _from_elsewhere(nodes[0], span, paths[0])
+
+    def _returned(self, call: ast.Call, scope: Scope, depth: int) -> Node | None:
+        """What a function of the project returns there, if only one statement of it can."""
+        found = function_of(call, scope, self)
+        if found is None or depth > _DEEPEST:
+            return None
+        function, there = found
+        own = there.scopes.of_node[id(function)]
+        value = there.end_of(function.body, own, depth + 1)
+        if value is None:
+            return None
+        node = there.node(value, own, depth + 1)
+        span = self.places.span(call)
+        if isinstance(node, Scalar) and isinstance(node.value, Call):
+            return Scalar(span, node.value, locked=_RETURNED)
+        return _from_elsewhere(node, span, there.places.source.path)
+
+    def end_of(self, body: list[ast.stmt], scope: Scope, depth: int) -> ast.expr | None:
+        """What the one ``return`` says that statements come to; ``None`` where it cannot be told."""
+        for statement in body:
+            if isinstance(statement, ast.Return):
+                return statement.value
+            if not any(isinstance(node, ast.Return) for node in enclosed(statement)):
+                continue
+            if isinstance(statement, (ast.With, ast.Try)):
+                return self.end_of(statement.body, scope, depth)
+            decided = None
+            if isinstance(statement, ast.If):
+                decided = self.decided(statement.test, scope, depth)
+            if decided is None or not isinstance(statement, ast.If):
+                return None
+            chosen = statement.body if decided else statement.orelse
+            if any(isinstance(node, ast.Return) for each in chosen for node in enclosed(each)):
+                return self.end_of(chosen, scope, depth)
+        return None
 
     def _attribute(self, expression: ast.Attribute, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)

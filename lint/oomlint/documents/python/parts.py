@@ -1,0 +1,96 @@
+"""Calls that a script makes in other files of the project: ``model = load_model(cfg)``.
+
+What a script hands to its trainer is often made by a function of a module beside it. The calls of
+such functions are the script's, with what it gives their parameters.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from oomlint.documents.base import Call, Document
+from oomlint.documents.python.calls import Step, matters, reached_by_files, read_calls, steps_of
+from oomlint.documents.python.configs import argument_of, default_of, function_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oomlint.documents.python.scopes import FunctionNode
+    from oomlint.documents.python.values import Evaluator
+
+_DEEPEST: Final = 3
+# What makes a model, and the arguments of a training; a trainer makes a run of its own.
+_PARTS: Final = re.compile(
+    r"(?:^|\.)(?:from_pretrained|from_config|\w*Config|\w*TrainingArguments|get_peft_model"
+    r"|prepare_model_for_\w+|gradient_checkpointing_enable)$"
+)
+
+
+def calls_elsewhere(
+    steps: list[Step], evaluator: Evaluator, document_of: Callable[[Evaluator], Document]
+) -> list[Call]:
+    """The calls that make parts of a run in functions of other files, of a script that hands parts
+    to a trainer. Each has the rank of the script's own call before it."""
+    if not any(step.last.endswith("Trainer") and step.reached for step in steps):
+        return []
+    entered: list[tuple[int, FunctionNode, Evaluator]] = []
+    rank = -1
+    for step in steps:
+        rank += matters(step.name, step.name.rpartition(".")[2] or step.last)
+        if step.reached and _is_used(step, evaluator):
+            entered += ((rank, *found) for found in _entered(step, evaluator, 0))
+    # What a function is given is known once all that call it are.
+    return [
+        replace(call, order=rank)
+        for rank, function, there in entered
+        for call in _calls_in(function, there, document_of(there))
+    ]
+
+
+def _is_used(step: Step, evaluator: Evaluator) -> bool:
+    """Whether something is made of what the call returns."""
+    scope = step.scope.node
+    return not any(isinstance(n, ast.Expr) and n.value is step.node for n in ast.walk(scope))
+
+
+def _entered(
+    step: Step, evaluator: Evaluator, depth: int
+) -> Iterator[tuple[FunctionNode, Evaluator]]:
+    """The functions of other files that a call leads to, the innermost first."""
+    called = function_of(step.node, step.scope, evaluator)
+    if called is None or depth >= _DEEPEST:
+        return
+    function, there = called
+    if there is evaluator and depth == 0:
+        return  # its calls are the script's own
+    is_known = _hand(step, function, there, evaluator)
+    if is_known or there is evaluator:
+        return  # the same calls again, or calls that its caller has with its own
+    there.may_load = there.may_load or evaluator.may_load
+    for each in steps_of(function, there.tree):
+        yield from _entered(each, there, depth + 1)
+    yield function, there
+
+
+def _calls_in(function: FunctionNode, there: Evaluator, document: Document) -> list[Call]:
+    wanted = [s for s in steps_of(function, there.tree) if _PARTS.search(s.name or s.last)]
+    reached = reached_by_files(wanted, there.tree, there)
+    return read_calls(reached, there, there.places, document)[0]
+
+
+def _hand(step: Step, function: FunctionNode, there: Evaluator, caller: Evaluator) -> bool:
+    """Note what a call gives the parameters of a function; whether another one did before."""
+    parameters = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    is_known = any((id(function), each.arg) in there.handed for each in parameters)
+    for each in parameters:
+        value, scope, home = argument_of(step.node, function, each.arg), step.scope, caller
+        if value is None:
+            value, scope, home = default_of(function, each.arg), there.scopes.module, there
+        if value is not None:
+            there.handed.setdefault((id(function), each.arg), []).append((value, scope, home))
+    return is_known
