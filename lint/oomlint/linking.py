@@ -299,11 +299,13 @@ class Linker:
         return [replace(given, is_shown=True) for given in islice(shown, _MOST_SHOWN)]
 
     def _shown_starts(self, names: Iterable[str], claims: list[Claim]) -> list[Claim]:
-        """The commands of READMEs that start a Python script with options, or on several GPUs, which no script
-        here starts: how it runs stands there alone."""
+        """The commands of READMEs and guides that start a Python script with options, or on several GPUs,
+        which no script here starts: how it runs stands there alone."""
         scripts = {name for name in names if name.endswith(".py")}
         scripts -= {self._script_of(claim) for claim in claims}
-        readmes = dict.fromkeys(r for name in scripts for r in self._suggestions.readmes(name))
+        told = self._suggestions
+        readmes = dict.fromkeys(r for name in scripts for r in told.readmes(name))
+        readmes |= dict.fromkeys(r for name in scripts for r in told.guides(name))
         shown: dict[str, list[Claim]] = {}
         for readme in readmes:
             document = self._suggestions.commands_of(readme)
