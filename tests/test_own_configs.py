@@ -213,3 +213,13 @@ def test_a_later_file_is_laid_over_an_earlier() -> None:
     files = _files(script, "training: {batch: 2}\n") | {"base.yaml": YAML}
     run = run_of(files, "train.py")
     assert (run.plan.model.id, run.plan.batch.micro) == ("Qwen/Qwen2.5-7B", 2)
+
+
+def test_an_argument_that_has_another_name_now_is_wrong_in_the_call() -> None:
+    script = _loads('yaml.safe_load(open("configs/a.yaml"))').replace(
+        'output_dir="out"',
+        'output_dir="out", evaluation_strategy=cfg.get("evaluation_strategy", "no")',
+    )
+    run = _run(script, YAML + "evaluation_strategy: steps\n")
+    renamed = [stray for block, _ in run.parts.blocks for stray, _ in block.renamed()]
+    assert [stray.location.path for stray in renamed] == ["train.py"]

@@ -77,7 +77,9 @@ def test_a_fix_goes_into_the_module() -> None:
     def read(text: str) -> Run:
         return _run(models=text)
 
-    assert fixed(read, models, {f.load.dtype: "bf16"}) == models.replace("torch.float32", chr(34) + "bfloat16" + chr(34))
+    assert fixed(read, models, {f.load.dtype: "bf16"}) == models.replace(
+        "torch.float32", chr(34) + "bfloat16" + chr(34)
+    )
 
 
 def test_functions_whose_result_nobody_uses_make_no_part() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.dialects.table import Block
+from oomlint.dialects.table import Block, Table
 from oomlint.documents.base import Document, Entry, Literal, Mapping, Node, RenamedEntry, Sequence
 from oomlint.documents.python.nodes import ConfigFile, Filed
 from oomlint.documents.text import Edit, Source
@@ -74,12 +74,17 @@ def with_files(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         home = getattr(block.mapping, "home", None)
         block = block if home is None else replace(block, document=home)
-        filed = {k: f for k, e in block.mapping.entries.items() if (f := _filed(e)) is not None}
-        sections = getattr(block.mapping, "sections", ())
+        sections: tuple[Filed, ...] = getattr(block.mapping, "sections", ())
+        unpacked = {id(entry) for s in sections for entry in _entries(s)}
+        filed = {
+            key: found
+            for key, entry in block.mapping.entries.items()
+            if (found := _filed(entry)) is not None
+            and (id(found.entry) in unpacked or _is_known(key, block.table))
+        }
         if not filed and not sections:
             yield block
             continue
-        unpacked = {id(entry) for s in sections for entry in s.node.entries.values()}
         own = {k: e for k, e in block.mapping.entries.items() if k not in filed}
         call = replace(block, mapping=replace(block.mapping, entries=own))
         yield call
@@ -92,6 +97,16 @@ def with_files(blocks: Iterable[Block]) -> Iterator[Block]:
             yield SectionBlock(
                 document, section.node, block.table, anchor, level=block.level, call=call
             )
+
+
+def _is_known(key: str, table: Table) -> bool:
+    """Whether only the value is the file's business: an argument that has another name now, or none, is wrong in
+    the call."""
+    return key in table.names and all(key != renaming.old for renaming in table.renamed)
+
+
+def _entries(section: Filed) -> Iterable[Entry]:
+    return section.node.entries.values() if isinstance(section.node, Mapping) else ()
 
 
 def _values(
