@@ -92,3 +92,19 @@ def test_functions_whose_result_nobody_uses_make_no_part() -> None:
 def test_a_function_that_is_called_for_two_models_tells_neither() -> None:
     train = TRAIN.replace("args = ", "other = load('Qwen/Qwen2.5-72B')\nargs = ")
     assert _run(train=train).plan.model.id is None
+
+
+def test_what_a_function_changes_in_a_config_is_not_read() -> None:
+    models = MODELS + "\ndef fill(cfg):\n    cfg['model'] = os.environ['MODEL']\n"
+    train = TRAIN.replace("import adapter", "import fill, adapter").replace(
+        "model = load", "fill(cfg)\nmodel = load"
+    )
+    assert _run(train=train, models=models).plan.model.id is None
+
+
+def test_a_branch_that_the_file_rules_out_makes_no_part() -> None:
+    train = TRAIN.replace(
+        "model = load(cfg",
+        "if cfg.get('judge'):\n    model = load_judge(cfg['judge'])\nelse:\n    model = load(cfg",
+    ).replace("import adapter, load", "import adapter, load, load_judge")
+    assert _run(train=train).plan.model.id == "Qwen/Qwen2.5-7B"

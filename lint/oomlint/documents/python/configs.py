@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterator, Mapping as MappingABC
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -448,6 +448,14 @@ class ConfigFiles:
         )
 
     # -- what the script changes ----------------------------------------------------------
+
+    def note_changes(self, functions: Iterable[tuple[FunctionNode, Evaluator]]) -> None:
+        """See what functions of other files change in the objects that they are given."""
+        for function, home in functions:
+            scope = home.scopes.of_node[id(function)]
+            self._in_loaders |= self._changes_in(function, scope, home, None)
+        self._known.clear()
+        self._changed.clear()
 
     def _is_changed(
         self, holder: Filed, key: str, home: Evaluator, *, popped: bool = False

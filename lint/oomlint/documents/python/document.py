@@ -323,7 +323,7 @@ def _read(
     from oomlint.documents.python.loops import read_loop
     from oomlint.documents.python.modules import Modules
     from oomlint.documents.python.options import read_options, started
-    from oomlint.documents.python.parts import calls_elsewhere
+    from oomlint.documents.python.parts import calls_elsewhere, entered_functions, modules_entered
     from oomlint.documents.python.tree import read_tree
     from oomlint.documents.python.values import Evaluator, Places
 
@@ -331,21 +331,22 @@ def _read(
     tree = read_tree(root)
     scopes = tree.scopes
     taken_in = Modules(find)
+    declared = read_options(source, tree, taken_in)
     files = ConfigFiles(find, options)
     evaluator = Evaluator(places, tree, taken_in, files=files)
     every, stores = run_order(tree)
+    entered = entered_functions(every, evaluator)
     steps = reached_by_files(every, tree, evaluator)
-    elsewhere = calls_elsewhere(steps, evaluator, _module)
+    elsewhere = calls_elsewhere(entered, steps, evaluator, _module)
     calls, origin = read_calls(steps, evaluator, places)
     stores = reached_by_files(stores, tree, evaluator)
-    declared = read_options(source, tree, taken_in)
     facts = facts_of(source, tree, places, evaluator, steps, calls, origin)
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     return PythonDocument(
         source,
         tuple(sorted((*elsewhere, *calls), key=lambda call: call.order)),
         facts,
-        frozenset(scopes.imports),
+        frozenset(scopes.imports) | (modules_entered(entered) if elsewhere else frozenset()),
         _modules(scopes),
         declared,
         getattr(started(source, tree, find) if not calls else None, "path", None),

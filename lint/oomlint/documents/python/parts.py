@@ -11,17 +11,17 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import Call, Document
 from oomlint.documents.python.calls import Step, matters, reached_by_files, read_calls, steps_of
 from oomlint.documents.python.configs import argument_of, default_of, function_of
+from oomlint.documents.python.scopes import FunctionNode
+from oomlint.documents.python.values import Evaluator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from oomlint.documents.python.scopes import FunctionNode
-    from oomlint.documents.python.values import Evaluator
 
 _DEEPEST: Final = 3
 # What makes a model, and the arguments of a training; a trainer makes a run of its own.
@@ -31,28 +31,61 @@ _PARTS: Final = re.compile(
 )
 
 
-def calls_elsewhere(
-    steps: list[Step], evaluator: Evaluator, document_of: Callable[[Evaluator], Document]
-) -> list[Call]:
-    """The calls that make parts of a run in functions of other files, of a script that hands parts
-    to a trainer. Each has the rank of the script's own call before it."""
-    if not any(step.last.endswith("Trainer") and step.reached for step in steps):
+class Entered(Struct, frozen=True, eq=False):
+    """A function of another file that a script calls, and the rank of the script's own call before it."""
+
+    rank: int
+    step: Step
+    function: FunctionNode
+    home: Evaluator
+
+
+def entered_functions(steps: list[Step], evaluator: Evaluator) -> list[Entered]:
+    """The functions of other files that a script leads to, given what it gives them: of scripts that
+    hand parts to a trainer, or load config files, which such functions may change."""
+    if not (_has_trainer(steps) or evaluator.may_load):
         return []
-    entered: list[tuple[int, FunctionNode, Evaluator]] = []
+    found: list[Entered] = []
     rank = -1
     for step in steps:
         rank += matters(step.name, step.name.rpartition(".")[2] or step.last)
-        if step.reached and _is_used(step, evaluator):
-            entered += ((rank, *found) for found in _entered(step, evaluator, 0))
-    # What a function is given is known once all that call it are.
+        if step.reached:
+            inner = _entered(step, evaluator, 0)
+            found += (Entered(rank, step, function, home) for function, home in inner)
+    evaluator.files.note_changes((each.function, each.home) for each in found)
+    return found
+
+
+def calls_elsewhere(
+    entered: list[Entered],
+    steps: list[Step],
+    evaluator: Evaluator,
+    document_of: Callable[[Evaluator], Document],
+) -> list[Call]:
+    """The calls that make parts of a run in functions of other files, of a script that hands parts
+    to a trainer, each with the rank of the script's own call before it; ``steps`` are those of the
+    script that are reached."""
+    if not _has_trainer(steps):
+        return []
+    reached = {id(step.node) for step in steps}
     return [
-        replace(call, order=rank)
-        for rank, function, there in entered
-        for call in _calls_in(function, there, document_of(there))
+        replace(call, order=each.rank)
+        for each in entered
+        if id(each.step.node) in reached and _is_used(each.step)
+        for call in _calls_in(each.function, each.home, document_of(each.home))
     ]
 
 
-def _is_used(step: Step, evaluator: Evaluator) -> bool:
+def modules_entered(entered: list[Entered]) -> frozenset[str]:
+    """What the files import in which such functions stand."""
+    return frozenset[str]().union(*(each.home.scopes.imports for each in entered))
+
+
+def _has_trainer(steps: list[Step]) -> bool:
+    return any(step.last.endswith("Trainer") and step.reached for step in steps)
+
+
+def _is_used(step: Step) -> bool:
     """Whether something is made of what the call returns."""
     scope = step.scope.node
     return not any(isinstance(n, ast.Expr) and n.value is step.node for n in ast.walk(scope))
