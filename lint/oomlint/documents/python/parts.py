@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import Call, Document
 from oomlint.documents.python.calls import Step, matters, reached_by_files, read_calls, steps_of
-from oomlint.documents.python.configs import argument_of, default_of, function_of
+from oomlint.documents.python.config_paths import argument_of, default_of, function_of
 from oomlint.documents.python.scopes import FunctionNode
 from oomlint.documents.python.values import Evaluator
 

@@ -21,7 +21,8 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
-from oomlint.documents.python.configs import MAY_LOAD, ConfigFiles, function_of
+from oomlint.documents.python.config_paths import function_of
+from oomlint.documents.python.configs import MAY_LOAD, ConfigFiles
 from oomlint.documents.python.instances import Found, attribute
 from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.nodes import Filed, PythonEntry, PythonMapping, PythonScalar
