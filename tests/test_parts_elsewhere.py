@@ -108,3 +108,30 @@ def test_a_branch_that_the_file_rules_out_makes_no_part() -> None:
         "if cfg.get('judge'):\n    model = load_judge(cfg['judge'])\nelse:\n    model = load(cfg",
     ).replace("import adapter, load", "import adapter, load, load_judge")
     assert _run(train=train).plan.model.id == "Qwen/Qwen2.5-7B"
+
+
+def test_an_option_reaches_into_a_module() -> None:
+    train = (
+        TRAIN.replace('load(cfg["model"]', "load(args.weights")
+        .replace(
+            "import yaml\n",
+            "import argparse, yaml\nparser = argparse.ArgumentParser()\n"
+            'parser.add_argument("--weights", required=True)\nargs = parser.parse_args()\n',
+        )
+        .replace("args = TrainingArguments", "how = TrainingArguments")
+        .replace("args=args", "args=how")
+    )
+    files = {"train.py": train, "tools/models.py": MODELS, "config.yaml": CONFIG}
+    run = run_of(files | {"run.sh": "python train.py --weights Qwen/Qwen2.5-14B\n"})
+    assert run.plan.model.id == "Qwen/Qwen2.5-14B"
+
+
+def test_a_loader_of_an_adapter_or_of_who_knows_what_is_no_part() -> None:
+    models = MODELS.replace(
+        "def load(",
+        "def resume(path):\n    return AutoPeftModelForCausalLM.from_pretrained('a/b')\n\ndef load(",
+    )
+    train = TRAIN.replace("model = load", "old = resume(1)\nmodel = load").replace(
+        "import adapter", "import resume, adapter"
+    )
+    assert _run(train=train, models=models).plan.model.id == "Qwen/Qwen2.5-7B"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.documents.base import Call, Document
+from oomlint.documents.base import UNKNOWN, Call, Document, Scalar
 from oomlint.documents.python.calls import Step, matters, reached_by_files, read_calls, steps_of
 from oomlint.documents.python.config_paths import argument_of, default_of, function_of
 from oomlint.documents.python.scopes import FunctionNode
@@ -29,6 +29,9 @@ _PARTS: Final = re.compile(
     r"(?:^|\.)(?:from_pretrained|from_config|\w*Config|\w*TrainingArguments|get_peft_model"
     r"|prepare_model_for_\w+|gradient_checkpointing_enable)$"
 )
+_LOADS: Final = re.compile(r"(?:^|\.)from_(?:pretrained|config)$")
+_ADAPTERS: Final = re.compile(r"(?:^|\.)\w*Peft\w*\.from_pretrained$")
+_NAMES: Final = ("0", "pretrained_model_name_or_path", "model_name")
 
 
 class Entered(Struct, frozen=True, eq=False):
@@ -113,7 +116,20 @@ def _entered(
 def _calls_in(function: FunctionNode, there: Evaluator, document: Document) -> list[Call]:
     wanted = [s for s in steps_of(function, there.tree) if _PARTS.search(s.name or s.last)]
     reached = reached_by_files(wanted, there.tree, there)
-    return read_calls(reached, there, there.places, document)[0]
+    calls = read_calls(reached, there, there.places, document)[0]
+    return [call for call in calls if not _LOADS.search(call.callee) or _is_told(call)]
+
+
+def _is_told(call: Call) -> bool:
+    """Whether it is told which model a loader loads, or by which option: of one that nobody knows the
+    command line may say more. An adapter is none."""
+    if _ADAPTERS.search(call.callee):
+        return False
+    entries = call.arguments.entries
+    named = next((entries[key].value for key in _NAMES if key in entries), None)
+    if not isinstance(named, Scalar):
+        return False
+    return named.value is not UNKNOWN or bool(getattr(named, "option", ""))
 
 
 def _hand(step: Step, function: FunctionNode, there: Evaluator, caller: Evaluator) -> bool:

@@ -21,7 +21,7 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
-from oomlint.documents.python.config_paths import function_of
+from oomlint.documents.python.config_paths import function_of, option_of
 from oomlint.documents.python.configs import MAY_LOAD, ConfigFiles
 from oomlint.documents.python.instances import Found, attribute
 from oomlint.documents.python.modules import Module, Modules
@@ -516,7 +516,13 @@ class Evaluator:
         paths = [caller.places.source.path for _, _, caller in handed]
         if len({repr(plain_value(node)) for node in nodes}) > 1:
             return _unknown(span)
-        return _from_elsewhere(nodes[0], span, paths[0])
+        value, given_in, _ = handed[0]
+        option = getattr(nodes[0], "option", "")
+        if not option and isinstance(value, ast.Attribute):
+            option = option_of(value, given_in) or ""
+        node = _from_elsewhere(nodes[0], span, paths[0])
+        is_open = isinstance(node, Scalar) and getattr(node, "filed", None) is None
+        return _of_option(node, option) if option and is_open else node
 
     def _returned(self, call: ast.Call, scope: Scope, depth: int) -> Node | None:
         """What a function of the project returns there, if only one statement of it can."""
