@@ -135,3 +135,15 @@ def test_a_loader_of_an_adapter_or_of_who_knows_what_is_no_part() -> None:
         "import adapter", "import resume, adapter"
     )
     assert _run(train=train, models=models).plan.model.id == "Qwen/Qwen2.5-7B"
+
+
+def test_a_config_class_of_the_project_is_no_config_of_a_library() -> None:
+    models = MODELS.replace(
+        "def load(", "def made():\n    return RewardConfig(backbone='x')\n\ndef load("
+    )
+    train = TRAIN.replace("model = load", "other = made()\nmodel = load").replace(
+        "import adapter", "import made, adapter"
+    )
+    run = _run(train=train, models=models)
+    assert not run.stray
+    assert run.plan.batch.micro == 4

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _DEEPEST: Final = 3
-# What makes a model, and the arguments of a training; a trainer makes a run of its own.
+# What makes a model with the libraries' own classes; a class of the project's may be anything by any
+# name, and a trainer makes a run of its own.
 _PARTS: Final = re.compile(
-    r"(?:^|\.)(?:from_pretrained|from_config|\w*Config|\w*TrainingArguments|get_peft_model"
-    r"|prepare_model_for_\w+|gradient_checkpointing_enable)$"
+    r"(?:^|\.)(?:(?:Auto|Fast)\w+\.from_(?:pretrained|config)|(?:Lora|AdaLora|BitsAndBytes)Config"
+    r"|get_peft_model|prepare_model_for_\w+|gradient_checkpointing_enable)$"
 )
 _LOADS: Final = re.compile(r"(?:^|\.)from_(?:pretrained|config)$")
 _ADAPTERS: Final = re.compile(r"(?:^|\.)\w*Peft\w*\.from_pretrained$")
