@@ -505,6 +505,7 @@ class Linker:
                 **self._carried.version(dialect, claim, joining.folder),
             },
             floors=self._floors(claims),
+            absent=frozenset[str]().union(*(self.workspace.absent(c.path) for c in claims)),
             measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),
             as_written=self.options.as_written,

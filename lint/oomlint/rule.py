@@ -384,7 +384,7 @@ def _named(run: Run, field: Any) -> str:
         return "the model's config.json"
     if field == f.seq.max_len and run.level(field) < Level.ASSUMED:
         return "the length of the samples"
-    return run.key(field)
+    return "the release of a submodule" if field == f.versions else run.key(field)
 
 
 def _place(run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey) -> Location:

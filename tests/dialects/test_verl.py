@@ -553,3 +553,24 @@ def test_what_was_changed_stays_where_a_fact_leaves_no_other_way_to_say_it() -> 
     shorter = changed.assuming({f.seq.max_len: 700})
     assert shorter.plan.seq.max_len == 700
     assert shorter.wished == changed.wished
+
+
+_SFT_OFFLOADED = _SFT.replace(
+    "trainer.default",
+    "++model.fsdp_config.cpu_offload=true ++model.fsdp_config.offload_params=true trainer.default",
+)
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("0.3.0", ("fsdp1", "cpu", "none")),
+        ("0.4.0", ("fsdp2", "none", "none")),
+        ("0.4.1", ("fsdp2", "none", "full")),
+    ],
+)
+def test_what_the_sft_trainer_of_a_release_does_by_default(
+    release: str, expected: tuple[str, str, str]
+) -> None:
+    plan = run_of({"run.sh": _SFT_OFFLOADED, "requirements.txt": f"verl=={release}\n"}).plan
+    assert (plan.parallel.backend, plan.offload.params, plan.checkpointing.mode) == expected

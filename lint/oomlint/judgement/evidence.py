@@ -286,6 +286,37 @@ def _left_to_the_model(run: Run) -> Mapping[Any, Assumption]:
 
 
 def _found(run: Run) -> Iterator[Basis]:
+    found = (*_of_fields(run), *_of_submodules(run))
+    yield from sorted(found, key=lambda basis: -(basis.swing_bytes or 0))
+
+
+def _of_submodules(run: Run) -> Iterator[Basis]:
+    """Packages of which a commit says the release, in a submodule that nobody has checked out, where the run
+    is another before a change of theirs than behind it."""
+    others: dict[str, list[Estimate]] = {}
+    for changes, other in run.alternatives:
+        if changes[0].package in run.parts.absent:
+            others.setdefault(changes[0].package, []).append(other.estimate)
+    for package, found in others.items():
+        estimates = (run.estimate, *found)
+        decides, eases = _decided(run, estimates), _eased(run, estimates)
+        if decides or eases:
+            yield Basis(
+                field=f.versions,
+                leaf=f.versions,
+                value=package,
+                level=Level.UNREAD,
+                why=f"{package} is a submodule that is not checked out",
+                path=None,
+                line=None,
+                key=f"the release of {package}",
+                swing_bytes=_swing(estimates),
+                decides=decides,
+                eases=eases,
+            )
+
+
+def _of_fields(run: Run) -> Iterator[Basis]:
     weak = _weak(run)
     if not weak:
         return
@@ -315,7 +346,7 @@ def _found(run: Run) -> Iterator[Basis]:
                 best[place] = replace(
                     wider, decides=basis.decides | other.decides, eases=basis.eases | other.eases
                 )
-    yield from sorted(best.values(), key=lambda basis: -(basis.swing_bytes or 0))
+    yield from best.values()
 
 
 def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
@@ -368,15 +399,19 @@ class _Trials(Struct, frozen=True):
 
     @property
     def swing(self) -> int | None:
-        gpu = [each.gpu.peak_bytes for each in self.estimates]
-        known = [peak for peak in gpu if peak is not None]
-        return max(known) - min(known) if known else None
+        return _swing(self.estimates)
 
     def extreme(self, pick: Any) -> Mapping[Any, Any]:
         """The change with the least, or the most, on the GPU."""
         peaks = [each.gpu.peak_bytes for each in self.estimates]
         known = [n for n, peak in enumerate(peaks) if peak is not None]
         return self.changes[pick(known, key=peaks.__getitem__)] if known else {}
+
+
+def _swing(estimates: Iterable[Estimate]) -> int | None:
+    """How far the GPU's peak moves over some estimates."""
+    known = [peak for each in estimates if (peak := each.gpu.peak_bytes) is not None]
+    return max(known) - min(known) if known else None
 
 
 def _estimate(run: Run, change: Mapping[Any, Any]) -> Estimate:

@@ -95,6 +95,29 @@ def call_name(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
+def settled(test: ast.expr, scope: Scope) -> bool | None:
+    """What a condition comes to whatever the file is started with: ``False`` of ``if USE_LORA or USE_QLORA:``
+    where both are ``False`` and nothing else binds them."""
+    match test:
+        case ast.Constant(value=value):
+            return bool(value)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            holds = settled(operand, scope)
+            return None if holds is None else not holds
+        case ast.BoolOp(op=op, values=parts):
+            sides = [settled(part, scope) for part in parts]
+            deciding = isinstance(op, ast.Or)
+            if deciding in sides:
+                return deciding
+            return None if None in sides else not deciding
+        case ast.Name(id=name):
+            found = scope.find(name)
+            value = found[1][0].value if found is not None and len(found[1]) == 1 else None
+            is_switch = isinstance(value, ast.Constant) and isinstance(value.value, bool)
+            return value.value if is_switch else None  # type: ignore[union-attr,return-value]
+    return None
+
+
 def enclosed(node: ast.AST) -> Iterator[ast.AST]:
     """``node`` and what it contains, in source order, but no function's or class's inside."""
     stack = [node]
