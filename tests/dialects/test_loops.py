@@ -442,3 +442,34 @@ def test_what_only_the_script_can_do_is_not_written() -> None:
 def test_no_command_is_a_second_run_of_the_same_script() -> None:
     files = {"train.py": _ACCELERATE, "run.sh": "accelerate launch --num_processes 8 train.py\n"}
     assert [run.framework for run in link(files).runs] == ["accelerate"]
+
+
+# -- what a command decides ------------------------------------------------------------------------
+
+_ONE_OR_OTHER = _ENGINE.replace(
+    'with open("ds.yaml") as file:\n    config = yaml.safe_load(file)\n',
+    """\
+adapting = {"zero_optimization": {"stage": 1}, "bf16": {"enabled": True}}
+whole = {
+    "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}},
+    "bf16": {"enabled": True},
+}
+if args.use_lora:
+    config = adapting
+else:
+    config = whole
+""",
+)
+
+
+def test_of_two_dicts_what_they_agree_on_is_known() -> None:
+    run = _run(_ONE_OR_OTHER)
+    assert run.plan.parallel.zero.stage == 1
+    assert run.plan.precision.compute == "bf16"
+    assert (run.plan.offload.optimizer, run.level(f.offload.optimizer)) == (None, Level.UNREAD)
+
+
+def test_an_option_whose_default_is_empty_is_what_the_command_says() -> None:
+    script = _ACCELERATE.replace('default="meta-llama/Llama-2-7b-hf"', 'type=str, default=""')
+    line = "accelerate launch --num_processes 8 train.py --model Qwen/Qwen2.5-7B\n"
+    assert run_of({"train.py": script, "run.sh": line}).plan.model.id == "Qwen/Qwen2.5-7B"
