@@ -217,8 +217,8 @@ def given_by_option(run: Cells, field: Any, said: Said) -> Said:
 
 
 def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:
-    """Arguments of a script's calls that are options without a default: ``r=args.rank``, which is ``None``, or an empty
-    text, until the command line gives one."""
+    """Arguments of a script's calls that are options without a default: ``r=args.rank``, which is ``None`` until the
+    command line gives one."""
     return {
         row.field: Origin("explicit", block, row, entry)
         for block in blocks
@@ -227,7 +227,7 @@ def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:
         for entry in map(block.find, (row.key, *row.aliases))
         if entry is not None
         and getattr(entry.value, "option", None)
-        and block.value(entry.value) in (None, "")
+        and block.value(entry.value) is None
     }
 
 
