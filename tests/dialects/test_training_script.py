@@ -972,8 +972,7 @@ def test_a_vision_tower_that_the_script_freezes(freezes: str) -> None:
     "left",
     [
         "for param in model.model.vision_model.parameters():\n        param.requires_grad = True",
-        "for param in model.model.vision_model.parameters():\n        if ask():\n"
-        "            param.requires_grad = False",
+        "for p in model.visual.parameters():\n        if ask():\n            p.requires_grad = False",
         "if ask():\n        model.visual.requires_grad_(False)",
         "model.lm_head.requires_grad_(False)",
     ],

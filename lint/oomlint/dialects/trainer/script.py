@@ -418,7 +418,11 @@ def _frozen_tower(document: Document) -> Iterator[Block]:
             entry = Entry(FROZEN_TOWER.rows[0].key, at, Scalar(at, True), at)
             locked = "the script's own code freezes it"
             yield Block(
-                document, Mapping(at, {entry.key: entry}, locked=locked), FROZEN_TOWER, at, locked=locked
+                document,
+                Mapping(at, {entry.key: entry}, locked=locked),
+                FROZEN_TOWER,
+                at,
+                locked=locked,
             )
             return
 

@@ -489,7 +489,9 @@ def _agreed(one: Mapping, other: Mapping) -> Mapping:
         elif len(sides) > 1 and len({repr(plain_value(side)) for side in sides}) == 1:
             value = sides[0]
         entries[key] = replace(entry, value=value)
-    return replace(one, entries=entries, open_ended=one.open_ended or other.open_ended, locked=_EITHER)
+    return replace(
+        one, entries=entries, open_ended=one.open_ended or other.open_ended, locked=_EITHER
+    )
 
 
 def _unsettled(node: Node) -> Node:

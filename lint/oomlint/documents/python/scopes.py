@@ -112,9 +112,9 @@ def settled(test: ast.expr, scope: Scope) -> bool | None:
             return None if None in sides else not deciding
         case ast.Name(id=name):
             found = scope.find(name)
-            value = found[1][0].value if found is not None and len(found[1]) == 1 else None
-            is_switch = isinstance(value, ast.Constant) and isinstance(value.value, bool)
-            return value.value if is_switch else None  # type: ignore[union-attr,return-value]
+            bound = found[1][0].value if found is not None and len(found[1]) == 1 else None
+            held = bound.value if isinstance(bound, ast.Constant) else None
+            return held if isinstance(held, bool) else None
     return None
 
 
