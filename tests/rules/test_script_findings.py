@@ -167,3 +167,22 @@ def test_ray_says_otherwise_than_torchrun_that_cards_are_missing():
         (found,) = [d for d in check("run.sh", text, eight).diagnoses if d.rule.code == "OOM706"]
         assert found.severity is Severity.ERROR
         assert any(word in detail for detail in found.finding.details)
+
+
+def test_only_data_that_are_said_to_show_images_are_warned_of_their_pixels():
+    line = "swift sft --model Qwen/Qwen2.5-Omni-7B --dataset {} --tuner_type lora --max_length 32768\n"
+    found = {
+        name: next(
+            d
+            for d in check("train.sh", line.format(name)).diagnoses
+            if d.rule.name == "vlm-pixels-uncapped"
+        )
+        for name in ("data/train.jsonl", "AI-ModelScope/LaTeX_OCR", "data/my_images.jsonl")
+    }
+    assert [d.severity for d in found.values()] == [
+        Severity.INFO,
+        Severity.WARNING,
+        Severity.WARNING,
+    ]
+    (assumed, _, _) = found.values()
+    assert "that the data show images at all is assumed" in assumed.finding.details
