@@ -18,13 +18,9 @@ from msgspec import Struct
 from oomlint.amounts import gib
 from oomlint.hardware import usual_limit
 from oomlint.judgement.cards import smallest_card
-from oomlint.judgement.doubts import (
-    confidence,
-    doubts,
-    settled,
-    sharding_is_open,
-)
+from oomlint.judgement.doubts import confidence, doubts, settled
 from oomlint.judgement.evidence import weakest_of_claims
+from oomlint.judgement.launch import sharding_is_open
 from oomlint.judgement.law import has_room, holds, risk_in, risk_of_need
 from oomlint.judgement.lengths import fits_with_short_samples, takes_several
 from oomlint.judgement.measured import measured_words, starts_from_measured
