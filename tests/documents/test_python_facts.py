@@ -89,6 +89,9 @@ INNOCENT = {
     "no deepspeed": LOAD + "m = AutoModel.from_pretrained('x')\na = TrainingArguments(deepspeed=None)\n",
     "kept config": LOAD + "c = HfDeepSpeedConfig(x)\nm = AutoModel.from_pretrained('x')\n"
     "a = TrainingArguments(deepspeed='z')\n",
+    "config of another model": LOAD + "def averaged():\n    c = HfDeepSpeedConfig(x)\n"
+    "    return AutoModel.from_pretrained('x')\ndef main():\n    m = AutoModel.from_pretrained('x')\n"
+    "    e = averaged()\nmain()\n",
     "unrelated functions": LOAD + "def f():\n    return AutoModel.from_pretrained('x')\n"
     "def g():\n    return TrainingArguments(deepspeed='z')\n",
     "single GPU load": "import torch\ntorch.load(p)\n",

@@ -180,9 +180,11 @@ class _Look(Struct, frozen=True, eq=False):
         """A model is loaded before anything tells transformers that ZeRO-3 will shard it."""
         if "zero.Init" in self.source.text:
             return
-        config = self._first(_names_deepspeed)
         load = self._first(_loads_model)
-        if config is None or load is None:
+        if load is None:
+            return
+        config = self._first(lambda call: _names_deepspeed(call) and not self._is_of_another(call, load))
+        if config is None:
             return
         load_step, config_step = self.origin[id(load)], self.origin[id(config)]
         together = load_step.function is config_step.function
@@ -193,6 +195,19 @@ class _Look(Struct, frozen=True, eq=False):
                 "load-before-zero3-config", load_step.node,
                 load=load.callee, config=config.callee, config_line=line,
             )  # fmt: skip
+
+    def _is_of_another(self, config: Call, load: Call) -> bool:
+        """Whether a config is made for another model than the first that is loaded: in a function of its own,
+        which loads that one right after (a copy that is averaged, a reference)."""
+        function = self.origin[id(config)].function
+        if function is None or function is self.origin[id(load)].function:
+            return False
+        return any(
+            _loads_model(call)
+            and self.origin[id(call)].function is function
+            and call.order > config.order
+            for call in self.calls
+        )
 
     def _config_not_kept(self) -> Iterator[Fact]:
         """``HfDeepSpeedConfig(...)`` as a statement is collected at once and forgotten."""
