@@ -463,3 +463,15 @@ def test_what_only_the_script_can_do_is_not_written() -> None:
 def test_no_command_is_a_second_run_of_the_same_script() -> None:
     files = {"train.py": _ACCELERATE, "run.sh": "accelerate launch --num_processes 8 train.py\n"}
     assert [run.framework for run in link(files).runs] == ["accelerate"]
+
+
+def test_loaders_that_are_given_the_same_option_load_one_model() -> None:
+    load = "AutoModelForCausalLM.from_pretrained(args.model, torch_dtype=torch.bfloat16)\n"
+    script = _ACCELERATE.replace('"--model", default="meta-llama/Llama-2-7b-hf"', '"--model"').replace(
+        f"model = {load}",
+        f"try:\n    model = {load}except ValueError:\n"
+        f"    model = AutoModelForImageTextToText.from_pretrained(args.model)\n",
+    )
+    assert "except" in script
+    assert _claimed(script) == ["loop"]
+    assert _claimed(script.replace("ImageTextToText.from_pretrained(args.model)", "ImageTextToText.from_pretrained(args.other)")) == []  # fmt: skip
