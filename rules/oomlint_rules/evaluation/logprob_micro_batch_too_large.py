@@ -172,9 +172,12 @@ class LogprobMicroBatchTooLarge(Rule):
         if fitting is None:
             return
         where = judged.where if limit is not None else "an 80 GB card"
+        whole = judge_gpu(run)
+        # Joined answers fill such a batch only where several are long: what the run is worth, so is this.
+        is_open = limit is not None and (whole is None or not whole.is_problem)
         yield self.finding(
             run,
-            Severity.WARNING,
+            Severity.INFO if is_open else Severity.WARNING,
             f"log probabilities of {rows} answers at a time build up to {gib(rows * scoring.row)} of logits",
             at=_ROWS,
             details=(
