@@ -150,7 +150,9 @@ def _row(lines: list[str], number: int) -> str:
 def _before_fence(lines: list[str], number: int) -> tuple[str, int] | None:
     """The line that introduces a block of code which names the script in a command, with its number, where it
     says on what that was run; ``None`` for a line outside of such blocks."""
-    fences = [n for n, line in enumerate(lines[:number]) if line.lstrip().startswith(("```", "~~~"))]
+    fences = [
+        n for n, line in enumerate(lines[:number]) if line.lstrip().startswith(("```", "~~~"))
+    ]
     if len(fences) % 2 == 0:
         return None
     above = next((n for n in range(fences[-1] - 1, -1, -1) if lines[n].strip()), None)

@@ -467,7 +467,9 @@ def test_no_command_is_a_second_run_of_the_same_script() -> None:
 
 def test_loaders_that_are_given_the_same_option_load_one_model() -> None:
     load = "AutoModelForCausalLM.from_pretrained(args.model, torch_dtype=torch.bfloat16)\n"
-    script = _ACCELERATE.replace('"--model", default="meta-llama/Llama-2-7b-hf"', '"--model"').replace(
+    script = _ACCELERATE.replace(
+        '"--model", default="meta-llama/Llama-2-7b-hf"', '"--model"'
+    ).replace(
         f"model = {load}",
         f"try:\n    model = {load}except ValueError:\n"
         f"    model = AutoModelForImageTextToText.from_pretrained(args.model)\n",

@@ -173,7 +173,11 @@ def test_a_trainer_that_runs_the_model_twice_keeps_two_samples(second: str, rows
 
 @pytest.mark.parametrize(
     ("said", "keeps"),
-    [("True, ignore_keys", False), ("prediction_loss_only=True", False), ("prediction_loss_only", True)],
+    [
+        ("True, ignore_keys", False),
+        ("prediction_loss_only=True", False),
+        ("prediction_loss_only", True),
+    ],
 )
 def test_evaluation_by_the_loss_alone_keeps_no_logits(said: str, keeps: bool) -> None:
     body = (

@@ -191,7 +191,9 @@ def test_holes_are_no_firmer_than_the_need_beside_them() -> None:
         ("'[$gsm8k_train_path,$other_train_path]'", Severity.WARNING),
     ],
 )
-def test_answers_are_mostly_as_long_as_those_of_their_data(prompts: str, severity: Severity) -> None:
+def test_answers_are_mostly_as_long_as_those_of_their_data(
+    prompts: str, severity: Severity
+) -> None:
     text = verl(64, response=8192).replace("train_files=a", f"train_files={prompts}")
     peak = judge_gpu(run_of(text))
     assert peak is not None

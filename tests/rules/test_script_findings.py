@@ -170,7 +170,9 @@ def test_ray_says_otherwise_than_torchrun_that_cards_are_missing():
 
 
 def test_only_data_that_are_said_to_show_images_are_warned_of_their_pixels():
-    line = "swift sft --model Qwen/Qwen2.5-Omni-7B --dataset {} --tuner_type lora --max_length 32768\n"
+    line = (
+        "swift sft --model Qwen/Qwen2.5-Omni-7B --dataset {} --tuner_type lora --max_length 32768\n"
+    )
     found = {
         name: next(
             d

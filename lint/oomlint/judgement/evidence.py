@@ -88,7 +88,10 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
 
 
 # Of a config that no file here starts.
-_LAUNCH, _NO_LAUNCH = "what launches it", "nothing here launches it, and what does may shard the model"
+_LAUNCH, _NO_LAUNCH = (
+    "what launches it",
+    "nothing here launches it, and what does may shard the model",
+)
 
 _RANKS = frozenset({f.parallel.world, f.parallel.nodes, f.parallel.gpus_per_node})
 # Which model it is, of which a name alone may tell: what follows from that is no doubt of its own.

@@ -234,7 +234,11 @@ def _holds_the_peak(run: Run) -> bool:
     scored = run.plan.objective.rollout.scored_tokens
     before = judge_gpu(run)
     after = judge_gpu(run.assuming({_SCORED: 1})) if scored else None
-    return before is not None and after is not None and before.predicted - after.predicted >= before.worth
+    return (
+        before is not None
+        and after is not None
+        and before.predicted - after.predicted >= before.worth
+    )
 
 
 def _fewer_at_a_time(run: Run, field: Any, most: int) -> Relief | None:

@@ -42,4 +42,6 @@ class Loops(Dialect):
         blocks = tuple(super().layered(claims))
         is_own = declares_own(blocks)
         for block in blocks:
-            yield replace(block, table=SCRIPT_OPTIONS) if is_own and block.table is TRAINER else block
+            yield (
+                replace(block, table=SCRIPT_OPTIONS) if is_own and block.table is TRAINER else block
+            )

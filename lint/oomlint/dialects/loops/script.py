@@ -165,7 +165,10 @@ def _quantizers(model: Call) -> Iterator[Call]:
 
 def _may_be_one(document: Document, first: Call, other: Call) -> bool:
     """Whether two calls are one, stand in branches that exclude each other, or load the same."""
-    return may_replace(other, first) or _name_of(document, first) == _name_of(document, other) is not None
+    return (
+        may_replace(other, first)
+        or _name_of(document, first) == _name_of(document, other) is not None
+    )
 
 
 def _name_of(document: Document, call: Call) -> str | None:

@@ -183,7 +183,9 @@ class _Look(Struct, frozen=True, eq=False):
         load = self._first(_loads_model)
         if load is None:
             return
-        config = self._first(lambda call: _names_deepspeed(call) and not self._is_of_another(call, load))
+        config = self._first(
+            lambda call: _names_deepspeed(call) and not self._is_of_another(call, load)
+        )
         if config is None:
             return
         load_step, config_step = self.origin[id(load)], self.origin[id(config)]
