@@ -188,3 +188,22 @@ def test_only_data_that_are_said_to_show_images_are_warned_of_their_pixels():
     ]
     (assumed, _, _) = found.values()
     assert "that the data show images at all is assumed" in assumed.finding.details
+
+
+def test_a_config_by_an_option_counts_where_it_is_given():
+    script = (
+        "import argparse\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--ds', default=None)\nargs = p.parse_args()\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-32B', torch_dtype='bfloat16')\n"
+        "given = TrainingArguments(output_dir='o', per_device_train_batch_size=1, deepspeed=args.ds)\n"
+        "Trainer(model=model, args=given, train_dataset=data).train()\n"
+    )
+    config = '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1}'
+
+    def said(line):
+        files = {"train.py": script, "ds.json": config, "run.sh": line}
+        workspace = Workspace(Path("/project"), {n: t.encode() for n, t in files.items()})
+        return names(lint(workspace, list(files), Options(hardware=parse_hardware("8xA100-80GB"))))
+
+    assert "zero3-init-after-load" not in said("torchrun --nproc_per_node 8 train.py\n")
+    assert "zero3-init-after-load" in said("deepspeed train.py --ds ds.json\n")

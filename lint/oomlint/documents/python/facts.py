@@ -195,7 +195,7 @@ class _Look(Struct, frozen=True, eq=False):
             line = self.source.position(config.span.start)[0]
             yield self._fact(
                 "load-before-zero3-config", load_step.node,
-                load=load.callee, config=config.callee, config_line=line,
+                load=load.callee, config=config.callee, config_line=line, option=_option_of(config),
             )  # fmt: skip
 
     def _is_of_another(self, config: Call, load: Call) -> bool:
@@ -512,7 +512,13 @@ def _names_deepspeed(call: Call) -> bool:
     if isinstance(entry.value, Mapping):
         return True
     value = entry.value.value if isinstance(entry.value, Scalar) else UNKNOWN
-    return isinstance(value, str)
+    return isinstance(value, str) or bool(_option_of(call))
+
+
+def _option_of(call: Call) -> str:
+    """The option of the command line that a config is named by, if one does."""
+    entry = call.arguments.entries.get("deepspeed")
+    return "" if entry is None else getattr(entry.value, "option", "")
 
 
 def _loads_model(call: Call) -> bool:
