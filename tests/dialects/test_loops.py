@@ -151,6 +151,27 @@ def test_an_option_that_no_call_takes_says_nothing() -> None:
     assert run_of({"train.py": _ACCELERATE, "run.sh": command}).plan.batch.micro == 4
 
 
+def test_options_of_the_scripts_own_parser_are_its_own_whatever_they_are_called() -> None:
+    script = _ACCELERATE.replace(
+        "args = parser",
+        "".join(
+            f"parser.add_argument('--{name}', default={default!r})\n"
+            for name, default in (
+                ("output_dir", "out"), ("bf16", True), ("warmup_ratio", 0.1), ("log_steps", 10),
+                ("save_steps", 50), ("eval_steps", 50), ("gradient_accumulation_steps", 4),
+            )
+        )
+        + "args = parser",
+    ).replace("torch_dtype=torch.bfloat16", "torch_dtype=torch.bfloat16 if args.bf16 else torch.float32")  # fmt: skip
+    line = (
+        "torchrun --nproc_per_node 8 train.py --output_dir out --gradient_accumulation_steps 4"
+        " --save_steps 50 --eval_steps 50 --warmup_ratio 0.1 --log_steps 10 --bf16 1\n"
+    )
+    run = run_of({"train.py": script, "run.sh": line})
+    assert (run.plan.load.dtype, run.level(f.load.dtype)) == ("bf16", Level.STATED)
+    assert not run.misspelt
+
+
 def test_how_an_accelerator_is_launched_is_open_where_no_line_tells() -> None:
     run = _run(_ACCELERATE)
     assert run.level(f.parallel.backend) is Level.UNREAD
@@ -473,3 +494,17 @@ def test_an_option_whose_default_is_empty_is_what_the_command_says() -> None:
     script = _ACCELERATE.replace('default="meta-llama/Llama-2-7b-hf"', 'type=str, default=""')
     line = "accelerate launch --num_processes 8 train.py --model Qwen/Qwen2.5-7B\n"
     assert run_of({"train.py": script, "run.sh": line}).plan.model.id == "Qwen/Qwen2.5-7B"
+
+
+def test_loaders_that_are_given_the_same_option_load_one_model() -> None:
+    load = "AutoModelForCausalLM.from_pretrained(args.model, torch_dtype=torch.bfloat16)\n"
+    script = _ACCELERATE.replace(
+        '"--model", default="meta-llama/Llama-2-7b-hf"', '"--model"'
+    ).replace(
+        f"model = {load}",
+        f"try:\n    model = {load}except ValueError:\n"
+        f"    model = AutoModelForImageTextToText.from_pretrained(args.model)\n",
+    )
+    assert "except" in script
+    assert _claimed(script) == ["loop"]
+    assert _claimed(script.replace("ImageTextToText.from_pretrained(args.model)", "ImageTextToText.from_pretrained(args.other)")) == []  # fmt: skip

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from oomlint.hardware import usual_limit
 from oomlint.judgement import unread
+from oomlint.judgement.launch import SHARDED, launch_is_unread
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.severity import EVEN, TIGHT
 from oomlint.memory import Assumption, Estimate
@@ -85,6 +86,12 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
     f.objective.pairs_per_sample: (),
 }
 
+
+# Of a config that no file here starts.
+_LAUNCH, _NO_LAUNCH = (
+    "what launches it",
+    "nothing here launches it, and what does may shard the model",
+)
 
 _RANKS = frozenset({f.parallel.world, f.parallel.nodes, f.parallel.gpus_per_node})
 # Which model it is, of which a name alone may tell: what follows from that is no doubt of its own.
@@ -271,6 +278,8 @@ def _weak(run: Run) -> dict[Any, Level]:
     }
     for leaf in _left_to_the_model(run):
         weak.setdefault(leaf, Level.ASSUMED)
+    if launch_is_unread(run):
+        weak[f.parallel.backend] = Level.UNREAD
     dims = run.plan.model.dims
     if dims is not None and dims.params_total and skeleton(dims) is None:
         # Its config.json, which the run names, was not read.
@@ -353,6 +362,8 @@ def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
     """The fields where what moves memory by ``leaf`` was lost."""
     if leaf == f.model.dims:
         return (f.model.id,)
+    if leaf == f.parallel.backend and launch_is_unread(run):
+        return (leaf,)
     return run.roots(leaf, _OF_MODEL) or (leaf,)
 
 
@@ -370,8 +381,9 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         why = known.source if level is Level.ASSUMED and known is not None else why
         total = None if value is None else value.params_total
         value = None if total is None else f"{total / 1e9:.3g}B"
+    is_launch = leaf == f.parallel.backend and launch_is_unread(run)
     if level is Level.UNREAD:
-        why = unread.in_words(run, field)
+        why = _NO_LAUNCH if is_launch else unread.in_words(run, field)
     return Basis(
         field=field,
         leaf=leaf,
@@ -380,7 +392,7 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         why=why,
         path=None if place is None else place.path,
         line=None if place is None else run.line_of(place),
-        key=run.key(field),
+        key=_LAUNCH if is_launch else run.key(field),
         swing_bytes=swing,
         decides=frozenset(),
     )
@@ -395,6 +407,9 @@ class _Trials(Struct, frozen=True):
     @classmethod
     def of(cls, run: Run, leaf: Any) -> _Trials:
         changes = ({}, *_plausible(run, leaf))
+        if leaf == f.parallel.backend and launch_is_unread(run):
+            # How a model is loaded follows from who launches it.
+            return cls(({}, SHARDED), (run.estimate, run.assuming(SHARDED).estimate))
         return cls(changes, tuple(_estimate(run, change) for change in changes))
 
     @property
