@@ -98,6 +98,15 @@ def test_comment_at_the_head_counts() -> None:
     assert said("README.md", "", TEXT + "# run on 8xH100\n") is None
 
 
+def test_line_above_a_block_of_commands_counts() -> None:
+    block = "Train{}:\n\n```bash\nexport A=1\nbash {}\n```\n"
+    told = block.format(" (tested on 4 H800)", SCRIPT)
+    assert said("README.md", told) == "README.md:1 says that it runs on 4xH800-80GB"
+    assert said("README.md", block.format(" on 4 H800", SCRIPT)) is None
+    assert said("README.md", block.format(" (tested on 4 H800, OOM)", SCRIPT)) is None
+    assert said("README.md", told.replace("bash " + SCRIPT, "ls") + f"\n{SCRIPT}\n") is None
+
+
 def test_script_that_is_listed_as_run_on_such_cards_rather_fits() -> None:
     files = {SCRIPT: TEXT}
     listed = {**files, "docs/perf/tuning.rst": LIST_TABLE}

@@ -3,7 +3,8 @@
 verl's ``docs/perf/device_tuning.rst`` lists its tuning scripts with the cards that each was tested on, and some
 scripts begin with "# run on 8xH100". Who wrote that had seen the run, so that it is evidence against a prediction
 that says otherwise. A row of a table counts, or a line of prose, that names both the script and a number of
-GPUs by name, and the comment at the head of the script itself.
+GPUs by name, the line above a block of commands that name it ("tested on 1 H100:"), and the comment at the head of
+the script itself.
 """
 
 from __future__ import annotations
@@ -72,10 +73,14 @@ class Attestations:
                 continue
             lines = self._text(document).split("\n")
             for number in _naming(name, document, lines):
-                row = _row(lines, number)
+                row, verb = _row(lines, number), "lists it"
+                introduced = _before_fence(lines, number)
+                if introduced is not None:
+                    row, number = introduced
+                    verb = "says that it runs"
                 hardware = None if _FAILED.search(row) else _named(row)
                 if hardware is not None:
-                    return Attested(hardware, f"{document}:{number + 1} lists it")
+                    return Attested(hardware, f"{document}:{number + 1} {verb}")
         return None
 
     def _documents(self, name: str) -> Iterator[str]:
@@ -140,6 +145,20 @@ def _row(lines: list[str], number: int) -> str:
     while last < len(lines) and re.match(r"\s+- ", lines[last]):
         last += 1
     return "\n".join(lines[first:last])
+
+
+def _before_fence(lines: list[str], number: int) -> tuple[str, int] | None:
+    """The line that introduces a block of code which names the script in a command, with its number, where it
+    says on what that was run; ``None`` for a line outside of such blocks."""
+    fences = [
+        n for n, line in enumerate(lines[:number]) if line.lstrip().startswith(("```", "~~~"))
+    ]
+    if len(fences) % 2 == 0:
+        return None
+    above = next((n for n in range(fences[-1] - 1, -1, -1) if lines[n].strip()), None)
+    if above is None or not _RAN.search(lines[above]):
+        return None
+    return lines[above], above
 
 
 def _named(text: str) -> Hardware | None:

@@ -517,6 +517,7 @@ class Linker:
                 **self._carried.version(dialect, claim, joining.folder),
             },
             floors=self._floors(claims),
+            absent=frozenset[str]().union(*(self.workspace.absent(c.path) for c in claims)),
             measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),
             as_written=self.options.as_written,
@@ -756,7 +757,11 @@ class Linker:
         if name is not None and dialect is not None and dialect.any_text:
             return True
         data = self.workspace.read_or_none(name) if name is not None else None
-        return name is not None and data is not None and self._has_marker(name, data)
+        if name is None or data is None:
+            return False
+        # Its program is of a dialect that reads no files of that kind by itself.
+        marks = () if dialect is None else dialect.markers
+        return any(mark in data for mark in marks) or self._has_marker(name, data)
 
     def _preset(self, reference: Reference) -> Claim | None:
         """A file that the framework itself ships under that name, as facts of ours."""

@@ -366,25 +366,27 @@ def _evidence(
     levels = {field: run.level(field) for field in fields if run.plan_has(field)}
     level = max(levels.values(), default=None)
     roots = [root for field in fields if levels.get(field) is level for root in run.roots(field)]
+    names = dict.fromkeys(_named(run, root) for root in roots)
     if resource is not None:
         found, bases = weakest_of_claims(run, resource)
         if run.level(f.device.type) is Level.ASSUMED:
             found = max(found, Level.ASSUMED)
         if level is None or found > level:
-            level, roots = found, [basis.field for basis in bases]
-        elif found is level:
-            roots += [basis.field for basis in bases]
-    names = dict.fromkeys(_named(run, root) for root in roots)
+            level, names = found, {}
+        if found is level:
+            names |= dict.fromkeys(_named(run, basis.field, basis.key) for basis in bases)
     return level, " and ".join(names)
 
 
-def _named(run: Run, field: Any) -> str:
+def _named(run: Run, field: Any, key: str = "") -> str:
     """What is to be read to know a field, for the person at the keyboard."""
     if field == f.model.id and run.plan.model.id is not None:
         return "the model's config.json"
     if field == f.seq.max_len and run.level(field) < Level.ASSUMED:
         return "the length of the samples"
-    return run.key(field)
+    if field == f.versions:
+        return "the release of a submodule"
+    return key or run.key(field)
 
 
 def _place(run: Run, at: Any | tuple[Any, ...] | Location | Fact | StrayKey) -> Location:

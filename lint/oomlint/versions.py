@@ -74,6 +74,17 @@ def _versions(
     return found
 
 
+def submodules(text: str) -> dict[str, str]:
+    """Package → the folder in which a ``.gitmodules`` has it checked out."""
+    found: dict[str, str] = {}
+    for section in re.split(r"(?m)^[ \t]*\[submodule\b", text)[1:]:
+        said = dict(re.findall(r"(?m)^[ \t]*(path|url)[ \t]*=[ \t]*(\S+)", section))
+        name = re.split(r"[/:]", said.get("url", "").rstrip("/"))[-1].removesuffix(".git").lower()
+        if name in PACKAGES and "path" in said:
+            found[name] = said["path"]
+    return found
+
+
 def is_requirements(name: str) -> bool:
     """Whether files of that name (without folders) are lists of requirements for pip."""
     lower = name.lower()

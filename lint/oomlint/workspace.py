@@ -17,7 +17,15 @@ from oomlint.documents.base import Document
 from oomlint.documents.lines import Lines
 from oomlint.documents.text import Source
 from oomlint.errors import FileError, InternalError, ParseError, ReadError, in_words
-from oomlint.versions import floors, included, is_pin_file, is_requirements, merged, pins
+from oomlint.versions import (
+    floors,
+    included,
+    is_pin_file,
+    is_requirements,
+    merged,
+    pins,
+    submodules,
+)
 
 _DEEPEST_PATH = 24
 
@@ -60,6 +68,7 @@ class Workspace:
         self._documents: dict[str, Document | FileError | None] = {}
         self._pins: dict[tuple[str, _Pins], dict[str, tuple[str, str]]] = {}
         self._git_roots: dict[str, str | None] = {}
+        self._absent: dict[str, frozenset[str]] = {}
         self._starts: dict[str, tuple[Path, ...]] = {}
         self._held: dict[str, bool] = {}
 
@@ -340,6 +349,23 @@ class Workspace:
     def floors(self, from_file: str) -> dict[str, tuple[str, str]]:
         """Package → the oldest version that the project around a file allows, and the file."""
         return self._pinned_around(self._folder_of(from_file), floors)
+
+    def absent(self, from_file: str) -> frozenset[str]:
+        """Packages that the project around a file has as submodules which are not checked out: of which release
+        each is, its commit says."""
+        folder = self._project_of(self._folder_of(from_file)) or self._folder_of(from_file)
+        if folder not in self._absent:
+            text = self._pin_text(self.name(os.path.join(folder, ".gitmodules"))) or ""
+            found = submodules(text).items()
+            self._absent[folder] = frozenset(
+                package for package, place in found if self._is_empty(os.path.join(folder, place))
+            )
+        return self._absent[folder]
+
+    def _is_empty(self, folder: str) -> bool:
+        unsaved = (os.path.join(self._folder_of(name), "") for name in self.overlay)
+        inside = os.path.join(folder, "")
+        return not self.disk.names(folder) and not any(each.startswith(inside) for each in unsaved)
 
     def requirements(self, from_file: str) -> tuple[str, ...]:
         """The texts in which the project around a file says which packages it needs, the nearest first."""

@@ -151,6 +151,27 @@ def test_an_option_that_no_call_takes_says_nothing() -> None:
     assert run_of({"train.py": _ACCELERATE, "run.sh": command}).plan.batch.micro == 4
 
 
+def test_options_of_the_scripts_own_parser_are_its_own_whatever_they_are_called() -> None:
+    script = _ACCELERATE.replace(
+        "args = parser",
+        "".join(
+            f"parser.add_argument('--{name}', default={default!r})\n"
+            for name, default in (
+                ("output_dir", "out"), ("bf16", True), ("warmup_ratio", 0.1), ("log_steps", 10),
+                ("save_steps", 50), ("eval_steps", 50), ("gradient_accumulation_steps", 4),
+            )
+        )
+        + "args = parser",
+    ).replace("torch_dtype=torch.bfloat16", "torch_dtype=torch.bfloat16 if args.bf16 else torch.float32")  # fmt: skip
+    line = (
+        "torchrun --nproc_per_node 8 train.py --output_dir out --gradient_accumulation_steps 4"
+        " --save_steps 50 --eval_steps 50 --warmup_ratio 0.1 --log_steps 10 --bf16 1\n"
+    )
+    run = run_of({"train.py": script, "run.sh": line})
+    assert (run.plan.load.dtype, run.level(f.load.dtype)) == ("bf16", Level.STATED)
+    assert not run.misspelt
+
+
 def test_how_an_accelerator_is_launched_is_open_where_no_line_tells() -> None:
     run = _run(_ACCELERATE)
     assert run.level(f.parallel.backend) is Level.UNREAD
@@ -442,3 +463,48 @@ def test_what_only_the_script_can_do_is_not_written() -> None:
 def test_no_command_is_a_second_run_of_the_same_script() -> None:
     files = {"train.py": _ACCELERATE, "run.sh": "accelerate launch --num_processes 8 train.py\n"}
     assert [run.framework for run in link(files).runs] == ["accelerate"]
+
+
+# -- what a command decides ------------------------------------------------------------------------
+
+_ONE_OR_OTHER = _ENGINE.replace(
+    'with open("ds.yaml") as file:\n    config = yaml.safe_load(file)\n',
+    """\
+adapting = {"zero_optimization": {"stage": 1}, "bf16": {"enabled": True}}
+whole = {
+    "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}},
+    "bf16": {"enabled": True},
+}
+if args.use_lora:
+    config = adapting
+else:
+    config = whole
+""",
+)
+
+
+def test_of_two_dicts_what_they_agree_on_is_known() -> None:
+    run = _run(_ONE_OR_OTHER)
+    assert run.plan.parallel.zero.stage == 1
+    assert run.plan.precision.compute == "bf16"
+    assert (run.plan.offload.optimizer, run.level(f.offload.optimizer)) == (None, Level.UNREAD)
+
+
+def test_an_option_whose_default_is_empty_is_what_the_command_says() -> None:
+    script = _ACCELERATE.replace('default="meta-llama/Llama-2-7b-hf"', 'type=str, default=""')
+    line = "accelerate launch --num_processes 8 train.py --model Qwen/Qwen2.5-7B\n"
+    assert run_of({"train.py": script, "run.sh": line}).plan.model.id == "Qwen/Qwen2.5-7B"
+
+
+def test_loaders_that_are_given_the_same_option_load_one_model() -> None:
+    load = "AutoModelForCausalLM.from_pretrained(args.model, torch_dtype=torch.bfloat16)\n"
+    script = _ACCELERATE.replace(
+        '"--model", default="meta-llama/Llama-2-7b-hf"', '"--model"'
+    ).replace(
+        f"model = {load}",
+        f"try:\n    model = {load}except ValueError:\n"
+        f"    model = AutoModelForImageTextToText.from_pretrained(args.model)\n",
+    )
+    assert "except" in script
+    assert _claimed(script) == ["loop"]
+    assert _claimed(script.replace("ImageTextToText.from_pretrained(args.model)", "ImageTextToText.from_pretrained(args.other)")) == []  # fmt: skip

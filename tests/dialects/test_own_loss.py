@@ -169,3 +169,24 @@ def test_a_trainer_that_runs_the_model_twice_keeps_two_samples(second: str, rows
     body = _REWARDS.replace("SECOND", second)
     run = run_of({"train.py": _script(body, trainer="RewardTrainer")})
     assert (run.plan.objective.pairs_per_sample or 1) == rows
+
+
+@pytest.mark.parametrize(
+    ("said", "keeps"),
+    [
+        ("True, ignore_keys", False),
+        ("prediction_loss_only=True", False),
+        ("prediction_loss_only", True),
+    ],
+)
+def test_evaluation_by_the_loss_alone_keeps_no_logits(said: str, keeps: bool) -> None:
+    body = (
+        "class PairsTrainer(Trainer):\n"
+        "    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):\n"
+        f"        loss, logits, labels = super().prediction_step(model, inputs, {said})\n"
+        "        return loss, None, None\n"
+    )
+    script = _script(body, trainer="PairsTrainer").replace(
+        "train_dataset=data", "train_dataset=data, eval_dataset=data, compute_metrics=measure"
+    )
+    assert run_of({"train.py": script}).plan.eval.keeps_logits is keeps

@@ -917,3 +917,67 @@ Trainer(model=model, args=args).train()
             _run({"train.py": text.format(kind), "run.sh": line})
         )
         assert any("logits" in detail for detail in finding.details) is gathers
+
+
+# -- what a script settles by itself ---------------------------------------------------------------
+
+_SWITCHED = """\
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForImageTextToText, Trainer, TrainingArguments
+
+USE_LORA = False
+USE_QLORA = False
+if USE_QLORA or USE_LORA:
+    model = AutoModelForImageTextToText.from_pretrained("HuggingFaceTB/SmolVLM2-2.2B-Instruct", device_map="auto")
+    model = get_peft_model(model, LoraConfig(r=8))
+else:
+    model = AutoModelForImageTextToText.from_pretrained(
+        "HuggingFaceTB/SmolVLM2-2.2B-Instruct", dtype=torch.bfloat16
+    )
+    for param in model.model.vision_model.parameters():
+        param.requires_grad = False
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=2, bf16=True)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+def test_a_condition_upon_constants_is_settled() -> None:
+    plan = _run(_SWITCHED).plan
+    assert (plan.load.dtype, plan.trainable.method, plan.load.device_map) == ("bf16", "full", None)
+    plan = _run(_SWITCHED.replace("USE_LORA = False", "USE_LORA = True")).plan
+    assert (plan.trainable.method, plan.load.device_map) == ("lora", "auto")
+
+
+def test_a_name_that_is_bound_again_settles_nothing() -> None:
+    again = _SWITCHED.replace("if USE_Q", "USE_LORA = ask()\nif USE_Q")
+    assert _run(again).plan.model.vision.freeze_tower is None
+
+
+@pytest.mark.parametrize(
+    "freezes",
+    [
+        "for param in model.model.vision_model.parameters():\n        param.requires_grad = False",
+        "for _, p in model.visual.named_parameters():\n        p.requires_grad_(False)",
+        "model.get_vision_tower().requires_grad_(False)",
+    ],
+)
+def test_a_vision_tower_that_the_script_freezes(freezes: str) -> None:
+    loop = _SWITCHED[_SWITCHED.index("for param") : _SWITCHED.index("args = ")]
+    plan = _run(_SWITCHED.replace(loop, f"{freezes}\n")).plan
+    assert plan.model.vision.freeze_tower is True
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "for param in model.model.vision_model.parameters():\n        param.requires_grad = True",
+        "for p in model.visual.parameters():\n        if ask():\n            p.requires_grad = False",
+        "if ask():\n        model.visual.requires_grad_(False)",
+        "model.lm_head.requires_grad_(False)",
+    ],
+)
+def test_a_vision_tower_that_may_be_trained(left: str) -> None:
+    loop = _SWITCHED[_SWITCHED.index("for param") : _SWITCHED.index("args = ")]
+    plan = _run(_SWITCHED.replace(loop, f"{left}\n")).plan
+    assert plan.model.vision.freeze_tower is None

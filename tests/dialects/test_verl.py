@@ -553,3 +553,81 @@ def test_what_was_changed_stays_where_a_fact_leaves_no_other_way_to_say_it() -> 
     shorter = changed.assuming({f.seq.max_len: 700})
     assert shorter.plan.seq.max_len == 700
     assert shorter.wished == changed.wished
+
+
+_SFT_OFFLOADED = _SFT.replace(
+    "trainer.default",
+    "++model.fsdp_config.cpu_offload=true ++model.fsdp_config.offload_params=true trainer.default",
+)
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("0.3.0", ("fsdp1", "cpu", "none")),
+        ("0.4.0", ("fsdp2", "none", "none")),
+        ("0.4.1", ("fsdp2", "none", "full")),
+    ],
+)
+def test_what_the_sft_trainer_of_a_release_does_by_default(
+    release: str, expected: tuple[str, str, str]
+) -> None:
+    plan = run_of({"run.sh": _SFT_OFFLOADED, "requirements.txt": f"verl=={release}\n"}).plan
+    assert (plan.parallel.backend, plan.offload.params, plan.checkpointing.mode) == expected
+
+
+# -- programs of projects that train by verl's workers ---------------------------------------------
+
+_OWN_LINE = """\
+python3 -m agent.src.main_agent data.max_prompt_length=512 trainer.n_gpus_per_node=2 \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-1.5B-Instruct \\
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2
+"""
+_OWN_PROGRAM = """\
+import hydra
+from verl import DataProto
+from .trainer import AgentTrainer
+
+@hydra.main(config_path='config', config_name='agent_trainer', version_base=None)
+def main(config):
+    AgentTrainer(config=config).fit()
+"""
+
+
+def test_a_program_of_the_projects_own_begins_with_the_config_that_it_names() -> None:
+    files = {
+        "run.sh": _OWN_LINE,
+        "agent/src/main_agent.py": _OWN_PROGRAM,
+        "agent/src/config/agent_trainer.yaml": _YAML,
+    }
+    run = run_of(files)
+    assert set(run.files) == set(files)
+    plan = run.plan
+    # From the line, which counts for more, and from the config.
+    assert (plan.model.id, plan.batch.micro) == ("Qwen/Qwen2.5-1.5B-Instruct", 2)
+    assert plan.objective.rollout.max_completion_tokens is not None
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        {},
+        {"agent/src/main_agent.py": _OWN_PROGRAM},
+        {"agent/src/main_agent.py": _OWN_PROGRAM.replace("config_name='agent_trainer'", "None")},
+    ],
+)
+def test_a_program_whose_config_is_not_here_is_what_its_line_says(program: dict[str, str]) -> None:
+    run = run_of({"run.sh": _OWN_LINE, **program}, "run.sh")
+    assert (run.framework, run.plan.parallel.gpus_per_node) == ("verl", 2)
+    assert not run.missing
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python3 -m agent.src.main_generation actor_rollout_ref.model.path=a\n",
+        "python3 -m agent.src.main_agent model.path=a data.train_files=b\n",
+    ],
+)
+def test_a_program_that_trains_by_other_words_is_not_verls(line: str) -> None:
+    assert not link({"run.sh": line}).runs

@@ -7,6 +7,8 @@ from tests.linked import link, run_of
 
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
+from oomlint.hardware import parse_hardware
+from oomlint.judgement.evidence import evidence_of, left_open
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Proposal
@@ -230,3 +232,28 @@ def test_a_reference_that_a_copy_generates_is_no_run() -> None:
     )
     assert not link({"mine/_generated_ppo_trainer.yaml": config}).runs
     assert link({"mine/ppo_trainer.yaml": config}).runs
+
+
+_OFFLOADED = """\
+torchrun --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer data.micro_batch_size_per_gpu=1 data.max_length=256 \\
+    model.partial_pretrain=Qwen/Qwen2.5-7B-Instruct model.fsdp_config.cpu_offload=true \\
+    model.fsdp_config.offload_params=true trainer.default_local_dir=out
+"""
+_GITMODULES = '[submodule "verl"]\n\tpath = verl\n\turl = https://github.com/volcengine/verl.git\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        # 0.4 and newer offload nothing by these keys.
+        ({}, ""),
+        ({".gitmodules": _GITMODULES}, "verl is a submodule that is not checked out"),
+        ({".gitmodules": _GITMODULES, "verl/setup.py": ""}, ""),
+        ({".gitmodules": _GITMODULES, "requirements.txt": "verl==0.4.1\n"}, ""),
+        ({".gitmodules": _GITMODULES.replace("verl.git", "other.git")}, ""),
+    ],
+)
+def test_the_release_of_a_submodule_that_is_not_checked_out(more: dict[str, str], why: str) -> None:
+    cards = parse_hardware("4xRTX-4090")
+    run = run_of({"run.sh": _OFFLOADED, **more}, "run.sh", hardware=cards)
+    assert left_open(evidence_of(run)) == why

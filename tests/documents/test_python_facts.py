@@ -43,6 +43,9 @@ FOUND = {
     "zero3-in-main": (LOAD + "def load():\n    return AutoModel.from_pretrained('x')\ndef main():\n"
                       "    m = load()\n    a = TrainingArguments(deepspeed={'a': 1})\nmain()\n",
                       ("load-before-zero3-config", 3)),
+    "zero3-by-option": ("import argparse\n" + LOAD + "p = argparse.ArgumentParser()\np.add_argument('--ds', default=None)\n"
+                        "args = p.parse_args()\nm = AutoModel.from_pretrained('x')\n"
+                        "a = TrainingArguments(deepspeed=args.ds)\n", ("load-before-zero3-config", 6)),
     "zero3-not-kept": ("HfDeepSpeedConfig(c)\nm = AutoModel.from_pretrained('x')\n",
                        ("load-before-zero3-config", 1)),
     "torch-load": ("import torch\nimport torch.distributed\ns = torch.load(p)\nm.load_state_dict(s['m'])\n", ("torch-load-no-map-location", 3)),
@@ -89,6 +92,9 @@ INNOCENT = {
     "no deepspeed": LOAD + "m = AutoModel.from_pretrained('x')\na = TrainingArguments(deepspeed=None)\n",
     "kept config": LOAD + "c = HfDeepSpeedConfig(x)\nm = AutoModel.from_pretrained('x')\n"
     "a = TrainingArguments(deepspeed='z')\n",
+    "config of another model": LOAD + "def averaged():\n    c = HfDeepSpeedConfig(x)\n"
+    "    return AutoModel.from_pretrained('x')\ndef main():\n    m = AutoModel.from_pretrained('x')\n"
+    "    e = averaged()\nmain()\n",
     "unrelated functions": LOAD + "def f():\n    return AutoModel.from_pretrained('x')\n"
     "def g():\n    return TrainingArguments(deepspeed='z')\n",
     "single GPU load": "import torch\ntorch.load(p)\n",

@@ -8,7 +8,7 @@ import pytest
 
 from oomlint.engine import Options, lint
 from oomlint.hardware import parse_hardware
-from oomlint.judgement import TIGHT, judgement_of
+from oomlint.judgement import TIGHT, judge_gpu, judgement_of
 from oomlint.judgement.doubts import doubts
 from oomlint.judgement.lengths import coming_together, fullest, short_samples
 from oomlint.rule import Severity
@@ -180,3 +180,22 @@ def test_holes_are_no_firmer_than_the_need_beside_them() -> None:
     holes = [d for d in report.diagnoses if d.rule.code == "OOM710"]
     assert holes
     assert all(d.severity is Severity.INFO for d in holes)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "severity"),
+    [
+        ("a", Severity.WARNING),
+        ("$gsm8k_train_path", Severity.INFO),
+        ("$HOME/data/gsm8k/train.parquet", Severity.INFO),
+        ("'[$gsm8k_train_path,$other_train_path]'", Severity.WARNING),
+    ],
+)
+def test_answers_are_mostly_as_long_as_those_of_their_data(
+    prompts: str, severity: Severity
+) -> None:
+    text = verl(64, response=8192).replace("train_files=a", f"train_files={prompts}")
+    peak = judge_gpu(run_of(text))
+    assert peak is not None
+    assert peak.severity is severity
+    assert any("64 samples of 8,704 tokens at once, where some" in each for each in peak.conditions)

@@ -196,7 +196,8 @@ ADAPTER = (
 @pytest.mark.parametrize(
     ("model", "hardware", "launch", "severity", "is_open"),
     [
-        ("meta-llama/Llama-3.1-70B", "8xA100-80GB", "", Severity.WARNING, True),
+        ("meta-llama/Llama-3.1-70B", "8xA100-80GB", "", Severity.INFO, True),
+        ("meta-llama/Llama-3.1-405B", "8xA100-80GB", "", Severity.ERROR, True),
         ("meta-llama/Llama-3.1-70B", None, "", Severity.WARNING, True),
         ("meta-llama/Llama-3.1-8B", "8xA100-80GB", "", None, False),
         ("meta-llama/Llama-3.1-70B", "1xA100-80GB", "", Severity.ERROR, False),

@@ -167,3 +167,43 @@ def test_ray_says_otherwise_than_torchrun_that_cards_are_missing():
         (found,) = [d for d in check("run.sh", text, eight).diagnoses if d.rule.code == "OOM706"]
         assert found.severity is Severity.ERROR
         assert any(word in detail for detail in found.finding.details)
+
+
+def test_only_data_that_are_said_to_show_images_are_warned_of_their_pixels():
+    line = (
+        "swift sft --model Qwen/Qwen2.5-Omni-7B --dataset {} --tuner_type lora --max_length 32768\n"
+    )
+    found = {
+        name: next(
+            d
+            for d in check("train.sh", line.format(name)).diagnoses
+            if d.rule.name == "vlm-pixels-uncapped"
+        )
+        for name in ("data/train.jsonl", "AI-ModelScope/LaTeX_OCR", "data/my_images.jsonl")
+    }
+    assert [d.severity for d in found.values()] == [
+        Severity.INFO,
+        Severity.WARNING,
+        Severity.WARNING,
+    ]
+    (assumed, _, _) = found.values()
+    assert "that the data show images at all is assumed" in assumed.finding.details
+
+
+def test_a_config_by_an_option_counts_where_it_is_given():
+    script = (
+        "import argparse\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--ds', default=None)\nargs = p.parse_args()\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-32B', torch_dtype='bfloat16')\n"
+        "given = TrainingArguments(output_dir='o', per_device_train_batch_size=1, deepspeed=args.ds)\n"
+        "Trainer(model=model, args=given, train_dataset=data).train()\n"
+    )
+    config = '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1}'
+
+    def said(line):
+        files = {"train.py": script, "ds.json": config, "run.sh": line}
+        workspace = Workspace(Path("/project"), {n: t.encode() for n, t in files.items()})
+        return names(lint(workspace, list(files), Options(hardware=parse_hardware("8xA100-80GB"))))
+
+    assert "zero3-init-after-load" not in said("torchrun --nproc_per_node 8 train.py\n")
+    assert "zero3-init-after-load" in said("deepspeed train.py --ds ds.json\n")

@@ -251,9 +251,11 @@ class Meaning:
         return next((m.writers[field] for m in self.everything if field in m.writers), None)
 
     def fields(self) -> Iterable[Any]:
-        """Every field that is derived."""
+        """Every field that is derived, or of which the statements are read otherwise than they stand."""
         self._compiled()
-        return self._chains.keys() | self._overrides.keys() if self._chains is not None else ()
+        assert self._chains is not None
+        read = (fields or () for meaning in self.everything for fields, _ in meaning.readers)
+        return (self._chains.keys() | self._overrides.keys()).union(*read)
 
     def _compiled(self) -> dict[Any, tuple[Derivation, ...]]:
         if self._chains is None:

@@ -9,14 +9,11 @@ change brings; how bad something is follows from the risk (:mod:`oomlint.judgeme
 from oomlint.judgement.cards import card_holds, smallest_card
 from oomlint.judgement.causes import Cause
 from oomlint.judgement.change import Relief, relief
-from oomlint.judgement.doubts import (
-    confidence,
-    settled,
-    sharding_is_open,
-)
+from oomlint.judgement.doubts import confidence, settled
 from oomlint.judgement.evidence import is_open
 from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
+from oomlint.judgement.launch import sharding_is_open
 from oomlint.judgement.lengths import needs_all_samples_long
 from oomlint.judgement.peak import (
     Peak,

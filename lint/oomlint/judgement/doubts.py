@@ -14,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.changes import Change
-from oomlint.hardware import usual_limit
 from oomlint.judgement.evidence import assumed_otherwise
+from oomlint.judgement.launch import SHARDED, sharding_is_open
 from oomlint.judgement.lengths import otherwise_long
 from oomlint.judgement.severity import Confidence
-from oomlint.memory import Estimate, state_bytes
-from oomlint.plan.fields import ZERO_3, f
+from oomlint.memory import Estimate
+from oomlint.plan.fields import f
 from oomlint.run import Run
 
 # How likely it is that a run is the other one. The reports of runs that died or ran (``python -m
@@ -66,9 +66,8 @@ def _found(run: Run) -> Iterator[Doubt]:
     if run.is_measured:
         return
     if sharding_is_open(run):
-        sharded = {f.parallel.backend: "zero", **ZERO_3}
         words = "what launches it shards the model"
-        yield Doubt(_SHARDED, run.assuming(sharded).estimate, words)
+        yield Doubt(_SHARDED, run.assuming(SHARDED).estimate, words)
     for weight, shorter, words in otherwise_long(run):
         yield Doubt(weight, shorter.estimate, words, is_of_lengths=True)
     if _keeps_unknown_logits(run):
@@ -115,27 +114,6 @@ def _keeps_unknown_logits(run: Run) -> bool:
     settings = run.plan.eval
     is_evaluated = settings.enabled is not False and settings.strategy != "no"
     return bool(settings.keeps_logits) and is_evaluated and settings.samples is None
-
-
-def sharding_is_open(run: Run) -> bool:
-    """Whether a launcher or an Accelerate config that is not at hand may shard the model.
-
-    Adapters are mostly trained on whole copies, so that it is open only where there is no room for
-    one.
-    """
-    return (
-        run.dialect.launcher_may_shard
-        and run.plan.parallel.backend in (None, "ddp")
-        and not any(claim.is_launched for claim in run.claims)
-        and (run.plan.trainable.method in ("full", "freeze", None) or _is_too_large_to_copy(run))
-    )
-
-
-def _is_too_large_to_copy(run: Run) -> bool:
-    """Whether a GPU (an H100-80GB where nobody says which) cannot hold the model's states."""
-    states, limit = state_bytes(settled(run).plan), run.limits.gpu_bytes
-    limit = usual_limit() if limit is None else limit
-    return states is not None and states.total > limit
 
 
 def confidence(run: Run) -> Confidence:

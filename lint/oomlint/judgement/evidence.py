@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from oomlint.hardware import usual_limit
 from oomlint.judgement import unread
+from oomlint.judgement.launch import SHARDED, launch_is_unread
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.severity import EVEN, TIGHT
 from oomlint.memory import Assumption, Estimate
@@ -85,6 +86,12 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
     f.objective.pairs_per_sample: (),
 }
 
+
+# Of a config that no file here starts.
+_LAUNCH, _NO_LAUNCH = (
+    "what launches it",
+    "nothing here launches it, and what does may shard the model",
+)
 
 _RANKS = frozenset({f.parallel.world, f.parallel.nodes, f.parallel.gpus_per_node})
 # Which model it is, of which a name alone may tell: what follows from that is no doubt of its own.
@@ -271,6 +278,8 @@ def _weak(run: Run) -> dict[Any, Level]:
     }
     for leaf in _left_to_the_model(run):
         weak.setdefault(leaf, Level.ASSUMED)
+    if launch_is_unread(run):
+        weak[f.parallel.backend] = Level.UNREAD
     dims = run.plan.model.dims
     if dims is not None and dims.params_total and skeleton(dims) is None:
         # Its config.json, which the run names, was not read.
@@ -286,6 +295,37 @@ def _left_to_the_model(run: Run) -> Mapping[Any, Assumption]:
 
 
 def _found(run: Run) -> Iterator[Basis]:
+    found = (*_of_fields(run), *_of_submodules(run))
+    yield from sorted(found, key=lambda basis: -(basis.swing_bytes or 0))
+
+
+def _of_submodules(run: Run) -> Iterator[Basis]:
+    """Packages of which a commit says the release, in a submodule that nobody has checked out, where the run
+    is another before a change of theirs than behind it."""
+    others: dict[str, list[Estimate]] = {}
+    for changes, other in run.alternatives:
+        if changes[0].package in run.parts.absent:
+            others.setdefault(changes[0].package, []).append(other.estimate)
+    for package, found in others.items():
+        estimates = (run.estimate, *found)
+        decides, eases = _decided(run, estimates), _eased(run, estimates)
+        if decides or eases:
+            yield Basis(
+                field=f.versions,
+                leaf=f.versions,
+                value=package,
+                level=Level.UNREAD,
+                why=f"{package} is a submodule that is not checked out",
+                path=None,
+                line=None,
+                key=f"the release of {package}",
+                swing_bytes=_swing(estimates),
+                decides=decides,
+                eases=eases,
+            )
+
+
+def _of_fields(run: Run) -> Iterator[Basis]:
     weak = _weak(run)
     if not weak:
         return
@@ -315,13 +355,15 @@ def _found(run: Run) -> Iterator[Basis]:
                 best[place] = replace(
                     wider, decides=basis.decides | other.decides, eases=basis.eases | other.eases
                 )
-    yield from sorted(best.values(), key=lambda basis: -(basis.swing_bytes or 0))
+    yield from best.values()
 
 
 def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
     """The fields where what moves memory by ``leaf`` was lost."""
     if leaf == f.model.dims:
         return (f.model.id,)
+    if leaf == f.parallel.backend and launch_is_unread(run):
+        return (leaf,)
     return run.roots(leaf, _OF_MODEL) or (leaf,)
 
 
@@ -339,8 +381,9 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         why = known.source if level is Level.ASSUMED and known is not None else why
         total = None if value is None else value.params_total
         value = None if total is None else f"{total / 1e9:.3g}B"
+    is_launch = leaf == f.parallel.backend and launch_is_unread(run)
     if level is Level.UNREAD:
-        why = unread.in_words(run, field)
+        why = _NO_LAUNCH if is_launch else unread.in_words(run, field)
     return Basis(
         field=field,
         leaf=leaf,
@@ -349,7 +392,7 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         why=why,
         path=None if place is None else place.path,
         line=None if place is None else run.line_of(place),
-        key=run.key(field),
+        key=_LAUNCH if is_launch else run.key(field),
         swing_bytes=swing,
         decides=frozenset(),
     )
@@ -364,19 +407,26 @@ class _Trials(Struct, frozen=True):
     @classmethod
     def of(cls, run: Run, leaf: Any) -> _Trials:
         changes = ({}, *_plausible(run, leaf))
+        if leaf == f.parallel.backend and launch_is_unread(run):
+            # How a model is loaded follows from who launches it.
+            return cls(({}, SHARDED), (run.estimate, run.assuming(SHARDED).estimate))
         return cls(changes, tuple(_estimate(run, change) for change in changes))
 
     @property
     def swing(self) -> int | None:
-        gpu = [each.gpu.peak_bytes for each in self.estimates]
-        known = [peak for peak in gpu if peak is not None]
-        return max(known) - min(known) if known else None
+        return _swing(self.estimates)
 
     def extreme(self, pick: Any) -> Mapping[Any, Any]:
         """The change with the least, or the most, on the GPU."""
         peaks = [each.gpu.peak_bytes for each in self.estimates]
         known = [n for n, peak in enumerate(peaks) if peak is not None]
         return self.changes[pick(known, key=peaks.__getitem__)] if known else {}
+
+
+def _swing(estimates: Iterable[Estimate]) -> int | None:
+    """How far the GPU's peak moves over some estimates."""
+    known = [peak for each in estimates if (peak := each.gpu.peak_bytes) is not None]
+    return max(known) - min(known) if known else None
 
 
 def _estimate(run: Run, change: Mapping[Any, Any]) -> Estimate:

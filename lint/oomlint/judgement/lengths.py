@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from math import log, sqrt
 from typing import Any, Literal, TypeAlias
 
-from oomlint.datasets import Lengths, catalogue
+from oomlint.datasets import Lengths, catalogue, find
 from oomlint.hardware import usual_limit
 from oomlint.judgement.law import holds
 from oomlint.memory.allocator import lengths_vary
@@ -37,6 +37,14 @@ _SHORT = 0.25
 # alpaca-gpt4-data-en's longest of 52,002 has 607. Limits are often set far above.
 _SHORT_SAMPLES = 4
 _SHORT_SAMPLE = 1024
+# Steps of a bisection: a sixty-fourth of the limit is as close as a mean needs.
+_HALVINGS = 6
+_ROLLS_OUT = ("ppo", "grpo", "rloo")
+# How likely it is that no whole batch of a model's own answers has more tokens a sample than the longest of its
+# data set (Laplace's rule of succession): so it was in each of the four scripts on GSM8K whose answers were
+# looked up, under limits of 1,024 to 8,192 tokens (benchmarks/strangers: run_deepseek7b_llm.sh, run_qwen2-7b.sh and
+# run_gptoss_20b.sh of verl's examples; https://github.com/volcengine/verl/pull/2775: a mean of some 250 under 8,192).
+_AS_ANSWERED = 5 / 6
 # So many groups are made of the data sets that are known, for what an unknown one may be like.
 _GROUPS = 4
 
@@ -66,13 +74,31 @@ def otherwise_long(run: Run) -> Iterator[tuple[float, Run, str]]:
         if shorter is not None:
             yield _SHORT, shorter, f"no sample has more than {_short(run):,} tokens"
         return
+    rest = 1.0
+    answered = _answered(run)
+    if answered is not None and answered.reached < limit:
+        rest = 1 - _AS_ANSWERED
+        short = _filled_to(run, answered.reached / limit)
+        if short is not None:
+            words = f"answers are as long as those of {answered.names[0]}"
+            yield _AS_ANSWERED, short, words
     for share in fullest(_together(run)):
         reached = ((1.0, 1.0),) if is_known else ((1 - _SHORT, 1.0), (_SHORT, _short(run) / limit))
         for weight, most in reached:
             fuller = _filled_to(run, share * most)
             if fuller is not None:
                 words = f"a batch has {share * most:.0%} of the tokens that its samples may have"
-                yield weight / _GROUPS, fuller, words
+                yield rest * weight / _GROUPS, fuller, words
+
+
+def _answered(run: Run) -> Lengths | None:
+    """The lengths of the set whose prompts a model answers by itself, the longest of several; ``None`` where
+    one of them is unknown."""
+    if run.plan.objective.kind not in _ROLLS_OUT:
+        return None
+    found = [find(name) for name in run.plan.data.sets or ()]
+    known = [each for each in found if each is not None]
+    return max(known, key=lambda each: each.reached) if known and len(known) == len(found) else None
 
 
 def fullest(samples: int) -> tuple[float, ...]:
@@ -162,6 +188,23 @@ def _short_of(limit: int) -> int:
 def takes_several(run: Run) -> bool:
     """Whether it takes several long samples to fill a batch: joined, it is as long as they are together."""
     return coming_together(run) in ("joined", "budgeted") and _together(run) > 1
+
+
+def too_many_each(run: Run, phase: str | None, limit: int) -> int | None:
+    """Of samples that are joined, from about how many tokens each on the mean the GPU does not hold a batch;
+    ``None`` where that is not what decides."""
+    longest = longest_sample(run.plan)
+    if coming_together(run) != "joined" or longest is None:
+        return None
+    least, most = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        share = (least + most) / 2
+        fuller = _filled_to(run, share)
+        if fuller is not None and holds(fuller.estimate, "gpu", limit, phase):
+            least = share
+        else:
+            most = share
+    return int(round(most * longest, -1 if longest < _SHORT_SAMPLE else -2)) if least else None
 
 
 def fits_with_short_samples(run: Run, phase: str | None, limit: int) -> bool:

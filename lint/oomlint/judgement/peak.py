@@ -18,15 +18,11 @@ from msgspec import Struct
 from oomlint.amounts import gib
 from oomlint.hardware import usual_limit
 from oomlint.judgement.cards import smallest_card
-from oomlint.judgement.doubts import (
-    confidence,
-    doubts,
-    settled,
-    sharding_is_open,
-)
+from oomlint.judgement.doubts import confidence, doubts, settled
 from oomlint.judgement.evidence import weakest_of_claims
+from oomlint.judgement.launch import sharding_is_open
 from oomlint.judgement.law import has_room, holds, risk_in, risk_of_need
-from oomlint.judgement.lengths import fits_with_short_samples, takes_several
+from oomlint.judgement.lengths import fits_with_short_samples, takes_several, too_many_each
 from oomlint.judgement.measured import measured_words, starts_from_measured
 from oomlint.judgement.severity import EVEN, LOST, TIGHT, Confidence, Severity, bound, severity_at
 from oomlint.judgement.words import when
@@ -156,8 +152,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
     most = usual_limit() if limit is None else limit
     fits = holds(probe.estimate, "gpu", most, phase)
     if not fits and fits_with_short_samples(probe, phase, most):
-        known = "" if probe.plan.seq.longest is None else ", the longest of its data"
-        conditions.append(f"samples of {longest_sample(probe.plan):,} tokens{known}")
+        conditions.append(_lengths_in_words(probe, phase, most))
     risk = risk_of(run.intended, "gpu", phase)
     otherwise = _otherwise(run.intended, "gpu", phase)
     if risk is not None:
@@ -183,6 +178,16 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         upper=_upper(gpu, peak),
         otherwise=otherwise,
     )
+
+
+def _lengths_in_words(run: Run, phase: str | None, limit: int) -> str:
+    """With samples how long a need is predicted that shorter ones would not have."""
+    known = "" if run.plan.seq.longest is None else ", the longest of its data"
+    words = f"samples of {longest_sample(run.plan):,} tokens{known}"
+    mean = too_many_each(run, phase, limit)
+    if mean is None:
+        return words
+    return f"{run.plan.batch.micro} {words} at once, where some {mean:,} each are too many"
 
 
 def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:

@@ -5,8 +5,8 @@
 `log_prob_micro_batch_size_per_gpu` in verl and `--micro_rollout_batch_size` in OpenRLHF, where
 the logits of that pass do not fit beside weights and optimizer states, and those of training do.
 On unknown hardware where they alone fill an 80 GB card. Where batches are filled by tokens
-(`use_dynamic_bsz`, `ppo_max_token_len_per_gpu`) both have one budget: it is found where the run does
-not fit, or is tight.
+(`use_dynamic_bsz`, `ppo_max_token_len_per_gpu`) both may have one budget: it is found where the run does
+not fit, or is tight, by what this pass needs and not training.
 
 ## Why it runs out of memory
 
@@ -75,6 +75,12 @@ _VERL = (
 )
 _DYNAMIC = (
     " actor_rollout_ref.actor.use_dynamic_bsz=True"
+    " actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192"
+    " actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu={tokens}"
+)
+_SHARED = (
+    " actor_rollout_ref.model.use_remove_padding=True"
+    " actor_rollout_ref.actor.use_dynamic_bsz=True"
     " actor_rollout_ref.actor.ppo_max_token_len_per_gpu={tokens}"
 )
 _OPENRLHF = (
@@ -132,6 +138,11 @@ class LogprobMicroBatchTooLarge(Rule):
         ),
     )
     good = (
+        # Training has the same budget, and its backward pass needs more than this one.
+        Example(
+            files={"run.sh": _VERL.format(rows=8, more=_SHARED.format(tokens=65536))},
+            hardware="8xA100-40GB",
+        ),
         Example(files={"run.sh": _VERL.format(rows=8, more="")}, hardware="8xA100-40GB"),
         Example(files={"run.sh": _OPENRLHF.format(rows=4)}, hardware="8xA100-80GB"),
         Example(files={"run.sh": _VERL.format(rows=32, more="")}),
@@ -161,9 +172,12 @@ class LogprobMicroBatchTooLarge(Rule):
         if fitting is None:
             return
         where = judged.where if limit is not None else "an 80 GB card"
+        whole = judge_gpu(run)
+        # Joined answers fill such a batch only where several are long: what the run is worth, so is this.
+        is_open = limit is not None and (whole is None or not whole.is_problem)
         yield self.finding(
             run,
-            Severity.WARNING,
+            Severity.INFO if is_open else Severity.WARNING,
             f"log probabilities of {rows} answers at a time build up to {gib(rows * scoring.row)} of logits",
             at=_ROWS,
             details=(
@@ -192,6 +206,8 @@ class LogprobMicroBatchTooLarge(Rule):
         field, most = (f.batch.micro, plan.batch.micro) if scored is None else (_SCORED, scored)
         if scoring is None or most is None or most < 2 or not plan.seq.max_len:
             return
+        if not _holds_the_peak(run):
+            return  # what training itself needs decides, of which other findings speak
         found = _fewer_at_a_time(run, field, most)
         if found is None or not found.is_worthwhile or not found.before.may_gain_by("logits"):
             return  # another part of the need decides
@@ -210,6 +226,19 @@ class LogprobMicroBatchTooLarge(Rule):
             confidence="medium",
             proposals=[Proposal.set("allow fewer tokens at a time", found.changes)],
         )
+
+
+def _holds_the_peak(run: Run) -> bool:
+    """Whether it is this pass that needs most: fewer tokens in it alone, those of training as they are, lower
+    the peak. Where training has the same budget, its backward pass mostly needs more."""
+    scored = run.plan.objective.rollout.scored_tokens
+    before = judge_gpu(run)
+    after = judge_gpu(run.assuming({_SCORED: 1})) if scored else None
+    return (
+        before is not None
+        and after is not None
+        and before.predicted - after.predicted >= before.worth
+    )
 
 
 def _fewer_at_a_time(run: Run, field: Any, most: int) -> Relief | None:

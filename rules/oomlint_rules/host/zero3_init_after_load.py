@@ -150,7 +150,10 @@ class Zero3InitAfterLoad(Rule):
         verdict = judge_ram(run, phase="load")
         facts = [fact for fact in run.facts if fact.kind == "load-before-zero3-config"]
         for fact in facts[:1]:
-            yield self._early(run, fact, verdict)
+            # By an option that nobody gives no config is named.
+            zero = plan.parallel.backend == "zero" and plan.parallel.zero.stage in (None, 3)
+            if zero or not fact.detail.get("option"):
+                yield self._early(run, fact, verdict)
         said = run.settings.get(f.load.zero3_init)
         switched_off = said is not None and said.value is False and said.origin.kind == "explicit"
         if switched_off and plan.parallel.zero.stage == 3 and not facts:

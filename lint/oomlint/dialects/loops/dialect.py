@@ -5,13 +5,18 @@ What starts them is read with the options of any script (:mod:`oomlint.dialects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.loops.meaning import meaning
 from oomlint.dialects.loops.script import loop_claim
+from oomlint.dialects.table import Block
+from oomlint.dialects.trainer.declared import declares_own
+from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.documents import PYTHON_SUFFIXES
 from oomlint.documents.base import Document
 
@@ -30,3 +35,13 @@ class Loops(Dialect):
         claim = loop_claim(self, document)
         if claim is not None:
             yield claim
+
+    def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
+        """What a parser of the script's own declares is what the script makes of it, though it be called
+        as the Trainer's options are."""
+        blocks = tuple(super().layered(claims))
+        is_own = declares_own(blocks)
+        for block in blocks:
+            yield (
+                replace(block, table=SCRIPT_OPTIONS) if is_own and block.table is TRAINER else block
+            )

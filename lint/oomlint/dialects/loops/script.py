@@ -63,6 +63,7 @@ _NO_LANGUAGE = re.compile(
     r"CLIP|ViT|Dino|DINO|Segment|Image(?!TextToText)|Video|Audio|Speech|CTC|Whisper|Wav2Vec|Detection|UNet|VAE"
     r"|Autoencoder|Scheduler"
 )
+_OF_OPTIONS = r"\w*args\.\w+"
 _ADAPTER = re.compile(r"(?:^|\.)Peft\w*\.from_pretrained$")
 _FRAMEWORKS = {"accelerate": "accelerate", "deepspeed": "deepspeed", "fabric": "lightning",
                "lightning": "lightning", "torch": "torch"}  # fmt: skip
@@ -99,7 +100,7 @@ def loop_claim(dialect: Dialect, document: Document) -> Claim | None:
         return None
     switches = _switches(document, loop)
     options = {name: entry.value for name, entry in switches.items()}
-    models = _models(loop, options)
+    models = _models(document, loop, options)
     if not models:
         return None
     calls: tuple[Call, ...] = getattr(document, "calls", ())
@@ -131,7 +132,7 @@ def _imports(document: Document) -> frozenset[str]:
 # -- the model -------------------------------------------------------------------------------------
 
 
-def _models(loop: Loop, options: MappingABC[str, Node]) -> list[Call]:
+def _models(document: Document, loop: Loop, options: MappingABC[str, Node]) -> list[Call]:
     """The calls of which one loads what is trained, the one that the switches lead to last; none
     where several models take part."""
     if any(not _ADAPTER.search(other.callee) for other in loop.others):
@@ -139,7 +140,7 @@ def _models(loop: Loop, options: MappingABC[str, Node]) -> list[Call]:
     models = [call for call in loop.models if not _ADAPTER.search(call.callee)]
     if any(_NO_LANGUAGE.search(call.callee) for call in models):
         return []
-    if any(not _may_be_one(models[0], call) for call in models):
+    if any(not _may_be_one(document, models[0], call) for call in models):
         return []
     return _chosen_last(models, options)
 
@@ -164,17 +165,23 @@ def _quantizers(model: Call) -> Iterator[Call]:
         yield replace(said, arguments=replace(said.arguments, guards=guards))
 
 
-def _may_be_one(first: Call, other: Call) -> bool:
+def _may_be_one(document: Document, first: Call, other: Call) -> bool:
     """Whether two calls are one, stand in branches that exclude each other, or load the same."""
-    return may_replace(other, first) or _name_of(first) == _name_of(other) is not None
+    return (
+        may_replace(other, first)
+        or _name_of(document, first) == _name_of(document, other) is not None
+    )
 
 
-def _name_of(call: Call) -> object:
+def _name_of(document: Document, call: Call) -> str | None:
+    """The model's name, or the option that says it (``args.model_name_or_path``)."""
     for key in ("0", "pretrained_model_name_or_path"):
         entry = call.arguments.entries.get(key)
         if entry is not None:
             value = plain_value(entry.value, "yaml12")
-            return None if value is UNKNOWN else str(value)
+            span = entry.value.span
+            text = document.source.text[span.start : span.end] if value is UNKNOWN else str(value)
+            return text if value is not UNKNOWN or re.fullmatch(_OF_OPTIONS, text) else None
     return None
 
 

@@ -6,7 +6,7 @@ hf_argparser.py:354), so that a fix that adds one keeps the run from starting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oomlint.dialects.cells import Cells
@@ -68,7 +68,15 @@ def declared_options(blocks: list[Block]) -> frozenset[str]:
     return frozenset[str]().union(*(parser.names for parser in _parsers(blocks)))
 
 
-def _parsers(blocks: list[Block]) -> tuple[Options, ...]:
+def declares_own(blocks: Sequence[Block]) -> bool:
+    """Whether the script's parser is its own: it declares options, and none by a class of transformers."""
+    parsers = _parsers(blocks)
+    return any(parser.names for parser in parsers) and not any(
+        _rows_of(base) for parser in parsers for base in parser.bases
+    )
+
+
+def _parsers(blocks: Sequence[Block]) -> tuple[Options, ...]:
     documents = {id(block.document): block.document for block in blocks}.values()
     found = (getattr(document, "options", None) for document in documents)
     return tuple(each for each in found if each is not None and (each.names or each.bases))

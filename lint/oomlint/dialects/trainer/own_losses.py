@@ -133,12 +133,21 @@ def _own_loss(blocks: list[Block]) -> str | None:
 
 def _own_passes(blocks: list[Block]) -> Fact | None:
     """That the trainer which the script defines runs the model several times a step."""
+    return _of_trained(blocks, "own-passes")
+
+
+def _loss_alone(blocks: list[Block]) -> Fact | None:
+    """That the trainer which the script defines evaluates by the loss alone."""
+    return _of_trained(blocks, "loss-alone")
+
+
+def _of_trained(blocks: list[Block], kind: str) -> Fact | None:
+    """A fact of the class that trains."""
     trained = _trained(blocks)
     found = (
         fact
         for fact in _facts(blocks)
-        if fact.kind == "own-passes"
-        and any(fact.detail["class"] in name.split(".") for name in trained)
+        if fact.kind == kind and any(fact.detail["class"] in name.split(".") for name in trained)
     )
     return next(found, None)
 
@@ -192,6 +201,14 @@ def keeps_no_logits(run: Cells) -> Any:
         f.loss.logits_materialised: Sourced("fused", reason, is_assumed=is_assumed),
         f.eval.keeps_logits: Sourced(False, reason, is_assumed=is_assumed),
     }
+
+
+@own_losses.override(f.eval.keeps_logits)
+def evaluates_by_loss(run: Cells) -> Any:
+    fact = run.given.once(_loss_alone)
+    if fact is None:
+        return None
+    return Sourced(False, f"{fact.detail['class']}.prediction_step asks for the loss alone")
 
 
 def _reason(run: Cells) -> tuple[str | None, bool]:

@@ -28,6 +28,7 @@ from oomlint.dialects.trainer.tables import (
     DEFAULTS,
     EARLY_FROM_PRETRAINED,
     FROM_PRETRAINED,
+    FROZEN_TOWER,
     LOADING_TRAINER_CALL,
     PREPARES_KBIT,
     QUANTIZATION,
@@ -36,7 +37,7 @@ from oomlint.dialects.trainer.tables import (
     TRAINER_CALL,
     WRAPS,
 )
-from oomlint.documents.base import UNKNOWN, Call, Document, Mapping, Node, Scalar
+from oomlint.documents.base import UNKNOWN, Call, Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
@@ -380,6 +381,7 @@ def script_claim(
             table = TOLD_OF_ADAPTER[table.name]
         blocks.append(_block(document, run.trainer, table))
     blocks += (Block(document, s.arguments, ASSIGNED, s.span) for s in assigned_in(document))
+    blocks += _frozen_tower(document)
     blocks += machine_of_notebook(document)
     # Without a config call the arguments come from a command line: no run of its own.
     name = ""
@@ -415,6 +417,23 @@ def _option_defaults(document: Document) -> Iterator[Block]:
     if isinstance(defaults, Mapping):
         first = next(iter(defaults.entries.values()))
         yield Block(document, defaults, DEFAULTS, first.value.span)
+
+
+def _frozen_tower(document: Document) -> Iterator[Block]:
+    """What a script says by switching off the gradients of the vision encoder."""
+    for fact in getattr(document, "facts", ()):
+        if fact.kind == "freezes-tower":
+            at = fact.location.span
+            entry = Entry(FROZEN_TOWER.rows[0].key, at, Scalar(at, True), at)
+            locked = "the script's own code freezes it"
+            yield Block(
+                document,
+                Mapping(at, {entry.key: entry}, locked=locked),
+                FROZEN_TOWER,
+                at,
+                locked=locked,
+            )
+            return
 
 
 def _block(document: Document, call: Call, table: Table, kind: type[Block] = Block) -> Block:

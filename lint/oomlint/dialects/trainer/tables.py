@@ -133,6 +133,14 @@ WRAPS = Table(
     section="adapter",
 )
 
+# torch 2.9 nn/modules/module.py requires_grad_: what no gradient is asked of keeps nothing for one.
+FROZEN_TOWER = Table(
+    name="vision tower",
+    rows=(Row("requires_grad_", f.model.vision.freeze_tower, BOOLEAN),),
+    known_prefixes=("",),
+    section="script",
+)
+
 # peft 0.21.2 utils/other.py prepare_model_for_kbit_training.
 PREPARES_KBIT = Table(
     name="prepare_model_for_kbit_training",

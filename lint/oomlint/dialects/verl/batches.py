@@ -181,6 +181,15 @@ def scored_tokens(run: Cells) -> Any:
     return min(budget, -(-samples // count) * length)
 
 
+@scored_tokens.written
+def _(tokens: Any, run: Cells, wishes: Wishes) -> Wishes:
+    """No budget is below one sample: ``rearrange_micro_batches`` (VL/utils/seqlen_balancing.py) asserts it."""
+    each = tokens // (run[f.parallel.ulysses] or 1)
+    if tokens < (run[f.seq.max_len] or 0):
+        raise CannotEdit("a budget of tokens holds one sample at least")
+    return {own.scored_tokens: each}
+
+
 @batches.derive(f.batch.eval_micro)
 def validated_rows(run: Cells) -> Any:
     """PPO validates by generation alone; under a token budget a row is all of it."""

@@ -38,6 +38,16 @@ CHECKPOINTS = Change(
     "verl", (0, 2), "gradient checkpointing is off by default",
     "verl 0.1 and 0.2 trainer/config/ppo_trainer.yaml", was="none",
 )  # fmt: skip
+# trainer/config/sft_trainer.yaml and trainer/fsdp_sft_trainer.py, read at v0.2, v0.3.0.post1, v0.4.0, v0.4.1, v0.5.0
+# and v0.7.0. What offloads under FSDP does nothing under fully_shard.
+SFT_BY_FSDP2 = Change(
+    "verl", (0, 4), "the SFT trainer wraps the model by FSDP's first version",
+    "verl 0.3.0.post1 and 0.4.0 trainer/fsdp_sft_trainer.py", was="fsdp",
+)  # fmt: skip
+SFT_CHECKPOINTS = Change(
+    "verl", (0, 4, 1), "the SFT trainer keeps all activations by default",
+    "verl 0.4.0 and 0.4.1 trainer/config/sft_trainer.yaml", was="none",
+)  # fmt: skip
 UNPADS = Change(
     "verl", (0, 7), "samples are padded by default",
     "verl 0.6.1 and 0.7.0 trainer/config/model/hf_model.yaml", was=False,

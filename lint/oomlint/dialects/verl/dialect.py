@@ -8,6 +8,7 @@ starts the ranks of PPO, torchrun those of SFT.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
@@ -31,7 +32,7 @@ from oomlint.dialects.verl.keys import (
 )
 from oomlint.dialects.verl.meaning import meaning
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
-from oomlint.documents.text import Location
+from oomlint.documents.text import Location, Span
 
 _MODULE = re.compile(r"-m\s+((?:verl|recipe)\.[\w.]+)")
 _PATH_KEYS = (
@@ -78,7 +79,7 @@ class Verl(Dialect):
         claimed = False
         for launch in launches(document):
             module = _module_of(launch)
-            kind = _trainer_of(module) if module is not None else None
+            kind = None if module is None else _trainer_of(module) or _told_by_words(launch)
             if module is None or kind is None:
                 continue
             claimed = True
@@ -88,6 +89,24 @@ class Verl(Dialect):
                 yield self._launch(launch, module, kind)
         if not claimed:
             yield from self._hidden(document)
+
+    def adopt(self, document: Document) -> Claim | None:
+        """A program that starts verl's trainers by a config of its own, which its ``@hydra.main`` names."""
+        text = document.source.text
+        found = re.search(_HYDRA_MAIN, text) if document.source.path.endswith(".py") else None
+        if found is None:
+            return None
+        said = {key: value for key, _, value in re.findall(_TEXT_ARGUMENT, found[0])}
+        if "config_name" not in said:
+            return None
+        file = os.path.join(
+            os.path.dirname(document.source.path),
+            said.get("config_path", ""),
+            said["config_name"].removesuffix(".yaml") + ".yaml",
+        )
+        where = Location(document.source.path, Span(*found.span()))
+        reference = Reference(os.path.normpath(file), where, self.name, optional=True)
+        return Claim(self, "part", document, (), (reference,))
 
     def _launch(self, launch: Launch, module: str, kind: str) -> Claim:
         document = launch.document
@@ -100,10 +119,12 @@ class Verl(Dialect):
         # What launches a trainer under Ray launches one process that asks Ray for the others.
         scene = launch.blocks[:-1] if kind in ("ray", "ppo") else launch.blocks
         blocks = (*scene, launched, *starts, block)
-        files = dict.fromkeys((*_bases(launch, module, kind), *([own] if own else ())))
+        is_foreign = own is None and _trainer_of(module) is None
+        begun = [own] if own else [_file_of(module)] if is_foreign else []
+        files = dict.fromkeys((*_bases(launch, module, kind), *begun))
         where = Location(document.source.path, launch.anchor)
         references = tuple(Reference(file, where, self.name, optional=True) for file in files)
-        return Claim(self, "run" if own is None else "launch", document, blocks, references)
+        return Claim(self, "launch" if begun else "run", document, blocks, references)
 
     def _hidden(self, document: Document) -> Iterable[Claim]:
         """A command whose program is a variable, in a script that names a trainer elsewhere."""
@@ -127,6 +148,10 @@ class Verl(Dialect):
 
 _TABLES = {"ppo": VERL_PPO, "sft": VERL_SFT, "engine": VERL_SFT_ENGINE, "ray": VERL_SFT_ENGINE}
 _ASIDES = ("main_generation", "main_eval", "model_merger", "main_perf")
+
+
+_HYDRA_MAIN = r"@hydra\.main\([^()]*\)"
+_TEXT_ARGUMENT = r"(\w+)\s*=\s*([\"'])([^\"'\n]*)\2"
 
 
 def _names_trainer(root: Mapping) -> bool:
@@ -187,6 +212,18 @@ def _trainer_of(module: str) -> str | None:
     if not ours:
         return None
     return {"fsdp_sft_trainer": "sft", "sft_trainer": "engine", "sft_trainer_ray": "ray"}.get(stem)
+
+
+def _told_by_words(launch: Launch) -> str | None:
+    """A project's own program that takes verl's words trains by verl's workers, unless its name says that it
+    only generates or scores."""
+    words = launch.command.assignments.entries
+    is_ours = any(key.lstrip("+").startswith(ACTOR_MODEL) for key in words)
+    return "ppo" if is_ours and not launch.stem.startswith(_ASIDES) else None
+
+
+def _file_of(module: str) -> str:
+    return module if module.endswith(".py") else module.replace(".", "/") + ".py"
 
 
 def _launched_block(launch: Launch, module: str, words: Mapping) -> Block:

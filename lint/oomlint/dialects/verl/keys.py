@@ -27,7 +27,7 @@ from oomlint.dialects.kinds import (
     switch,
 )
 from oomlint.dialects.table import Row, Table, known_keys
-from oomlint.dialects.verl.changes import CHECKPOINTS
+from oomlint.dialects.verl.changes import CHECKPOINTS, SFT_BY_FSDP2, SFT_CHECKPOINTS
 from oomlint.plan.fields import Private, f
 
 SOURCE = "verl b178a3cd"
@@ -129,6 +129,7 @@ def _read_frequency(raw: Any) -> int:
 _RANK = Kind(_read_rank)
 _CONTENTS = Kind(_read_contents)
 _FREQUENCY = Kind(_read_frequency)
+_CHECKPOINTING = switch(on="full", off="none")
 _STRATEGY = choice({"fsdp": "fsdp", "fsdp2": "fsdp2", "megatron": "megatron", "veomni": "fsdp2"})
 _ROLLOUT = choice(
     {"vllm": "vllm_colocate", "sglang": "sglang", "hf": "hf", "trtllm": "vllm_colocate"},
@@ -161,7 +162,7 @@ VERL_PPO = Table(
         Row(ACTOR_MODEL + "path", f.model.id, TEXT),
         Row(ACTOR_MODEL + "trust_remote_code", f.model.trust_remote_code, BOOLEAN),
         Row(ACTOR_MODEL + "override_config.attn_implementation", f.model.attn_impl, _ATTENTION),
-        Row(ACTOR_MODEL + "enable_gradient_checkpointing", f.checkpointing.mode, switch(on="full", off="none"), default="full", source=PPO_SOURCE, changes=(CHECKPOINTS,)),
+        Row(ACTOR_MODEL + "enable_gradient_checkpointing", f.checkpointing.mode, _CHECKPOINTING, default="full", source=PPO_SOURCE, changes=(CHECKPOINTS,)),
         Row(ACTOR_MODEL + "enable_activation_offload", f.offload.activations, switch(on="cpu", off="none"), default="none", source=PPO_SOURCE),
         Row(ACTOR_MODEL + "use_remove_padding", own.unpads, BOOLEAN, source=PPO_SOURCE),
         Row(ACTOR_MODEL + "use_fused_kernels", own.fused, BOOLEAN, default=False, source=PPO_SOURCE),
@@ -257,7 +258,6 @@ _SFT_ROWS = (
     Row("data.micro_batch_size", own.micro_of_all, POSITIVE),
     Row("data.max_length", f.seq.max_len, POSITIVE, default=1024, source=SFT_SOURCE),
     Row("model.trust_remote_code", f.model.trust_remote_code, BOOLEAN),
-    Row("model.enable_gradient_checkpointing", f.checkpointing.mode, switch(on="full", off="none"), default="full", source=SFT_SOURCE),
     Row("model.use_liger", own.liger, BOOLEAN, default=False, source=SFT_SOURCE),
     Row("model.lora_rank", f.trainable.r, _RANK),
     Row("model.lora_alpha", f.trainable.alpha, NUMBER),
@@ -279,7 +279,8 @@ VERL_SFT = Table(
     rows=(
         Row("model.partial_pretrain", f.model.id, TEXT),
         *_SFT_ROWS,
-        Row("model.strategy", own.strategy, _STRATEGY, default="fsdp2", source=SFT_SOURCE),
+        Row("model.enable_gradient_checkpointing", f.checkpointing.mode, _CHECKPOINTING, default="full", source=SFT_SOURCE, changes=(SFT_CHECKPOINTS,)),
+        Row("model.strategy", own.strategy, _STRATEGY, default="fsdp2", source=SFT_SOURCE, changes=(SFT_BY_FSDP2,)),
         Row("model.fsdp_config.model_dtype", f.load.dtype, DTYPE),
         # A key of copies only.
         Row("model.torch_dtype", own.torch_dtype, DTYPE),
@@ -299,6 +300,7 @@ VERL_SFT_ENGINE = Table(
     rows=(
         Row("model.path", f.model.id, TEXT),
         *_SFT_ROWS,
+        Row("model.enable_gradient_checkpointing", f.checkpointing.mode, _CHECKPOINTING, default="full", source=ENGINE_SOURCE),
         Row("data.use_dynamic_bsz", own.dynamic, BOOLEAN, default=True, source=ENGINE_SOURCE),
         Row("data.max_token_len_per_gpu", own.max_tokens, POSITIVE, default=8192, source=ENGINE_SOURCE),
         Row("model.override_config.attn_implementation", f.model.attn_impl, _ATTENTION),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from oomlint import datasets
 from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
@@ -28,6 +29,7 @@ from oomlint.dialects.verl.changes import (
 from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
 from oomlint.dialects.verl.keys import PPO_SOURCE, SFT_SOURCE, SOURCE, own
 from oomlint.dialects.verl.sharding import sharding
+from oomlint.documents.base import UNKNOWN
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -438,6 +440,28 @@ def liger(run: Cells) -> Any:
 
 
 # -- data, evaluating, saving ----------------------------------------------------------------------
+
+
+@meaning.derive(f.data.sets, source=f"{SOURCE} utils/dataset/rl_dataset.py RLHFDataset")
+def prompts(run: Cells) -> Any:
+    """What the answers are given to, by the names in its paths, or of the variables that only a machine
+    fills in (``$gsm8k_train_path``)."""
+    block = next((b for b in reversed(run.blocks) if b.find(_PROMPTS) is not None), None)
+    entry = None if block is None else block.find(_PROMPTS)
+    if block is None or entry is None or not _is_ppo(run):
+        return None
+    span, value = entry.value.span, block.value(entry.value)
+    written = block.document.source.text[span.start : span.end] if value is UNKNOWN else str(value)
+    return tuple(map(_named, re.findall(r"[^\s,\[\]\"']+", written))) or None
+
+
+_PROMPTS = "data.train_files"
+
+
+def _named(path: str) -> str:
+    """The set that a path, or a variable's name, has in it; the path itself where nobody knows one."""
+    words = re.findall(r"[a-z0-9]+", path.lower())
+    return next((word for word in words if datasets.find(word) is not None), path)
 
 
 @meaning.derive(f.data.workers, source=f"{SOURCE} trainer/fsdp_sft_trainer.py:179")

@@ -151,8 +151,8 @@ def _offloads_in_step(run: Cells) -> bool:
     if run[own.cpu_offload]:
         # fully_shard wants a CPUOffloadPolicy and does nothing with the FSDP1 object that
         # fsdp_sft_trainer.py hands it.
-        return fsdp_version(run) == 1 and bool(run[own.param_offload])
-    return fsdp_version(run) == 2 and bool(run[_F.cpu_offload])
+        return bool(run[own.param_offload]) and fsdp_version(run) == 1
+    return bool(run[_F.cpu_offload]) and fsdp_version(run) == 2
 
 
 @sharding.derive(f.offload.idle)

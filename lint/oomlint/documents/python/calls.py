@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import Call, Document
 from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
-from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
+from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, settled
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, Places
 
@@ -150,9 +150,10 @@ def _run(
             target = walk.tree.scopes.functions.get(callee or "")
             if target is not None:
                 _enter(target, walk, reached=reached, guards=guards, arms=arms)
-        for block in _blocks(statement):
-            more = _guards_of(statement, block)
-            inside = (*arms, *_arm_of(statement, block))
+        is_settled = isinstance(statement, ast.If) and settled(statement.test, scope) is not None
+        for block in _blocks(statement, scope):
+            more = () if is_settled else _guards_of(statement, block)
+            inside = arms if is_settled else (*arms, *_arm_of(statement, block))
             _run(
                 block, walk, scope, function,
                 reached=reached, guards=(*guards, *more), arms=inside,
@@ -228,11 +229,13 @@ def _asks_for_any(test: ast.Compare) -> bool:
     )
 
 
-def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    if isinstance(statement, ast.If) and isinstance(statement.test, ast.Constant):
+def _blocks(statement: ast.stmt, scope: Scope) -> Iterator[list[ast.stmt]]:
+    if isinstance(statement, ast.If):
         # `if False:` is how notebooks offer a step that nobody has asked for yet.
-        yield statement.body if statement.test.value else statement.orelse
-        return
+        holds = settled(statement.test, scope)
+        if holds is not None:
+            yield statement.body if holds else statement.orelse
+            return
     for name in ("body", "handlers", "cases", "orelse", "finalbody"):
         part = getattr(statement, name, None)
         if not isinstance(part, list):

@@ -180,9 +180,13 @@ class _Look(Struct, frozen=True, eq=False):
         """A model is loaded before anything tells transformers that ZeRO-3 will shard it."""
         if "zero.Init" in self.source.text:
             return
-        config = self._first(_names_deepspeed)
         load = self._first(_loads_model)
-        if config is None or load is None:
+        if load is None:
+            return
+        config = self._first(
+            lambda call: _names_deepspeed(call) and not self._is_of_another(call, load)
+        )
+        if config is None:
             return
         load_step, config_step = self.origin[id(load)], self.origin[id(config)]
         together = load_step.function is config_step.function
@@ -191,8 +195,21 @@ class _Look(Struct, frozen=True, eq=False):
             line = self.source.position(config.span.start)[0]
             yield self._fact(
                 "load-before-zero3-config", load_step.node,
-                load=load.callee, config=config.callee, config_line=line,
+                load=load.callee, config=config.callee, config_line=line, option=_option_of(config),
             )  # fmt: skip
+
+    def _is_of_another(self, config: Call, load: Call) -> bool:
+        """Whether a config is made for another model than the first that is loaded: in a function of its own,
+        which loads that one right after (a copy that is averaged, a reference)."""
+        function = self.origin[id(config)].function
+        if function is None or function is self.origin[id(load)].function:
+            return False
+        return any(
+            _loads_model(call)
+            and self.origin[id(call)].function is function
+            and call.order > config.order
+            for call in self.calls
+        )
 
     def _config_not_kept(self) -> Iterator[Fact]:
         """``HfDeepSpeedConfig(...)`` as a statement is collected at once and forgotten."""
@@ -495,7 +512,13 @@ def _names_deepspeed(call: Call) -> bool:
     if isinstance(entry.value, Mapping):
         return True
     value = entry.value.value if isinstance(entry.value, Scalar) else UNKNOWN
-    return isinstance(value, str)
+    return isinstance(value, str) or bool(_option_of(call))
+
+
+def _option_of(call: Call) -> str:
+    """The option of the command line that a config is named by, if one does."""
+    entry = call.arguments.entries.get("deepspeed")
+    return "" if entry is None else getattr(entry.value, "option", "")
 
 
 def _loads_model(call: Call) -> bool:

@@ -125,6 +125,11 @@ class Flow:
             home = self.tree.scopes.of_node[id(function)]
             yield from ((value, home) for value in _returned(function))
 
+    def stands_for(self, value: ast.expr, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
+        """What a name is given, each value with the scope that it stands in."""
+        if isinstance(value, ast.Name):
+            yield from ((each, inner) for each, inner, _ in self._values(value, scope))
+
     # -- following -----------------------------------------------------------------------------------
 
     def _values(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.nodes import PythonScalar
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Evaluator, Places
+from oomlint.documents.python.values import Evaluator, Places, plain_value
 from oomlint.documents.text import Span
 
 Kind = Literal["accelerate", "deepspeed", "fabric", "lightning", "torch"]
@@ -35,6 +36,7 @@ OPTIMIZER: Final = re.compile(
     r"|DummyOptim"
 )
 # What has a ``step`` and is no optimizer.
+_EITHER: Final = "it is one of several dicts"
 _NO_OPTIMIZER: Final = re.compile(r"sched|warmup|prof|env|bar|progress", re.IGNORECASE)
 _LOADERS: Final = ("from_pretrained", "from_config")
 _CASTS: Final = frozenset({"half", "bfloat16", "float", "to"})
@@ -422,13 +424,20 @@ class _Reader:
         return None
 
     def _engine_config(self) -> Node | None:
-        """What DeepSpeed is given, as far as the file says it."""
+        """What DeepSpeed is given, as far as the file says it: of one dict or another, what they agree on."""
         for step in self.steps:
             if step.last not in ("DeepSpeedPlugin", "initialize"):
                 continue
             for keyword in step.node.keywords:
                 if keyword.arg not in ("hf_ds_config", "config", "config_params"):
                     continue
+                dicts = [
+                    node
+                    for value, scope in self.flow.stands_for(keyword.value, step.scope)
+                    if isinstance(node := self.evaluator.node(value, scope), Mapping)
+                ]
+                if len(dicts) > 1:
+                    return reduce(_agreed, dicts)
                 changed = False
                 for value in self.flow.path(keyword.value, step.scope):
                     changed |= dotted(value) in self.tree.scopes.changed
@@ -466,6 +475,32 @@ class _Reader:
         if not entries:
             return None
         return Mapping(Span(0, 0), entries, locked="the script's options are no call to add to")
+
+
+def _agreed(one: Mapping, other: Mapping) -> Mapping:
+    """What two dicts both say; of a key that only one of them has, or that says something else in each, that it is
+    not known."""
+    entries: dict[str, Entry] = {}
+    for key in (*one.entries, *(key for key in other.entries if key not in one.entries)):
+        entry = one.entries.get(key) or other.entries[key]
+        sides = [each.entries[key].value for each in (one, other) if key in each.entries]
+        value = _unsettled(entry.value)
+        if len(sides) > 1 and isinstance(sides[0], Mapping) and isinstance(sides[1], Mapping):
+            value = _agreed(sides[0], sides[1])
+        elif len(sides) > 1 and len({repr(plain_value(side)) for side in sides}) == 1:
+            value = sides[0]
+        entries[key] = replace(entry, value=value)
+    return replace(
+        one, entries=entries, open_ended=one.open_ended or other.open_ended, locked=_EITHER
+    )
+
+
+def _unsettled(node: Node) -> Node:
+    """A value, or each that a dict has, as one that is not known."""
+    if not isinstance(node, Mapping):
+        return Scalar(node.span, UNKNOWN, locked=_EITHER)
+    entries = {key: replace(e, value=_unsettled(e.value)) for key, e in node.entries.items()}
+    return replace(node, entries=entries, locked=_EITHER)
 
 
 def _names_file(node: Node) -> bool:

@@ -23,7 +23,8 @@ def loss_facts(source: Source, tree: ast.Module, places: Places) -> Iterator[Fac
     model's ``forward`` that the script defines, in a class where no logits occur, and which
     takes its loss neither from the model nor from the class above. Facts of the kind ``own-passes``
     (``class``, ``passes``): a ``compute_loss`` that runs the model several times before one
-    backward pass."""
+    backward pass. Facts of the kind ``loss-alone`` (``class``): a Trainer's ``prediction_step`` that has the class
+    above return the loss alone."""
     for node in tree.body:
         if not isinstance(node, ast.ClassDef):
             continue
@@ -35,7 +36,12 @@ def loss_facts(source: Source, tree: ast.Module, places: Places) -> Iterator[Fac
         else:
             continue
         for function in node.body:
-            if not isinstance(function, ast.FunctionDef) or function.name != wanted:
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            if wanted == "compute_loss" and _asks_for_loss_alone(function):
+                where = Location(source.path, places.span(function))
+                yield Fact("loss-alone", where, {"class": node.name})
+            if function.name != wanted:
                 continue
             where = Location(source.path, places.span(function))
             if _is_of_its_own(function) and not _names_logits(node):
@@ -43,6 +49,27 @@ def loss_facts(source: Source, tree: ast.Module, places: Places) -> Iterator[Fac
             passes = _passes(function.body) if wanted == "compute_loss" else 0
             if passes > 1:
                 yield Fact("own-passes", where, {"class": node.name, "passes": passes})
+
+
+def _asks_for_loss_alone(function: ast.FunctionDef) -> bool:
+    """Whether every call of the step above is told ``prediction_loss_only``, its third argument (transformers
+    5.23 trainer.py prediction_step)."""
+    steps = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "prediction_step"
+    ]
+    return (
+        function.name == "prediction_step" and bool(steps) and all(map(_is_told_loss_alone, steps))
+    )
+
+
+def _is_told_loss_alone(step: ast.Call) -> bool:
+    said = next((k.value for k in step.keywords if k.arg == "prediction_loss_only"), None)
+    said = step.args[2] if said is None and len(step.args) > 2 else said
+    return isinstance(said, ast.Constant) and said.value is True
 
 
 def _passes(body: Sequence[ast.stmt]) -> int:

@@ -95,6 +95,29 @@ def call_name(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
+def settled(test: ast.expr, scope: Scope) -> bool | None:
+    """What a condition comes to whatever the file is started with: ``False`` of ``if USE_LORA or USE_QLORA:``
+    where both are ``False`` and nothing else binds them."""
+    match test:
+        case ast.Constant(value=value):
+            return bool(value)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            holds = settled(operand, scope)
+            return None if holds is None else not holds
+        case ast.BoolOp(op=op, values=parts):
+            sides = [settled(part, scope) for part in parts]
+            deciding = isinstance(op, ast.Or)
+            if deciding in sides:
+                return deciding
+            return None if None in sides else not deciding
+        case ast.Name(id=name):
+            found = scope.find(name)
+            bound = found[1][0].value if found is not None and len(found[1]) == 1 else None
+            held = bound.value if isinstance(bound, ast.Constant) else None
+            return held if isinstance(held, bool) else None
+    return None
+
+
 def enclosed(node: ast.AST) -> Iterator[ast.AST]:
     """``node`` and what it contains, in source order, but no function's or class's inside."""
     stack = [node]

@@ -1,10 +1,12 @@
-"""What a script does beside training that takes memory: merging, converting, debugging, holding data."""
+"""What a script does beside training that takes memory or spares it: merging, converting, debugging, holding data,
+freezing a part of the model."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from oomlint.documents.base import Fact
@@ -28,10 +30,17 @@ _DEBUG_VARIABLES = {
     "TORCH_DISTRIBUTED_DEBUG": ("DETAIL",),
 }
 
+# What transformers 5.0 and the projects built upon it call the vision encoder of a model.
+_TOWER = re.compile(
+    r"\.(?:get_)?(?:vision_(?:model|tower|encoder|backbone)|visual|vit|image_encoder)(?:\(\))?$"
+)
+_PARAMETERS = frozenset({"parameters", "named_parameters"})
+
 
 def side_facts(source: Source, tree: Tree, places: Places, steps: Sequence[Step]) -> Iterator[Fact]:
     """Facts of these kinds: ``merges-adapter`` (``how``, ``share``, ``quantized``), ``zero-to-fp32`` (``how``),
-    ``dataset-in-memory`` (``how``), ``debug-mode`` (``what``, ``effect``), ``overrides-state-dict``.
+    ``dataset-in-memory`` (``how``), ``debug-mode`` (``what``, ``effect``), ``overrides-state-dict``,
+    ``freezes-tower``.
     """
     look = _Look(source, tree, places)
     for step in steps:
@@ -44,6 +53,8 @@ def side_facts(source: Source, tree: Tree, places: Places, steps: Sequence[Step]
             yield look.fact("zero-to-fp32", call, how=last)
         elif last in _DATASET_CALLS and _is_true(_keyword(call, "keep_in_memory")):
             yield look.switched("dataset-in-memory", call, "keep_in_memory", how=last)
+        elif last in _PARAMETERS or last == "requires_grad_":
+            yield from look.freezes(step)
         else:
             yield from look.debugs(call, step.name)
     for node in tree.assignments:
@@ -132,6 +143,27 @@ class _Look:
                     effect="builds a histogram of every weight and every gradient",
                 )  # fmt: skip
 
+    def freezes(self, step: Step) -> Iterator[Fact]:
+        """``model.vision_tower.requires_grad_(False)``, or a loop over its parameters that switches off each."""
+        call = step.node
+        if step.guards or step.arms or not step.reached or not isinstance(call.func, ast.Attribute):
+            return
+        if not _TOWER.search(ast.unparse(call.func.value)):
+            return
+        if step.last == "requires_grad_":
+            first = call.args[0] if call.args else _keyword(call, "requires_grad")
+            is_off = _is_false(first)
+        else:
+            is_off = call in self.switched_off
+        if is_off:
+            yield self.fact("freezes-tower", call)
+
+    @cached_property
+    def switched_off(self) -> set[ast.expr]:
+        """What loops go over that do nothing but ``parameter.requires_grad = False``."""
+        loops = (node for node in ast.walk(self.tree.root) if isinstance(node, ast.For))
+        return {loop.iter for loop in loops if _switches_off(loop.body)}
+
     def sets_variable(self, node: ast.Assign, target: ast.Subscript) -> Iterator[Fact]:
         """``os.environ["CUDA_LAUNCH_BLOCKING"] = "1"``."""
         if dotted(target.value) != "os.environ" or not isinstance(target.slice, ast.Constant):
@@ -140,6 +172,15 @@ class _Look:
         if isinstance(node.value, ast.Constant) and str(node.value.value).upper() in values:
             name = str(target.slice.value)
             yield self.fact("debug-mode", node, self.deleted(node), what=name, effect=None)
+
+
+def _switches_off(body: list[ast.stmt]) -> bool:
+    match body:
+        case [ast.Assign(targets=[ast.Attribute(attr="requires_grad")], value=value)]:
+            return _is_false(value)
+        case [ast.Expr(value=ast.Call(func=ast.Attribute(attr="requires_grad_"), args=[value]))]:
+            return _is_false(value)
+    return False
 
 
 def _is_alone(statement: ast.stmt, tree: ast.Module) -> bool:
@@ -161,6 +202,10 @@ def _keyword(call: ast.Call, name: str) -> ast.expr | None:
 
 def _is_true(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
+
+
+def _is_false(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _stops_recording(tree: Tree) -> bool:

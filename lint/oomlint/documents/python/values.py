@@ -689,7 +689,7 @@ class Evaluator:
         alone = self.scopes.reads[name] <= 1
         if setting:
             option = name.rpartition(".")[2]
-            seen = _of_option(_seen_from(node, span), option)
+            seen = _of_option(_or_none(_seen_from(node, span)), option)
             return seen if alone else _locked(seen, _SHARED.format(name))
         return self._seen(node, span, name, alone=alone)
 
@@ -830,6 +830,12 @@ def _unknown(span: Span) -> Scalar:
 
 def _seen_from(node: Node, span: Span) -> Node:
     return replace(node, via=span) if isinstance(node, Scalar) else node
+
+
+def _or_none(node: Node) -> Node:
+    """An option whose default is an empty text has none."""
+    is_empty = isinstance(node, Scalar) and node.value == ""
+    return replace(node, value=None) if is_empty else node
 
 
 def _of_option(node: Node, option: str) -> Node:

@@ -1,0 +1,45 @@
+"""Whether anything says how a run is launched, of which its own files leave the model whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oomlint.hardware import usual_limit
+from oomlint.memory import state_bytes
+from oomlint.plan.fields import ZERO_3, f
+from oomlint.run import Run
+
+SHARDED: Mapping[Any, Any] = {f.parallel.backend: "zero", **ZERO_3}
+"""What a launcher says that shards a model whole."""
+
+
+def sharding_is_open(run: Run) -> bool:
+    """Whether a launcher or an Accelerate config that is not at hand may shard the model.
+
+    Adapters are mostly trained on whole copies, so that it is open only where there is no room for
+    one.
+    """
+    return (
+        run.dialect.launcher_may_shard
+        and run.plan.parallel.backend in (None, "ddp")
+        and not any(claim.is_launched for claim in run.claims)
+        and (run.plan.trainable.method in ("full", "freeze", None) or _is_too_large_to_copy(run))
+    )
+
+
+def launch_is_unread(run: Run) -> bool:
+    """The same of a config that no program here is seen to take: what starts it stands elsewhere, so that a
+    whole copy on each GPU is nothing that anybody said. A program's author at least may start it bare."""
+    return sharding_is_open(run) and not any(_is_program(claim.path) for claim in run.claims)
+
+
+def _is_program(path: str) -> bool:
+    return path.endswith((".py", ".ipynb"))
+
+
+def _is_too_large_to_copy(run: Run) -> bool:
+    """Whether a GPU (an H100-80GB where nobody says which) cannot hold the model's states."""
+    states, limit = state_bytes(run.intended.placed.plan), run.limits.gpu_bytes
+    limit = usual_limit() if limit is None else limit
+    return states is not None and states.total > limit
