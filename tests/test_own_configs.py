@@ -223,3 +223,52 @@ def test_an_argument_that_has_another_name_now_is_wrong_in_the_call() -> None:
     run = _run(script, YAML + "evaluation_strategy: steps\n")
     renamed = [stray for block, _ in run.parts.blocks for stray, _ in block.renamed()]
     assert [stray.location.path for stray in renamed] == ["train.py"]
+
+
+FILLED = """\
+from tools.fill import fill
+cfg = yaml.safe_load(open("configs/a.yaml"))
+fill(cfg, sys.argv[1])
+"""
+FILL = """\
+import os
+
+def fill(given, key):
+    note(given["model"])
+    {}
+
+def note(section):
+    section["seen"] = True
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "model"),
+    [
+        ('given["model"]["name"] = os.environ["MODEL"]', None),
+        ('given["model"][key] = os.environ["MODEL"]', None),
+        ('given["lora"]["r"] = 16', "Qwen/Qwen2.5-7B"),
+    ],
+)
+def test_what_a_function_of_another_file_changes_is_not_read(
+    statement: str, model: str | None
+) -> None:
+    files = _files(FILLED + TRAIN) | {"tools/fill.py": FILL.format(statement)}
+    assert run_of(files, "train.py").plan.model.id == model
+
+
+MADE = """\
+def made():
+    return AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+
+model = made()
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=size())
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+def test_a_function_is_followed_only_to_what_a_file_says() -> None:
+    plain = run_of(_files(MADE + "\ndef size():\n    return 8\n"), "train.py")
+    assert plain.plan.batch.micro is None
+    asked = 'cfg = yaml.safe_load(open("configs/a.yaml"))\ndef size():\n    return cfg["training"]["batch"]\n'
+    assert run_of(_files(asked + MADE), "train.py").plan.batch.micro == 4

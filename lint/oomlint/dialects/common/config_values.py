@@ -72,8 +72,6 @@ def with_files(blocks: Iterable[Block]) -> Iterator[Block]:
     """Blocks of a script, each with those of the config files that its arguments stand in."""
     documents: dict[int, ConfigValues] = {}
     for block in blocks:
-        home = getattr(block.mapping, "home", None)
-        block = block if home is None else replace(block, document=home)
         sections: tuple[Filed, ...] = getattr(block.mapping, "sections", ())
         unpacked = {id(entry) for s in sections for entry in _entries(s)}
         filed = {

@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.documents.base import Call, Document
+from oomlint.documents.base import Call
 from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, settled
 from oomlint.documents.python.tree import Tree
@@ -87,8 +87,6 @@ class _Walk(Struct):
     steps: list[Step] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     entered: set[int] = field(default_factory=set)
-    ends_early: bool = False
-    """Whether what stands behind ``if test: return`` counts as the other side of that ``if``."""
 
 
 def run_order(tree: Tree) -> tuple[list[Step], list[Store]]:
@@ -103,7 +101,7 @@ def run_order(tree: Tree) -> tuple[list[Step], list[Store]]:
 
 def steps_of(function: FunctionNode, tree: Tree) -> list[Step]:
     """Every call that a function makes, in it and in functions of its file."""
-    walk = _Walk(tree, ends_early=True)
+    walk = _Walk(tree)
     _enter(function, walk, reached=True)
     return walk.steps
 
@@ -158,14 +156,6 @@ def _run(
                 block, walk, scope, function,
                 reached=reached, guards=(*guards, *more), arms=inside,
             )  # fmt: skip
-        if walk.ends_early and isinstance(statement, ast.If) and _leaves(statement):
-            guards = (*guards, *_guards_of(statement, statement.orelse))
-            arms = (*arms, (statement.lineno, False))
-
-
-def _leaves(statement: ast.If) -> bool:
-    """``if not use_lora: return None``"""
-    return not statement.orelse and isinstance(statement.body[-1], (ast.Return, ast.Raise))
 
 
 def _stores_of(
@@ -337,10 +327,9 @@ def _holds_arguments(store: Store, evaluator: Evaluator) -> bool:
 
 
 def read_calls(
-    steps: list[Step], evaluator: Evaluator, places: Places, home: Document | None = None
+    steps: list[Step], evaluator: Evaluator, places: Places
 ) -> tuple[list[Call], dict[int, Step]]:
-    """The calls that matter, and the step that each one (by ``id``) was read from; ``home`` is the
-    file that they stand in, where that is not the script's own."""
+    """The calls that matter, and the step that each one (by ``id``) was read from."""
     calls: list[Call] = []
     origin: dict[int, Step] = {}
     for step in steps:
@@ -352,10 +341,7 @@ def read_calls(
         if step.name in _WHOLE_RUNS:
             written = step.name
         arguments = replace(
-            evaluator.arguments(step.node, step.scope),
-            guards=step.guards,
-            arms=step.arms,
-            home=home,
+            evaluator.arguments(step.node, step.scope), guards=step.guards, arms=step.arms
         )
         call = Call(written or last, arguments, places.span(step.node), len(calls))
         evaluator.calls[id(step.node)] = call

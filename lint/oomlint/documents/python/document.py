@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from oomlint.documents.python.modules import FindSource
     from oomlint.documents.python.options import Options
     from oomlint.documents.python.scopes import Scopes
-    from oomlint.documents.python.values import Evaluator
 
 # A file without any of these has nothing for us: two files of three are dropped here.
 _WORDS_THAT_MATTER: Final = (
@@ -320,10 +319,10 @@ def _read(
     )
     from oomlint.documents.python.configs import ConfigFiles
     from oomlint.documents.python.facts import facts_of
+    from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loops import read_loop
     from oomlint.documents.python.modules import Modules
     from oomlint.documents.python.options import read_options, started
-    from oomlint.documents.python.parts import calls_elsewhere, entered_functions, modules_entered
     from oomlint.documents.python.tree import read_tree
     from oomlint.documents.python.values import Evaluator, Places
 
@@ -335,18 +334,17 @@ def _read(
     files = ConfigFiles(find, options)
     evaluator = Evaluator(places, tree, taken_in, files=files)
     every, stores = run_order(tree)
-    entered = entered_functions(every, evaluator)
+    note_handed(every, evaluator)
     steps = reached_by_files(every, tree, evaluator)
-    elsewhere = calls_elsewhere(entered, steps, evaluator, _module)
     calls, origin = read_calls(steps, evaluator, places)
     stores = reached_by_files(stores, tree, evaluator)
     facts = facts_of(source, tree, places, evaluator, steps, calls, origin)
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     return PythonDocument(
         source,
-        tuple(sorted((*elsewhere, *calls), key=lambda call: call.order)),
+        tuple(calls),
         facts,
-        frozenset(scopes.imports) | (modules_entered(entered) if elsewhere else frozenset()),
+        frozenset(scopes.imports),
         _modules(scopes),
         declared,
         getattr(started(source, tree, find) if not calls else None, "path", None),
@@ -356,14 +354,6 @@ def _read(
         frozenset(files.asked),
         tuple(read_stores(stores, calls, tree, evaluator, places)),
     )
-
-
-def _module(home: Evaluator) -> PythonDocument:
-    """Another file of the project, for what is written into calls that stand there."""
-    from oomlint.documents.python.options import Options
-
-    imports = frozenset(home.scopes.imports)
-    return PythonDocument(home.places.source, (), (), imports, _modules(home.scopes), Options())
 
 
 def _modules(scopes: Scopes) -> dict[str, str]:

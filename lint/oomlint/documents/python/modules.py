@@ -19,7 +19,7 @@ from oomlint.documents.text import Source
 FindSource: TypeAlias = Callable[[str], Source | None]
 """The text of another file of the project, by its path as an import names it."""
 
-_MOST_FILES: Final = 20
+_MOST_FILES: Final = 12
 # A tree takes up to 350 bytes a character (measured).
 _MOST_KEPT: Final = 50_000
 # What is not looked for in a project: half of what training scripts import, and no setting of theirs.

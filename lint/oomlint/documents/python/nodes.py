@@ -82,8 +82,6 @@ class PythonMapping(Mapping, frozen=True, eq=False):
     """The section of a config file that this is, whole and unchanged."""
     sections: tuple[Filed, ...] = ()
     """Of a call: the sections of config files that it unpacks (``**cfg["training"]``)."""
-    home: Document | None = None
-    """Of a call that stands in another file of the project: that file."""
 
 
 class PythonEntry(Entry, frozen=True, eq=False):

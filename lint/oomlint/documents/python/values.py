@@ -21,7 +21,7 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
-from oomlint.documents.python.config_paths import function_of, option_of
+from oomlint.documents.python.config_paths import function_of
 from oomlint.documents.python.configs import MAY_LOAD, ConfigFiles
 from oomlint.documents.python.instances import Found, attribute
 from oomlint.documents.python.modules import Module, Modules
@@ -125,7 +125,7 @@ class Evaluator:
         self.fire = fire_functions(tree)
         self.given = _arguments_given(tree)
         self.handed: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
-        """What scripts of other files give the parameters of functions here: see :mod:`.parts`."""
+        """What scripts of other files give the parameters of functions here: see :mod:`.handed`."""
 
     # -- nodes ------------------------------------------------------------------------
 
@@ -484,9 +484,6 @@ class Evaluator:
             return self._imported(expression, binding.qualified, scope, depth)
         if binding.kind == "definition":
             return Scalar(span, Name(expression.id))
-        handed = self.handed.get((id(owner.node), expression.id))
-        if binding.kind == "parameter" and handed is not None:
-            return self._handed(handed, span, depth)
         given = self.given.get((id(owner.node), expression.id))
         if binding.kind == "parameter" and given is not None:
             return self._given(given, span, depth)
@@ -508,33 +505,21 @@ class Evaluator:
             return _unknown(span) if len(values) > 1 else _locked(nodes[0], _GIVEN)
         return replace(nodes[0], via=span, locked=nodes[0].locked or _GIVEN)
 
-    def _handed(
-        self, handed: list[tuple[ast.expr, Scope, Evaluator]], span: Span, depth: int
-    ) -> Node:
-        """What a script of another file gives a parameter of a function of this one."""
-        nodes = [caller.node(value, scope, depth + 1) for value, scope, caller in handed]
-        paths = [caller.places.source.path for _, _, caller in handed]
-        if len({repr(plain_value(node)) for node in nodes}) > 1:
-            return _unknown(span)
-        value, given_in, _ = handed[0]
-        option = getattr(nodes[0], "option", "")
-        if not option and isinstance(value, ast.Attribute):
-            option = option_of(value, given_in) or ""
-        node = _from_elsewhere(nodes[0], span, paths[0])
-        is_open = isinstance(node, Scalar) and getattr(node, "filed", None) is None
-        return _of_option(node, option) if option and is_open else node
-
     def _returned(self, call: ast.Call, scope: Scope, depth: int) -> Node | None:
-        """What a function of the project returns there, if only one statement of it can."""
-        found = function_of(call, scope, self)
+        """What a function of the project returns there of a config file, or as one decides; ``None``
+        of what no file has a say in, or more than one statement may return."""
+        found = function_of(call, scope, self) if self.may_load else None
         if found is None or depth > _DEEPEST:
             return None
         function, there = found
         own = there.scopes.of_node[id(function)]
+        before = self.files.count
         value = there.end_of(function.body, own, depth + 1)
         if value is None:
             return None
         node = there.node(value, own, depth + 1)
+        if self.files.count == before:
+            return None
         span = self.places.span(call)
         if isinstance(node, Scalar) and isinstance(node.value, Call):
             return Scalar(span, node.value, locked=_RETURNED)
