@@ -272,3 +272,34 @@ def test_a_function_is_followed_only_to_what_a_file_says() -> None:
     assert plain.plan.batch.micro is None
     asked = 'cfg = yaml.safe_load(open("configs/a.yaml"))\ndef size():\n    return cfg["training"]["batch"]\n'
     assert run_of(_files(asked + MADE), "train.py").plan.batch.micro == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "model"),
+    [
+        ("--config $CONFIG", None),
+        ("--config=configs/$NAME.yaml", None),
+        ("--config ${CONFIG:-configs/a.yaml}", "Qwen/Qwen2.5-7B"),
+        ("--seed $SEED", "Qwen/Qwen2.5-7B"),
+    ],
+)
+@pytest.mark.parametrize("path", ["args.config", 'args.config or "configs/a.yaml"'])
+def test_what_only_the_shell_knows_is_not_the_default(
+    command: str, path: str, model: str | None
+) -> None:
+    script = (
+        "parser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--config", default="configs/a.yaml")\n'
+        'parser.add_argument("--seed", type=int, default=1)\n'
+        "args = parser.parse_args()\n"
+        f"cfg = yaml.safe_load(open({path}))\n{TRAIN.replace('args', 'how').replace('how=', 'args=')}"
+    )
+    files = _files(script, run_sh=f"python train.py {command}\n")
+    assert run_of(files).plan.model.id == model
+
+
+@pytest.mark.parametrize("word", ["$CONFIG", "configs/$NAME.yaml", '"$@"'])
+def test_a_word_that_only_the_shell_knows_is_not_the_default(word: str) -> None:
+    default = 'sys.argv[1] if len(sys.argv) > 1 else "configs/a.yaml"'
+    files = _files(_loads(f"yaml.safe_load(open({default}))"), run_sh=f"python train.py {word}\n")
+    assert run_of(files).plan.model.id is None

@@ -107,7 +107,7 @@ class _Joining(Struct):
     used: set[str]
     folder: str = ""
     script: str = ""
-    options: MappingABC[str, str] = field(default_factory=dict)
+    options: MappingABC[str, str | None] = field(default_factory=dict)
     missing: list[MissingFile] = field(default_factory=list)
 
 
@@ -125,7 +125,9 @@ class Linker:
         self._opened: set[str] = set()
         self._files: dict[str, MappingABC[str, WrittenFile]] = {}
         self._written_claims: dict[tuple[str, str], tuple[Claim, ...]] = {}
-        self._configured: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[Claim, ...]] = {}
+        self._configured: dict[
+            tuple[str, tuple[tuple[str, str | None], ...]], tuple[Claim, ...]
+        ] = {}
         self._submissions: dict[str, list[Block]] | None = None
         self._markers: dict[tuple[str, bool], tuple[bytes, ...]] = {}
         self._failures: dict[str, list[InternalError]] = {}
@@ -650,17 +652,21 @@ class Linker:
         wanted = [self._reached(c, reference, from_file) for c in wanted]
         return self._with_inner(wanted, joining, (*trail, from_file, found))
 
-    def _said_to_program(self, launch: Launch, from_file: str) -> dict[str, str]:
-        """What a command says to the program that it starts; files that are here by their display paths."""
+    def _said_to_program(self, launch: Launch, from_file: str) -> dict[str, str | None]:
+        """What a command says to the program that it starts, ``None`` of what only the shell knows;
+        files that are here by their display paths."""
         words = {str(n): word for n, word in enumerate(launch.arguments, 1)}
         values = {**words, **{key: entry.value for key, entry in launch.flags.entries.items()}}
         said = {
             key: str(value.value)
-            for key, value in values.items()
             if isinstance(value, Scalar) and value.value is not UNKNOWN
+            else None
+            for key, value in values.items()
         }
+        if launch.flags.open_ended:
+            said.setdefault(str(len(words) + 1), None)  # ``$@`` may be a word more
         for key, text in said.items():
-            if kind_of(text) in _DATA:
+            if text is not None and kind_of(text) in _DATA:
                 said[key] = self.workspace.resolve(text, from_file, launch.command.folder) or text
         return said
 
@@ -673,7 +679,7 @@ class Linker:
         document = self.workspace.document(name)
         if not getattr(document, "config_options", ()):
             return claims
-        key = (name, tuple(sorted(joining.options.items())))
+        key = (name, tuple(sorted(joining.options.items(), key=lambda item: item[0])))
         if key not in self._configured:
             started = self.workspace.configured(name, joining.options)
             found = () if started is None else tuple(self._recognise_in(started, name))

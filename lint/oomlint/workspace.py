@@ -165,7 +165,7 @@ class Workspace:
         source = Source.from_bytes(name, self.read(name))
         return parse_shell(source, lambda reference: self._found(reference, name), arguments)
 
-    def configured(self, name: str, options: Mapping[str, str]) -> Document | None:
+    def configured(self, name: str, options: Mapping[str, str | None]) -> Document | None:
         """A Python script as a command with these options starts it: see
         :class:`oomlint.documents.python.configs.ConfigFiles`.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Iterator, Mapping as MappingABC
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -42,11 +42,14 @@ class ConfigPaths:
 
     Args:
         options: what the command says to the script, by the names of options without dashes;
-            of its words that are no options the first is ``"1"``.
+            of its words that are no options the first is ``"1"``; ``None`` of what only the shell
+            knows (``--config $CONFIG``), which is no path, nor the default.
     """
 
-    def __init__(self, options: MappingABC[str, str]) -> None:
+    def __init__(self, options: MappingABC[str, str | None]) -> None:
         self.options = dict(options)
+        self._told = 0
+        """How often something was asked that the command says."""
         self.asked: set[str] = set()
         """Options that name a config file."""
 
@@ -138,13 +141,12 @@ class ConfigPaths:
         if isinstance(expression, ast.JoinedStr):
             return self._path_of_text(expression, scope, home, frame, depth)
         if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
-            found = (self._path(e, scope, home, frame, depth + 1) for e in expression.values)
-            return next(filter(None, found), None)
+            return self._first(expression.values, scope, home, frame, depth)
         if isinstance(expression, ast.Subscript):
             return self._word(expression, scope, home, frame, depth)
         if isinstance(expression, ast.IfExp):
-            first = self._path(expression.body, scope, home, frame, depth + 1)
-            return first or self._path(expression.orelse, scope, home, frame, depth + 1)
+            both = (expression.body, expression.orelse)
+            return self._first(both, scope, home, frame, depth)
         if isinstance(expression, ast.Call):
             return self._path_of_call(expression, scope, home, frame, depth)
         return None
@@ -211,13 +213,35 @@ class ConfigPaths:
         self.asked.add(name)
         for spelled in option_names(home.tree).get(name, (name,)):
             if spelled in self.options:
-                return self.options[spelled]
+                return self._said(spelled)
         words = positional_names(home.tree)
         if name in words and str(words.index(name) + 1) in self.options:
-            return self.options[str(words.index(name) + 1)]
+            return self._said(str(words.index(name) + 1))
         if default is None:
             return None
         return self._path(default, scope, home, frame, depth + 1)
+
+    def _said(self, key: str) -> str | None:
+        self._told += key in self.options
+        return self.options.get(key)
+
+    def _first(
+        self,
+        expressions: Iterable[ast.expr],
+        scope: Scope,
+        home: Evaluator,
+        frame: Frame | None,
+        depth: int,
+    ) -> str | None:
+        """Of several paths the one that the command says, though it be unknown, or else the first."""
+        found: list[str | None] = []
+        for each in expressions:
+            before = self._told
+            path = self._path(each, scope, home, frame, depth + 1)
+            if self._told > before:
+                return path
+            found.append(path)
+        return next(filter(None, found), None)
 
     def _path_of_text(
         self, text: ast.JoinedStr, scope: Scope, home: Evaluator, frame: Frame | None, depth: int
@@ -249,7 +273,7 @@ class ConfigPaths:
             return None
         if dotted(expression.value) == "sys.argv" and number > 0:
             self.asked.add(str(number))
-            return self.options.get(str(number))
+            return self._said(str(number))
         holder = expression.value
         if isinstance(holder, ast.Attribute) and holder.attr == "parents" and number >= 0:
             path = self._path(holder.value, scope, home, frame, depth + 1)

@@ -89,7 +89,9 @@ class ConfigFiles(ConfigPaths):
     """The config files of one script, as one command starts it; ``find`` gives the text of a file by
     its path."""
 
-    def __init__(self, find: FindSource, options: MappingABC[str, str] | None = None) -> None:
+    def __init__(
+        self, find: FindSource, options: MappingABC[str, str | None] | None = None
+    ) -> None:
         super().__init__(options or {})
         self.find = find
         self.read: dict[str, ConfigFile | None] = {}
@@ -299,7 +301,7 @@ class ConfigFiles(ConfigPaths):
         for argument in call.args:
             name = scope.resolved(dotted(getattr(argument, "func", argument)) or "")
             if name == _FROM_LINE:
-                if any("=" in word for word in self.options.values()):
+                if any(word is None or "=" in word for word in self.options.values()):
                     return None
                 continue
             found = self.held(argument, scope, home, frame, depth + 1)

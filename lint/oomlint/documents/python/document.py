@@ -246,7 +246,7 @@ def _quoted(text: str, quote: str) -> str:
 def parse_python(
     source: Source,
     find: FindSource = lambda _path: None,
-    options: MappingABC[str, str] | None = None,
+    options: MappingABC[str, str | None] | None = None,
 ) -> PythonDocument | None:
     """Read a script; ``None`` where none of the names that matter occurs in it, or it holds the
     tests of a library. ``find`` gives the files that it imports and loads, ``options`` are what
@@ -309,7 +309,7 @@ def _tree(source: Source) -> ast.Module:
 
 
 def _read(
-    source: Source, root: ast.Module, find: FindSource, options: MappingABC[str, str] | None
+    source: Source, root: ast.Module, find: FindSource, options: MappingABC[str, str | None] | None
 ) -> PythonDocument:
     from oomlint.documents.python.calls import (
         reached_by_files,
