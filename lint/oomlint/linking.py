@@ -10,6 +10,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -161,6 +162,7 @@ class Linker:
         used: set[str] = set()
         launches = [c for c in claims if c.kind == "launch" and not self._is_of_own_program(c)]
         runs = [run for run in self._built(launches, used, linked) if _trains(run)]
+        runs = list(_best_known(runs))
         started = {run.parts.root.anchor for run in runs if run.parts.root is not None}
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
@@ -606,8 +608,10 @@ class Linker:
             preset = self._preset(reference)
             if preset is not None:
                 return [self._reached(preset, reference, from_file)]
+        is_vouched = self._is_vouched_for(reference, from_file, joining)
         if reference.optional and not self._may_be_ours(found, reference.dialect):
-            return []
+            if found is None or not is_vouched:
+                return []
         if found is None:
             blank = is_stand_in(reference.path)
             missing.append(
@@ -625,7 +629,7 @@ class Linker:
             )
             return []
         wanted = [c for c in claims if reference.dialect in ("", c.dialect.name)]
-        if not wanted and reference.adopts:
+        if not wanted and (reference.adopts or is_vouched):
             wanted = self._adopted(found, reference.dialect)
         if reference.claim:
             wanted = [c for c in wanted if c.name == f"{found}:{reference.claim}"]
@@ -636,6 +640,15 @@ class Linker:
         self._opened.add(found)
         wanted = [self._reached(c, reference, from_file) for c in wanted]
         return self._with_inner(wanted, joining, (*trail, from_file, found))
+
+    def _is_vouched_for(self, reference: Reference, from_file: str, joining: _Joining) -> bool:
+        """Whether a program that is started with a file makes it one of its dialect."""
+        for program in reference.vouched_for:
+            found = self._found(program, from_file, joining.folder)
+            with suppress(FileError):
+                if found is not None and self._adopted(found, program.dialect):
+                    return True
+        return False
 
     def _found(self, reference: Reference, from_file: str, folder: str) -> str | None:
         """The file that is referred to; a program may lie in ``src``, which ``PYTHONPATH`` or an
@@ -902,6 +915,23 @@ def _is_borne_out(run: Run) -> bool:
     reached = {id(claim.named) for claim in run.claims}
     deciding = (r for claim in run.claims for r in claim.references if r.decides)
     return all(id(reference) in reached for reference in deciding)
+
+
+def _best_known(runs: Sequence[Run]) -> Iterator[Run]:
+    """The runs, but of a command that several dialects claim only those of one whose claim the
+    program or the config that it starts bears out: the others know the command alone."""
+    proven = {_command_of(run) for run in runs if _is_proven(run)}
+    for run in runs:
+        if _is_proven(run) or _command_of(run) not in proven:
+            yield run
+
+
+def _command_of(run: Run) -> Location | None:
+    return None if run.parts.root is None else run.parts.root.anchor
+
+
+def _is_proven(run: Run) -> bool:
+    return any(r.decides for claim in run.claims for r in claim.references)
 
 
 def _is_idle(claim: Claim) -> bool:

@@ -34,6 +34,7 @@ class Reference(Struct, frozen=True, eq=False):
     name of the one claim wanted of a file that holds several runs; the others stay on their own.
     ``decides``: whoever names the file claims a run only if the file is of that dialect.
     ``adopts``: naming the file makes it one of that dialect, though nothing in it tells.
+    ``vouched_for``: so it does where one of these is what it is taken for (the script that reads it).
     ``level`` is how well it is known that the run takes the file in.
     """
 
@@ -44,6 +45,7 @@ class Reference(Struct, frozen=True, eq=False):
     claim: str = ""
     decides: bool = False
     adopts: bool = True
+    vouched_for: tuple[Reference, ...] = ()
     level: Level = Level.STATED
 
 
