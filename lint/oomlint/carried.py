@@ -29,6 +29,7 @@ from oomlint.workspace import Workspace
 _DEEPEST = 4
 # To read so many takes a tenth of a second.
 _MOST_PROGRAMS = 500
+_VERSION = r"(?m)^(?:VERSION|__version__)\s*=\s*[\"']([^\"'\s]+)"
 _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 
 
@@ -122,14 +123,20 @@ class CarriedCode:
                 yield block
 
     def version(self, dialect: Dialect, claim: Claim, folder: str) -> dict[str, tuple[str, str]]:
-        """The release that the copy is of, by its package, and the file that says so."""
-        package, path = dialect.carried_version
-        found = self.workspace.resolve(path, claim.path, folder) if path else None
-        data = None if found is None else self.workspace.read_or_none(found)
-        said = "" if data is None else data.decode("utf-8", "replace").strip()
-        if found is None or release_of(said) is None:
-            return {}
-        return {package: (said, found)}
+        """The release that the copy is of, by its package, and the file that says so. A development
+        version is taken for the release that it became."""
+        package, paths = dialect.carried_version
+        for path in paths:
+            found = self.workspace.resolve(path, claim.path, folder)
+            data = None if found is None else self.workspace.read_or_none(found)
+            said = "" if data is None else data.decode("utf-8", "replace").strip()
+            named = re.search(_VERSION, said)
+            version = said if named is None else named[1]
+            if found is not None and release_of(version) is not None:
+                number, is_development, _ = version.partition(".dev")
+                became = dialect.became.get(number, number) if is_development else version
+                return {package: (became, found)}
+        return {}
 
     def _block(self, name: str, reader: CodeReader) -> Block | None:
         with suppress(FileError):

@@ -169,7 +169,8 @@ class Linker:
             # What a command starts may be a run of one framework, and its config another's.
             alone = [c for c in alone if not (c.is_launched and c.anchor in started)]
             alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
-            runs += self._built(alone, used, linked, self._suggestions.started)
+            found = self._built(alone, used, linked, self._suggestions.started)
+            runs += (run for run in found if kind == "part" or run.dialect.trains(run.cells))
         linked.runs = _distinctly_named(list(_without_repeats(runs)))
         _note_shared(linked.runs, elsewhere or {})
         linked.asides = list(self._asides(names, linked.runs))
@@ -609,9 +610,9 @@ class Linker:
             if preset is not None:
                 return [self._reached(preset, reference, from_file)]
         is_vouched = self._is_vouched_for(reference, from_file, joining)
-        if reference.optional and not self._may_be_ours(found, reference.dialect):
-            if found is None or not is_vouched:
-                return []
+        is_ours = is_vouched or self._may_be_ours(found, reference.dialect)
+        if reference.optional and not is_ours:
+            return []
         if found is None:
             blank = is_stand_in(reference.path)
             missing.append(
@@ -897,7 +898,7 @@ def _may_train(document: Document) -> bool:
 
 def _trains(run: Run) -> bool:
     """Whether a launch line says anything about training, or starts something that does."""
-    if not _is_borne_out(run):
+    if not _is_borne_out(run) or not run.dialect.trains(run.cells):
         return False
     if any(claim.kind == "run" for claim in run.claims):
         return True

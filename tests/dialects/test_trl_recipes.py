@@ -111,9 +111,7 @@ def test_a_command_line_alone_fills_trls_class_too():
 def test_a_yaml_of_a_script_with_another_parser_is_not_trls():
     """``HfArgumentParser`` has no ``--config``: what the script does with it nobody here knows."""
     config = " --config configs/base.yaml"
-    (run,) = link(
-        _with_own_trainer("HfArgumentParser", "parse_args_into_dataclasses", config)
-    ).runs
+    (run,) = link(_with_own_trainer("HfArgumentParser", "parse_args_into_dataclasses", config)).runs
     assert "configs/base.yaml" not in {claim.path for claim in run.claims}
 
 

@@ -138,8 +138,12 @@ class Dialect:
     """Files of the framework's package that decide what keys do → what reads it from the copy that
     a project carries: there it is that copy's code which counts, not a release's."""
 
-    carried_version: ClassVar[tuple[str, str]] = ("", "")
-    """The framework's library, and the file of its package that holds its version and nothing else."""
+    carried_version: ClassVar[tuple[str, tuple[str, ...]]] = ("", ())
+    """The framework's library, and the files of its package of which one holds its version: alone, or as what
+    ``VERSION`` or ``__version__`` is."""
+
+    became: ClassVar[MappingABC[str, str]] = {}
+    """Numbers that only development versions of the library had → the release that each became."""
 
     starters: ClassVar[frozenset[str]] = frozenset()
     """Shell scripts of the framework's own, without suffix, that start its training: a command that
@@ -188,6 +192,10 @@ class Dialect:
         """The claim on a file that a setting names as one of this dialect, though nothing in
         it would tell; ``None`` if it cannot be."""
         return None
+
+    def trains(self, run: Cells) -> bool:
+        """Whether the program gets as far as training with what it is told."""
+        return True
 
     def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
         """The blocks of a run in rising precedence. Of its claims the first is what it begins with, which
