@@ -553,3 +553,41 @@ def test_what_was_changed_stays_where_a_fact_leaves_no_other_way_to_say_it() -> 
     shorter = changed.assuming({f.seq.max_len: 700})
     assert shorter.plan.seq.max_len == 700
     assert shorter.wished == changed.wished
+
+
+OWN_PROGRAM = """\
+import hydra
+from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+@hydra.main(config_path="configs", config_name="self_play", version_base=None)
+def main(config):
+    RayPPOTrainer(config).fit()
+"""
+OWN_CONFIG = """\
+data: {max_prompt_length: 512, max_response_length: 1024}
+actor_rollout_ref:
+  model: {path: Qwen/Qwen2.5-7B, enable_gradient_checkpointing: true}
+  actor: {strategy: fsdp, ppo_micro_batch_size_per_gpu: null}
+  rollout: {name: vllm, gpu_memory_utilization: 0.5}
+trainer: {nnodes: 1, n_gpus_per_node: 8}
+"""
+OWN_LINE = """\
+PYTHON=${PYTHON:-python}
+"${PYTHON}" -m play.main_self \\
+  actor_rollout_ref.model.path=Qwen/Qwen3-4B actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 \\
+  trainer.n_gpus_per_node=4
+"""
+
+
+@pytest.mark.parametrize("program", ["-m play.main_self", "play/main_self.py"])
+def test_a_trainer_of_the_projects_own_takes_the_config_that_hydra_names(program):
+    """By the worker's section, which only verl has: what the program is called tells nothing."""
+    files = {
+        "play/main_self.py": OWN_PROGRAM,
+        "play/configs/self_play.yaml": OWN_CONFIG,
+        "a.sh": OWN_LINE.replace("-m play.main_self", program),
+    }
+    (run,) = link(files).runs
+    assert run.plan.model.id == "Qwen/Qwen3-4B"
+    assert (run.plan.parallel.world, run.plan.batch.micro) == (4, 2)
+    assert run.plan.seq.max_len == 1536

@@ -35,6 +35,7 @@ CLASSES = (
     ("openrlhf.dialect", "OpenRlhf"),
     ("easyr1.dialect", "EasyR1"),
     ("verl.dialect", "Verl"),
+    ("verl.dialect", "VerlProgram"),
     ("trainer.json_file", "HfTrainerJson"),
     ("trainer.yaml_file", "HfTrainerYaml"),
     ("llamafactory.dialect", "LlamaFactory"),

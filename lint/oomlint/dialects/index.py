@@ -31,6 +31,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'OpenRlhf': ('openrlhf', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'openrlhf', b'micro_train_batch_size'), True, ()),
     'EasyR1': ('easyr1', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'verl.trainer.main', b'micro_batch_size_per_device_for_update', b'rollout_batch_size'), False, ()),
     'Verl': ('verl', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'verl', b'actor_rollout_ref'), True, ()),
+    'VerlProgram': ('verl-program', (), (), True, ()),
     'HfTrainerJson': ('hf-trainer-json', ('.json',), (b'per_device_train_batch_size',), False, ()),
     'HfTrainerYaml': ('hf-trainer-yaml', ('.yaml', '.yml'), (b'per_device_train_batch_size',), False, ()),
     'LlamaFactory': ('llama-factory', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'model_name_or_path', b'llamafactory-cli', b'lmf train', b'LLaMA-Factory'), True, ()),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -31,7 +32,7 @@ from oomlint.dialects.verl.keys import (
 )
 from oomlint.dialects.verl.meaning import meaning
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
-from oomlint.documents.text import Location
+from oomlint.documents.text import Location, Span
 
 _MODULE = re.compile(r"-m\s+((?:verl|recipe)\.[\w.]+)")
 _PATH_KEYS = (
@@ -79,6 +80,10 @@ class Verl(Dialect):
         for launch in launches(document):
             module = _module_of(launch)
             kind = _trainer_of(module) if module is not None else None
+            if module is not None and kind is None and _names_actor(launch):
+                claimed = True
+                yield self._own_program(launch)
+                continue
             if module is None or kind is None:
                 continue
             claimed = True
@@ -105,6 +110,24 @@ class Verl(Dialect):
         references = tuple(Reference(file, where, self.name, optional=True) for file in files)
         return Claim(self, "run" if own is None else "launch", document, blocks, references)
 
+    def _own_program(self, launch: Launch) -> Claim:
+        """A trainer of the project's own over verl's workers, whatever it is called: the config that
+        its ``@hydra.main`` names is under what the line says."""
+        document = launch.document
+        words = with_ends_of_paths(document, launch.command.assignments, _PATH_KEYS)
+        launched = _launched_block(launch, "verl.trainer.main_ppo", words)
+        block = OmegaConfOverrides(document, words, VERL_PPO, launch.anchor)
+        where = Location(document.source.path, launch.anchor)
+        own = _own_config(launch)
+        path = launch.name.replace(".", "/") + ".py" if launch.is_module else launch.name
+        reference = (
+            Reference(path, where, VerlProgram.name, optional=True)
+            if own is None
+            else Reference(own, where, self.name, optional=True)
+        )
+        blocks = (*launch.blocks[:-1], launched, block)
+        return Claim(self, "launch", document, blocks, (reference,))
+
     def _hidden(self, document: Document) -> Iterable[Claim]:
         """A command whose program is a variable, in a script that names a trainer elsewhere."""
         found = _MODULE.search(document.source.text)
@@ -123,6 +146,44 @@ class Verl(Dialect):
                 document,
                 (OmegaConfBlock(document, words, _TABLES[str(kind)], anchor),),
             )
+
+
+class VerlProgram(Dialect):
+    """A Python program of a project over verl, for the config that Hydra hands it."""
+
+    name = "verl-program"
+    suffixes = ()
+    any_text: ClassVar[bool] = True
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        return ()
+
+    def adopt(self, document: Document) -> Claim | None:
+        found = _HYDRA_MAIN.search(document.source.text)
+        if found is None:
+            return None
+        folder, name = (_CONFIG_NAMED[key].search(found[0]) for key in ("path", "name"))
+        if name is None:
+            return None
+        file = f"{name[1].removesuffix('.yaml')}.yaml"
+        path = file if folder is None else f"{folder[1]}/{file}"
+        where = Location(document.source.path, Span(*found.span()))
+        return Claim(
+            self, "part", document, (), (Reference(path, where, Verl.name, optional=True),)
+        )
+
+
+# Hydra 1.3 main.py: config_path is relative to the program.
+_HYDRA_MAIN = re.compile(r"^@hydra\.main\([^)]*\)", re.MULTILINE)
+_CONFIG_NAMED = {
+    key: re.compile(rf"\bconfig_{key}\s*=\s*[\"']([^\"']+)[\"']") for key in ("path", "name")
+}
+
+
+def _names_actor(launch: Launch) -> bool:
+    """``actor_rollout_ref.…``: the section of the worker that is verl's alone."""
+    keys = launch.command.assignments.entries
+    return any(key.lstrip("+").startswith("actor_rollout_ref.") for key in keys)
 
 
 _TABLES = {"ppo": VERL_PPO, "sft": VERL_SFT, "engine": VERL_SFT_ENGINE, "ray": VERL_SFT_ENGINE}
