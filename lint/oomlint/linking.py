@@ -237,13 +237,16 @@ class Linker:
 
     def _with_handed(self, claims: list[Claim]) -> list[Claim]:
         """The claims, with scripts that others start read as they run with what these hand them:
-        the line that starts one trains nothing itself, nor does a script that nobody completes."""
+        the line that starts one trains nothing itself, nor does a script that nobody completes, or
+        one that runs otherwise where it is started."""
         scripts = [name for name in self._opened if kind_of(name) in SHELL_SUFFIXES]
-        completed = {script for name in scripts for script, _ in self._handings(name)}
+        completed = {
+            script for name in scripts for script, given in self._handings(name) if given.arguments
+        }
         roots = sorted(scripts, key=completed.__contains__)  # two may start each other
         handed: list[Claim] = []
         reached: dict[tuple[str, Handed | None], None] = {}
-        seen: set[tuple[str, tuple[str | None, ...]]] = set()
+        seen: set[tuple[str, object, object]] = set()
         for root in roots:
             if root in completed and any(name == root for name, _ in reached):
                 continue
@@ -259,15 +262,15 @@ class Linker:
                     self._by_example.add(name)
                 for script, inner in self._handings(name, given):
                     is_shown = inner.is_shown or (given is not None and given.is_shown)
-                    if (script, inner.arguments) not in seen:
-                        seen.add((script, inner.arguments))
+                    if (script, inner.arguments, inner.variables) not in seen:
+                        seen.add((script, inner.arguments, inner.variables))
                         todo.append((script, replace(inner, is_shown=is_shown)))
         alone = [c for c in claims if not _starts_script(c)]
         return [*(c for c in alone if c.path not in completed or c.kind == "part"), *handed]
 
     def _handings(self, name: str, as_shown: Handed | None = None) -> Iterator[tuple[str, Handed]]:
-        """The scripts here that a script starts with arguments which they take, if it is itself started
-        ``as_shown`` somewhere."""
+        """The scripts here that a script starts with arguments or variables which they take, if it is
+        itself started ``as_shown`` somewhere."""
         if not any(suffix.encode() in self.workspace.read(name) for suffix in SHELL_SUFFIXES):
             return
         from oomlint.dialects.machine.handed import handed
@@ -276,7 +279,7 @@ class Linker:
             document = (
                 self.workspace.document(name)
                 if as_shown is None
-                else self.workspace.started(name, as_shown.arguments)
+                else self.workspace.started(name, as_shown.arguments, as_shown.variables)
             )
         except FileError:
             return
@@ -317,18 +320,19 @@ class Linker:
         return "" if script is None else self.workspace.resolve(script, claim.path) or ""
 
     def _taking_arguments(self, given: Handed, name: str) -> str | None:
-        """The script that a file starts, if it is here and takes arguments."""
-        from oomlint.documents.shell.variables import TAKES_ARGUMENTS
+        """The script that a file starts, if it is here and takes the arguments or reads a variable."""
+        from oomlint.documents.shell.variables import TAKES_ARGUMENTS, reads
 
         found = self.workspace.resolve(given.script, name)
         if found is None or found == name:
             return None
         text = (self.workspace.read_or_none(found) or b"").decode("utf-8", "replace")
-        return found if TAKES_ARGUMENTS.search(text) else None
+        takes = bool(given.arguments) and TAKES_ARGUMENTS.search(text) is not None
+        return found if takes or any(reads(text, name) for name, _ in given.variables) else None
 
     def _as_handed(self, script: str, given: Handed) -> Iterator[Claim]:
         try:
-            document = self.workspace.started(script, given.arguments)
+            document = self.workspace.started(script, given.arguments, given.variables)
         except FileError:
             return
         from oomlint.dialects.machine.slurm_keys import SBATCH

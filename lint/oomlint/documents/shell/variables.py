@@ -45,6 +45,15 @@ _NOWHERE = Span(0, 0)
 TAKES_ARGUMENTS = re.compile(r"\$(?:[@*1-9]|\{[@*1-9])|\bgetopts\b")
 
 
+def reads(text: str, name: str) -> bool:
+    """Whether a script reads a variable, or starts programs that do."""
+    return name in _READ_BY_ALL or re.search(rf"\$\{{?{name}\b", text) is not None
+
+
+# CUDA reads it in every program that computes on a GPU.
+_READ_BY_ALL = frozenset({"CUDA_VISIBLE_DEVICES"})
+
+
 class Variables:
     """What the variables of a script hold at the point that a reader has come to."""
 
@@ -237,6 +246,16 @@ class Variables:
         place = Span(*taken.span()) if taken is not None else _NOWHERE
         step = Step(Container("value", place, shared=True), place, place)
         self._take(tuple((Chunk(text, (step,)),) for text in arguments))
+
+    def inherit(self, variables: Sequence[tuple[str, str | None]]) -> None:
+        """What the environment holds in which somebody else's command starts the script; each stands
+        for the place that reads it first."""
+        for name, text in variables:
+            read = re.search(rf"\$\{{?{name}\b", self.source.text)
+            place = Span(*read.span()) if read is not None else _NOWHERE
+            step = Step(Container("value", place, shared=True), place, place)
+            self.held[name] = Binding(name, place, place, (Chunk(text, (step,)),))
+            self.exports.add(name)
 
     @property
     def arguments(self) -> tuple[Field, ...] | None:
