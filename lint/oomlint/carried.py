@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from oomlint.changes import release_of
 from oomlint.dialects.base import Claim, CodeReader, Dialect
 from oomlint.dialects.machine.launch import Launch
+from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, StrayKey, WrongValue, plain_value
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
@@ -219,6 +220,26 @@ class OwnPrograms:
                 return True
         return False
 
+    def is_namesake(self, launch: Claim, program: Launch | None) -> bool:
+        """Whether the program of a command has only its name and a few options in common with the script
+        that a profile tells all of: the project names these, and hardly any of that one's others."""
+        tables = (b.table for b in launch.blocks if isinstance(b.table, ScriptTable))
+        table = next((table for table in tables if table.has_only), None)
+        if table is None or program is None or program.script is None:
+            return False
+        found = self.workspace.resolve(program.script, launch.path, program.command.folder)
+        given = sorted(table.has_only & set(program.flags.entries))
+        others = sorted(table.has_only.difference(given))
+        if found is None or not others:
+            return False
+        folder = str(self.workspace.project_around(found))
+        key = (folder, f"{found}: {' '.join(others)}")
+        if key not in self._found:
+            is_read = all(any(self._naming(folder, found, option)) for option in given)
+            named = [any(self._naming(folder, found, option)) for option in others]
+            self._found[key] = is_read and sum(named) * 2 < len(named)
+        return self._found[key]
+
     def does_without(self, launch: Claim, program: Launch | None) -> bool:
         """Whether a command starts a program of the project's own with a config that cannot be the
         framework's, since nothing in the project names its library."""
@@ -238,11 +259,12 @@ class OwnPrograms:
             self._found[key] = not any(self._naming(folder, found, library))
         return self._found[key]
 
-    def _naming(self, folder: str, program: str, library: str) -> Iterator[bool]:
-        """The files, the program first, that name a library."""
-        named = re.compile(rf"\b{library}\b".encode())
+    def _naming(self, folder: str, program: str, word: str) -> Iterator[bool]:
+        """The files, the program first, that name a library or an option."""
+        named = re.compile(rf"\b{word}\b".encode())
         walked = self.workspace.below(folder, (".py",), _DEEPEST)
-        names = (program, *self.workspace.overlay, *walked)
+        unsaved = (name for name in self.workspace.overlay if name.endswith(".py"))
+        names = (program, *unsaved, *walked)
         for name in islice(names, _MOST_PROGRAMS):
             if named.search(self.workspace.read_or_none(name) or b""):
                 yield True

@@ -183,8 +183,12 @@ class Linker:
 
     def _is_of_own_program(self, launch: Claim) -> bool:
         """Whether a command starts a program of the project's own that the framework has no part in."""
-        own = self._own_programs
-        return own.starts_another(launch) or own.does_without(launch, _launch_of(launch))
+        own, program = self._own_programs, _launch_of(launch)
+        return (
+            own.starts_another(launch)
+            or own.does_without(launch, program)
+            or own.is_namesake(launch, program)
+        )
 
     def _built(
         self,
