@@ -720,3 +720,12 @@ def test_a_copy_says_which_release_it_is_of(path, text, release):
     config = TOKENS.replace("tokenized_path: saves/tokens\n", "per_device_train_batch_size: 1\n")
     (run,) = link({"examples/a.yaml": config, path: text}, "examples/a.yaml").runs
     assert run.plan.versions["llamafactory"] == release
+
+
+def test_a_script_that_calls_the_commands_own_main_trains_the_config_that_it_is_given():
+    line = "CUDA_VISIBLE_DEVICES=0,1,2,3 python main.py train config/a.yaml\n"
+    config = TOKENS.replace("tokenized_path: saves/tokens\n", "per_device_train_batch_size: 1\n")
+    (run,) = link({"a.sh": line, "config/a.yaml": config}).runs
+    assert run.plan.parallel.world == 4
+    other = {"a.sh": line, "config/a.yaml": "epochs: 3\nlearning_rate: 0.1\n"}
+    assert not link(other).runs

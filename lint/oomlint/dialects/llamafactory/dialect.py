@@ -207,7 +207,9 @@ def launch_claims(
     document = launch.document
     words = [str(word.value) for word in launch.arguments if isinstance(word.value, str)]
     arguments = launch.arguments
-    if launch.stem in _COMMANDS:
+    # A script of the project's own that calls the command's main(): the config tells.
+    is_own = launch.script is not None and launch.stem not in _SCRIPTS and words[:1] == ["train"]
+    if launch.stem in _COMMANDS or is_own:
         if not words or words[0] not in trains:
             if words and words[0] in _OTHER_WORDS:
                 yield Claim(dialect, "aside", document, ())
@@ -215,17 +217,22 @@ def launch_claims(
         arguments = arguments[1:]
     elif not (launch.stem in _SCRIPTS and _is_own_script(launch, words)):
         return
-    table_of_environment = CLI_ENVIRONMENT if launch.stem in _COMMANDS else ENVIRONMENT
+    is_command = launch.stem in _COMMANDS or is_own
+    table_of_environment = CLI_ENVIRONMENT if is_command else ENVIRONMENT
     environment = Block(document, launch.command.environment, table_of_environment, launch.anchor)
     scene = (*launch.blocks, environment)
     named = _config_word(arguments)
+    if named is None and is_own:
+        return
     if named is None:
         # Without a file the options are the whole run: a run, not the launch of one.
         yield Claim(dialect, "run", document, (*scene, launch.program_block(table)))
         return
     block = OverrideBlock(document, launch.command.assignments, table, launch.anchor)
     where = Location(document.source.path, named.via or named.span)
-    reference = Reference(str(named.value), where, dialect.name)
+    reference = Reference(
+        str(named.value), where, dialect.name, optional=is_own, decides=is_own, adopts=not is_own
+    )
     yield Claim(dialect, "launch", document, (*scene, block), (reference,))
 
 
