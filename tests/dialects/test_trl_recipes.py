@@ -121,3 +121,16 @@ def test_a_command_that_a_config_bears_out_is_one_run():
     files = _with_own_trainer("TrlParser", "parse_args_and_config", config)
     files["configs/base.yaml"] += "model_name_or_path: Qwen/Qwen3-1.7B\ndataset_name: a/b\n"
     assert run_of(files).framework == "trl"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "level"),
+    [("class RepeatRandomSampler(Sampler): ...\n", Level.DEFAULT), ("", Level.ASSUMED)],
+)
+def test_the_sampler_of_the_projects_own_trainer_tells_what_a_batch_counts(sampler, level):
+    """TRL's own trainer has had it since a batch counts completions."""
+    files = _with_own_trainer("TrlParser", "parse_args_and_config", " --config configs/base.yaml")
+    files["src/replay.py"] = f"{sampler}class ReplayTrainer(Trainer): ...\n"
+    run = run_of(files)
+    assert run.plan.objective.pairs_per_sample == 1
+    assert (run.level(f.objective.pairs_per_sample) is Level.ASSUMED) == (level is Level.ASSUMED)
