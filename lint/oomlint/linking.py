@@ -259,6 +259,7 @@ class Linker:
             for name, given in todo:
                 reached[name, given] = None
                 own = [] if given is None else list(self._as_handed(name, given))
+                own = [replace(claim, started_by=root) for claim in own]
                 if own:
                     handed += own
                     completed.add(name)
@@ -988,7 +989,7 @@ def _distinctly_named(runs: list[Run]) -> list[Run]:
         if counts[run.name] > 1:
             claim = next((c for c in run.claims if c.kind == "launch"), run.claims[0])
             line, _ = claim.document.source.position(claim.anchor.span.start)
-            name = f"{run.name} ({claim.path}:{line})"
+            name = f"{run.name} ({claim.started_by or f'{claim.path}:{line}'})"
             repeated[name] = repeated.get(name, 0) + 1
             name += f" #{repeated[name]}" if repeated[name] > 1 else ""
             run = replace(run, name=name, plan=replace(run.plan, name=name))

@@ -73,6 +73,8 @@ class Claim(Struct, frozen=True, eq=False):
     merges: bool = False
     is_shipped: bool = False
     named: Reference | None = None
+    started_by: str = ""
+    """Of a command line the script that starts the one in which it stands, and tells it what to train."""
 
     @property
     def path(self) -> str:
