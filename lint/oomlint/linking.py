@@ -243,16 +243,16 @@ class Linker:
         """The claims, with scripts that others start read as they run with what these hand them:
         the line that starts one trains nothing itself, nor does a script that nobody completes, or
         one that runs otherwise where it is started."""
-        scripts = [name for name in self._opened if kind_of(name) in SHELL_SUFFIXES]
-        completed = {
-            script for name in scripts for script, given in self._handings(name) if given.arguments
-        }
-        roots = sorted(scripts, key=completed.__contains__)  # two may start each other
+        scripts = sorted(name for name in self._opened if kind_of(name) in SHELL_SUFFIXES)
+        handings = [each for name in scripts for each in self._handings(name)]
+        started = {script for script, _ in handings}
+        completed = {script for script, given in handings if given.arguments}
+        roots = sorted(scripts, key=started.__contains__)  # two may start each other
         handed: list[Claim] = []
         reached: dict[tuple[str, Handed | None], None] = {}
         seen: set[tuple[str, object, object]] = set()
         for root in roots:
-            if root in completed and any(name == root for name, _ in reached):
+            if root in started and any(name == root for name, _ in reached):
                 continue
             shown = [] if root in completed else self._shown_to(root)
             todo: list[tuple[str, Handed | None]] = [(root, given) for given in shown or [None]]
@@ -262,6 +262,7 @@ class Linker:
                 own = [replace(claim, started_by=root) for claim in own]
                 if own:
                     handed += own
+                if own and given is not None and self._is_completed_by(given, name):
                     completed.add(name)
                 if given is not None and given.is_shown:
                     self._by_example.add(name)
@@ -369,6 +370,14 @@ class Linker:
             return claim
         at = sum(block.table is SBATCH for block in claim.blocks)
         return replace(claim, blocks=(*claim.blocks[:at], asked[0], *claim.blocks[at:]))
+
+    def _is_completed_by(self, given: Handed, name: str) -> bool:
+        """Whether a script does not run without what it is handed: variables alone may have defaults in
+        it, and then it runs by itself too."""
+        from oomlint.documents.shell.variables import needs
+
+        text = (self.workspace.read_or_none(name) or b"").decode("utf-8", "replace")
+        return bool(given.arguments) or any(needs(text, each) for each, _ in given.variables)
 
     def _launches_in(self, name: str) -> list[Claim]:
         """The launch lines of a script, and of scripts that it starts with arguments."""

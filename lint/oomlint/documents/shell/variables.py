@@ -18,6 +18,7 @@ from oomlint.documents.shell.commands import (
     value_of,
 )
 from oomlint.documents.shell.expand import Expander
+from oomlint.documents.shell.names import known_environment
 from oomlint.documents.shell.syntax import (
     Script,
     Text,
@@ -48,6 +49,15 @@ TAKES_ARGUMENTS = re.compile(r"\$(?:[@*1-9]|\{[@*1-9])|\bgetopts\b")
 def reads(text: str, name: str) -> bool:
     """Whether a script reads a variable, or starts programs that do."""
     return name in _READ_BY_ALL or re.search(rf"\$\{{?{name}\b", text) is not None
+
+
+def needs(text: str, name: str) -> bool:
+    """Whether a script reads a variable that it gives no value itself, and no program knows."""
+    if name in known_environment() or not re.search(rf"\$\{{?{name}\b", text):
+        return False
+    asked = rf"\$\{{{name}:?\?"
+    given = rf"(?m)^\s*(?:export\s+|local\s+|readonly\s+)?{name}=|\$\{{{name}:?[-=+]"
+    return re.search(asked, text) is not None or re.search(given, text) is None
 
 
 # CUDA reads it in every program that computes on a GPU.
