@@ -236,8 +236,8 @@ class OwnPrograms:
         key = (folder, f"{found}: {' '.join(others)}")
         if key not in self._found:
             is_read = all(any(self._naming(folder, found, option)) for option in given)
-            named = [any(self._naming(folder, found, option)) for option in others]
-            self._found[key] = is_read and sum(named) * 2 < len(named)
+            named = sum(any(self._naming(folder, found, option)) for option in others)
+            self._found[key] = is_read and (len(given) + named) * 2 < len(table.has_only)
         return self._found[key]
 
     def does_without(self, launch: Claim, program: Launch | None) -> bool:

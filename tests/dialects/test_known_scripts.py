@@ -662,3 +662,12 @@ def test_a_script_that_has_only_the_name_of_a_known_one_is_another(options, is_i
 def test_a_known_script_that_is_not_here_is_told_by_its_line():
     (run,) = link({"a.sh": ALPACA_LINE}).runs
     assert run.plan.trainable.method == "lora"
+
+
+def test_a_fork_whose_line_says_nearly_all_is_that_script():
+    """The one option that it has dropped does not make it another."""
+    said = [option for option in ALPACA_OPTIONS if option not in ("base_model", "micro_batch_size")]
+    line = ALPACA_LINE.strip() + "".join(f" --{option} 1" for option in said) + "\n"
+    script = f"import fire\n\ndef train({', '.join(ALPACA_OPTIONS)}): ...\n\nfire.Fire(train)\n"
+    (run,) = link({"finetune.py": script, "a.sh": line}).runs
+    assert run.plan.trainable.method == "lora"
