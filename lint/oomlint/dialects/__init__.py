@@ -44,6 +44,8 @@ CLASSES = (
     ("unsloth.dialect", "Unsloth"),
     ("unsloth.command_line", "UnslothCli"),
     ("trl.dialect", "Trl"),
+    ("trl.dialect", "TrlScript"),
+    ("trl.dialect", "TrlRecipeScript"),
     ("trainer.dialect", "HfTrainer"),
     ("loops.dialect", "Loops"),
     ("deepspeed.launch", "DeepSpeedLaunch"),

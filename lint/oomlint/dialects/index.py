@@ -40,6 +40,8 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'Unsloth': ('unsloth', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'unsloth',), True, ('.py',)),
     'UnslothCli': ('unsloth-cli', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'unsloth train', b'load_in_4bit', b'training_type'), False, ('.py',)),
     'Trl': ('trl', ('.yaml', '.yml', '.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'model_name_or_path', b'trl', b'--config', b'Trainer'), True, ()),
+    'TrlScript': ('trl-script', (), (), True, ()),
+    'TrlRecipeScript': ('trl-recipe-script', (), (), True, ()),
     'HfTrainer': ('hf-trainer', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'per_device_train_batch_size', b'output_dir', b'python', b'torchrun', b'launch', b'import train', b'deepspeed '), True, ()),
     'Loops': ('loop', ('.py',), (b'.backward(', b'.fit('), False, ('.py',)),
     'DeepSpeedLaunch': ('deepspeed-launch', ('.sh', '.bash', '.slurm', '.sbatch', '.job', '.py'), (b'deepspeed_config', b'deepspeed.initialize'), False, ('.py',)),

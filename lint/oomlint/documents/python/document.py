@@ -300,8 +300,9 @@ def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
     from oomlint.documents.python.calls import read_calls, run_order
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.loops import read_loop
-    from oomlint.documents.python.modules import Modules
+    from oomlint.documents.python.modules import Module, Modules
     from oomlint.documents.python.options import read_options, started
+    from oomlint.documents.python.samplers import sampler_facts
     from oomlint.documents.python.tree import read_tree
     from oomlint.documents.python.values import Evaluator, Places
 
@@ -320,7 +321,10 @@ def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
     return PythonDocument(
         source,
         tuple(calls),
-        facts_of(source, tree, places, evaluator, steps, calls, origin),
+        (
+            *facts_of(source, tree, places, evaluator, steps, calls, origin),
+            *sampler_facts(Module(source, tree), calls, taken_in),
+        ),
         frozenset(scopes.imports),
         modules,
         options,
