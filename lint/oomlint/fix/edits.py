@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as MappingABC, Set
+from collections.abc import Iterable, Mapping as MappingABC, Set
 from typing import Any
 
 from msgspec import Struct, field
@@ -10,9 +10,12 @@ from msgspec.structs import replace
 
 from oomlint.carried import lacks
 from oomlint.dialects.table import Block, OverrideBlock, Setting
+from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.trainer.declared import check_option
+from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Entry, Mapping
-from oomlint.documents.text import Edit, together
+from oomlint.documents.text import Edit, Source, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.packages import missing_package
 from oomlint.fix.sharing import Apart, Wanted, set_apart
@@ -121,7 +124,7 @@ def make_fix(
         apart.edits,
         None if device is None else device.peak_bytes,
         expected,
-        _freed(run, proposal, apart),
+        _freed(run, proposal, apart, written),
         rise=rise,
         changes=_changes(run, proposal),
         gpu_bytes_after=None if after is None else after.gpu.peak_bytes,
@@ -197,10 +200,10 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     )
     variant = variant_beside(run.claims[0].path, beside, wished)
     if variant is not None:
-        raise CannotEdit(f"{_name(variant)} beside it trains an adapter already")
+        raise CannotEdit(f"{_name(variant)} beside it is for that")
     _check_comments(run, edits)
     for edit in edits:
-        source = documents.get(edit.path)
+        source = _script(run, edit.path) or documents.get(edit.path)
         variable = None if source is None else variable_in(source, edit)
         if variable is not None and edit.replacement:
             raise CannotEdit(f"it is written as {variable}, on which more of the script may rest")
@@ -213,6 +216,14 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     package = missing_package(run, edits)
     if package is not None:
         raise CannotEdit(f"it needs {package}, which the project does not require")
+
+
+def _script(run: Run, path: str) -> Source | None:
+    """A shell script as it stands; what a run reads of it may be one of its commands."""
+    if run.parts.copier is None or kind_of(path) not in SHELL_SUFFIXES:
+        return None
+    data = run.parts.copier.workspace.read_or_none(path)
+    return None if data is None else Source.from_bytes(path, data)
 
 
 def _check_comments(run: Run, edits: tuple[Edit, ...]) -> None:
@@ -267,8 +278,13 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _freed(run: Run, proposal: Proposal, apart: Apart) -> frozenset[str] | None:
+def _freed(
+    run: Run, proposal: Proposal, apart: Apart, written: MappingABC[str, Set[Any]]
+) -> frozenset[str] | None:
     fields: set[str] = set(apart.freed)
+    if any(ref.deepspeed in names for names in written.values()):
+        # Another config that is shipped may say "auto" of the run's own precision, or say it.
+        fields |= {row.field for row in DEEPSPEED.rows if row.key.startswith(("bf16.", "fp16."))}
     for wish in proposal.wishes:
         if isinstance(wish, ReadyEdits):
             return None
@@ -361,7 +377,7 @@ def _set_fields(
     for name, value in changed.wished.items():
         setting = changed.settings.get(name)
         expected[name] = None if setting is None else setting.value
-        block = _home(run, name, removes=value is None)
+        block = _home(run, name, removes=value is None, near=changed.wished)
         refused = block.refuses_new(name, (each for each, _ in run.parts.blocks))
         if refused is not None:
             raise CannotEdit(refused)
@@ -419,10 +435,10 @@ def _check_effect(run: Run, changed: Run, values: MappingABC[str, Any]) -> None:
             raise CannotEdit(f"another setting of this run keeps it at {now}")
 
 
-def _home(run: Run, field: Any, *, removes: bool) -> Block:
+def _home(run: Run, field: Any, *, removes: bool, near: Iterable[Any] = ()) -> Block:
     """The block that says a field now, in force or not, else the one of highest precedence
-    that can. What a file says that cannot be written, a command line can say otherwise, but
-    not take back."""
+    that can, or, of several of one file, one that says what is wished with it (``near``). What a file says that
+    cannot be written, a command line can say otherwise, but not take back."""
     setting = run.settings.get(field)
     origins = [s.origin for s in (setting, *setting.shadowed)] if setting is not None else []
     if removes and sum(origin.kind == "explicit" for origin in origins) > 1:
@@ -436,7 +452,22 @@ def _home(run: Run, field: Any, *, removes: bool) -> Block:
         raise CannotEdit(f"no file of this run has a key for {field}")
     if block.locked and not removes:
         return _overriding(run, block)
-    return _beside_its_kin(run, block, field)
+    return _with_its_wishes(run, block, field, near) or _beside_its_kin(run, block, field)
+
+
+def _with_its_wishes(run: Run, block: Block, field: Any, near: Iterable[Any]) -> Block | None:
+    """The block of the same file that says other fields of one wish: a method of recomputing stands with its
+    granularity, not in the group below."""
+    for other in near:
+        setting = run.settings.get(other)
+        origin = None if setting is None else setting.origin
+        if origin is None or origin.kind != "explicit" or origin.block in (None, block):
+            continue
+        home = origin.block
+        assert home is not None
+        if home.path == block.path and home.can_write(field) and not home.locked:
+            return home
+    return None
 
 
 def _beside_its_kin(run: Run, block: Block, field: Any) -> Block:
