@@ -481,8 +481,9 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         return edits
 
     def _rewrite(self, node: Node, literal: Any) -> list[Edit]:
-        """A list that only grows keeps its items, comments and layout."""
-        if isinstance(node, Sequence) and isinstance(literal, list):
+        """A list that only grows keeps its items, comments and layout, one of words, too."""
+        if isinstance(node, Sequence) and isinstance(literal, (list, str)):
+            literal = literal.split() if isinstance(literal, str) else literal
             present = self.value(node)
             if literal[: len(present)] == present:
                 new = literal[len(present) :]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping as MappingABC, Set
+from collections.abc import Iterable, Iterator, Mapping as MappingABC, Set
 from typing import Any
 
 from msgspec import Struct, field
@@ -382,6 +382,7 @@ def _set_fields(
         if refused is not None:
             raise CannotEdit(refused)
         _check_copy(run, block, name)
+        _check_namesakes(run, block, name, value)
         by_block.setdefault(id(block), (block, {}))[1][name] = value
         written.setdefault(block.path, set()).add(name)
     for name in run.settings.keys() | changed.settings.keys():
@@ -408,6 +409,36 @@ def _check_copy(run: Run, block: Block, field: Any) -> None:
         return
     if lacks(copier.workspace, run.claims, block, row.key):
         raise CannotEdit(f"the project's own copy of {run.dialect.name} has no key {row.key}")
+
+
+def _check_namesakes(run: Run, block: Block, field: Any, value: Any) -> None:
+    """See that a file does not say otherwise already, under a name that nobody reads but that anybody would take
+    for the key's: ``fsdp: {cpu_offload: False}`` above ``fsdp_cpu_offload: True``.
+
+    Raises:
+        CannotEdit: it does.
+    """
+    row = block.table.by_field.get(field)
+    if row is None or run.is_explicit(field):
+        return
+    for path, entry in _sections(block.mapping):
+        if path in block.table.names or _letters(path) != _letters(row.key):
+            continue
+        said = block.value(entry.value)
+        if said != value:
+            raise CannotEdit(f"the file says {path}: {said}, which no code reads")
+
+
+def _sections(mapping: Mapping) -> Iterator[tuple[str, Entry]]:
+    """What the mappings in a mapping hold, by dotted name."""
+    for outer in mapping.entries.values():
+        if isinstance(outer.value, Mapping):
+            for entry in outer.value.entries.values():
+                yield f"{outer.key}.{entry.key}", entry
+
+
+def _letters(key: str) -> str:
+    return key.replace(".", "").replace("_", "").replace("-", "").lower()
 
 
 def _explicitly(run: Run, name: str) -> tuple[bool, Any]:
