@@ -174,6 +174,7 @@ def test_a_config_gets_no_key_that_its_scripts_own_class_lacks(declared: bool) -
         "run.sh": "deepspeed train.py sft.yaml\n",
         "train.py": _PARSES.format(more=more),
         "sft.yaml": _CONFIG,
+        "requirements.txt": "trl==1.5.0\n",
     }
     fix = _wanted(run_of(files, "run.sh"), {f.loss.logits_materialised: "chunked"})
     assert bool(fix.edits) is declared
@@ -217,9 +218,7 @@ def test_no_fused_loss_where_the_scripts_own_reads_the_logits(read: str, is_writ
 def test_a_loss_fused_into_the_model_is_nothing_to_preference_trainers(
     kind: str, logits: str
 ) -> None:
-    liger = (
-        "plugins: [axolotl.integrations.liger.LigerPlugin]\nliger_fused_linear_cross_entropy: true\n"
-    )
+    liger = "plugins: [axolotl.integrations.liger.LigerPlugin]\nliger_fused_linear_cross_entropy: true\n"
     text = _AXOLOTL.format(length=2048, micro=1) + kind
     assert run_of({"a.yaml": text + liger}).plan.loss.logits_materialised == logits
     fix = _wanted(run_of({"a.yaml": text}), {f.loss.logits_materialised: "fused"})
@@ -402,9 +401,7 @@ def test_a_copy_is_not_called_as_another_file_that_is_shipped() -> None:
     text = _AXOLOTL.format(length=2048, micro=1) + "deepspeed: deepspeed_configs/zero1.json\n"
     fix = _wanted(run_of({"ex/a.yaml": text}), {f.parallel.zero.stage: 2})
     assert fix.edits == ()
-    assert (
-        fix.reason == "deepspeed_configs/zero2.json is another file, which the framework ships"
-    )
+    assert fix.reason == "deepspeed_configs/zero2.json is another file, which the framework ships"
 
 
 # -- stories ---------------------------------------------------------------------------------------
@@ -469,9 +466,94 @@ def test_a_variable_of_a_script_is_not_replaced_by_a_number_in_a_string_either()
 def test_a_command_whose_values_are_gone_is_not_joined() -> None:
     lines = "python train.py \\\n  --a 1 \\\n  --tokenizer-type \n  --tokenizer-model \n  --b 2\n"
     (fact,) = (
-        fact
-        for fact in parse(Source("run.sh", lines)).facts
-        if fact.kind == "broken-continuation"
+        fact for fact in parse(Source("run.sh", lines)).facts if fact.kind == "broken-continuation"
     )
     assert fact.detail["cuts"] == 2
     assert fact.mend == ()
+
+
+# -- a fourth reading ------------------------------------------------------------------------------
+
+
+def test_a_remark_that_several_runs_share_rewrites_nothing() -> None:
+    script = (
+        "import os\nos.environ['CUDA_LAUNCH_BLOCKING'] = '1'\n"
+        "from transformers import HfArgumentParser, TrainingArguments\nfrom trl import SFTTrainer\n"
+        "args, = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\n"
+        "SFTTrainer(model='Qwen/Qwen2.5-0.5B', args=args, train_dataset=data).train()\n"
+    )
+    line = "python train.py --output_dir {name} --per_device_train_batch_size 1 --bf16 True\n"
+    files = {"train.py": script, **{f"{n}.sh": line.format(name=n) for n in ("a", "b")}}
+    result = _fixed(files, "8xA100-80GB")
+    found = [d for d in result.report.diagnoses if d.rule.code == "OOM715"]
+    assert found
+    assert all(d.severity.label == "info" for d in found)
+    assert "train.py" not in result.texts
+
+
+def test_a_name_for_a_stage_holds_for_a_run_of_a_lower_one_too() -> None:
+    run = run_of(
+        {**_STAGED, "run.sh": f"deepspeed {_TRAINER} --deepspeed ds_zero2.json\n"}, "run.sh"
+    )
+    plan = run.plan
+    assert plan.parallel.zero.stage == 1
+    assert contradiction("ds_zero2.json", plan, {f.parallel.zero.stage: 3}) == "zero2"
+    assert contradiction("ds_zero2.json", plan, {f.parallel.zero.stage: 2}) is None
+    assert contradiction("ds_zero0.json", plan, {f.parallel.zero.stage: 3}) is None
+
+
+_STAGED = {"ds_zero2.json": '{"zero_optimization": {"stage": 1}, "bf16": {"enabled": true}}\n'}
+
+_DEFAULTS = """\
+from dataclasses import dataclass, field
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class Arguments:
+    model_name_or_path: str = "Qwen/Qwen2.5-7B"
+    gradient_checkpointing: bool = field(default=False)
+
+own, args = HfArgumentParser((Arguments, TrainingArguments)).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained(own.model_name_or_path, torch_dtype="bfloat16")
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+def test_the_default_of_a_script_is_its_other_users_too() -> None:
+    line = f"torchrun --nproc_per_node 8 {_TRAINER}\n".replace("--gradient_checkpointing True", "")
+    run = run_of({"run.sh": line, "train.py": _DEFAULTS})
+    fix = _wanted(run, {f.checkpointing.mode: "full"})
+    assert {edit.path for edit in fix.edits} == {"run.sh"}
+
+
+_GRPO = """\
+model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct
+torch_dtype: bfloat16
+bf16: true
+use_vllm: false
+num_generations: 8
+max_prompt_length: 512
+max_completion_length: 2048
+per_device_train_batch_size: 16
+gradient_accumulation_steps: 1
+output_dir: out
+"""
+
+
+@pytest.mark.parametrize(("release", "is_written"), [("0.16.0", False), ("0.17.0", True)])
+def test_a_micro_batch_holds_groups_of_answers_where_trl_wants_it(
+    release: str, is_written: bool
+) -> None:
+    files = {"grpo.yaml": _GRPO, "requirements.txt": f"trl=={release}\n"}
+    run = run_of(files, "grpo.yaml", hardware=parse_hardware("2xRTX-4090-24GB"))
+    fix = _wanted(run, {f.batch.micro: 1, f.batch.grad_accum: 16})
+    assert bool(fix.edits) is is_written
+    if not is_written:
+        assert fix.reason == "before TRL 0.17 a micro batch must hold groups of 8 answers"
+
+
+@pytest.mark.parametrize(("release", "is_written"), [("1.3.0", False), ("1.5.0", True)])
+def test_chunks_only_where_trl_has_them(release: str, is_written: bool) -> None:
+    files = {"sft.yaml": _CONFIG.replace("max_seq", "max"), "requirements.txt": f"trl=={release}\n"}
+    fix = _wanted(run_of(files, "sft.yaml"), {f.loss.logits_materialised: "chunked"})
+    assert bool(fix.edits) is is_written

@@ -9,9 +9,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.carried import lacks
-from oomlint.dialects.table import Block, OverrideBlock, Setting
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
+from oomlint.dialects.table import Block, Origin, OverrideBlock, Setting
 from oomlint.dialects.trainer.declared import check_option
 from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Entry, Mapping
@@ -476,6 +476,8 @@ def _home(run: Run, field: Any, *, removes: bool, near: Iterable[Any] = ()) -> B
         raise CannotEdit(f"{field} is set in several places, and all of them would have to go")
     for origin in (*origins, run.origin(field)):
         if origin is not None and origin.kind == "explicit" and origin.block is not None:
+            if not removes and _is_default_of_command(run, origin.block):
+                return _given_instead(run, origin, field)
             is_overridden = origin.block.locked and not removes
             return _overriding(run, origin.block) if is_overridden else origin.block
     block = run.block_with(field)
@@ -484,6 +486,31 @@ def _home(run: Run, field: Any, *, removes: bool, near: Iterable[Any] = ()) -> B
     if block.locked and not removes:
         return _overriding(run, block)
     return _with_its_wishes(run, block, field, near) or _beside_its_kin(run, block, field)
+
+
+def _is_default_of_command(run: Run, block: Block) -> bool:
+    """Whether a script says something as the default of an option, and is started by a command line that may give
+    the option: whoever else starts it keeps the default."""
+    return block.table.section == "defaults" and any(map(_gives_options, run.parts.blocks))
+
+
+def _gives_options(each: tuple[Block, Any]) -> bool:
+    return hasattr(each[0].document, "commands") and each[0].table.section == "training"
+
+
+def _given_instead(run: Run, origin: Origin, field: Any) -> Block:
+    """The command line that gives an option in place of its default, by the name that the script has for it.
+
+    Raises:
+        CannotEdit: its table has no such option.
+    """
+    for other, reading in reversed(run.parts.blocks):
+        row = other.table.by_field.get(field)
+        is_open = row is not None and row.key == origin.key and not other.locked
+        if is_open and _gives_options((other, reading)) and other.can_write(field):
+            return other
+    name = "" if origin.block is None else _name(origin.block.path)
+    raise CannotEdit(f"it is a default in {name}, which others may start, too")
 
 
 def _with_its_wishes(run: Run, block: Block, field: Any, near: Iterable[Any]) -> Block | None:

@@ -94,9 +94,7 @@ def outnumbers_cards(run: Run) -> bool:
     """Whether a run starts more processes a node than the hardware has that somebody gave: what it needs is then
     that of another machine's share."""
     given, started = run.parts.hardware, run.hardware
-    return (
-        given is not None and started is not None and started.gpus_per_node > given.gpus_per_node
-    )
+    return given is not None and started is not None and started.gpus_per_node > given.gpus_per_node
 
 
 def _depends_on_data(run: Run) -> bool:

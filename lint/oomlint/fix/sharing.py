@@ -110,7 +110,7 @@ def set_apart(
             copy = twin
             joined.add(twin.path)
             if table is not None and tuning:
-                said_anew = f"{tuning}|{re.escape(OPTIMIZER)}.+"
+                said_anew = rf"{tuning}|{re.escape(OPTIMIZER)}.+|(?:bf16|fp16)\..+"
                 freed |= {row.field for row in table.rows if re.fullmatch(said_anew, row.key)}
         left[path] = copy, leaving.why
         # The file that names it may be one that others use, too.

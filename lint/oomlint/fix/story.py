@@ -81,7 +81,7 @@ def _bare(stem: str) -> str:
 def _said(stem: str) -> Iterator[Said]:
     """What the words of a name say of the run."""
     for stage in _STAGE.finditer(stem):
-        yield _value(stage[0], f.parallel.zero.stage, int(stage[3]))
+        yield _staged(stage[0], int(stage[3]))
     for word in _words(stem, _UNSHARDED):
         yield Said(word, lambda plan: not plan.parallel.zero.stage, _zeroes)
     for word in _words(stem, r"full(?:[_-]?(?:ft|finetun\w*|sft|params?|parameters?))?"):
@@ -118,6 +118,16 @@ def _value(word: str, field: Any, value: Any) -> Said:
         word,
         lambda plan: bool(plan.get(field) == value),
         lambda wishes: field in wishes and wishes[field] != value,
+    )
+
+
+def _staged(word: str, stage: int) -> Said:
+    """The word says which stage of ZeRO it is; a run of a lower one may come up to it, and not pass it."""
+    field = f.parallel.zero.stage
+    return Said(
+        word,
+        lambda plan: plan.parallel.zero.stage is not None and plan.parallel.zero.stage <= stage,
+        lambda wishes: field in wishes and wishes[field] != stage,
     )
 
 

@@ -26,6 +26,7 @@ from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
 from oomlint.dialects.trainer.script import parsed_config, script_claim, script_runs
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
+from oomlint.dialects.trl.changes import GROUPS_BY_ROUND
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.meaning import meaning
 from oomlint.dialects.trl.objectives import (
@@ -204,6 +205,7 @@ class Trl(Dialect):
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         own = in_training_arguments(expressed(changes, run), run)
         _check_evaluation(own, run)
+        _check_groups(own, run)
         return writable(own, run, self.name)
 
 
@@ -247,6 +249,19 @@ def _check_evaluation(own: Wishes, run: Cells) -> None:
         return
     if (size * (run[f.parallel.world] or 1)) % group:
         raise CannotEdit(f"a batch of evaluation must hold groups of {group} answers")
+
+
+def _check_groups(own: Wishes, run: Cells) -> None:
+    """Until TRL 0.16 GRPO stops where a micro batch over all ranks holds no whole groups of answers to a prompt,
+    however many are accumulated. ``vllm_device`` is a key that 0.18 has no more."""
+    size, group = own.get(f.batch.micro), run[f.objective.rollout.n]
+    if run[f.objective.kind] != "grpo" or size is None or not group:
+        return
+    counts_round = run.made(GROUPS_BY_ROUND)
+    if counts_round is None:
+        counts_round = all(block.find("vllm_device") is None for block in run.blocks)
+    if not counts_round and (size * (run[f.parallel.world] or 1)) % group:
+        raise CannotEdit(f"before TRL 0.17 a micro batch must hold groups of {group} answers")
 
 
 def _is_trl(keys: set[str]) -> bool:

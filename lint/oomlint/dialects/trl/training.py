@@ -26,6 +26,7 @@ from oomlint.dialects.trl.changes import (
     CHUNKS_LOSS,
     DPO_LEAVES_ENDS,
     GRPO_NEEDS_NO_REFERENCE,
+    HAS_CHUNKS,
     MIXES_PRECISION,
     SFT_LEAVES_ENDS,
     SPREADS,
@@ -174,6 +175,8 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     if run[f.objective.kind] != "sft":
         raise CannotEdit("only SFTTrainer computes its loss in chunks")
     check_logits_unread(run)
+    if not run.has(HAS_CHUNKS, otherwise=False, noted=False):
+        raise CannotEdit("loss_type has chunked_nll from TRL 1.4 on, and no file says that it runs")
     return {trl.loss_type: "chunked_nll"}
 
 
