@@ -453,14 +453,48 @@ def test_no_fewer_processes_than_the_mesh_of_the_file_takes(mesh: str, is_aligne
     assert bool(result.texts) is is_aligned
 
 
+_WRITES_CONFIG = """\
+GPUS_PER_NODE=4
+NNODES=2
+WORLD_SIZE=$(($GPUS_PER_NODE*$NNODES))
+DS_CONFIG=./ds.json
+ENV_ARGS="WANDB_DISABLED=true CUDA_VISIBLE_DEVICES=1"
+
+DISTRIBUTED_ARGS="
+    --nproc_per_node $GPUS_PER_NODE \\
+    --nnodes $NNODES
+"
+
+cat <<EOT > $DS_CONFIG
+{
+  "train_batch_size" : 32,
+  "train_micro_batch_size_per_gpu": 4,
+  "zero_optimization": {"stage": 1},
+  "bf16": {"enabled": true}
+}
+EOT
+
+$ENV_ARGS torchrun $DISTRIBUTED_ARGS pretrain_gpt.py \\
+    --num-layers 24 \\
+    --hidden-size 1024 \\
+    --num-attention-heads 16 \\
+    --seq-length 512 \\
+    --max-position-embeddings 512 \\
+    --micro-batch-size 4 \\
+    --global-batch-size 32 \\
+    --bf16 \\
+    --tensor-model-parallel-size 2 \\
+    --deepspeed --deepspeed_config=$DS_CONFIG --zero-stage=1 \\
+    --distributed-backend nccl
+"""
+
+
 def test_a_variable_of_a_script_is_not_replaced_by_a_number_in_a_string_either() -> None:
-    text = (
-        "export CUDA_VISIBLE_DEVICES=1\nGPUS_PER_NODE=4\nWORLD=$((GPUS_PER_NODE*2))\n"
-        'ARGS="\n  --nproc_per_node $GPUS_PER_NODE \\\n  --nnodes 1\n"\n'
-        f"torchrun $ARGS {_TRAINER}\n"
-    )
-    result = _fixed({"run.sh": text}, "8xA100-80GB", unsafe=True)
-    assert b"--nproc_per_node 1" not in result.texts.get("run.sh", b"")
+    # What a run has of a script that writes its own config is not the script's text.
+    result = _fixed({"run.sh": _WRITES_CONFIG}, "8xA100-80GB", unsafe=True)
+    (found,) = (d for d in result.report.diagnoses if d.rule.code == "OOM706")
+    assert found.fix is not None
+    assert "it is written as $GPUS_PER_NODE" in str(found.fix.reason)
 
 
 def test_a_command_whose_values_are_gone_is_not_joined() -> None:

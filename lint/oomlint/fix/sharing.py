@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from oomlint.copies import OPTIMIZER
 from oomlint.dialects.deepspeed.presets import is_at_home, shipped_preset
-from oomlint.dialects.table import Block, Copy, Table
+from oomlint.dialects.table import Copy, Table
 from oomlint.documents.base import Document, Node, Scalar
 from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit
@@ -142,7 +142,7 @@ def _leaving(
     stem = partial(name_for, wishes=wanted.of(path))
     for block, _ in run.parts.blocks:
         if block.path == path and block.copy is not None:
-            return _leaving_shipped(run, path, block, stem)
+            return _leaving_shipped(run, path, block.copy, block.document.source, stem)
     if any(c.path == path and c.is_shipped and c.named is None for c in run.claims):
         raise CannotEdit(f"others use {path} too; a run that names it gets a copy")
     name = _name(path)
@@ -183,21 +183,23 @@ def _leaving_for_twin(
     return _Leaving(copy, f"{_name(twin.path)} is for that", source, has_heirs=True)
 
 
-def _leaving_shipped(run: Run, path: str, block: Block, stem: Callable[[str], str]) -> _Leaving:
+def _leaving_shipped(
+    run: Run, path: str, copy: Copy, source: Source, stem: Callable[[str], str]
+) -> _Leaving:
     """For what a run leaves a file that a framework ships: one beside it where that folder is the project's, else
     one beside the file that names it.
 
     Raises:
         CannotEdit: a copy would be called as another file that the framework ships.
     """
-    copier, source = run.parts.copier, block.document.source
+    copier = run.parts.copier
     if copier is None:
-        return _Leaving(block.copy, "", source, has_heirs=False)
+        return _Leaving(copy, "", source, has_heirs=False)
     beside = copier.copy_of(path, stem) if copier.workspace.exists(path) else None
     if beside is not None:
         taken = copier.taken(path, stem)
         return _Leaving(beside, "", source, has_heirs=True, taken=taken)
-    copy = copier.renamed(block.copy, stem)
+    copy = copier.renamed(copy, stem)
     folder = copy.written.rpartition("/")[0]
     namesake = f"{folder}/{_name(copy.path)}"
     if namesake != copy.written and is_at_home(namesake) and shipped_preset(namesake) is not None:

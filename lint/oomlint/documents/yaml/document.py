@@ -70,10 +70,9 @@ class YamlDocument(Struct, frozen=True, eq=False):
         if index is None:
             index = len(place.parts) - 1
         if place.style == "block":
+            lines: Iterable[str] = self._entry_lines(key, value, 0)
             if isinstance(value, bool) and _spells_in_capitals(mapping):
-                lines = [f"{emit(key)}: {value}"]
-            else:
-                lines = self._entry_lines(key, value, 0)
+                lines = (f"{emit(key)}: {value}",)
             return self._edits(self._insert_lines(place, index, lines))
         return self._edits(self._insert_flow(mapping, place, index, f"{emit(key)}: {emit(value)}"))
 
