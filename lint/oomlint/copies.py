@@ -1,7 +1,7 @@
 """Where a run's own copy of a file goes that other runs use too.
 
-A file that a framework ships is copied beside the file that names it; one of the project's own
-beside itself, so that what stands around it is found from the copy as well.
+A file that a framework ships and that is not at hand is copied beside the file that names it; one that
+lies in the project beside itself, so that what stands around it is found from the copy as well.
 """
 
 from __future__ import annotations
