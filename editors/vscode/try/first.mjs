@@ -3,7 +3,7 @@
 
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { gone, open, picture, seen, squiggles, verdict } from "./screen.mjs";
+import { gone, open, picture, run, seen, squiggles, verdict } from "./screen.mjs";
 import { oomlint } from "./serving.mjs";
 
 // An interpreter of which the state is a word in a file: without oomlint, with an old one, with ours, with one
@@ -94,10 +94,7 @@ export async function play(page, { work }) {
 
   // One that is too old.
   become("old");
-  await page.keyboard.press("F1");
-  await page.keyboard.type("oomlint: Restart the language server");
-  await page.locator(".quick-input-list .monaco-list-row.focused", { hasText: "Restart the language" }).waitFor();
-  await page.keyboard.press("Enter");
+  await run(page, "oomlint: Restart the language server");
   await seen("one that is too old", said("is too old"));
   await picture(page, "vscode-old.png");
   await button("Update").click();

@@ -23,8 +23,12 @@ export async function run(page, command) {
 export async function pick(page, label) {
   await page.locator(".quick-input-widget input").first().waitFor();
   await page.keyboard.type(label);
-  await page.locator(".quick-input-list .monaco-list-row.focused", { hasText: label }).waitFor();
-  await page.keyboard.press("Enter");
+  await page.locator(".quick-input-list .monaco-list-row", { hasText: starting(label) }).first().click();
+}
+
+// Rows whose words begin so, after the category of a command.
+function starting(label) {
+  return new RegExp(`^([A-Z]\\w+: )?${label.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}`);
 }
 
 // Puts the cursor somewhere, by line and column.
@@ -38,9 +42,7 @@ export async function go(page, line, column) {
 
 // Asks for what can stand at the cursor.
 export async function complete(page) {
-  await page.keyboard.press("F1");
-  await page.keyboard.type("Trigger Suggest");
-  await page.locator(".quick-input-list .monaco-list-row", { hasText: /^Trigger Suggest/ }).click();
+  await run(page, "Trigger Suggest");
   return page.locator(".suggest-widget.visible");
 }
 

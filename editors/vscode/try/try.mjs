@@ -22,7 +22,7 @@ const BROWSER_FLAGS = [
   "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
   "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ];
-const PATIENCE = 60_000;
+const PATIENCE = 120_000;
 
 async function main() {
   const wished = process.argv.slice(2).filter((word) => word in SCENES);
