@@ -94,7 +94,10 @@ def test_oomlint_is_found_where_the_user_has_it(tmp_path):
     assert (out["old"]["kind"], out["old"]["server"]["version"]) == ("old", "0.0.9")
     assert (out["newer"]["kind"], out["newer"]["server"]["where"]) == ("found", "the search path")
     interpreter = "the interpreter /venv/bin/python"
-    assert out["missing"] == {"kind": "missing", "where": [interpreter, "the search path", "~/.local/bin"]}
+    assert out["missing"] == {
+        "kind": "missing",
+        "where": [interpreter, "the search path", "~/.local/bin"],
+    }
     assert out["pip"] == ["/venv/bin/python", "-m", "pip", "install", "--upgrade", INSTALLED]
     assert out["uv"] == ["uv", "tool", "install", "--upgrade", INSTALLED]
     assert out["none"] is None
