@@ -161,7 +161,10 @@ async def test_models_and_files_are_completed_where_they_are_named(editors, tmp_
     (tmp_path / "package.json").write_text("{}")
     editor = await editors(tmp_path)
     editor.open("train.yaml", AXOLOTL.replace("meta-llama/Llama-3.2-3B", "Qwen/Qwen2.5-7"))
-    items = await editor.completions("train.yaml", 0, 26)
+    for _ in range(60):  # on a busy machine each question tries some more
+        items = await editor.completions("train.yaml", 0, 26)
+        if items["Qwen/Qwen2.5-7B"].detail:
+            break
     assert "GiB" in items["Qwen/Qwen2.5-7B"].detail
     editor.change("train.yaml", AXOLOTL + "deepspeed: \n")
     items = await editor.completions("train.yaml", 10, 11)

@@ -52,8 +52,14 @@ Trainer(model=model, args=args, train_dataset=data).train()
 """
 
 
-async def test_findings_of_a_notebook_stand_in_its_cells(editors, tmp_path):
+@pytest.mark.parametrize("pulls", [False, True])
+async def test_findings_of_a_notebook_stand_in_its_cells(editors, tmp_path, pulls):
     editor = await editors(tmp_path)
+    if pulls:  # as VS Code does, for text documents alone
+        editor.open("other.yaml", AXOLOTL)
+        await editor.client.text_document_diagnostic_async(
+            types.DocumentDiagnosticParams(editor.document("other.yaml"))
+        )
     book = editor.uri("train.ipynb")
     texts = {f"vscode-notebook-cell:train#{n}": t for n, t in enumerate((TRAINER, ARGUMENTS))}
     cells = [types.NotebookCell(types.NotebookCellKind.Code, uri) for uri in texts]

@@ -113,6 +113,7 @@ export async function play(page, { edited }) {
   await page.locator(".explorer-folders-view .monaco-list-row", { hasText: "run.ipynb" }).first().dblclick();
   await page.locator(".notebook-editor, .notebookOverlay").first().waitFor();
   await seen("findings in a cell", page.locator(".notebookOverlay").locator(".squiggly-warning, .squiggly-error, .squiggly-info"));
+  await seen("the verdict on a notebook", verdict(page).filter({ hasText: /130 GiB/ }));
   await picture(page, "vscode-notebook.png");
   console.log("written, renamed and followed");
 }

@@ -311,6 +311,8 @@ def _register_questions(server: Server) -> None:
         uri = params.text_document.uri
         book = session.notebook_of(uri)
         whole, cells = (uri, ()) if book is None else (book.uri, book.cells)
+        if book is not None:
+            session.start_pulling_cells()
 
         def found(_project: Project, view: View) -> dict[str, list[types.Diagnostic]]:
             return by_uri(view, diagnostics(view.analysis, view), cells)
