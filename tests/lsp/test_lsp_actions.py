@@ -236,7 +236,8 @@ async def test_what_mends_comes_first_and_ways_of_a_run_once(editor):
     assert kinds.count("Ignore") == kinds.count("Explain") > 1, "several findings at one place"
     ways = [n for n, kind in enumerate(kinds) if kind in ("Way", "Show")]
     asides = [n for n, kind in enumerate(kinds) if kind in ("Ignore", "Explain")]
-    assert 0 < min(ways) and max(ways) < min(asides)
+    assert min(ways) > 0
+    assert max(ways) < min(asides)
 
 
 async def test_a_way_to_fit_can_be_taken(editor):
