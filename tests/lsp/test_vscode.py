@@ -104,7 +104,15 @@ def test_oomlint_is_found_where_the_user_has_it(tmp_path):
     assert out["older"] == [True, False, False, False]
 
 
-def test_a_tour_through_a_real_vs_code():
+SCENES = {
+    "tour": "byte for byte",
+    "first": "the first minute is told in single messages",
+    "writing": "written, renamed and followed",
+}
+
+
+@pytest.mark.parametrize(("scene", "words"), SCENES.items(), ids=[*SCENES])
+def test_a_tour_through_a_real_vs_code(scene, words):
     browser = os.environ.get("CHROMIUM", "/usr/bin/chromium")
     needed = {
         browser: "a browser",
@@ -115,7 +123,11 @@ def test_a_tour_through_a_real_vs_code():
     if missing or shutil.which("oomlint") is None:
         pytest.skip(f"the tour needs {', '.join(missing) or 'oomlint on the search path'}")
     ran = subprocess.run(
-        ["node", "try.mjs"], cwd=EXTENSION / "try", capture_output=True, text=True, timeout=900
+        ["node", "try.mjs", scene],
+        cwd=EXTENSION / "try",
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "byte for byte" in ran.stdout
+    assert words in ran.stdout
