@@ -83,7 +83,9 @@ def test_a_model_of_which_the_name_tells_only_the_size_has_others_beside_it(ooml
     rows = dict(re.split(r"  +", line, maxsplit=1) for line in result.stdout.splitlines())
     assert rows["parameters"] == "8B"
     assert rows["nearest"].startswith("meta-llama/Llama-3.1-8B")
-    assert "more" not in rows  # `oomlint estimate lama-3.1-8b` would say that it knows no such model
+    assert (
+        "more" not in rows
+    )  # `oomlint estimate lama-3.1-8b` would say that it knows no such model
 
 
 def test_a_model_that_nobody_knows(oomlint):
