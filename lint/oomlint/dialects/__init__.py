@@ -30,6 +30,7 @@ CLASSES = (
     ("nemo_rl.dialect", "NemoRl"),
     ("roll.dialect", "Roll"),
     ("nanotron.dialect", "Nanotron"),
+    ("olmo.dialect", "Olmo"),
     ("prime_rl.dialect", "PrimeRl"),
     ("areal.dialect", "Areal"),
     ("openrlhf.dialect", "OpenRlhf"),
