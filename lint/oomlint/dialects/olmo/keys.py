@@ -46,7 +46,7 @@ class own(Private, prefix="olmo"):  # noqa: N801  a namespace of fields, read li
     layers: int
     ffn: int
     expansion: float
-    act: str
+    act: Any
     block_type: str
     alibi: bool
     rope: bool
@@ -54,7 +54,7 @@ class own(Private, prefix="olmo"):  # noqa: N801  a namespace of fields, read li
     qk_norm: bool
     qk_affine: bool
     embed_norm: bool
-    norm_type: str
+    norm_type: Any
     affine: bool
     norm_after: bool
     bias: bool

@@ -108,7 +108,7 @@ def _parameters(run: Cells) -> int:
     if not run[own.tied]:
         total += rows * hidden + bias * rows
     if not (run[own.alibi] or run[own.rope]):
-        total += run[f.seq.max_len] * hidden
+        total += (run[f.seq.max_len] or 0) * hidden
     return total + (norm if run[own.embed_norm] else 0)
 
 
