@@ -562,6 +562,7 @@ _NANOTRON = Framework(
     ("nanotron",),
     (Part(NANOTRON, only_said=True),),
     folders=("nanotron",),
+    known={r"moe_config \(nanotron\.moe\)": "the dataclass adds what the file leaves out"},
 )
 _PRIME_RL = Framework(
     "prime-rl",

@@ -10,7 +10,7 @@ from protocol import checkout, flat, plain, serve, stand_in
 
 def prepare() -> Any:
     checkout("AReaL", ".")
-    stand_in("uvloop", "ray", "sglang", "vllm", "aiohttp", "aiofiles", "swanlab", "wandb", "mbridge",
+    stand_in("uvloop", "httpx", "ray", "sglang", "vllm", "aiohttp", "aiofiles", "swanlab", "wandb", "mbridge",
              "megatron", "torchvision", "flash_attn", "pebble", "prettytable", "etcd3", "nvitop")  # fmt: skip
     from areal.api import cli_args
     from omegaconf import OmegaConf

@@ -140,10 +140,10 @@ class _Known(ast.NodeTransformer):
         (internal/experiment.py build_common_components)."""
         self.generic_visit(node)
         test = node.test
-        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
-            if ast.unparse(test.left) == "common.launch":
-                return ast.copy_location(ast.Pass(), node)
-        return node
+        if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot)):
+            return node
+        is_asked = ast.unparse(test.left) == "common.launch"
+        return ast.copy_location(ast.Pass(), node) if is_asked else node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         self.generic_visit(node)
