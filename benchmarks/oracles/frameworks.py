@@ -12,7 +12,6 @@ from benchmarks.oracles.commands import command_of
 from benchmarks.oracles.framework import SCRIPTS, Framework, Part
 
 from oomlint.dialects.accelerate.keys import ACCELERATE
-from oomlint.dialects.areal.keys import AREAL
 from oomlint.dialects.axolotl.keys import AXOLOTL, FSDP_CONFIG
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.litgpt.keys import LITGPT
@@ -22,12 +21,9 @@ from oomlint.dialects.llm_foundry.keys import LLM_FOUNDRY
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, DEEPSPEED_LAUNCHER, TORCHRUN
 from oomlint.dialects.ms_swift.keys import SWIFT
 from oomlint.dialects.nanotron.keys import NANOTRON
-from oomlint.dialects.olmo.keys import OLMO
 from oomlint.dialects.openrlhf.keys import TABLES as OPENRLHF
-from oomlint.dialects.prime_rl.keys import TABLES as PRIME_RL
 from oomlint.dialects.profiles.build import script_table
 from oomlint.dialects.profiles.known import script_named
-from oomlint.dialects.roll.keys import ROLL
 from oomlint.dialects.torchtitan.keys import TORCHTITAN
 from oomlint.dialects.torchtune.keys import TORCHTUNE
 from oomlint.dialects.trainer.tables import ADAPTER, ARGUMENTS, QUANTIZATION
@@ -547,15 +543,6 @@ _LLM_FOUNDRY = Framework(
 
 # -- frameworks that no registry has: checkouts in OOMLINT_ORACLE_CHECKOUTS ------------------
 
-_OLMO = Framework(
-    "OLMo",
-    "olmo_config",
-    ("olmo",),
-    (Part(OLMO),),
-    folders=("OLMo",),
-    # A variable of the environment that a file asks for.
-    unjudged=r"Environment variable",
-)
 _NANOTRON = Framework(
     "nanotron",
     "nanotron_config",
@@ -564,33 +551,10 @@ _NANOTRON = Framework(
     folders=("nanotron",),
     known={r"moe_config \(nanotron\.moe\)": "the dataclass adds what the file leaves out"},
 )
-_PRIME_RL = Framework(
-    "prime-rl",
-    "primerl_config",
-    ("prime-rl",),
-    tuple(Part(table, only_said=True) for table in PRIME_RL.values()),
-    folders=("prime-rl",),
-    suffixes=(".toml",),
-)
-_AREAL = Framework(
-    "AReaL",
-    "areal_config",
-    ("areal",),
-    (Part(AREAL, only_said=True),),
-    folders=("AReaL",),
-)
-_ROLL = Framework(
-    "ROLL",
-    "roll_config",
-    ("roll",),
-    (Part(ROLL, only_said=True),),
-    folders=("ROLL",),
-)
 
 FRAMEWORKS = (
     _TRAINER, _TRL, _FASTCHAT, _ACCELERATE, _DEEPSPEED, _LAUNCHERS, _AXOLOTL, _LLAMA_FACTORY, _TORCHTUNE,
-    _LITGPT, _LLM_FOUNDRY, _SWIFT, _COOKBOOK, _OPENRLHF, _VERL, _TORCHTITAN, _OLMO, _NANOTRON, _PRIME_RL, _AREAL,
-    _ROLL,
+    _LITGPT, _LLM_FOUNDRY, _SWIFT, _COOKBOOK, _OPENRLHF, _VERL, _TORCHTITAN, _NANOTRON,
 )  # fmt: skip
 
 _ENVIRONMENT = "it writes a variable of the environment, for torch, CUDA or NCCL"
