@@ -30,6 +30,8 @@ CLASSES = (
     ("nemo_rl.dialect", "NemoRl"),
     ("roll.dialect", "Roll"),
     ("nanotron.dialect", "Nanotron"),
+    ("olmo.dialect", "Olmo"),
+    ("olmo_core.dialect", "OlmoCore"),
     ("prime_rl.dialect", "PrimeRl"),
     ("areal.dialect", "Areal"),
     ("openrlhf.dialect", "OpenRlhf"),

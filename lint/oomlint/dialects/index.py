@@ -26,6 +26,8 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'NemoRl': ('nemo-rl', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'dtensor_cfg', b'megatron_cfg', b'defaults:', b'run_'), False, ()),
     'Roll': ('roll', ('.yaml', '.yml'), (b'strategy_args',), False, ()),
     'Nanotron': ('nanotron', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'parallelism', b'run_train'), False, ()),
+    'Olmo': ('olmo', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'd_model', b'device_train_microbatch_size', b'train.py'), False, ()),
+    'OlmoCore': ('olmo-core', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'olmo_core', b'train_module.'), False, ('.py',)),
     'PrimeRl': ('prime-rl', ('.toml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'orchestrator', b'seq_len', b'num_train_gpus', b'group_size', b' @ '), False, ()),
     'Areal': ('areal', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'trial_name', b'allocation_mode'), False, ()),
     'OpenRlhf': ('openrlhf', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'openrlhf', b'micro_train_batch_size'), True, ()),
