@@ -26,7 +26,7 @@ from oomlint.memory.facts import Facts
 _WIDTHS = (
     "_STATES_LESS", "_STATES_MORE", "_MOVING_LESS", "_MOVING_MORE", "_LOGITS_LESS",
     "_LOGITS_MORE", "_HOLES", "_SHORTER", "_PILE", "_SHORT_RUNS", "_UNREAD_LESS", "_UNREAD_MORE", "_ROUTED",
-    "_ROUTED_TO_RANKS", "_TRACED",
+    "_ROUTED_TO_RANKS", "_OUTSIDE", "_TRACED",
 )  # fmt: skip
 _STEPS = (0.5, 0.75, 1.0, 1.5, 2.0)
 
@@ -54,7 +54,7 @@ def judge(cases: Sequence[Case], scales: Mapping[str, float]) -> tuple[list[bool
             )
             low, high = found.allocated if case.kind == "allocated" else found.reserved
             if case.kind == "device":
-                low, high = low + case.got - case.totals.reserved, found.shown.high
+                high = found.shown.high
             hits.append(low <= case.real <= high)
             widths.append((high - low) / case.got)
     return hits, widths

@@ -610,4 +610,4 @@ def bounds_of(row: Mapping[str, Any], gpu: DeviceEstimate) -> Bounds:
     kind = kind_of(row)
     if kind != "device":
         return gpu.allocated if kind == "allocated" else gpu.reserved
-    return Bounds(gpu.reserved.low + (gpu.components["context"] or 0), gpu.high_bytes)
+    return Bounds(gpu.reserved.low, gpu.high_bytes)

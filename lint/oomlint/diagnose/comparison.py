@@ -140,7 +140,7 @@ def _bounds(figure: Comparison, forecast: Forecast) -> tuple[int, int, int] | No
         return gpu.peak_bytes - context, gpu.allocated.low, gpu.allocated.high
     if figure.kind == "reserved":
         return gpu.reserved_bytes, gpu.reserved.low, gpu.reserved.high
-    low = min(gpu.peak_bytes, gpu.reserved.low + context)
+    low = min(gpu.peak_bytes, gpu.reserved.low)
     return gpu.peak_bytes, low, max(gpu.high_bytes, gpu.reserved_bytes + context)
 
 

@@ -35,13 +35,16 @@ _HOLES = 0.60
 # 8192" between two publishers of the same LoRA runs. It may also never come.
 _SHORTER, _PILE = 0.40, 0.60
 # Runs on short samples, whose pile is small, read 1.5 to 4 GiB above everything that is alive (docs/accuracy.md).
-_SHORT_RUNS = 2.0 * 2**30
+_SHORT_RUNS = 3.0 * 2**30
 # The layers of a class that nobody has read are taken for Llama's, a vision tower sees images
 # of unknown size. The router sends experts batches of ever new sizes, and with expert parallelism
 # a GPU may get far more than its even share: Megatron-SWIFT's packed runs on 4 to 8 ranks of experts
 # read 9 to 12 GiB above that, those on 2 ranks 1 to 3.
 _UNREAD_LESS, _UNREAD_MORE = 0.35, 0.50
-_ROUTED, _ROUTED_TO_RANKS = 0.15, 0.25
+_ROUTED, _ROUTED_TO_RANKS = 0.30, 0.40
+# What nvidia-smi counts beside torch and the context of its kernels: handles and workspaces of other libraries,
+# other processes. Calibrated on figures that are nvidia-smi's.
+_OUTSIDE = 1.5 * 2**30
 # The groups in which ZeRO-3 gathers parameters follow the trace of the first steps.
 _TRACED = 4.0 * 2**30
 # Transformer Engine keeps the inputs of its products in 8 bits, of which the estimate knows
@@ -90,7 +93,7 @@ def bounds(f: Facts, limits: GpuLimits, at: Totals, *, communicates: bool) -> Bo
     """The least and the most that torch allocates and reserves, and that the GPU may show.
 
     What is shown goes from the least that torch allocates, whose counter does not see the context, to
-    the most that it reserves with the most that a context and communicators take.
+    the most that nvidia-smi shows: what torch reserves, its context and communicators, and others.
     """
     less, more = _spread(f, at)
     alloc = Interval(at.allocated - hypot(*less), at.allocated + hypot(*more))
@@ -111,11 +114,11 @@ def bounds(f: Facts, limits: GpuLimits, at: Totals, *, communicates: bool) -> Bo
         alloc = Interval(alloc.low - 0.5 * everything, alloc.high + everything)
         held = Interval(held.low - 0.5 * everything, held.high + everything)
     context = limits.context + (limits.nccl if communicates else 0)
-    beside = hypot(
-        limits.context_high - limits.context, limits.nccl_high - limits.nccl if communicates else 0
-    )
-    more_shown = hypot(held.high - at.reserved, beside)
-    return Bounded(alloc, held, Interval(alloc.low, at.reserved + context + more_shown))
+    beside = [_OUTSIDE, limits.context_high - limits.context]
+    if communicates:
+        beside.append(limits.nccl_high - limits.nccl)
+    high = at.reserved + context + hypot(held.high - at.reserved, *beside)
+    return Bounded(alloc, held, Interval(alloc.low, high))
 
 
 def _spread(f: Facts, at: Totals) -> tuple[list[float], list[float]]:
