@@ -5,8 +5,8 @@ of real training steps: ``python -m benchmarks.allocator`` prints both side by s
 make it reserve more. A step of one length leaves the holes between blocks of different sizes. Where
 the lengths of batches vary, every new longest batch fits into none of the cached blocks, and their
 generations pile up until the GPU is full: only then the allocator gives them back and tries again.
-And what an optimizer step needs for itself comes on top of what backward left: its states have
-taken the cached blocks by then, or it asks for one block that is larger than any of them.
+And gradients and what an optimizer step needs for itself come on top of what backward left: the
+states have taken the cached blocks by then, or one block is asked for that is larger than any of them.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def reserved_above(
     works only under torch.cuda.set_per_process_memory_fraction (CUDACachingAllocator.cpp,
     ``set_fraction &&``).
     """
-    env = f.plan.env
+    env, optimizer = f.plan.env, f.plan.optimizer
     # Without a cache every block goes back to the driver at once: holes do not outlive it.
     expandable = bool(env.expandable_segments or env.no_caching)
     varied = lengths_vary(f.plan) and not expandable
@@ -149,23 +149,16 @@ def reserved_above(
         assert f.model is not None
         gathered = min(_ZERO3_CACHED, f.stream * float(f.model.numel))
     stepped = 0.0
-    if _steps_on_top(f, expandable=expandable):
+    if not (expandable or env.empty_cache_steps):
+        # Gradients, and what the step needs beside them, find no block that backward left: the first
+        # step makes the states out of those, and logits fit into no block of a gradient. A loop over the
+        # parameters finds a block for one of them. In a cache that was emptied blocks of
+        # backward come first, and the step's are cut from them.
+        loops = optimizer.foreach is False and not optimizer.fused and f.backend != "zero"
         for point in points["optimizer_step"]:
             held = 0.0 if apart else point.gradients
-            stepped = max(stepped, held + point.temporary + moving)
+            stepped = max(stepped, held + moving + (0.0 if loops else point.temporary))
     return base + one, base + left_by_loading(f) + max(one, many, gathered, stepped)
-
-
-def _steps_on_top(f: Facts, *, expandable: bool) -> bool:
-    """Whether what an optimizer step needs beside states and gradients finds no cached block.
-
-    The first step makes the states out of what backward left, and copies of all parameters at once, or
-    DeepSpeed's one block for the fp32 gradients, come new. A loop over the parameters finds a block
-    for one of them, and a cache that was emptied has blocks of backward alone, from which the
-    next step's copies are cut.
-    """
-    loops = f.plan.optimizer.foreach is False and f.backend != "zero"
-    return not (expandable or loops or f.plan.env.empty_cache_steps)
 
 
 def reserved_for_loading(parameters: float, loading: Point) -> float:
