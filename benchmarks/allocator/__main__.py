@@ -72,7 +72,13 @@ def main() -> None:
             law = predicted(name, length, one_length=True)
             _row(name, f"{length:,}", [[length] * 3], law, Settings())
         law = predicted(name, _LENGTHS[-1], one_length=True, expandable=True)
-        _row(name, f"{_LENGTHS[-1]:,}, expandable", [[_LENGTHS[-1]] * 3], law, Settings(expandable=True))
+        _row(
+            name,
+            f"{_LENGTHS[-1]:,}, expandable",
+            [[_LENGTHS[-1]] * 3],
+            law,
+            Settings(expandable=True),
+        )
         draws = [drawn(_MEAN, _DEVIATION, _LIMIT, _STEPS, seed) for seed in range(3)]
         law = predicted(name, _LIMIT, one_length=False)
         _row(name, f"up to {_LIMIT:,}", draws, law, Settings())

@@ -64,7 +64,9 @@ class Replay:
 
     def _first_number(self, part: str) -> int:
         before = {"load": (), "first": ("load",), "next": ("load", "first")}[part]
-        return sum(not isinstance(event, int) for name in before for event in getattr(self.steps, name))
+        return sum(
+            not isinstance(event, int) for name in before for event in getattr(self.steps, name)
+        )
 
     def _play(self, part: str, length: int) -> None:
         number, held, allocator = self._numbers[part], self._held, self.allocator

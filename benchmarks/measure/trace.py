@@ -64,7 +64,9 @@ def record(case: Case, length: int) -> dict[str, list[tuple[int, int]]]:
             model = simulator.apply_lora(model, case["lora"])
         model.train()
         if case["gc"]:
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            model.gradient_checkpointing_enable(
+                gradient_checkpointing_kwargs={"use_reentrant": False}
+            )
             if case["method"] == "lora":
                 model.enable_input_require_grads()
         for tensor in (*model.parameters(), *model.buffers()):
