@@ -2,7 +2,8 @@
 
 Every recorded run is replayed at single lengths, and with samples of 3,000 tokens in the mean (deviation
 3,000) that are cut at a limit, thirty steps, for three draws. The law of ``oomlint/memory/allocator.py`` stands beside what the
-replay reserves. ``--cut`` shows how the pile of varied lengths depends on where samples are cut.
+replay reserves. ``--cut`` shows how the pile of varied lengths depends on where samples are cut, ``--full`` with how
+much memory a run still lives, when a full card has given back all that it can.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from benchmarks.accuracy.simulated import single_plan
 from benchmarks.allocator.caching import Settings
-from benchmarks.allocator.steps import drawn, names, recorded, replayed
+from benchmarks.allocator.steps import drawn, names, recorded, replayed, survived
 from msgspec.structs import replace
 
 from oomlint.memory import GpuLimits, estimate
@@ -63,8 +64,10 @@ def _row(name: str, what: str, lengths: list[list[int]], law: float, settings: S
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.allocator", description=__doc__)
     parser.add_argument("--cut", action="store_true")
-    if parser.parse_args().cut:
-        _cut()
+    parser.add_argument("--full", action="store_true")
+    given = parser.parse_args()
+    if given.cut or given.full:
+        _cut() if given.cut else _full()
         return
     print(f"{'run':<34}{'tokens':<22}{'stays':>7}{'allocated':>11}{'reserved':>14}{'law':>8}")
     for name in names():
@@ -82,6 +85,19 @@ def main() -> None:
         draws = [drawn(_MEAN, _DEVIATION, _LIMIT, _STEPS, seed) for seed in range(3)]
         law = predicted(name, _LIMIT, one_length=False)
         _row(name, f"up to {_LIMIT:,}", draws, law, Settings())
+
+
+def _full() -> None:
+    """The least that a run lives with, beside what it allocates."""
+    print(f"{'run':<34}{'tokens':>13}{'allocated':>11}{'lives with':>12}{'more':>7}")
+    for name in names():
+        draws = {f"{length:,}": [length] * 3 for length in _LENGTHS}
+        draws[f"up to {_LIMIT:,}"] = drawn(_MEAN, _DEVIATION, _LIMIT, 12, 0)
+        for what, lengths in draws.items():
+            allocated = replayed(name, lengths)[0].allocated_peak / _GIB
+            lives = survived(name, lengths) / _GIB
+            more = lives / allocated - 1
+            print(f"{name:<34}{what:>13}{allocated:>11.1f}{lives:>12.1f}{more:>7.0%}", flush=True)
 
 
 def _cut() -> None:

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.allocator.caching import Block, CachingAllocator, Settings
+from benchmarks.allocator.caching import Block, CachingAllocator, OutOfMemory, Settings
 from msgspec import Struct
 
 FOLDER = Path(__file__).parent / "steps"
 # Bytes a token and fixed ones; or the number of the request that is freed.
 Event: TypeAlias = "tuple[float, int] | int"
 _SMALL = 1 << 20
+_NEAR = 2**30 // 10
 
 
 class Steps(Struct, frozen=True):
@@ -91,6 +92,22 @@ def replayed(
     for length in lengths:
         run.step(length)
     return run.allocator, run.stays
+
+
+def survived(name: str, lengths: list[int]) -> float:
+    """Bytes that the driver must have for a run to live, to a tenth of a GiB: what it allocates, and the
+    segments of which parts are in use when the card is full."""
+    free, _ = replayed(name, lengths)
+    dies, lives = free.allocated_peak, free.reserved_peak
+    while lives - dies > _NEAR:
+        middle = (dies + lives) // 2
+        try:
+            replayed(name, lengths, Settings(limit=middle))
+        except OutOfMemory:
+            dies = middle
+        else:
+            lives = middle
+    return lives
 
 
 def drawn(mean: float, deviation: float, limit: int, steps: int, seed: int) -> list[int]:
