@@ -84,6 +84,14 @@ def test_row_that_does_not_say_so_of_this_script_is_passed_over(text: str) -> No
     assert said("README.md", text) is None
 
 
+def test_command_or_output_in_a_fenced_block_is_no_claim() -> None:
+    shown = f"$ oomlint fit {SCRIPT}\n{SCRIPT} (verl) on 4xH800-80GB\n"
+    assert said("docs/fit.md", f"```console\n{shown}```\n") is None
+    assert said("docs/fit.md", f"~~~\n```\n{shown}~~~\n") is None
+    fenced = f"```sh\npip install .\n```\n{ROW}"
+    assert said("docs/fit.md", fenced) == "docs/fit.md:4 lists it on 4xH800-80GB"
+
+
 def test_name_alone_counts_beside_the_script() -> None:
     name, folder = SCRIPT.rpartition("/")[2], SCRIPT.rpartition("/")[0]
     row = f"| {name} | 4xH800 |\n"

@@ -20,6 +20,8 @@ from benchmarks.accuracy.host import host_rows
 from benchmarks.accuracy.peers import Run, compare
 from benchmarks.accuracy.published import (
     DISTRUSTED,
+    bounds_of,
+    kind_of,
     limits_of,
     measured,
     plan_of,
@@ -28,7 +30,9 @@ from benchmarks.accuracy.published import (
 from benchmarks.accuracy.simulated import sharded_plan, single_plan
 
 from oomlint.judgement import Risk
-from oomlint.memory import DeviceEstimate, GpuLimits, estimate, state_bytes
+from oomlint.memory import DeviceEstimate, GpuLimits, estimate, skeleton, state_bytes
+from oomlint.memory.allocator import lengths_vary
+from oomlint.memory.traits import is_read
 from oomlint.plan import Plan
 
 # The measured sets, where they lie beside the checkout.
@@ -98,22 +102,34 @@ def scored(truth: Path) -> Iterator[tuple[dict[str, Any], Plan, DeviceEstimate, 
             yield row, plan, gpu, *measured(row, gpu)
 
 
+def class_of(plan: Plan) -> str:
+    """What widens a run's bounds most: a model that nobody read, experts, or lengths."""
+    dims = plan.model.dims
+    model = skeleton(dims) if dims is not None else None
+    if model is not None and (not is_read(model.arch) or model.vision_numel):
+        return "a class nobody read, or a tower"
+    if model is not None and model.expert_numel:
+        return "experts"
+    return "lengths differ" if lengths_vary(plan) else "one length"
+
+
 def published(truth: Path) -> list[Run]:
-    """Per family: error of the published quantity, coverage and width of the bounds."""
+    """Per family and class: error of the published quantity, coverage and width of its counter's bounds."""
     runs: list[Run] = []
+    classes: dict[tuple[str, str], list[tuple[bool, float]]] = defaultdict(list)
     families: dict[str, list[tuple[float, bool, float]]] = defaultdict(list)
     left_out: dict[str, list[float]] = defaultdict(list)
     for row, plan, gpu, got, real in scored(truth):
         assert gpu.peak_bytes is not None
-        assert gpu.low_bytes is not None
-        assert gpu.high_bytes is not None
         if row["id"] in DISTRUSTED:
             left_out[row["family"]].append(abs(got / real - 1))
             print(f"left out: {row['id']} ({got / real - 1:+.0%}): {DISTRUSTED[row['id']]}")
             continue
-        inside = gpu.low_bytes <= real <= gpu.high_bytes
-        width = (gpu.high_bytes - gpu.low_bytes) / gpu.peak_bytes
+        bounds = bounds_of(row, gpu)
+        inside = bounds.low <= real <= bounds.high
+        width = (bounds.high - bounds.low) / got
         families[row["family"]].append((abs(got / real - 1), inside, width))
+        classes[kind_of(row), class_of(plan)].append((inside, width))
         runs.append(Run(row["family"], plan, abs(got / real - 1), real))
     print(f"\n{'family':<18}{'n':>4}{'median error':>14}{'coverage':>10}{'width':>8}")
     medians, covers = [], []
@@ -133,6 +149,11 @@ def published(truth: Path) -> list[Run]:
         f"{statistics.mean(covers):>10.0%}{statistics.median(w for _, _, w in every):>8.0%}"
     )
     print(f"all rows: {sum(hit for _, hit, _ in every) / len(every):.0%} inside their bounds")
+    print(f"\n{'counter':<11}{'class':<30}{'n':>4}{'inside':>8}{'width':>7}")
+    for (kind, name), of_class in sorted(classes.items()):
+        inside = sum(hit for hit, _ in of_class) / len(of_class)
+        width = statistics.median(width for _, width in of_class)
+        print(f"{kind:<11}{name:<30}{len(of_class):>4}{inside:>8.0%}{width:>7.0%}")
     counted = {name: [error for error, _, _ in found] for name, found in families.items()}
     for name, more in left_out.items():
         counted[name] = counted.get(name, []) + more

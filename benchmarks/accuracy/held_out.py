@@ -18,25 +18,26 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from benchmarks.accuracy.__main__ import SHARED, scored
-from benchmarks.accuracy.published import DISTRUSTED, limits_of
+from benchmarks.accuracy.published import DISTRUSTED, Kind, kind_of, limits_of
 
 from oomlint.memory import GpuLimits, bounds
 from oomlint.memory.facts import Facts
 
 _WIDTHS = (
     "_STATES_LESS", "_STATES_MORE", "_MOVING_LESS", "_MOVING_MORE", "_LOGITS_LESS",
-    "_LOGITS_MORE", "_SHORTER", "_PILE", "_UNREAD_LESS", "_UNREAD_MORE", "_ROUTED", "_ROUTED_TO_RANKS",
-    "_TRACED",
+    "_LOGITS_MORE", "_HOLES", "_SHORTER", "_PILE", "_SHORT_RUNS", "_UNREAD_LESS", "_UNREAD_MORE", "_ROUTED",
+    "_ROUTED_TO_RANKS", "_OUTSIDE", "_TRACED",
 )  # fmt: skip
 _STEPS = (0.5, 0.75, 1.0, 1.5, 2.0)
 
 
 class Case(NamedTuple):
-    """One row with what its bounds are made of, in bytes."""
+    """One row with what its bounds are made of, in bytes: what was measured and what was estimated of it."""
 
     family: str
+    kind: Kind
     real: float
-    peak: float
+    got: float
     facts: Facts
     limits: GpuLimits
     totals: bounds.Totals
@@ -44,16 +45,18 @@ class Case(NamedTuple):
 
 
 def judge(cases: Sequence[Case], scales: Mapping[str, float]) -> tuple[list[bool], list[float]]:
-    """Whether each row is inside its bounds, and their widths as shares of the peak."""
+    """Whether each row is inside its bounds, and their widths as shares of what is estimated."""
     hits, widths = [], []
     with scaled(scales):
         for case in cases:
-            low, high = bounds.bounds(
+            found = bounds.bounds(
                 case.facts, case.limits, case.totals, communicates=case.communicates
             )
-            low, high = min(low, case.peak), max(high, case.peak)
+            low, high = found.allocated if case.kind == "allocated" else found.reserved
+            if case.kind == "device":
+                high = found.shown.high
             hits.append(low <= case.real <= high)
-            widths.append((high - low) / case.peak)
+            widths.append((high - low) / case.got)
     return hits, widths
 
 
@@ -93,7 +96,7 @@ def cases_of(truth: Path) -> list[Case]:
     """Every scored row, with the arguments that ``estimate`` gives to ``bounds``."""
     found = []
     whole = import_module("oomlint.memory.estimate")
-    for row, plan, gpu, _, real in scored(truth):
+    for row, plan, _, got, real in scored(truth):
         if row["id"] in DISTRUSTED:
             continue
         seen: dict[str, Any] = {}
@@ -101,13 +104,13 @@ def cases_of(truth: Path) -> list[Case]:
         def spy(
             f: Facts, limits: GpuLimits, at: bounds.Totals, *, communicates: bool,
             seen: dict[str, Any] = seen,
-        ) -> tuple[float, float]:  # fmt: skip
+        ) -> bounds.Bounded:  # fmt: skip
             seen.update(facts=f, limits=limits, totals=at, communicates=communicates)
-            return 0.0, 0.0
+            return bounds.bounds(f, limits, at, communicates=communicates)
 
         with patch.object(whole, "bounds", spy):
             whole.estimate(plan, limits_of(row, plan))
-        found.append(Case(row["family"], real, gpu.peak_bytes or 0, **seen))
+        found.append(Case(row["family"], kind_of(row), real, got, **seen))
     return found
 
 

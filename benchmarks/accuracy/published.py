@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from benchmarks.accuracy.dialects import plan_of_config
 from benchmarks.accuracy.lengths import reached
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from oomlint.errors import UsageError
 from oomlint.hardware import Gpu, Hardware, find_gpu
-from oomlint.memory import GpuLimits
+from oomlint.memory import Bounds, DeviceEstimate, GpuLimits
 from oomlint.memory.limits import gpu_limits
 from oomlint.models import guess, lookup
 from oomlint.plan import Plan
@@ -577,15 +577,37 @@ def usable_memory(row: Mapping[str, Any]) -> int | None:
     return int(size * 0.985 * 2**30) if size else None
 
 
-def measured(row: Mapping[str, Any], gpu: Any) -> tuple[float, float]:
-    """What the estimate says of the quantity that was published, and the published bytes."""
+Kind: TypeAlias = Literal["allocated", "reserved", "device"]
+
+
+def kind_of(row: Mapping[str, Any]) -> Kind:
+    """Which counter was read: torch's of what is allocated or of what is reserved, or nvidia-smi's."""
     text = str(row.get("measure") or "").lower()
     if text == "torchtune peak memory" or "active or reserved not said" in text:
-        text = "active"  # its log's first figure (torchtune/training/memory.py get_memory_stats)
+        return "allocated"  # its log's first figure (torchtune/training/memory.py get_memory_stats)
+    if "allocated" in text or "active" in text:
+        return "allocated"
+    return "reserved" if "reserved" in text else "device"
+
+
+def measured(row: Mapping[str, Any], gpu: DeviceEstimate) -> tuple[float, float]:
+    """What the estimate says of the quantity that was published, and the published bytes."""
+    assert gpu.peak_bytes is not None
+    assert gpu.reserved_bytes is not None
     context = gpu.components["context"] or 0
     truth = row["peak_gib_per_gpu"] * 2**30
-    if "allocated" in text or "active" in text:
+    kind = kind_of(row)
+    if kind == "allocated":
         return gpu.peak_bytes - context, truth
-    if "reserved" in text:
-        return gpu.reserved_bytes, truth
-    return gpu.reserved_bytes + context, truth
+    return gpu.reserved_bytes + (context if kind == "device" else 0), truth
+
+
+def bounds_of(row: Mapping[str, Any], gpu: DeviceEstimate) -> Bounds:
+    """The bounds of the counter that was read; nvidia-smi shows what is reserved and the context."""
+    assert gpu.allocated is not None
+    assert gpu.reserved is not None
+    assert gpu.high_bytes is not None
+    kind = kind_of(row)
+    if kind != "device":
+        return gpu.allocated if kind == "allocated" else gpu.reserved
+    return Bounds(gpu.reserved.low, gpu.high_bytes)

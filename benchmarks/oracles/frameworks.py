@@ -20,6 +20,7 @@ from oomlint.dialects.llamafactory.keys import LLAMA_FACTORY
 from oomlint.dialects.llm_foundry.keys import LLM_FOUNDRY
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, DEEPSPEED_LAUNCHER, TORCHRUN
 from oomlint.dialects.ms_swift.keys import SWIFT
+from oomlint.dialects.nanotron.keys import NANOTRON
 from oomlint.dialects.openrlhf.keys import TABLES as OPENRLHF
 from oomlint.dialects.profiles.build import script_table
 from oomlint.dialects.profiles.known import script_named
@@ -540,9 +541,20 @@ _LLM_FOUNDRY = Framework(
     },
 )
 
+# -- frameworks that no registry has: checkouts in OOMLINT_ORACLE_CHECKOUTS ------------------
+
+_NANOTRON = Framework(
+    "nanotron",
+    "nanotron_config",
+    ("nanotron",),
+    (Part(NANOTRON, only_said=True),),
+    folders=("nanotron",),
+    known={r"moe_config \(nanotron\.moe\)": "the dataclass adds what the file leaves out"},
+)
+
 FRAMEWORKS = (
     _TRAINER, _TRL, _FASTCHAT, _ACCELERATE, _DEEPSPEED, _LAUNCHERS, _AXOLOTL, _LLAMA_FACTORY, _TORCHTUNE,
-    _LITGPT, _LLM_FOUNDRY, _SWIFT, _COOKBOOK, _OPENRLHF, _VERL, _TORCHTITAN,
+    _LITGPT, _LLM_FOUNDRY, _SWIFT, _COOKBOOK, _OPENRLHF, _VERL, _TORCHTITAN, _NANOTRON,
 )  # fmt: skip
 
 _ENVIRONMENT = "it writes a variable of the environment, for torch, CUDA or NCCL"

@@ -52,9 +52,13 @@ _DEEPSPEED = {
 class Client:
     """The least of a client: whole texts out, diagnostics in."""
 
-    def __init__(self, folder: Path, hardware: str) -> None:
+    def __init__(
+        self, folder: Path, options: dict[str, Any], command: list[str] | None = None
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "oomlint", "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command or [sys.executable, "-m", "oomlint", "lsp"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -67,13 +71,17 @@ class Client:
                 "params": {
                     "capabilities": {},
                     "rootUri": folder.as_uri(),
-                    "initializationOptions": {"hardware": hardware},
+                    "initializationOptions": options,
                 },
             }
         )
         while self._receive().get("id") != 1:
             pass
         self._send({"method": "initialized", "params": {}})
+
+    def configure(self, settings: dict[str, Any]) -> None:
+        params = {"settings": settings}
+        self._send({"method": "workspace/didChangeConfiguration", "params": params})
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         self._send({"method": f"textDocument/{method}", "params": params})
@@ -86,6 +94,16 @@ class Client:
                 params = message["params"]
                 if params.get("version") == version:
                     return list(params["diagnostics"])
+
+    def wait_for(self, words: str, *, said: bool) -> None:
+        """Until the document is said to have a fault of which these words are told, or to have it no more."""
+        while True:
+            message = self._receive()
+            if message.get("method") != "textDocument/publishDiagnostics":
+                continue
+            found = message["params"]["diagnostics"]
+            if any(words in each["message"] for each in found) is said:
+                return
 
     def _send(self, message: dict[str, Any]) -> None:
         body = json.dumps({"jsonrpc": "2.0", **message}).encode()
@@ -126,7 +144,7 @@ def measure(count: int, hardware: str) -> dict[str, list[float]]:
         (folder / "ds.json").write_text(json.dumps(_DEEPSPEED))
         (folder / "train.yaml").write_text(text())
         uri = (folder / "train.yaml").as_uri()
-        client = Client(folder, hardware)
+        client = Client(folder, {"hardware": hardware})
         item = {"uri": uri, "languageId": "yaml", "version": 0, "text": text()}
         start = monotonic()
         client.notify("didOpen", {"textDocument": item})

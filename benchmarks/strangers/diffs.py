@@ -28,7 +28,7 @@ from oomlint.fix.apply import fix_all
 from oomlint.fix.bystanders import naming_in
 from oomlint.workspace import Workspace
 
-# Two readings, of different repositories, the second with the causes of the first mended.
+# Four readings, of different repositories, each with the causes of those before it mended.
 _ROWS = sorted(Path(__file__).parent.glob("diffs*.jsonl"))
 
 

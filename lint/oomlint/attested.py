@@ -4,7 +4,8 @@ verl's ``docs/perf/device_tuning.rst`` lists its tuning scripts with the cards t
 scripts begin with "# run on 8xH100". Who wrote that had seen the run, so that it is evidence against a prediction
 that says otherwise. A row of a table counts, or a line of prose, that names both the script and a number of
 GPUs by name, the line above a block of commands that name it ("tested on 1 H100:"), and the comment at the head of
-the script itself.
+the script itself. What stands in a block does not: that is a command, or what a program printed, be it that the
+run dies there.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _FAILED = re.compile(
     r"\boom\b|out of memory|\bfail|\bcrash|\bdoes ?n[o']t\b|\bnot (?:enough|fit|run|work)|[❌✗×✘](?!\w)",
     re.IGNORECASE,
 )
+_FENCE = re.compile(r"[ \t>]*(?P<marks>`{3,}|~{3,})")
 _COMMENT = re.compile(r"[ \t]*#(?P<said>[^\r\n]*)")
 
 
@@ -72,8 +74,9 @@ class Attestations:
             if _folded(name.rpartition("/")[2]) not in _folded(self._text(document)):
                 continue
             lines = self._text(document).split("\n")
+            prose = _prose(lines)
             for number in _naming(name, document, lines):
-                row, verb = _row(lines, number), "lists it"
+                row, verb = _row(prose, number), "lists it"
                 introduced = _before_fence(lines, number)
                 if introduced is not None:
                     row, number = introduced
@@ -106,6 +109,21 @@ class Attestations:
             data = self.workspace.read_or_none(name) or b""
             self._texts[name] = data.decode("utf-8", "replace")
         return self._texts[name]
+
+
+def _prose(lines: list[str]) -> list[str]:
+    """The lines of a document, empty where they stand in a fenced block of Markdown."""
+    found, open_with = [], ""
+    for line in lines:
+        fence = _FENCE.match(line)
+        marks = "" if fence is None else fence["marks"]
+        is_inside = bool(open_with)
+        if not open_with:
+            open_with = marks
+        elif marks.startswith(open_with):
+            open_with = ""
+        found.append("" if is_inside or marks else line)
+    return found
 
 
 def _naming(name: str, document: str, lines: list[str]) -> Iterator[int]:

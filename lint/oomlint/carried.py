@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from oomlint.changes import release_of
 from oomlint.dialects.base import Claim, CodeReader, Dialect
 from oomlint.dialects.machine.launch import Launch
+from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, StrayKey, WrongValue, plain_value
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
@@ -29,6 +30,7 @@ from oomlint.workspace import Workspace
 _DEEPEST = 4
 # To read so many takes a tenth of a second.
 _MOST_PROGRAMS = 500
+_VERSION = r"(?m)^(?:VERSION|__version__)\s*=\s*[\"']([^\"'\s]+)"
 _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 
 
@@ -122,14 +124,20 @@ class CarriedCode:
                 yield block
 
     def version(self, dialect: Dialect, claim: Claim, folder: str) -> dict[str, tuple[str, str]]:
-        """The release that the copy is of, by its package, and the file that says so."""
-        package, path = dialect.carried_version
-        found = self.workspace.resolve(path, claim.path, folder) if path else None
-        data = None if found is None else self.workspace.read_or_none(found)
-        said = "" if data is None else data.decode("utf-8", "replace").strip()
-        if found is None or release_of(said) is None:
-            return {}
-        return {package: (said, found)}
+        """The release that the copy is of, by its package, and the file that says so. A development
+        version is taken for the release that it became."""
+        package, paths = dialect.carried_version
+        for path in paths:
+            found = self.workspace.resolve(path, claim.path, folder)
+            data = None if found is None else self.workspace.read_or_none(found)
+            said = "" if data is None else data.decode("utf-8", "replace").strip()
+            named = re.search(_VERSION, said)
+            version = said if named is None else named[1]
+            if found is not None and release_of(version) is not None:
+                number, is_development, _ = version.partition(".dev")
+                became = dialect.became.get(number, number) if is_development else version
+                return {package: (became, found)}
+        return {}
 
     def _block(self, name: str, reader: CodeReader) -> Block | None:
         with suppress(FileError):
@@ -212,6 +220,26 @@ class OwnPrograms:
                 return True
         return False
 
+    def is_namesake(self, launch: Claim, program: Launch | None) -> bool:
+        """Whether the program of a command has only its name and a few options in common with the script
+        that a profile tells all of: the project names these, and hardly any of that one's others."""
+        tables = (b.table for b in launch.blocks if isinstance(b.table, ScriptTable))
+        table = next((table for table in tables if table.has_only), None)
+        if table is None or program is None or program.script is None:
+            return False
+        found = self.workspace.resolve(program.script, launch.path, program.command.folder)
+        given = sorted(table.has_only & set(program.flags.entries))
+        others = sorted(table.has_only.difference(given))
+        if found is None or not others:
+            return False
+        folder = str(self.workspace.project_around(found))
+        key = (folder, f"{found}: {' '.join(others)}")
+        if key not in self._found:
+            is_read = all(any(self._naming(folder, found, option)) for option in given)
+            named = sum(any(self._naming(folder, found, option)) for option in others)
+            self._found[key] = is_read and (len(given) + named) * 2 < len(table.has_only)
+        return self._found[key]
+
     def does_without(self, launch: Claim, program: Launch | None) -> bool:
         """Whether a command starts a program of the project's own with a config that cannot be the
         framework's, since nothing in the project names its library."""
@@ -231,11 +259,12 @@ class OwnPrograms:
             self._found[key] = not any(self._naming(folder, found, library))
         return self._found[key]
 
-    def _naming(self, folder: str, program: str, library: str) -> Iterator[bool]:
-        """The files, the program first, that name a library."""
-        named = re.compile(rf"\b{library}\b".encode())
+    def _naming(self, folder: str, program: str, word: str) -> Iterator[bool]:
+        """The files, the program first, that name a library or an option."""
+        named = re.compile(rf"\b{word}\b".encode())
         walked = self.workspace.below(folder, (".py",), _DEEPEST)
-        names = (program, *self.workspace.overlay, *walked)
+        unsaved = (name for name in self.workspace.overlay if name.endswith(".py"))
+        names = (program, *unsaved, *walked)
         for name in islice(names, _MOST_PROGRAMS):
             if named.search(self.workspace.read_or_none(name) or b""):
                 yield True

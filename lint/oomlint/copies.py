@@ -1,7 +1,7 @@
 """Where a run's own copy of a file goes that other runs use too.
 
-A file that a framework ships is copied beside the file that names it; one of the project's own
-beside itself, so that what stands around it is found from the copy as well.
+A file that a framework ships and that is not at hand is copied beside the file that names it; one that
+lies in the project beside itself, so that what stands around it is found from the copy as well.
 """
 
 from __future__ import annotations
@@ -67,10 +67,12 @@ class Copier(Struct, frozen=True, eq=False):
         reference = copy.reference.removesuffix(name) + path.rpartition("/")[2]
         return replace(copy, path=path, reference=reference)
 
-    def twin_of(self, copy: Copy, path: str, text: str, tuning: str = "") -> Copy | None:
+    def twin_of(
+        self, copy: Copy, path: str, text: str, tuning: str = "", dtype: str | None = None
+    ) -> Copy | None:
         """The copy as a file that is there already: beside the file at ``path``, with the data of ``text``,
         whatever its layout and what it says of the keys that match ``tuning``; the one first that says all
-        the same."""
+        the same. ``dtype`` is what the run computes in, which ``auto`` then stands for."""
         wanted = _data(path, text)
         if wanted is None:
             return None
@@ -89,7 +91,7 @@ class Copier(Struct, frozen=True, eq=False):
                 near is None
                 and found is not None
                 and tuning
-                and _job(found, tuning) == _job(wanted, tuning)
+                and _job(found, tuning, dtype) == _job(wanted, tuning, dtype)
             ):
                 near = name
         return None if near is None else _named(copy, near)
@@ -140,9 +142,11 @@ def _free(workspace: Workspace, start: str, suffix: str) -> str:
     return next(name for name in names if not workspace.exists(name))
 
 
-def _job(data: Mapping[Path, Leaf], tuning: str) -> dict[str, Leaf]:
-    """What a file says but for its tuning, and for offloading to nowhere, which is the same as none."""
+def _job(data: Mapping[Path, Leaf], tuning: str, dtype: str | None) -> dict[str, Leaf]:
+    """What a file says but for its tuning, for offloading to nowhere, which is the same as none, and for the
+    precision where that is the run's."""
     said = {".".join(map(str, path[1:])): leaf for path, leaf in data.items()}
+    of_run = {half for half in _HALVES if dtype is not None and _computes(said, half, dtype)}
     # An AdamW all of whose numbers the Trainer fills in is the one that it makes where none is named
     # (transformers 4.57 integrations/deepspeed.py deepspeed_optim_sched).
     optimizer = {key: leaf for key, leaf in said.items() if key.startswith(OPTIMIZER)}
@@ -154,9 +158,21 @@ def _job(data: Mapping[Path, Leaf], tuning: str) -> dict[str, Leaf]:
         key: leaf
         for key, leaf in said.items()
         if not re.fullmatch(tuning, key)
+        and key.partition(".")[0] not in of_run
         and not ("offload" in key and leaf[1] == "none")
         and not (is_trainers and key in optimizer)
     }
+
+
+_HALVES = ("bf16", "fp16")
+
+
+def _computes(said: Mapping[str, Leaf], half: str, dtype: str) -> bool:
+    """Whether a DeepSpeed config turns one of the 16-bit types on or off as a run does that computes in ``dtype``;
+    ``auto`` is what the Trainer's arguments say (transformers 4.57 integrations/deepspeed.py)."""
+    leaf = said.get(f"{half}.enabled")
+    enabled = False if leaf is None else leaf[1]
+    return enabled == "auto" or bool(enabled) == (half == dtype)
 
 
 def _data(name: str, text: str) -> dict[Path, Leaf] | None:

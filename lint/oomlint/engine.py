@@ -283,7 +283,9 @@ def fix_for(run: Run, finding: Finding) -> Fix | None:
     for proposal in finding.proposals:
         fix = make_fix(run, proposal, finding.resource)
         if fix is None or fix.applicability is Applicability.DISPLAY:
-            unwritable = unwritable or fix
+            # What all runs of a file agree on is written after all, but for what nobody needs.
+            held = reason and (is_remark or proposal.applicability is Applicability.SAFE)
+            unwritable = unwritable or (replace(fix, made=None) if held and fix else fix)
         elif reason and (is_remark or fix.applicability is Applicability.SAFE):
             needless = needless or _only_shown(fix, reason)
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -167,7 +168,7 @@ class Linker:
         used: set[str] = set()
         launches = [c for c in claims if c.kind == "launch" and not self._is_of_own_program(c)]
         runs = [run for run in self._built(launches, used, linked) if _trains(run)]
-        runs = list(_read_by_their_scripts(runs))
+        runs = list(_best_known(_read_by_their_scripts(runs)))
         started = {run.parts.root.anchor for run in runs if run.parts.root is not None}
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
@@ -176,7 +177,8 @@ class Linker:
             # What a command starts may be a run of one framework, and its config another's.
             alone = [c for c in alone if not (c.is_launched and c.anchor in started)]
             alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
-            runs += self._built(alone, used, linked, self._suggestions.started)
+            found = self._built(alone, used, linked, self._suggestions.started)
+            runs += (run for run in found if kind == "part" or run.dialect.trains(run.cells))
         linked.runs = _distinctly_named(list(_without_repeats(runs)))
         _note_shared(linked.runs, elsewhere or {})
         linked.asides = list(self._asides(names, linked.runs))
@@ -189,8 +191,12 @@ class Linker:
 
     def _is_of_own_program(self, launch: Claim) -> bool:
         """Whether a command starts a program of the project's own that the framework has no part in."""
-        own = self._own_programs
-        return own.starts_another(launch) or own.does_without(launch, _launch_of(launch))
+        own, program = self._own_programs, _launch_of(launch)
+        return (
+            own.starts_another(launch)
+            or own.does_without(launch, program)
+            or own.is_namesake(launch, program)
+        )
 
     def _built(
         self,
@@ -243,37 +249,42 @@ class Linker:
 
     def _with_handed(self, claims: list[Claim]) -> list[Claim]:
         """The claims, with scripts that others start read as they run with what these hand them:
-        the line that starts one trains nothing itself, nor does a script that nobody completes."""
-        scripts = [name for name in self._opened if kind_of(name) in SHELL_SUFFIXES]
-        completed = {script for name in scripts for script, _ in self._handings(name)}
-        roots = sorted(scripts, key=completed.__contains__)  # two may start each other
+        the line that starts one trains nothing itself, nor does a script that nobody completes, or
+        one that runs otherwise where it is started."""
+        scripts = sorted(name for name in self._opened if kind_of(name) in SHELL_SUFFIXES)
+        handings = [each for name in scripts for each in self._handings(name)]
+        started = {script for script, _ in handings}
+        completed = {script for script, given in handings if given.arguments}
+        roots = sorted(scripts, key=started.__contains__)  # two may start each other
         handed: list[Claim] = []
         reached: dict[tuple[str, Handed | None], None] = {}
-        seen: set[tuple[str, tuple[str | None, ...]]] = set()
+        seen: set[tuple[str, object, object]] = set()
         for root in roots:
-            if root in completed and any(name == root for name, _ in reached):
+            if root in started and any(name == root for name, _ in reached):
                 continue
             shown = [] if root in completed else self._shown_to(root)
             todo: list[tuple[str, Handed | None]] = [(root, given) for given in shown or [None]]
             for name, given in todo:
                 reached[name, given] = None
                 own = [] if given is None else list(self._as_handed(name, given))
+                own = [replace(claim, started_by=root) for claim in own]
                 if own:
                     handed += own
+                if own and given is not None and self._is_completed_by(given, name):
                     completed.add(name)
                 if given is not None and given.is_shown:
                     self._by_example.add(name)
                 for script, inner in self._handings(name, given):
                     is_shown = inner.is_shown or (given is not None and given.is_shown)
-                    if (script, inner.arguments) not in seen:
-                        seen.add((script, inner.arguments))
+                    if (script, inner.arguments, inner.variables) not in seen:
+                        seen.add((script, inner.arguments, inner.variables))
                         todo.append((script, replace(inner, is_shown=is_shown)))
         alone = [c for c in claims if not _starts_script(c)]
         return [*(c for c in alone if c.path not in completed or c.kind == "part"), *handed]
 
     def _handings(self, name: str, as_shown: Handed | None = None) -> Iterator[tuple[str, Handed]]:
-        """The scripts here that a script starts with arguments which they take, if it is itself started
-        ``as_shown`` somewhere."""
+        """The scripts here that a script starts with arguments or variables which they take, if it is
+        itself started ``as_shown`` somewhere."""
         if not any(suffix.encode() in self.workspace.read(name) for suffix in SHELL_SUFFIXES):
             return
         from oomlint.dialects.machine.handed import handed
@@ -282,7 +293,7 @@ class Linker:
             document = (
                 self.workspace.document(name)
                 if as_shown is None
-                else self.workspace.started(name, as_shown.arguments)
+                else self.workspace.started(name, as_shown.arguments, as_shown.variables)
             )
         except FileError:
             return
@@ -325,18 +336,19 @@ class Linker:
         return "" if script is None else self.workspace.resolve(script, claim.path) or ""
 
     def _taking_arguments(self, given: Handed, name: str) -> str | None:
-        """The script that a file starts, if it is here and takes arguments."""
-        from oomlint.documents.shell.variables import TAKES_ARGUMENTS
+        """The script that a file starts, if it is here and takes the arguments or reads a variable."""
+        from oomlint.documents.shell.variables import TAKES_ARGUMENTS, reads
 
         found = self.workspace.resolve(given.script, name)
         if found is None or found == name:
             return None
         text = (self.workspace.read_or_none(found) or b"").decode("utf-8", "replace")
-        return found if TAKES_ARGUMENTS.search(text) else None
+        takes = bool(given.arguments) and TAKES_ARGUMENTS.search(text) is not None
+        return found if takes or any(reads(text, name) for name, _ in given.variables) else None
 
     def _as_handed(self, script: str, given: Handed) -> Iterator[Claim]:
         try:
-            document = self.workspace.started(script, given.arguments)
+            document = self.workspace.started(script, given.arguments, given.variables)
         except FileError:
             return
         from oomlint.dialects.machine.slurm_keys import SBATCH
@@ -368,6 +380,14 @@ class Linker:
             return claim
         at = sum(block.table is SBATCH for block in claim.blocks)
         return replace(claim, blocks=(*claim.blocks[:at], asked[0], *claim.blocks[at:]))
+
+    def _is_completed_by(self, given: Handed, name: str) -> bool:
+        """Whether a script does not run without what it is handed: variables alone may have defaults in
+        it, and then it runs by itself too."""
+        from oomlint.documents.shell.variables import needs
+
+        text = (self.workspace.read_or_none(name) or b"").decode("utf-8", "replace")
+        return bool(given.arguments) or any(needs(text, each) for each, _ in given.variables)
 
     def _launches_in(self, name: str) -> list[Claim]:
         """The launch lines of a script, and of scripts that it starts with arguments."""
@@ -621,7 +641,9 @@ class Linker:
             preset = self._preset(reference)
             if preset is not None:
                 return [self._reached(preset, reference, from_file)]
-        if reference.optional and not self._may_be_ours(found, reference.dialect):
+        is_vouched = self._is_vouched_for(reference, from_file, joining)
+        is_ours = is_vouched or self._may_be_ours(found, reference.dialect)
+        if reference.optional and not is_ours:
             return []
         if found is None:
             blank = is_stand_in(reference.path)
@@ -640,7 +662,7 @@ class Linker:
             )
             return []
         wanted = [c for c in claims if reference.dialect in ("", c.dialect.name)]
-        if not wanted and reference.adopts:
+        if not wanted and (reference.adopts or is_vouched):
             wanted = self._adopted(found, reference.dialect)
         if reference.claim:
             wanted = [c for c in wanted if c.name == f"{found}:{reference.claim}"]
@@ -685,6 +707,15 @@ class Linker:
             found = () if started is None else tuple(self._recognise_in(started, name))
             self._configured[key] = found
         return self._configured[key]
+
+    def _is_vouched_for(self, reference: Reference, from_file: str, joining: _Joining) -> bool:
+        """Whether a program that is started with a file makes it one of its dialect."""
+        for program in reference.vouched_for:
+            found = self._found(program, from_file, joining.folder)
+            with suppress(FileError):
+                if found is not None and self._adopted(found, program.dialect):
+                    return True
+        return False
 
     def _found(self, reference: Reference, from_file: str, folder: str) -> str | None:
         """The file that is referred to; a program may lie in ``src``, which ``PYTHONPATH`` or an
@@ -956,7 +987,7 @@ def _may_train(document: Document) -> bool:
 
 def _trains(run: Run) -> bool:
     """Whether a launch line says anything about training, or starts something that does."""
-    if not _is_borne_out(run):
+    if not _is_borne_out(run) or not run.dialect.trains(run.cells):
         return False
     if any(claim.kind == "run" for claim in run.claims):
         return True
@@ -974,6 +1005,23 @@ def _is_borne_out(run: Run) -> bool:
     reached = {id(claim.named) for claim in run.claims}
     deciding = (r for claim in run.claims for r in claim.references if r.decides)
     return all(id(reference) in reached for reference in deciding)
+
+
+def _best_known(runs: Sequence[Run]) -> Iterator[Run]:
+    """The runs, but of a command that several dialects claim only those of one whose claim the
+    program or the config that it starts bears out: the others know the command alone."""
+    proven = {_command_of(run) for run in runs if _is_proven(run)}
+    for run in runs:
+        if _is_proven(run) or _command_of(run) not in proven:
+            yield run
+
+
+def _command_of(run: Run) -> Location | None:
+    return None if run.parts.root is None else run.parts.root.anchor
+
+
+def _is_proven(run: Run) -> bool:
+    return any(r.decides for claim in run.claims for r in claim.references)
 
 
 def _is_idle(claim: Claim) -> bool:
@@ -1021,7 +1069,7 @@ def _distinctly_named(runs: list[Run]) -> list[Run]:
         if counts[run.name] > 1:
             claim = next((c for c in run.claims if c.kind == "launch"), run.claims[0])
             line, _ = claim.document.source.position(claim.anchor.span.start)
-            name = f"{run.name} ({claim.path}:{line})"
+            name = f"{run.name} ({claim.started_by or f'{claim.path}:{line}'})"
             repeated[name] = repeated.get(name, 0) + 1
             name += f" #{repeated[name]}" if repeated[name] > 1 else ""
             run = replace(run, name=name, plan=replace(run.plan, name=name))

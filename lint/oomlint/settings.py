@@ -29,7 +29,7 @@ OutputFormat = Literal[
 Framework = Literal[
     "llama-factory", "axolotl", "trl", "hf-trainer", "accelerate", "deepspeed", "torchtune",
     "torchtitan", "ms-swift", "llama-recipes", "litgpt", "llm-foundry", "openrlhf", "verl", "easyr1",
-    "slime", "nemo", "nemo-rl", "roll", "megatron", "gpt-neox", "nanotron", "prime-rl", "areal", "unsloth", "xtuner", "lightning", "torch",
+    "slime", "nemo", "nemo-rl", "roll", "megatron", "gpt-neox", "nanotron", "olmo", "olmo-core", "prime-rl", "areal", "unsloth", "xtuner", "lightning", "torch",
 ]  # fmt: skip
 
 
@@ -175,7 +175,8 @@ def load(file: Path) -> Found:
         UsageError: it is missing, broken, or holds no settings of ours.
     """
     if not file.is_file():
-        raise UsageError(f"the settings file {file} does not exist")
+        what = "is no regular file" if file.exists() else "does not exist"
+        raise UsageError(f"the settings file {file} {what}")
     found = _load_if_ours(file)
     if found is None:
         raise UsageError(f"{file} has no [tool.oomlint] table")

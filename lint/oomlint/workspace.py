@@ -154,8 +154,13 @@ class Workspace:
         """
         return Lines(Source.from_bytes(name, self.read(name)))
 
-    def started(self, name: str, arguments: Sequence[str | None]) -> Document:
-        """A shell script as it runs with these arguments.
+    def started(
+        self,
+        name: str,
+        arguments: Sequence[str | None],
+        variables: Sequence[tuple[str, str | None]] = (),
+    ) -> Document:
+        """A shell script as it runs with these arguments and variables.
 
         Raises:
             FileError: it cannot be read, decoded or parsed.
@@ -163,7 +168,9 @@ class Workspace:
         from oomlint.documents.shell.document import parse_shell
 
         source = Source.from_bytes(name, self.read(name))
-        return parse_shell(source, lambda reference: self._found(reference, name), arguments)
+        return parse_shell(
+            source, lambda reference: self._found(reference, name), arguments, variables
+        )
 
     def configured(self, name: str, options: Mapping[str, str | None]) -> Document | None:
         """A Python script as a command with these options starts it: see

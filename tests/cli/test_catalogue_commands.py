@@ -1,6 +1,7 @@
 """``rules``, ``explain``, ``hardware``, ``models``, ``config``, ``init``, ``test-rules``."""
 
 import json
+import re
 
 import pytest
 
@@ -75,6 +76,16 @@ def test_models(oomlint):
     assert data["dims"]["params_total"] == 8030261248
     result = oomlint("models", "meta-llama/Llama-3.1-8Bx")
     assert "meta-llama" in result.output
+
+
+def test_a_model_of_which_the_name_tells_only_the_size_has_others_beside_it(oomlint):
+    result = oomlint("models", "lama-3.1-8b")
+    rows = dict(re.split(r"  +", line, maxsplit=1) for line in result.stdout.splitlines())
+    assert rows["parameters"] == "8B"
+    assert rows["nearest"].startswith("meta-llama/Llama-3.1-8B")
+    assert (
+        "more" not in rows
+    )  # `oomlint estimate lama-3.1-8b` would say that it knows no such model
 
 
 def test_a_model_that_nobody_knows(oomlint):

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from oomlint.cli import watch
+from oomlint.cli.output import emit
 from oomlint.cli.watch import Watched
 from oomlint.footprint import recording
 
@@ -60,6 +61,33 @@ def test_a_change_is_linted_again_and_ctrl_c_ends_with_0(watching, axolotl):
     assert changes == [(str(axolotl),)]
     assert "axolotl.yaml changed" in result.stderr
     assert result.stderr.count("Ctrl-C ends it") == 2
+
+
+def test_a_screen_shows_the_last_report_until_the_next_is_there(
+    tmp_path, capsysbinary, monkeypatch
+):
+    shown = []
+    changes = iter([(str(tmp_path / "a.yaml"),), (str(tmp_path),)])
+
+    def check():
+        shown.append(capsysbinary.readouterr().out)  # on the screen since it was looked at last
+        emit("a report\n")
+        return 0
+
+    def wait(_watched):
+        try:
+            return next(changes)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(watch, "wait_for_change", wait)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert watch.keep_checking(check) == 0
+    said = capsysbinary.readouterr()
+    assert shown == [b"", b"a report\n", b"\x1b[H\x1b[2Ja report\n"]
+    assert said.out == b"\x1b[H\x1b[2Ja report\n"
+    assert b"a file of this folder changed" in said.err
 
 
 def test_a_change_in_a_referenced_file_is_one_of_the_run(watching, project, axolotl):

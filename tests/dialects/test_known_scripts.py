@@ -634,3 +634,40 @@ def test_stack_llama_2() -> None:
     assert _facts(run, "model.id", "seq.max_len") == ("meta-llama/Llama-2-7b-hf", 2048)
     assert _facts(run, "trainable.method", "seq.packing") == ("qlora", "concat")
     assert run.plan.optimizer.name == "paged_adamw_32bit"
+
+
+ALPACA_LINE = """\
+torchrun --nproc_per_node 8 finetune.py --base_model meta-llama/Llama-2-7b-hf --micro_batch_size 1
+"""
+ALPACA_OPTIONS = (
+    "base_model", "data_path", "batch_size", "micro_batch_size", "cutoff_len", "val_set_size", "lora_r",
+    "lora_alpha", "lora_dropout", "lora_target_modules", "group_by_length", "output_dir",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "is_it"),
+    [
+        (ALPACA_OPTIONS, True),
+        (("base_model", "micro_batch_size", "seq_length", "batch_size"), False),
+    ],
+)
+def test_a_script_that_has_only_the_name_of_a_known_one_is_another(options, is_it):
+    """What it does not name it does not do: no adapter, no 8-bit weights, no 256 tokens."""
+    script = f"import fire\n\ndef train({', '.join(options)}): ...\n\nfire.Fire(train)\n"
+    files = {"finetune.py": script, "a.sh": ALPACA_LINE}
+    assert [run.plan.trainable.method for run in link(files).runs] == ["lora"] * is_it
+
+
+def test_a_known_script_that_is_not_here_is_told_by_its_line():
+    (run,) = link({"a.sh": ALPACA_LINE}).runs
+    assert run.plan.trainable.method == "lora"
+
+
+def test_a_fork_whose_line_says_nearly_all_is_that_script():
+    """The one option that it has dropped does not make it another."""
+    said = [option for option in ALPACA_OPTIONS if option not in ("base_model", "micro_batch_size")]
+    line = ALPACA_LINE.strip() + "".join(f" --{option} 1" for option in said) + "\n"
+    script = f"import fire\n\ndef train({', '.join(ALPACA_OPTIONS)}): ...\n\nfire.Fire(train)\n"
+    (run,) = link({"finetune.py": script, "a.sh": line}).runs
+    assert run.plan.trainable.method == "lora"

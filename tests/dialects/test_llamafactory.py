@@ -671,3 +671,61 @@ def test_no_adapter_beside_what_projects_all_gradients(key: str) -> None:
     with pytest.raises(CannotEdit, match=f"refuses {key} with LoRA"):
         run_of(SFT + f"{key}: true\n").what_if({f.trainable.method: "lora"})
     assert run_of(SFT).what_if({f.trainable.method: "lora"}).plan.trainable.method == "lora"
+
+
+TOKENS = """\
+model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct
+stage: sft
+do_train: true
+finetuning_type: lora
+dataset: identity
+template: llama3
+cutoff_len: 1024
+tokenized_path: saves/tokens
+output_dir: out
+"""
+_ENV = "src/llamafactory/extras/env.py"
+
+
+@pytest.mark.parametrize(
+    ("own", "more", "trains"),
+    [
+        ({_ENV: 'VERSION = "0.9.1"\n'}, "", False),
+        ({_ENV: 'VERSION = "0.9.2"\n'}, "", True),
+        ({}, "", True),
+        ({_ENV: 'VERSION = "0.9.1"\n'}, "per_device_train_batch_size: 1\n", True),
+    ],
+)
+def test_a_config_for_preprocessing_trains_nothing_where_the_program_stops_after_it(
+    own, more, trains
+):
+    files = {"examples/preprocess.yaml": TOKENS + more, **own}
+    assert bool(link(files, "examples/preprocess.yaml").runs) is trains
+    started = {**files, "a.sh": "llamafactory-cli train examples/preprocess.yaml\n"}
+    assert bool(link(started).runs) is trains
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "release"),
+    [
+        (_ENV, 'VERSION = "0.8.3"\n', "0.8.3"),
+        (_ENV, 'import os\n\nVERSION = "0.8.4.dev0"\n', "0.9.0"),
+        (_ENV, 'VERSION = "0.9.4.dev0"\n', "0.9.4"),
+        ("src/llamafactory/cli.py", 'VERSION = "0.7.2.dev0"\n', "0.8.0"),
+        ("src/llmtuner/__init__.py", '__version__ = "0.5.3"\n', "0.5.3"),
+    ],
+)
+def test_a_copy_says_which_release_it_is_of(path, text, release):
+    """A development version had a number that no release took: what it became tells what it does."""
+    config = TOKENS.replace("tokenized_path: saves/tokens\n", "per_device_train_batch_size: 1\n")
+    (run,) = link({"examples/a.yaml": config, path: text}, "examples/a.yaml").runs
+    assert run.plan.versions["llamafactory"] == release
+
+
+def test_a_script_that_calls_the_commands_own_main_trains_the_config_that_it_is_given():
+    line = "CUDA_VISIBLE_DEVICES=0,1,2,3 python main.py train config/a.yaml\n"
+    config = TOKENS.replace("tokenized_path: saves/tokens\n", "per_device_train_batch_size: 1\n")
+    (run,) = link({"a.sh": line, "config/a.yaml": config}).runs
+    assert run.plan.parallel.world == 4
+    other = {"a.sh": line, "config/a.yaml": "epochs: 3\nlearning_rate: 0.1\n"}
+    assert not link(other).runs

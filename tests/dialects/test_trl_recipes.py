@@ -58,3 +58,79 @@ def test_a_yaml_that_another_program_is_given_is_not():
     recipe = "gradient_checkpointing: true\nseed: 1\n"
     files = {"a.sh": "python serve.py --config app.yaml\n", "app.yaml": recipe}
     assert not link(files).runs
+
+
+OWN_TRAINER = """\
+import trl
+from trl import ModelConfig, ScriptArguments, {parser}
+from replay import ReplayTrainer
+
+@dataclass
+class ReplayConfig(trl.GRPOConfig):
+    num_replays: int = 0
+
+parser = {parser}((ScriptArguments, ReplayConfig, ModelConfig))
+script_args, training_args, model_args = parser.{parse}()
+ReplayTrainer(model=model_args.model_name_or_path, args=training_args).train()
+"""
+WHOLE_LINE = """\
+accelerate launch --num_processes 4 src/train.py{config} --model_name_or_path Qwen/Qwen3-1.7B \\
+  --output_dir out --per_device_train_batch_size 8 --learning_rate 1e-6 --num_train_epochs 3 \\
+  --logging_steps 5 --max_prompt_length 512 --max_completion_length 1024 --num_generations 8
+"""
+
+
+def _with_own_trainer(parser: str, parse: str, config: str):
+    return {
+        "src/train.py": OWN_TRAINER.format(parser=parser, parse=parse),
+        "a.sh": WHOLE_LINE.format(config=config),
+        "configs/base.yaml": "gradient_checkpointing: true\nbf16: true\n",
+    }
+
+
+def test_a_script_whose_parser_is_trls_takes_the_yaml_whatever_it_is_called():
+    """Nothing in the file tells, and the trainer is of the project's own: the parser's class does."""
+    config = " --config configs/base.yaml"
+    run = run_of(_with_own_trainer("TrlParser", "parse_args_and_config", config))
+    assert run.plan.checkpointing.mode == "full"
+    assert run.plan.objective.kind == "grpo"
+    assert run.plan.seq.max_len == 1536
+
+
+def test_what_counts_in_a_batch_of_a_trainer_of_the_projects_own_is_assumed():
+    config = " --config configs/base.yaml"
+    run = run_of(_with_own_trainer("TrlParser", "parse_args_and_config", config))
+    assert run.level(f.objective.pairs_per_sample) is Level.ASSUMED
+
+
+def test_a_command_line_alone_fills_trls_class_too():
+    run = run_of(_with_own_trainer("HfArgumentParser", "parse_args_into_dataclasses", ""))
+    assert (run.plan.objective.kind, run.plan.seq.max_len) == ("grpo", 1536)
+
+
+def test_a_yaml_of_a_script_with_another_parser_is_not_trls():
+    """``HfArgumentParser`` has no ``--config``: what the script does with it nobody here knows."""
+    config = " --config configs/base.yaml"
+    (run,) = link(_with_own_trainer("HfArgumentParser", "parse_args_into_dataclasses", config)).runs
+    assert "configs/base.yaml" not in {claim.path for claim in run.claims}
+
+
+def test_a_command_that_a_config_bears_out_is_one_run():
+    """The line alone would do for a run of transformers' Trainer, without what the YAML says."""
+    config = " --config configs/base.yaml"
+    files = _with_own_trainer("TrlParser", "parse_args_and_config", config)
+    files["configs/base.yaml"] += "model_name_or_path: Qwen/Qwen3-1.7B\ndataset_name: a/b\n"
+    assert run_of(files).framework == "trl"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "level"),
+    [("class RepeatRandomSampler(Sampler): ...\n", Level.DEFAULT), ("", Level.ASSUMED)],
+)
+def test_the_sampler_of_the_projects_own_trainer_tells_what_a_batch_counts(sampler, level):
+    """TRL's own trainer has had it since a batch counts completions."""
+    files = _with_own_trainer("TrlParser", "parse_args_and_config", " --config configs/base.yaml")
+    files["src/replay.py"] = f"{sampler}class ReplayTrainer(Trainer): ...\n"
+    run = run_of(files)
+    assert run.plan.objective.pairs_per_sample == 1
+    assert (run.level(f.objective.pairs_per_sample) is Level.ASSUMED) == (level is Level.ASSUMED)

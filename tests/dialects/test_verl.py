@@ -631,3 +631,41 @@ def test_a_program_whose_config_is_not_here_is_what_its_line_says(program: dict[
 )
 def test_a_program_that_trains_by_other_words_is_not_verls(line: str) -> None:
     assert not link({"run.sh": line}).runs
+
+
+_SELF_PLAY = """\
+import hydra
+from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+@hydra.main(config_path="configs", config_name="self_play", version_base=None)
+def main(config):
+    RayPPOTrainer(config).fit()
+"""
+_SELF_PLAY_CONFIG = """\
+data: {max_prompt_length: 512, max_response_length: 1024}
+actor_rollout_ref:
+  model: {path: Qwen/Qwen2.5-7B, enable_gradient_checkpointing: true}
+  actor: {strategy: fsdp, ppo_micro_batch_size_per_gpu: null}
+  rollout: {name: vllm, gpu_memory_utilization: 0.5}
+trainer: {nnodes: 1, n_gpus_per_node: 8}
+"""
+_SELF_PLAY_LINE = """\
+PYTHON=${PYTHON:-python}
+"${PYTHON}" -m play.main_self \\
+  actor_rollout_ref.model.path=Qwen/Qwen3-4B actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 \\
+  trainer.n_gpus_per_node=4
+"""
+
+
+@pytest.mark.parametrize("program", ["-m play.main_self", "play/main_self.py"])
+def test_a_trainer_of_the_projects_own_takes_the_config_that_hydra_names(program):
+    """By the worker's section, which only verl has: what the program is called tells nothing."""
+    files = {
+        "play/main_self.py": _SELF_PLAY,
+        "play/configs/self_play.yaml": _SELF_PLAY_CONFIG,
+        "a.sh": _SELF_PLAY_LINE.replace("-m play.main_self", program),
+    }
+    (run,) = link(files).runs
+    assert run.plan.model.id == "Qwen/Qwen3-4B"
+    assert (run.plan.parallel.world, run.plan.batch.micro) == (4, 2)
+    assert run.plan.seq.max_len == 1536

@@ -65,23 +65,24 @@ def test_axolotl_too_names_a_neighbour() -> None:
 
 
 @pytest.mark.parametrize("is_at_hand", [False, True])
-def test_where_no_shipped_file_says_it_a_copy_beside_the_config_does(is_at_hand: bool) -> None:
+def test_where_no_shipped_file_says_it_a_copy_does(is_at_hand: bool) -> None:
+    """Beside the shipped one where that is at hand, else beside the config."""
+    folder = "deepspeed_configs" if is_at_hand else "conf"
+    copy = f"{folder}/zero3_offload_optimizer.json"
     text = AXOLOTL.format(preset="zero3")
     files = {"conf/a.yaml": text}
     shipped = "deepspeed_configs/zero3.json"
     if is_at_hand:
         files[shipped] = shipped_preset(shipped) or ""
     texts, fix = _fixed(files, {"offload.optimizer": "cpu"})
-    assert texts.keys() == {"conf/a.yaml", "conf/zero3_offload_optimizer.json"}
-    assert texts["conf/a.yaml"] == text.replace(shipped, "conf/zero3_offload_optimizer.json")
+    assert texts.keys() == {"conf/a.yaml", copy}
+    assert texts["conf/a.yaml"] == text.replace(shipped, copy)
     before = json.loads(shipped_preset(shipped) or "")
-    after = json.loads(texts["conf/zero3_offload_optimizer.json"])
+    after = json.loads(texts[copy])
     assert after["zero_optimization"].pop("offload_optimizer") == {"device": "cpu"}
     assert after == before
     assert "zero3_offload_optimizer.json" in fix.title
-    assert [edit.path for edit in fix.edits if edit.creates] == [
-        "conf/zero3_offload_optimizer.json"
-    ]
+    assert [edit.path for edit in fix.edits if edit.creates] == [copy]
 
 
 def test_a_copy_takes_no_name_that_is_taken() -> None:
@@ -142,9 +143,10 @@ def test_accelerate_configs_that_recipes_share_are_copied(folder: str) -> None:
     line = "accelerate launch --config_file {} scripts/sft.py --model_name_or_path Qwen/Qwen2.5-7B --dataset_name x --output_dir o --per_device_train_batch_size 4\n"
     files = {"jobs/run.sh": "#!/bin/bash\n" + line.format(shared), shared: ZERO2}
     texts, fix = _fixed(files, {"parallel.zero.stage": 3}, names=["jobs/run.sh"])
-    assert texts.keys() == {"jobs/run.sh", "jobs/zero3.yaml"}
-    assert texts["jobs/run.sh"] == "#!/bin/bash\n" + line.format("jobs/zero3.yaml")
-    added = set(texts["jobs/zero3.yaml"].splitlines()) - set(ZERO2.splitlines())
+    copy = f"{folder}/zero3.yaml"
+    assert texts.keys() == {"jobs/run.sh", copy}
+    assert texts["jobs/run.sh"] == "#!/bin/bash\n" + line.format(copy)
+    added = set(texts[copy].splitlines()) - set(ZERO2.splitlines())
     assert added == {"  zero_stage: 3  # ours"}
     assert "zero3.yaml" in fix.title
 

@@ -93,7 +93,7 @@ def test_a_launcher_only_where_a_file_says_that_there_are_several_gpus(
 ) -> None:
     line = _TRAINER.format(model="Qwen/Qwen2.5-0.5B-Instruct", micro=1)
     result = _repaired({"run.sh": f"{seen}python {line}\n"}, "8xA100-80GB", unsafe=False)
-    assert (b"torchrun --nproc_per_node 2" in result.texts.get("run.sh", b"")) is is_applied
+    assert (b"torchrun --nproc_per_node" in result.texts.get("run.sh", b"")) is is_applied
     assert any(d.rule.code == "OOM705" for d in (result.before or result.report).diagnoses)
 
 
@@ -199,7 +199,8 @@ def test_an_argument_of_trls_class_is_not_given_to_transformers_own(name: str) -
     text = _SCRIPT.format(
         imported="Trainer" if is_trls else name, config=", SFTConfig" if is_trls else "", name=name
     )
-    fix = _wanted(run_of({"train.py": text}), {f.loss.logits_materialised: "chunked"})
+    files = {"train.py": text, "requirements.txt": "trl==1.5.0\n"}
+    fix = _wanted(run_of(files, "train.py"), {f.loss.logits_materialised: "chunked"})
     assert bool(fix.edits) is is_trls
     if not is_trls:
         assert fix.reason == "TrainingArguments has no argument loss_type"

@@ -329,7 +329,7 @@ def test_shipped_file_whose_neighbour_the_project_lacks_is_copied() -> None:
     offloads = wants("offload.optimizer", "cpu", lambda run: run.plan.offload.params == "cpu")
     both = wants("offload.params", "cpu", name="params", code="OOM102", cost=1)
     changed = texts(fix(files, both, offloads))
-    assert changed.keys() == {"big.yaml", "zero3_bf16_offload.json"}
+    assert changed.keys() == {"big.yaml", "deepspeed_configs/zero3_bf16_offload.json"}
 
 
 # -- runs that nobody asked about ------------------------------------------------------------

@@ -90,7 +90,7 @@ def test_names_that_say_nothing_of_it_stop_nothing(name: str, field: str, value:
 def test_adapter_is_left_to_the_file_beside_that_trains_one() -> None:
     lora = factory().replace("full", "lora")
     said = reason(fix({"sft.yaml": factory(), "sft_lora.yaml": lora}, "trainable.method", "lora"))
-    assert said == "sft_lora.yaml beside it trains an adapter already"
+    assert said == "sft_lora.yaml beside it is for that"
     files = {"sft.yaml": factory(), "dpo_lora.yaml": lora}
     assert fix(files, "trainable.method", "lora").texts.keys() == {"sft.yaml"}
 

@@ -228,6 +228,18 @@ async def test_explain_and_estimate_open_a_page(editor):
     assert len(editor.client.shown_documents) == 2
 
 
+async def test_what_mends_comes_first_and_ways_of_a_run_once(editor):
+    editor.open("train.yaml")
+    titles = await editor.titles("train.yaml")
+    assert len(titles) == len({*titles})
+    kinds = [title.partition(" ")[0] for title in titles]
+    assert kinds.count("Ignore") == kinds.count("Explain") > 1, "several findings at one place"
+    ways = [n for n, kind in enumerate(kinds) if kind in ("Way", "Show")]
+    asides = [n for n, kind in enumerate(kinds) if kind in ("Ignore", "Explain")]
+    assert min(ways) > 0
+    assert max(ways) < min(asides)
+
+
 async def test_a_way_to_fit_can_be_taken(editor):
     editor.open("train.yaml")
     argument = {"uri": editor.uri("train.yaml")}

@@ -80,6 +80,8 @@ async def test_lens_takes_a_misspelt_key_as_the_findings_do(editor):
         types.CodeLensParams(types.TextDocumentIdentifier(editor.uri("train.yaml")))
     )
     [lens] = lenses
+    # the verdict first: editors cut long lines, and name the document themselves
+    assert lens.command.title.startswith("oomlint ✗ does not fit 8xA100-80GB: ")
     assert "185 GiB per GPU" in lens.command.title
     assert "(with sequence_length read as sequence_len)" in lens.command.title
 
@@ -140,6 +142,7 @@ async def test_a_new_file_is_completed_by_its_name_or_its_first_keys(editors, tm
     editor.open("new.yaml", "")
     items = await editor.completions("new.yaml", 0, 0)
     assert items["base_model"].detail == "Axolotl"
+    assert items["base_model"].label_details.description == "Axolotl"
     assert items["base_model"].sort_text < items["adapter"].sort_text
     editor.open("started.yaml", "base_model: gpt2\nmicro_batch_size: 1\nlora\n")
     items = await editor.completions("started.yaml", 2, 4)
@@ -158,7 +161,10 @@ async def test_models_and_files_are_completed_where_they_are_named(editors, tmp_
     (tmp_path / "package.json").write_text("{}")
     editor = await editors(tmp_path)
     editor.open("train.yaml", AXOLOTL.replace("meta-llama/Llama-3.2-3B", "Qwen/Qwen2.5-7"))
-    items = await editor.completions("train.yaml", 0, 26)
+    for _ in range(60):  # on a busy machine each question tries some more
+        items = await editor.completions("train.yaml", 0, 26)
+        if items["Qwen/Qwen2.5-7B"].detail:
+            break
     assert "GiB" in items["Qwen/Qwen2.5-7B"].detail
     editor.change("train.yaml", AXOLOTL + "deepspeed: \n")
     items = await editor.completions("train.yaml", 10, 11)

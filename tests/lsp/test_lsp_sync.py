@@ -52,21 +52,29 @@ Trainer(model=model, args=args, train_dataset=data).train()
 """
 
 
-async def test_findings_of_a_notebook_stand_in_its_cells(editors, tmp_path):
+CELL = "vscode-notebook-cell:/project/train.ipynb#"
+
+
+@pytest.mark.parametrize("pulls", [False, True])
+async def test_findings_of_a_notebook_stand_in_its_cells(editors, tmp_path, pulls):
     editor = await editors(tmp_path)
+    if pulls:  # as VS Code does, for text documents alone
+        editor.open("other.yaml", AXOLOTL)
+        await editor.client.text_document_diagnostic_async(
+            types.DocumentDiagnosticParams(editor.document("other.yaml"))
+        )
     book = editor.uri("train.ipynb")
-    texts = {f"vscode-notebook-cell:train#{n}": t for n, t in enumerate((TRAINER, ARGUMENTS))}
+    # as VS Code spells them: the end is base64
+    texts = {f"{CELL}W{n}sZmlsZQ%3D%3D": t for n, t in enumerate((TRAINER, ARGUMENTS))}
     cells = [types.NotebookCell(types.NotebookCellKind.Code, uri) for uri in texts]
-    cells.insert(
-        0, types.NotebookCell(types.NotebookCellKind.Markup, "vscode-notebook-cell:train#m")
-    )
+    cells.insert(0, types.NotebookCell(types.NotebookCellKind.Markup, f"{CELL}m"))
     editor.client.notebook_document_did_open(
         types.DidOpenNotebookDocumentParams(
             types.NotebookDocument(book, "jupyter-notebook", 1, cells),
             [types.TextDocumentItem(uri, "python", 1, text) for uri, text in texts.items()],
         )
     )
-    second = "vscode-notebook-cell:train#1"
+    second = f"{CELL}W1sZmlsZQ%3D%3D"
     for _ in range(600):
         found = editor.client.diagnostics.get(second)
         if found:

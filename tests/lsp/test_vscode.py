@@ -60,6 +60,8 @@ def test_the_manifest_says_what_a_store_and_a_careful_user_ask_for():
     assert settings.pop("oomlint.command")["scope"] == "machine"
     assert {setting["scope"] for setting in settings.values()} == {"resource"}
     assert "onNotebook:jupyter-notebook" in PACKAGE["activationEvents"]
+    # VS Code itself knows no TOML: without this a settings file is plain text, and no server is asked
+    assert [language["id"] for language in PACKAGE["contributes"]["languages"]] == ["toml"]
 
 
 def test_the_package_is_small():
@@ -83,22 +85,34 @@ def test_oomlint_is_found_where_the_user_has_it(tmp_path):
     subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
     ran = subprocess.run(["node", str(bundle)], check=True, capture_output=True, text=True)
     out = json.loads(ran.stdout)
-    assert out["order"] == ["/venv/bin/python -m oomlint lsp", "oomlint lsp"]
-    assert out["untrusted"] == ["oomlint lsp"]
+    own = str(Path.home() / ".local/bin/oomlint")  # where uv and pipx put it
+    assert out["order"] == ["/venv/bin/python -m oomlint lsp", "oomlint lsp", f"{own} lsp"]
+    assert out["untrusted"] == ["oomlint lsp", f"{own} lsp"]
     assert out["given"] == ["/opt/oomlint lsp"]
     assert out["chosen"]["server"]["where"] == "the interpreter /venv/bin/python"
     assert out["path"]["server"]["version"] == "1.2.3"
     assert (out["old"]["kind"], out["old"]["server"]["version"]) == ("old", "0.0.9")
     assert (out["newer"]["kind"], out["newer"]["server"]["where"]) == ("found", "the search path")
     interpreter = "the interpreter /venv/bin/python"
-    assert out["missing"] == {"kind": "missing", "where": [interpreter, "the search path"]}
+    assert out["missing"] == {
+        "kind": "missing",
+        "where": [interpreter, "the search path", "~/.local/bin"],
+    }
     assert out["pip"] == ["/venv/bin/python", "-m", "pip", "install", "--upgrade", INSTALLED]
     assert out["uv"] == ["uv", "tool", "install", "--upgrade", INSTALLED]
     assert out["none"] is None
     assert out["older"] == [True, False, False, False]
 
 
-def test_a_tour_through_a_real_vs_code():
+SCENES = {
+    "tour": "byte for byte",
+    "first": "the first minute is told in single messages",
+    "writing": "written, renamed and followed",
+}
+
+
+@pytest.mark.parametrize(("scene", "words"), SCENES.items(), ids=[*SCENES])
+def test_a_tour_through_a_real_vs_code(scene, words):
     browser = os.environ.get("CHROMIUM", "/usr/bin/chromium")
     needed = {
         browser: "a browser",
@@ -109,7 +123,11 @@ def test_a_tour_through_a_real_vs_code():
     if missing or shutil.which("oomlint") is None:
         pytest.skip(f"the tour needs {', '.join(missing) or 'oomlint on the search path'}")
     ran = subprocess.run(
-        ["node", "try.mjs"], cwd=EXTENSION / "try", capture_output=True, text=True, timeout=900
+        ["node", "try.mjs", scene],
+        cwd=EXTENSION / "try",
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "byte for byte" in ran.stdout
+    assert words in ran.stdout

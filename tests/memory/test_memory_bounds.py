@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
-from oomlint.memory import GpuLimits, estimate
+from oomlint.memory import Bounds, DeviceEstimate, GpuLimits, estimate
 from oomlint.plan import Plan
 from oomlint.plan.model import Moe
 
@@ -40,11 +40,47 @@ def spread(gpu: GpuLimits | None = None, **changes: Any) -> tuple[int, int]:
     return found.peak_bytes - found.low_bytes, found.high_bytes - found.peak_bytes
 
 
+def counters(gpu: GpuLimits | None = None, **changes: Any) -> DeviceEstimate:
+    return estimate(plan_of(PACKED, **changes), gpu).gpu
+
+
+def width(bounds: Bounds | None, at: int | None) -> float:
+    """The width of bounds as a share of what they are around."""
+    assert bounds is not None
+    assert at is not None
+    assert bounds.low < at < bounds.high
+    return (bounds.high - bounds.low) / at
+
+
 def test_packed_runs_of_a_known_class_on_a_known_card_are_narrow() -> None:
-    card = GpuLimits(context=450 << 20, context_high=600 << 20)
-    less, more = spread(card)
-    plan = Plan().with_values(PACKED)
-    assert less + more < 0.3 * (estimate(plan, card).gpu.peak_bytes or 0)
+    found = counters(GpuLimits(context=450 << 20, context_high=600 << 20))
+    assert found.peak_bytes is not None
+    allocated = found.peak_bytes - (found.components["context"] or 0)
+    assert width(found.allocated, allocated) < 0.3
+    assert width(found.reserved, found.reserved_bytes) < 0.3
+
+
+def test_what_is_reserved_is_bounded_apart_from_what_is_allocated() -> None:
+    found = counters()
+    assert found.allocated is not None
+    assert found.reserved is not None
+    # With 64 GiB of states, gradients and half a dozen of logits cached, the one begins where the other ends.
+    assert found.allocated.low < found.reserved.low
+    assert found.allocated.high < found.reserved.high
+    assert found.low_bytes == found.allocated.low
+    assert found.high_bytes is not None
+    assert found.high_bytes > found.reserved.high + (found.components["context"] or 0)
+
+
+def test_lengths_that_vary_are_a_class_of_their_own() -> None:
+    one, varied = counters(), counters(seq__packing="none")
+    assert not one.lengths_vary
+    assert varied.lengths_vary
+    assert width(varied.reserved, varied.reserved_bytes) > width(one.reserved, one.reserved_bytes)
+    # The pile may never come, but no run reserves less than it allocates.
+    assert varied.reserved is not None
+    assert varied.allocated is not None
+    assert varied.reserved.low >= varied.allocated.low
 
 
 def test_varied_lengths_reach_further_both_ways() -> None:

@@ -19,7 +19,7 @@ from oomlint.errors import EncodingError, ParseError
 from oomlint.fix.edits import Fix
 from oomlint.hardware import Hardware, find_gpu
 from oomlint.judgement import Forecast, Judgement, Risk
-from oomlint.memory import Assumption, Estimate
+from oomlint.memory import Assumption, Bounds, Estimate
 from oomlint.memory.result import GPU_PHASES, HOST_PHASES, DeviceEstimate, HostEstimate
 from oomlint.plan import Plan
 from oomlint.report import diff, render, statistics
@@ -147,6 +147,7 @@ def _run() -> Judgement:
         gpu=DeviceEstimate(
             peak_bytes=99_106_000_000, low_bytes=90 * GIB, high_bytes=97 * GIB,
             reserved_bytes=94 * GIB, peak_phase="backward", parts=gpu,
+            allocated=Bounds(88 * GIB, 95 * GIB), reserved=Bounds(91 * GIB, 97 * GIB),
         ),
         host=HostEstimate(
             peak_bytes=4 * GIB, low_bytes=3 * GIB, high_bytes=6 * GIB, peak_phase="load", parts=host,

@@ -28,9 +28,9 @@ def check(name, text, options=Options()):  # noqa: B008
     return lint(files, [name], options, explicit=frozenset([name]))
 
 
-def mend(name, text, *, unsafe=False):
+def mend(name, text, options=Options(), *, unsafe=False):  # noqa: B008
     files = Workspace(Path("/project"), {name: text.encode()})
-    result = fix_all(files, [name], Options(), explicit=frozenset([name]), unsafe=unsafe)
+    result = fix_all(files, [name], options, explicit=frozenset([name]), unsafe=unsafe)
     assert not result.report.errors
     return result.texts[name].decode()
 
@@ -59,8 +59,7 @@ def test_mended_script_may_reveal_its_run():
         " --quantization 8bit", ""
     )
     mended = mend("train.sh", text)
-    variables = "ACCELERATE_USE_FSDP=1 FSDP_CPU_RAM_EFFICIENT_LOADING=1"
-    assert mended.startswith(f"# two cards\nCUDA_VISIBLE_DEVICES=0,1 \\\n{variables} torchrun")
+    assert mended.startswith("# two cards\nCUDA_VISIBLE_DEVICES=0,1 \\\ntorchrun")
     assert len(check("train.sh", mended).runs) == 1
 
 
@@ -78,10 +77,12 @@ def test_the_whole_command_of_a_known_failure():
     assert copies.severity.label == "error"
     assert "2 × 15.0 GiB" in copies.message
     assert copies.limit_bytes == 32 * 2**30
-    assert "--low_cpu_fsdp" in mend("train.sh", plain)
-    assert mend("train.sh", plain).startswith(
-        "CUDA_VISIBLE_DEVICES=0,1 ACCELERATE_USE_FSDP=1 FSDP_CPU_RAM_EFFICIENT_LOADING=1 torchrun"
-    )
+    mended = mend("train.sh", plain, options)
+    assert "--low_cpu_fsdp" in mended
+    variables = "ACCELERATE_USE_FSDP=1 FSDP_CPU_RAM_EFFICIENT_LOADING=1"
+    assert mended.startswith(f"CUDA_VISIBLE_DEVICES=0,1 {variables} torchrun")
+    # Nobody knows without a machine that its RAM is too small.
+    assert "--low_cpu_fsdp" not in mend("train.sh", plain)
 
 
 def test_both_settings_are_mended_in_one_go():

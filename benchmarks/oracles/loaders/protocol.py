@@ -13,6 +13,7 @@ import enum
 import io
 import json
 import os
+import subprocess
 import sys
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Sequence
@@ -36,6 +37,19 @@ def older() -> None:
     folder = os.path.join(sys.prefix, "older")
     if os.path.isdir(folder):
         sys.path.insert(0, folder)
+
+
+def checkout(name: str, *folders: str) -> str:
+    """The checkout of a framework that no registry has, its ``folders`` on the path.
+
+    Raises:
+        ImportError: ``OOMLINT_ORACLE_CHECKOUTS`` names no folder with one.
+    """
+    home = os.path.join(os.environ.get("OOMLINT_ORACLE_CHECKOUTS", ""), name)
+    if not os.path.isdir(home):
+        raise ImportError(f"{home} is no checkout of {name}")
+    sys.path[:0] = [os.path.join(home, folder) for folder in folders]
+    return home
 
 
 def serve(
@@ -69,7 +83,16 @@ def serve(
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:
-    return {package: version(package) for package in packages}
+    return {package: _version(package) for package in packages}
+
+
+def _version(package: str) -> str:
+    """A release, or the commit of a checkout."""
+    home = os.path.join(os.environ.get("OOMLINT_ORACLE_CHECKOUTS", ""), package)
+    if not os.path.isdir(os.path.join(home, ".git")):
+        return version(package)
+    asked = ["git", "-C", home, "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(asked, capture_output=True, check=True, text=True).stdout.strip()
 
 
 class _Known(ABCMeta):

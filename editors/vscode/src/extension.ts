@@ -58,8 +58,10 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     vscode.commands.registerCommand("oomlint.showLog", () => log.show(true)),
     vscode.commands.registerCommand("oomlint.restart", () => server.restart()),
     vscode.window.onDidChangeActiveTextEditor(() => refresh(status)),
+    vscode.window.onDidChangeActiveNotebookEditor(() => refresh(status)),
     vscode.window.tabGroups.onDidChangeTabs(() => refresh(status)),
     vscode.workspace.onDidCloseTextDocument((document) => verdicts.delete(document.uri.toString())),
+    vscode.workspace.onDidCloseNotebookDocument((book) => verdicts.delete(book.uri.toString())),
     vscode.workspace.onDidGrantWorkspaceTrust(() => server.restart()),
     vscode.workspace.onDidChangeConfiguration((event) => {
       if (event.affectsConfiguration("oomlint.command") || event.affectsConfiguration("python.defaultInterpreterPath")) {
@@ -91,7 +93,7 @@ async function pages(name: string, given: unknown[], next: (name: string, given:
   return answer;
 }
 
-// The verdict on the document that is edited; it stays while a page of ours, or no text at all, has focus.
+// The verdict on the document that is edited, of a cell's the notebook; it stays while a page of ours, or no text at all, has focus.
 function refresh(status: vscode.StatusBarItem): void {
   if (server.trouble !== undefined) {
     status.text = "$(warning) oomlint";
@@ -101,7 +103,8 @@ function refresh(status: vscode.StatusBarItem): void {
     status.show();
     return;
   }
-  const active = vscode.window.activeTextEditor?.document.uri.toString();
+  const book = vscode.window.activeNotebookEditor?.notebook;
+  const active = (book ?? vscode.window.activeTextEditor?.document)?.uri.toString();
   shown = active ?? (shown !== undefined && isOpen(shown) ? shown : undefined);
   const runs = (shown && verdicts.get(shown)) || [];
   if (!runs.length) {
@@ -122,7 +125,8 @@ function refresh(status: vscode.StatusBarItem): void {
 }
 
 function isOpen(uri: string): boolean {
-  return vscode.workspace.textDocuments.some((document) => !document.isClosed && document.uri.toString() === uri);
+  const documents = [...vscode.workspace.textDocuments, ...vscode.workspace.notebookDocuments];
+  return documents.some((document) => !document.isClosed && document.uri.toString() === uri);
 }
 
 async function ask<T>(command: string, asked?: unknown): Promise<T | undefined> {

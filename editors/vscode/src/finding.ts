@@ -2,10 +2,14 @@
 // path. Knows nothing of VS Code, so that it can be tried without one.
 
 import { execFile } from "node:child_process";
+import { homedir } from "node:os";
+import { join } from "node:path";
 
 // The first version of oomlint whose server speaks as this extension does.
 export const OLDEST = "0.1.0";
 const PATIENCE = 30_000;
+// Installing takes what the network takes.
+const LONGEST_INSTALL = 15 * 60_000;
 
 export interface Place {
   command: string[];
@@ -35,6 +39,9 @@ export function places(given: string[], interpreter: string | undefined, isTrust
     found.push({ command: [interpreter, "-m", "oomlint", "lsp"], where: `the interpreter ${interpreter}` });
   }
   found.push({ command: ["oomlint", "lsp"], where: "the search path" });
+  // uv and pipx put programs there (their "bin directory"), where VS Code need not search.
+  const own = join(homedir(), ".local", "bin", "oomlint");
+  found.push({ command: [own, "lsp"], where: "~/.local/bin" });
   return found;
 }
 
@@ -85,10 +92,14 @@ export async function installer(interpreter: string | undefined, run: Run = exec
   return undefined;
 }
 
-export function execute(command: string[]): Promise<string> {
+export function install(way: string[]): Promise<string> {
+  return execute(way, LONGEST_INSTALL);
+}
+
+function execute(command: string[], timeout = PATIENCE): Promise<string> {
   const [program, ...words] = command;
   return new Promise((done, fail) => {
-    execFile(program, words, { timeout: PATIENCE, windowsHide: true }, (error, out, said) => {
+    execFile(program, words, { timeout, windowsHide: true }, (error, out, said) => {
       if (error) {
         fail(new Error(`${command.join(" ")}: ${said.trim() || error.message}`));
       } else {

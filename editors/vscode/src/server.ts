@@ -2,13 +2,16 @@
 
 import * as vscode from "vscode";
 import { CloseAction, ErrorAction, LanguageClient, LanguageClientOptions, State } from "vscode-languageclient/node";
-import { execute, find, installer, Outcome, places } from "./finding";
+import { find, install, installer, OLDEST, Outcome, places } from "./finding";
 
 const LANGUAGES = ["yaml", "json", "jsonc", "toml", "python", "shellscript", "makefile", "dockerfile"];
 // A server that ends this often within so long does not come back by itself.
 const MOST_ENDS = 4;
 const WITHIN = 180_000;
 const LONGEST_GOODBYE = 3_000;
+
+const EXTENSION = "oomlint.oomlint";
+const INSTALLERS = ["pip", "uv", "pipx"];
 
 type Middleware = LanguageClientOptions["middleware"];
 
@@ -53,7 +56,7 @@ export class Server {
       return;
     }
     if (outcome.kind !== "found") {
-      await this.offer(outcome, interpreter);
+      await this.offer(outcome, given, interpreter);
       return;
     }
     this.log.appendLine(`oomlint ${outcome.server.version} of ${outcome.server.where}`);
@@ -139,14 +142,18 @@ export class Server {
     client.diagnostics?.dispose();
   }
 
-  private async offer(outcome: Exclude<Outcome, { kind: "found" }>, interpreter: string | undefined): Promise<void> {
+  // Says what is missing, and offers what would mend it: a command that the user has named is theirs to mend.
+  private async offer(outcome: Exclude<Outcome, { kind: "found" }>, given: string[], interpreter: string | undefined): Promise<void> {
     const isOld = outcome.kind === "old";
     const said = isOld
-      ? `oomlint ${outcome.server.version} of ${outcome.server.where} is too old for this extension.`
-      : `oomlint is not installed: looked at ${outcome.where.join(" and ")}.`;
-    const way = vscode.workspace.isTrusted ? await installer(interpreter) : undefined;
+      ? `oomlint ${outcome.server.version} of ${outcome.server.where} is too old: this extension needs ${OLDEST} or later.`
+      : given.length
+        ? `The setting oomlint.command starts no oomlint: ${given.join(" ")}`
+        : `oomlint is not installed: looked at ${listed(outcome.where)}.`;
+    const way = vscode.workspace.isTrusted && !given.length ? await installer(interpreter) : undefined;
     await this.tell(said, {
       ...(way ? { [isOld ? "Update" : "Install"]: () => this.install(way) } : {}),
+      ...(way || given.length ? {} : { "How to install it": () => vscode.commands.executeCommand("extension.open", EXTENSION) }),
       "Open the settings": () => vscode.commands.executeCommand("workbench.action.openSettings", "oomlint.command"),
     });
   }
@@ -154,13 +161,13 @@ export class Server {
   private async install(way: string[]): Promise<void> {
     this.log.appendLine(`> ${way.join(" ")}`);
     try {
-      const title = `oomlint: ${way.join(" ")}`;
-      const progress = { location: vscode.ProgressLocation.Notification, title };
-      this.log.appendLine(await vscode.window.withProgress(progress, () => execute(way)));
+      const progress = { location: vscode.ProgressLocation.Notification, title: `Installing oomlint with ${way.find((word) => INSTALLERS.includes(word))}` };
+      this.log.appendLine(await vscode.window.withProgress(progress, () => install(way)));
     } catch (error) {
       this.log.appendLine(String(error));
-      await this.tell(`oomlint could not be installed: ${way.join(" ")} failed.`, {
+      await this.tell("oomlint could not be installed. The log has what was tried, and why it failed.", {
         "Show the log": () => this.log.show(true),
+        "Try again": () => this.restart(),
       });
       return;
     }
@@ -177,6 +184,10 @@ export class Server {
     this.told = message;
     void vscode.window.showWarningMessage(message, ...Object.keys(choices)).then((chosen) => chosen && choices[chosen]());
   }
+}
+
+function listed(places: string[]): string {
+  return places.length < 2 ? places.join() : `${places.slice(0, -1).join(", ")} and ${places[places.length - 1]}`;
 }
 
 interface PythonEnvironments {

@@ -195,7 +195,7 @@ def _one_model(name: str) -> ModelFacts:
     """A model of the catalogue, of a local folder or the Hugging Face cache, or a guess."""
     from pathlib import Path
 
-    from oomlint.models import all_ids, resolve
+    from oomlint.models import resolve
     from oomlint.workspace import Workspace
 
     workspace = Workspace(Path.cwd())
@@ -207,10 +207,9 @@ def _one_model(name: str) -> ModelFacts:
     )
     if facts is not None:
         return facts
-    from difflib import get_close_matches
+    from oomlint.drafts.model import nearest
 
-    names = {known.lower(): known for known in all_ids()}
-    near = [names[key] for key in get_close_matches(name.lower(), names, n=3, cutoff=0.6)]
+    near = nearest(name)
     hint = f"; nearest: {', '.join(near)}" if near else "; `oomlint models` lists them all"
     raise UsageError(f"no model is known as {name!r}{hint}")
 
@@ -229,6 +228,13 @@ def _sizes(name: str, facts: ModelFacts) -> Iterable[tuple[str, str]]:
     if total is None:
         return
     yield "weights in 16 bits", gib(2 * total)
+    if facts.dims.layers is None:  # a size in a name is all that is known
+        from oomlint.drafts.model import nearest
+
+        near = nearest(name)
+        if near:
+            yield "nearest", ", ".join(near)
+        return
     from oomlint.cli.models import known_model
     from oomlint.drafts import Wanted, lightest
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -61,6 +62,9 @@ def emit_bytes(data: bytes, *, err: bool = False) -> None:
         BrokenPipeError: whoever read it has gone.
         ReadError: it cannot be written, as on a full disk.
     """
+    if _held is not None:
+        _held.append((data, err))
+        return
     stream = sys.stderr if err else sys.stdout
     try:
         stream.flush()
@@ -71,6 +75,23 @@ def emit_bytes(data: bytes, *, err: bool = False) -> None:
         raise
     except OSError as error:
         raise _refused("standard error", error) if err else output_refused(error) from None
+
+
+# What is said inside of :func:`at_once`, with whether it goes to standard error.
+_held: list[tuple[bytes, bool]] | None = None
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Hold what is written inside until the end: a screen shows what it showed before until all is there."""
+    global _held
+    _held = []
+    try:
+        yield
+    finally:
+        said, _held = _held, None
+        for data, err in said:
+            emit_bytes(data, err=err)
 
 
 def output_refused(error: OSError) -> ReadError:

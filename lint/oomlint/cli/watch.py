@@ -7,6 +7,7 @@ JSON beside them, the settings, files that were looked for in vain, and the name
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -15,7 +16,7 @@ from typing import TypeAlias
 
 import click
 
-from oomlint.cli.output import emit
+from oomlint.cli.output import at_once, emit, emit_bytes
 from oomlint.errors import CannotEdit, FileError, UsageError
 from oomlint.footprint import FOLDERS, Sights, recording
 
@@ -24,6 +25,8 @@ _POLL_SECONDS = 0.5
 # An editor writes in several strokes: how long nothing must change, and how long to wait for that.
 _QUIET_SECONDS = 0.05
 _MOST_UNREST_SECONDS = 2.0
+# Sends a terminal's cursor to the upper left corner and empties the screen; what scrolled away stays.
+_CLEAR = b"\x1b[H\x1b[2J"
 # watchfiles wakes up this often without an event, for what it was not told to watch.
 _WAKE_MS = 2000
 
@@ -111,22 +114,23 @@ def keep_checking(
         UsageError: the first check says so.
     """
     sights: Sights = {}
-    is_first = True
+    news: str | None = None
     try:
         while True:
             began = time.time_ns()
-            with recording() as seen:
-                _once(check, is_first)
+            with recording() as seen, at_once():
+                if news is not None and sys.stdout.isatty():
+                    emit_bytes(_CLEAR)
+                    _say(news)
+                _once(check, is_first=news is None)
             # A check that failed has looked at less.
             sights = {**sights, **seen}
             watched = Watched(sights, ignored, None if rewrites else began)
             _say(f"watching {len(watched)} files; Ctrl-C ends it")
-            changed = wait_for_change(watched)
-            _clear()
-            _say(f"{_names(changed)} changed")
+            news = f"{_names(wait_for_change(watched))} changed"
+            _say(news)  # below the report as it was, which stays until there is a new one
             if len(sights) > _MOST_SIGHTS:
                 sights = {}
-            is_first = False
     except KeyboardInterrupt:
         emit("\n", err=True)
         return 0
@@ -190,15 +194,17 @@ def _wake_ups(watched: Watched) -> Iterator[None]:
     raise KeyboardInterrupt  # watchfiles ends so, too, where the signal came while it slept
 
 
-def _clear() -> None:
-    """An empty screen for the next check, where there is a screen."""
-    click.clear()
-
-
 def _names(paths: tuple[str, ...]) -> str:
-    names = [os.path.relpath(path) for path in paths[:3]]
+    names = [_name(path) for path in paths[:3]]
     rest = len(paths) - len(names)
     return ", ".join(names) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _name(path: str) -> str:
+    name = os.path.relpath(path)
+    if not os.path.isdir(path):
+        return name
+    return "a file of this folder" if name == "." else f"a file of {name}"
 
 
 def _say(text: str) -> None:

@@ -119,8 +119,8 @@ def _held_against(figure: Comparison, forecast: Forecast) -> Comparison:
 def _bounds(figure: Comparison, forecast: Forecast) -> tuple[int, int, int] | None:
     """The predicted counterpart and its bounds.
 
-    The bounds of the peak are what nvidia-smi may show, allocator slack and context included;
-    what torch allocated lies below by the context, and its slack is no part of it.
+    What torch allocated and what it reserved have bounds of their own; nvidia-smi shows
+    the second and the context.
     """
     gpu, host = forecast.estimate.gpu, forecast.estimate.host
     if figure.kind == "host":
@@ -133,13 +133,15 @@ def _bounds(figure: Comparison, forecast: Forecast) -> tuple[int, int, int] | No
         return host.peak_bytes, host.low_bytes, host.high_bytes
     if gpu.peak_bytes is None or gpu.low_bytes is None or gpu.high_bytes is None:
         return None
+    if gpu.allocated is None or gpu.reserved is None or gpu.reserved_bytes is None:
+        return None
     context = gpu.components.get("context") or 0
     if figure.kind in ("allocated", "active"):
-        return gpu.peak_bytes - context, gpu.low_bytes - context, gpu.high_bytes - context
-    reserved = gpu.reserved_bytes or gpu.peak_bytes - context
+        return gpu.peak_bytes - context, gpu.allocated.low, gpu.allocated.high
     if figure.kind == "reserved":
-        return reserved, gpu.low_bytes - context, max(gpu.high_bytes - context, reserved)
-    return gpu.peak_bytes, gpu.low_bytes, max(gpu.high_bytes, reserved + context)
+        return gpu.reserved_bytes, gpu.reserved.low, gpu.reserved.high
+    low = min(gpu.peak_bytes, gpu.reserved.low)
+    return gpu.peak_bytes, low, max(gpu.high_bytes, gpu.reserved_bytes + context)
 
 
 def card_of(logs: Iterable[Log], verdict: Verdict) -> Gpu | None:

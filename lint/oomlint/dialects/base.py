@@ -34,6 +34,7 @@ class Reference(Struct, frozen=True, eq=False):
     name of the one claim wanted of a file that holds several runs; the others stay on their own.
     ``decides``: whoever names the file claims a run only if the file is of that dialect.
     ``adopts``: naming the file makes it one of that dialect, though nothing in it tells.
+    ``vouched_for``: so it does where one of these is what it is taken for (the script that reads it).
     ``level`` is how well it is known that the run takes the file in.
     """
 
@@ -44,6 +45,7 @@ class Reference(Struct, frozen=True, eq=False):
     claim: str = ""
     decides: bool = False
     adopts: bool = True
+    vouched_for: tuple[Reference, ...] = ()
     level: Level = Level.STATED
 
 
@@ -71,6 +73,8 @@ class Claim(Struct, frozen=True, eq=False):
     merges: bool = False
     is_shipped: bool = False
     named: Reference | None = None
+    started_by: str = ""
+    """Of a command line the script that starts the one in which it stands, and tells it what to train."""
 
     @property
     def path(self) -> str:
@@ -136,8 +140,12 @@ class Dialect:
     """Files of the framework's package that decide what keys do → what reads it from the copy that
     a project carries: there it is that copy's code which counts, not a release's."""
 
-    carried_version: ClassVar[tuple[str, str]] = ("", "")
-    """The framework's library, and the file of its package that holds its version and nothing else."""
+    carried_version: ClassVar[tuple[str, tuple[str, ...]]] = ("", ())
+    """The framework's library, and the files of its package of which one holds its version: alone, or as what
+    ``VERSION`` or ``__version__`` is."""
+
+    became: ClassVar[MappingABC[str, str]] = {}
+    """Numbers that only development versions of the library had → the release that each became."""
 
     starters: ClassVar[frozenset[str]] = frozenset()
     """Shell scripts of the framework's own, without suffix, that start its training: a command that
@@ -186,6 +194,10 @@ class Dialect:
         """The claim on a file that a setting names as one of this dialect, though nothing in
         it would tell; ``None`` if it cannot be."""
         return None
+
+    def trains(self, run: Cells) -> bool:
+        """Whether the program gets as far as training with what it is told."""
+        return True
 
     def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
         """The blocks of a run in rising precedence. Of its claims the first is what it begins with, which

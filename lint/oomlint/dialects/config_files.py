@@ -116,6 +116,10 @@ CONFIGS = (
         _yaml("**/nanotron/examples/**/*"), {"NT": "nanotron src/nanotron"},
     ),
     Config(
+        "olmo", "OLMo", "olmo.keys", "OLMO",
+        _yaml("**/OLMo/configs/**/*"), {"OL": "OLMo olmo", "ST": "OLMo scripts"},
+    ),
+    Config(
         "prime-rl", "prime-rl", "prime_rl.keys", "PRIME_RL",
         ("**/prime-rl/examples/**/*.toml", "**/prime-rl/configs/**/*.toml"),
         {"PR": "prime-rl packages/prime-rl-configs/src/prime_rl/configs", "PT": "prime-rl src/prime_rl/trainer"},

@@ -47,7 +47,8 @@ class Row(Struct, frozen=True):
     of the plan. ``default`` is the canonical value when the key is
     absent, ``None`` where there is none; ``changes`` are those that brought it about.
     ``source`` says where the meaning and the default were read. ``table`` reads a mapping under
-    this key with a table of its own.
+    this key with a table of its own. ``near`` are keys, of the table or not, that it stands behind where a file has
+    them, rather than behind the row before.
     """
 
     key: str
@@ -58,6 +59,7 @@ class Row(Struct, frozen=True):
     source: str = ""
     table: Table | None = None
     changes: tuple[Change, ...] = ()
+    near: tuple[str, ...] = ()
 
 
 class Renaming(Struct, frozen=True):
@@ -482,8 +484,9 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         return edits
 
     def _rewrite(self, node: Node, literal: Any) -> list[Edit]:
-        """A list that only grows keeps its items, comments and layout."""
-        if isinstance(node, Sequence) and isinstance(literal, list):
+        """A list that only grows keeps its items, comments and layout, one of words, too."""
+        if isinstance(node, Sequence) and isinstance(literal, (list, str)):
+            literal = literal.split() if isinstance(literal, str) else literal
             present = self.value(node)
             if literal[: len(present)] == present:
                 new = literal[len(present) :]
@@ -533,6 +536,9 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     def _sibling(self, row: Row, parent: Mapping) -> str | None:
         """The nearest earlier row of the table that stands in ``parent``: a key goes beside its kin, and what is
         about training not among what is about evaluation."""
+        for key in row.near:
+            if key in parent.entries:
+                return key
         index = self.table.rows.index(row)
         is_eval = any(word in row.key for word in ("eval", "predict", "metric"))
         for other in reversed(self.table.rows[:index]):

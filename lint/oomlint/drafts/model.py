@@ -75,7 +75,7 @@ def _unknown(name: str, facts: ModelFacts | None, seen: Mapping[str, bytes]) -> 
     what = f"no model is known as {name!r}"
     if facts is not None:
         what += ": of its name only the size is known, which is not enough"
-    near = _nearest(name)
+    near = nearest(name)
     hint = (
         f"; nearest: {', '.join(near)}" if near else "; `oomlint models` lists all that are known"
     )
@@ -94,7 +94,8 @@ def _kind(data: bytes) -> str:
     return f"model_type {kind}" if kind else "it names no model_type"
 
 
-def _nearest(name: str) -> list[str]:
+def nearest(name: str) -> list[str]:
+    """Known models that are called like ``name``, with or without their owner."""
     from difflib import get_close_matches
 
     forms: dict[str, str] = {}

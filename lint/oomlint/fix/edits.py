@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as MappingABC, Set
+from collections.abc import Iterable, Iterator, Mapping as MappingABC, Set
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.carried import lacks
-from oomlint.dialects.table import Block, OverrideBlock, Setting
+from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.keys import DEEPSPEED
+from oomlint.dialects.table import Block, Origin, OverrideBlock, Setting
 from oomlint.dialects.trainer.declared import check_option
+from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Entry, Mapping
-from oomlint.documents.text import Edit, together
+from oomlint.documents.text import Edit, Source, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.packages import missing_package
 from oomlint.fix.sharing import Apart, Wanted, set_apart
@@ -121,7 +124,7 @@ def make_fix(
         apart.edits,
         None if device is None else device.peak_bytes,
         expected,
-        _freed(run, proposal, apart),
+        _freed(run, proposal, apart, written),
         rise=rise,
         changes=_changes(run, proposal),
         gpu_bytes_after=None if after is None else after.gpu.peak_bytes,
@@ -197,10 +200,10 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     )
     variant = variant_beside(run.claims[0].path, beside, wished)
     if variant is not None:
-        raise CannotEdit(f"{_name(variant)} beside it trains an adapter already")
+        raise CannotEdit(f"{_name(variant)} beside it is for that")
     _check_comments(run, edits)
     for edit in edits:
-        source = documents.get(edit.path)
+        source = _script(run, edit.path) or documents.get(edit.path)
         variable = None if source is None else variable_in(source, edit)
         if variable is not None and edit.replacement:
             raise CannotEdit(f"it is written as {variable}, on which more of the script may rest")
@@ -213,6 +216,14 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     package = missing_package(run, edits)
     if package is not None:
         raise CannotEdit(f"it needs {package}, which the project does not require")
+
+
+def _script(run: Run, path: str) -> Source | None:
+    """A shell script as it stands; what a run reads of it may be one of its commands."""
+    if run.parts.copier is None or kind_of(path) not in SHELL_SUFFIXES:
+        return None
+    data = run.parts.copier.workspace.read_or_none(path)
+    return None if data is None else Source.from_bytes(path, data)
 
 
 def _check_comments(run: Run, edits: tuple[Edit, ...]) -> None:
@@ -267,8 +278,13 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _freed(run: Run, proposal: Proposal, apart: Apart) -> frozenset[str] | None:
+def _freed(
+    run: Run, proposal: Proposal, apart: Apart, written: MappingABC[str, Set[Any]]
+) -> frozenset[str] | None:
     fields: set[str] = set(apart.freed)
+    if any(ref.deepspeed in names for names in written.values()):
+        # Another config that is shipped may say "auto" of the run's own precision, or say it.
+        fields |= {row.field for row in DEEPSPEED.rows if row.key.startswith(("bf16.", "fp16."))}
     for wish in proposal.wishes:
         if isinstance(wish, ReadyEdits):
             return None
@@ -361,11 +377,12 @@ def _set_fields(
     for name, value in changed.wished.items():
         setting = changed.settings.get(name)
         expected[name] = None if setting is None else setting.value
-        block = _home(run, name, removes=value is None)
+        block = _home(run, name, removes=value is None, near=changed.wished)
         refused = block.refuses_new(name, (each for each, _ in run.parts.blocks))
         if refused is not None:
             raise CannotEdit(refused)
         _check_copy(run, block, name)
+        _check_namesakes(run, block, name, value)
         by_block.setdefault(id(block), (block, {}))[1][name] = value
         written.setdefault(block.path, set()).add(name)
     for name in run.settings.keys() | changed.settings.keys():
@@ -394,6 +411,36 @@ def _check_copy(run: Run, block: Block, field: Any) -> None:
         raise CannotEdit(f"the project's own copy of {run.dialect.name} has no key {row.key}")
 
 
+def _check_namesakes(run: Run, block: Block, field: Any, value: Any) -> None:
+    """See that a file does not say otherwise already, under a name that nobody reads but that anybody would take
+    for the key's: ``fsdp: {cpu_offload: False}`` above ``fsdp_cpu_offload: True``.
+
+    Raises:
+        CannotEdit: it does.
+    """
+    row = block.table.by_field.get(field)
+    if row is None or run.is_explicit(field):
+        return
+    for path, entry in _sections(block.mapping):
+        if path in block.table.names or _letters(path) != _letters(row.key):
+            continue
+        said = block.value(entry.value)
+        if said != value:
+            raise CannotEdit(f"the file says {path}: {said}, which no code reads")
+
+
+def _sections(mapping: Mapping) -> Iterator[tuple[str, Entry]]:
+    """What the mappings in a mapping hold, by dotted name."""
+    for outer in mapping.entries.values():
+        if isinstance(outer.value, Mapping):
+            for entry in outer.value.entries.values():
+                yield f"{outer.key}.{entry.key}", entry
+
+
+def _letters(key: str) -> str:
+    return key.replace(".", "").replace("_", "").replace("-", "").lower()
+
+
 def _explicitly(run: Run, name: str) -> tuple[bool, Any]:
     """Whether files say a field, and what."""
     setting = run.settings.get(name)
@@ -419,16 +466,18 @@ def _check_effect(run: Run, changed: Run, values: MappingABC[str, Any]) -> None:
             raise CannotEdit(f"another setting of this run keeps it at {now}")
 
 
-def _home(run: Run, field: Any, *, removes: bool) -> Block:
+def _home(run: Run, field: Any, *, removes: bool, near: Iterable[Any] = ()) -> Block:
     """The block that says a field now, in force or not, else the one of highest precedence
-    that can. What a file says that cannot be written, a command line can say otherwise, but
-    not take back."""
+    that can, or, of several of one file, one that says what is wished with it (``near``). What a file says that
+    cannot be written, a command line can say otherwise, but not take back."""
     setting = run.settings.get(field)
     origins = [s.origin for s in (setting, *setting.shadowed)] if setting is not None else []
     if removes and sum(origin.kind == "explicit" for origin in origins) > 1:
         raise CannotEdit(f"{field} is set in several places, and all of them would have to go")
     for origin in (*origins, run.origin(field)):
         if origin is not None and origin.kind == "explicit" and origin.block is not None:
+            if not removes and _is_default_of_command(run, origin.block):
+                return _given_instead(run, origin, field)
             is_overridden = origin.block.locked and not removes
             return _overriding(run, origin.block) if is_overridden else origin.block
     block = run.block_with(field)
@@ -436,7 +485,47 @@ def _home(run: Run, field: Any, *, removes: bool) -> Block:
         raise CannotEdit(f"no file of this run has a key for {field}")
     if block.locked and not removes:
         return _overriding(run, block)
-    return _beside_its_kin(run, block, field)
+    return _with_its_wishes(run, block, field, near) or _beside_its_kin(run, block, field)
+
+
+def _is_default_of_command(run: Run, block: Block) -> bool:
+    """Whether a script says something as the default of an option, and is started by a command line that may give
+    the option: whoever else starts it keeps the default."""
+    return block.table.section == "defaults" and any(map(_gives_options, run.parts.blocks))
+
+
+def _gives_options(each: tuple[Block, Any]) -> bool:
+    return hasattr(each[0].document, "commands") and each[0].table.section == "training"
+
+
+def _given_instead(run: Run, origin: Origin, field: Any) -> Block:
+    """The command line that gives an option in place of its default, by the name that the script has for it.
+
+    Raises:
+        CannotEdit: its table has no such option.
+    """
+    for other, reading in reversed(run.parts.blocks):
+        row = other.table.by_field.get(field)
+        is_open = row is not None and row.key == origin.key and not other.locked
+        if is_open and _gives_options((other, reading)) and other.can_write(field):
+            return other
+    name = "" if origin.block is None else _name(origin.block.path)
+    raise CannotEdit(f"it is a default in {name}, which others may start, too")
+
+
+def _with_its_wishes(run: Run, block: Block, field: Any, near: Iterable[Any]) -> Block | None:
+    """The block of the same file that says other fields of one wish: a method of recomputing stands with its
+    granularity, not in the group below."""
+    for other in near:
+        setting = run.settings.get(other)
+        origin = None if setting is None else setting.origin
+        if origin is None or origin.kind != "explicit" or origin.block in (None, block):
+            continue
+        home = origin.block
+        assert home is not None
+        if home.path == block.path and home.can_write(field) and not home.locked:
+            return home
+    return None
 
 
 def _beside_its_kin(run: Run, block: Block, field: Any) -> Block:

@@ -55,7 +55,46 @@ def with_plans(
     plans = {name: plan for name, plan in found if plan is not None}
     carriers = {_carrier(report, name, plan) for name, plan in plans.items()}
     planned = [_planned(diagnosis, plans, carriers, level) for diagnosis in report.diagnoses]
-    return with_agreement(planned) if plans else planned
+    agreed = with_agreement(planned) if plans else planned
+    return [_needed(diagnosis) for diagnosis in agreed]
+
+
+def _needed(diagnosis: Diagnosis) -> Diagnosis:
+    """A finding whose fix is only shown where it changes the memory of a run to no end."""
+    fix = diagnosis.fix
+    if fix is None or not fix.edits or fix.applicability is Applicability.DISPLAY:
+        return diagnosis
+    reason = _why_to_no_end(diagnosis, fix) if _speaks_of_memory(diagnosis) else None
+    if reason is None:
+        return diagnosis
+    shown = replace(fix, applicability=Applicability.DISPLAY, edits=(), reason=reason, made=None)
+    return replace(diagnosis, fix=shown)
+
+
+def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
+    """Why nobody would take a change of a run's memory, if that is so.
+
+    A need that is beyond its limit by itself (what a save gathers, say) asks for its fix whatever the run needs besides.
+    """
+    run, finding = diagnosis.run, diagnosis.finding
+    if run is None:
+        return None
+    if outnumbers_cards(run):
+        return "it starts more processes than there are GPUs, which comes first"
+    need, limit = finding.predicted_bytes, finding.limit_bytes
+    is_beyond = need is not None and limit is not None and need > limit
+    if not is_beyond and not judgement_of(run).is_lost:
+        return "nothing says that the run rather dies without it"
+    if fix.risk_after is not None and fix.risk_after.is_lost:
+        return "the run would rather die with it, too"
+    return None
+
+
+def outnumbers_cards(run: Run) -> bool:
+    """Whether a run starts more processes a node than the hardware has that somebody gave: what it needs is then
+    that of another machine's share."""
+    given, started = run.parts.hardware, run.hardware
+    return given is not None and started is not None and started.gpus_per_node > given.gpus_per_node
 
 
 def _depends_on_data(run: Run) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Mapping as MappingABC, Set
+from collections.abc import Callable, Mapping as MappingABC, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.copies import OPTIMIZER
-from oomlint.dialects.table import Copy
+from oomlint.dialects.deepspeed.presets import is_at_home, shipped_preset
+from oomlint.dialects.table import Copy, Table
 from oomlint.documents.base import Document, Node, Scalar
 from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit
@@ -87,7 +88,9 @@ def set_apart(
     while True:
         groups = by_path(edits)
         ours = (path for path, group in groups.items() if not group[0].creates)
-        found = next(((p, c) for p in ours for c in [_leaving(run, p, agreed, wanted)] if c), None)
+        found = next(
+            ((p, c) for p in ours for c in [_leaving(run, p, agreed, wanted, groups[p])] if c), None
+        )
         if found is None:
             return Apart(edits, left, frozenset(joined), frozenset(freed))
         path, leaving = found
@@ -95,11 +98,8 @@ def set_apart(
         copy = leaving.copy
         text = leaving.source.edited(groups[path]).text
         rest = [edit for edit in edits if edit.path != path]
-        table = next((block.table for block, _ in run.parts.blocks if block.path == path), None)
-        tuning = "" if table is None else table.tuning
-        twin = None
-        if run.parts.copier is not None and leaving.has_heirs:
-            twin = run.parts.copier.twin_of(copy, path, text, tuning)
+        table, tuning = _table_of(run, path)
+        twin = _twin(run, copy, path, text) if leaving.has_heirs else None
         if twin is None and leaving.taken is not None:
             # Two files of one name and a number tell nobody which is for what.
             raise CannotEdit(f"{_name(leaving.taken)} beside it is for that, and says otherwise")
@@ -110,14 +110,30 @@ def set_apart(
             copy = twin
             joined.add(twin.path)
             if table is not None and tuning:
-                said_anew = f"{tuning}|{re.escape(OPTIMIZER)}.+"
+                said_anew = rf"{tuning}|{re.escape(OPTIMIZER)}.+|(?:bf16|fp16)\..+"
                 freed |= {row.field for row in table.rows if re.fullmatch(said_anew, row.key)}
         left[path] = copy, leaving.why
         # The file that names it may be one that others use, too.
         edits = together([*rest, *_name_copy(run, copy, expected, leaving.why)])
 
 
-def _leaving(run: Run, path: str, agreed: Set[str], wanted: Wanted) -> _Leaving | None:
+def _table_of(run: Run, path: str) -> tuple[Table | None, str]:
+    """The table of a file's keys, and which of them are tuning."""
+    table = next((block.table for block, _ in run.parts.blocks if block.path == path), None)
+    return table, "" if table is None else table.tuning
+
+
+def _twin(run: Run, copy: Copy, path: str, text: str) -> Copy | None:
+    """A file beside the one at ``path`` that says already what a text for it says."""
+    if run.parts.copier is None:
+        return None
+    _, tuning = _table_of(run, path)
+    return run.parts.copier.twin_of(copy, path, text, tuning, run.plan.precision.compute)
+
+
+def _leaving(
+    run: Run, path: str, agreed: Set[str], wanted: Wanted, group: Sequence[Edit]
+) -> _Leaving | None:
     """Why and for what a run must leave a file; ``None`` where it may be edited in place.
 
     Raises:
@@ -126,17 +142,14 @@ def _leaving(run: Run, path: str, agreed: Set[str], wanted: Wanted) -> _Leaving 
     stem = partial(name_for, wishes=wanted.of(path))
     for block, _ in run.parts.blocks:
         if block.path == path and block.copy is not None:
-            copy = block.copy
-            if run.parts.copier is not None:
-                copy = run.parts.copier.renamed(copy, stem)
-            return _Leaving(copy, "", block.document.source, has_heirs=False)
+            return _leaving_shipped(run, path, block.copy, block.document.source, stem)
     if any(c.path == path and c.is_shipped and c.named is None for c in run.claims):
         raise CannotEdit(f"others use {path} too; a run that names it gets a copy")
     name = _name(path)
     word = contradiction(path, run.plan, wanted.wishes)
     is_shared = path in run.parts.shared and path not in agreed
     if word is None and not is_shared:
-        return None
+        return _leaving_for_twin(run, path, stem, group)
     plain = os.path.splitext(name)[0]
     if word is None and stem(plain) == plain:
         raise CannotEdit(
@@ -152,6 +165,46 @@ def _leaving(run: Run, path: str, agreed: Set[str], wanted: Wanted) -> _Leaving 
     why = f"{whose} uses {name} too" if is_shared else f"{name} is called {word}"
     taken = None if run.parts.copier is None else run.parts.copier.taken(path, stem)
     return _Leaving(copy_of, why, source, has_heirs=True, taken=taken)
+
+
+def _leaving_for_twin(
+    run: Run, path: str, stem: Callable[[str], str], group: Sequence[Edit]
+) -> _Leaving | None:
+    """For what a run leaves a file of its own: one beside it that does the job already; ``None`` where there is none,
+    and for files of a kind that is not chosen by its job."""
+    copier, tuning = run.parts.copier, _table_of(run, path)[1]
+    copy = copier.copy_of(path, stem) if copier is not None and tuning else None
+    if copy is None:
+        return None
+    source = next(claim.document.source for claim in run.claims if claim.path == path)
+    twin = _twin(run, copy, path, source.edited(group).text)
+    if twin is None:
+        return None
+    return _Leaving(copy, f"{_name(twin.path)} is for that", source, has_heirs=True)
+
+
+def _leaving_shipped(
+    run: Run, path: str, copy: Copy, source: Source, stem: Callable[[str], str]
+) -> _Leaving:
+    """For what a run leaves a file that a framework ships: one beside it where that folder is the project's, else
+    one beside the file that names it.
+
+    Raises:
+        CannotEdit: a copy would be called as another file that the framework ships.
+    """
+    copier = run.parts.copier
+    if copier is None:
+        return _Leaving(copy, "", source, has_heirs=False)
+    beside = copier.copy_of(path, stem) if copier.workspace.exists(path) else None
+    if beside is not None:
+        taken = copier.taken(path, stem)
+        return _Leaving(beside, "", source, has_heirs=True, taken=taken)
+    copy = copier.renamed(copy, stem)
+    folder = copy.written.rpartition("/")[0]
+    namesake = f"{folder}/{_name(copy.path)}"
+    if namesake != copy.written and is_at_home(namesake) and shipped_preset(namesake) is not None:
+        raise CannotEdit(f"{namesake} is another file, which the framework ships")
+    return _Leaving(copy, "", source, has_heirs=False)
 
 
 def _name(path: str) -> str:

@@ -29,6 +29,8 @@ _UNSHARDED = r"(?:not?|non|without)[_-]?(?:zero|deepspeed)"
 _CARDS = r"(?:rtx|gtx|tesla)?[_-]?(?:[2-5]0[5-9]0(?:ti)?|[abhlvp]\d{2,3}s?|[tl]4)(?:[_-]?\d+gb?)?"
 # Accelerators of other makers: what fits one of ours is nothing for them.
 _OTHER_MAKERS = r"npu|ascend|amd|rocm|mi\d{3}x?|xpu|hpu|gaudi|tpu"
+# What is no training, though a config for it may look like one: nobody asks there what a step needs.
+_NO_TRAINING = r"pre_?process(?:ing)?|tokeni[sz](?:e|ation)"
 _OPTIMIZERS = "adamw|adam|adafactor|lion|muon|sgd|galore|apollo|badam|lomo|adalomo|lamb"
 _SHARDING = ("parallel.zero.", "parallel.fsdp.", "parallel.backend")
 
@@ -43,25 +45,30 @@ class Said(Struct, frozen=True):
 
 def contradiction(path: str, plan: Plan, wishes: Wishes) -> str | None:
     """The word in a file's name that holds for a run and would no longer, if there is one."""
-    for said in _said(_stem(path)):
+    for said in (*_said(_stem(path)), *_said_by_folders(path.rpartition("/")[0])):
         if said.is_broken_by(wishes) and said.holds(plan):
             return said.word
     return None
 
 
 def variant_beside(path: str, others: Iterable[str], wishes: Wishes) -> str | None:
-    """A file beside this one that is this one with an adapter, by its name, where that is wished:
-    ``train_lora.sh`` beside ``train.sh``."""
-    if not str(wishes.get(f.trainable.method, "")).endswith("lora"):
+    """A file beside this one that is this one with an adapter, or with its base quantized, by its name, where that is
+    wished: ``train_lora.sh`` beside ``train.sh``, ``8B_qlora.yaml`` beside ``8B_lora.yaml``."""
+    if str(wishes.get(f.trainable.method, "")).endswith("lora"):
+        pattern = "q?lora"
+    elif wishes.get(f.quant.method) not in (None, "none"):
+        pattern = "qlora"
+    else:
         return None
     stem = _bare(_stem(path))
     return next(
-        (other for other in others if _is_lora(other) and _bare(_stem(other)) == stem), None
+        (
+            other
+            for other in others
+            if other != path and any(_words(_stem(other), pattern)) and _bare(_stem(other)) == stem
+        ),
+        None,
     )
-
-
-def _is_lora(path: str) -> bool:
-    return any(_words(_stem(path), "q?lora"))
 
 
 def _bare(stem: str) -> str:
@@ -74,14 +81,14 @@ def _bare(stem: str) -> str:
 def _said(stem: str) -> Iterator[Said]:
     """What the words of a name say of the run."""
     for stage in _STAGE.finditer(stem):
-        yield _value(stage[0], f.parallel.zero.stage, int(stage[3]))
+        yield _staged(stage[0], int(stage[3]))
     for word in _words(stem, _UNSHARDED):
         yield Said(word, lambda plan: not plan.parallel.zero.stage, _zeroes)
     for word in _words(stem, r"full(?:[_-]?(?:ft|finetun\w*|sft|params?|parameters?))?"):
         yield _value(word, f.trainable.method, "full")
     for word in _words(stem, rf"(?:single|one|1)[_-]?(?:x[_-]?)?(?:gpu|card|device|{_CARDS})"):
         yield Said(word, lambda _: True, _shards)
-    for word in _words(stem, _OTHER_MAKERS):
+    for word in _words(stem, f"{_OTHER_MAKERS}|{_NO_TRAINING}"):
         yield Said(word, lambda _: True, bool)
     for word in _words(stem, "ddp"):
         yield Said(word, lambda plan: plan.parallel.backend in (None, "ddp"), _shards)
@@ -98,12 +105,29 @@ def _said(stem: str) -> Iterator[Said]:
         yield _value(word, f.batch.micro, int(re.findall(r"\d+", word)[-1]))
 
 
+def _said_by_folders(folders: str) -> Iterator[Said]:
+    """What the folders of a file say of all that lies in them: ``examples/ascend``."""
+    for folder in folders.split("/"):
+        if re.fullmatch(_OTHER_MAKERS, folder, re.IGNORECASE):
+            yield Said(folder, lambda _: True, bool)
+
+
 def _value(word: str, field: Any, value: Any) -> Said:
     """The word says that a field has a value."""
     return Said(
         word,
         lambda plan: bool(plan.get(field) == value),
         lambda wishes: field in wishes and wishes[field] != value,
+    )
+
+
+def _staged(word: str, stage: int) -> Said:
+    """The word says which stage of ZeRO it is; a run of a lower one may come up to it, and not pass it."""
+    field = f.parallel.zero.stage
+    return Said(
+        word,
+        lambda plan: plan.parallel.zero.stage is not None and plan.parallel.zero.stage <= stage,
+        lambda wishes: field in wishes and wishes[field] != stage,
     )
 
 

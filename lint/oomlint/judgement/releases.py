@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from oomlint.amounts import gib
 from oomlint.changes import Change
-from oomlint.memory import Assumption, DeviceEstimate, Estimate, HostEstimate
+from oomlint.memory import Assumption, Bounds, DeviceEstimate, Estimate, HostEstimate
 from oomlint.run import Run
 
 # What is not worth a word: less than a hundredth of a peak, or than a tenth of a GiB.
@@ -38,7 +38,18 @@ def _covering(device: Device, other: Device) -> Device:
     if low is None or high is None or other.low_bytes is None or other.high_bytes is None:
         return device
     low, high = min(low, other.low_bytes), max(high, other.high_bytes)
-    return replace(device, low_bytes=low, high_bytes=high)
+    device = replace(device, low_bytes=low, high_bytes=high)
+    if not isinstance(device, DeviceEstimate) or not isinstance(other, DeviceEstimate):
+        return device
+    return replace(
+        device,
+        allocated=_of_both(device.allocated, other.allocated),
+        reserved=_of_both(device.reserved, other.reserved),
+    )
+
+
+def _of_both(bounds: Bounds | None, others: Bounds | None) -> Bounds | None:
+    return bounds if bounds is None or others is None else bounds.covering(others)
 
 
 def _differences(

@@ -175,6 +175,16 @@ def sentence(forecast: Forecast) -> str:
     return f"{forecast.name}: {peaks(forecast)}: {conclusion(forecast)}"
 
 
+def verdict_first(forecast: Forecast) -> str:
+    """``fits 8xA100-80GB: predicted peak 61.2 GiB per GPU (backward), 40 GiB per host (79.1 GiB usable …``, where
+    the end of a line may be cut off; without a verdict as in a sentence."""
+    hardware = forecast.hardware
+    if hardware is None or forecast.estimate.gpu.peak_bytes is None:
+        return f"{peaks(forecast)}: {conclusion(forecast)}"
+    verdict = f"{verdict_words(forecast.verdict)} {hardware.name}{left_open(forecast)}"
+    return f"{verdict}: {peaks(forecast)} {limits(forecast, hardware)}"
+
+
 def peaks(forecast: Forecast) -> str:
     gpu, host = forecast.estimate.gpu, forecast.estimate.host
     if gpu.peak_bytes is None:

@@ -45,8 +45,7 @@ def actions(project: Project, view: View, params: types.CodeActionParams) -> lis
     only = params.context.only
     if _wanted(types.CodeActionKind.QuickFix.value, only):
         span = view.positions(analysis.name).span(params.range)
-        for diagnosis in overlapping(analysis, span):
-            found += _of_finding(project, view, diagnosis)
+        found += _quick_fixes(project, view, list(overlapping(analysis, span)))
     if _wanted(FIX_ALL, only) and _has_safe_fixes(analysis):
         action = types.CodeAction("Fix all that oomlint can fix safely", FIX_ALL)
         if view.client.resolves_edits and only is None:
@@ -103,20 +102,29 @@ def _has_safe_fixes(analysis: Analysis) -> bool:
     )
 
 
-def _of_finding(project: Project, view: View, diagnosis: Diagnosis) -> Iterator[types.CodeAction]:
-    shown = [diagnostic(diagnosis, view, None)]
-    yield from _of_fix(project, view, _with_plan(view.analysis, diagnosis), shown)
-    run = diagnosis.run
-    if run is not None and judgement_of(run).is_in_trouble and is_cause(diagnosis.finding):
-        yield from _of_ways(view, run, shown)
-        title = "Show the ways to make this run fit"
-        arguments = [{"uri": view.uri(view.analysis.name), "run": run.name}]
-        yield types.CodeAction(
-            title,
-            types.CodeActionKind.QuickFix,
-            diagnostics=shown,
-            command=types.Command(title, FIT, arguments=arguments),
-        )
+def _quick_fixes(
+    project: Project, view: View, found: Sequence[Diagnosis]
+) -> Iterator[types.CodeAction]:
+    """What mends findings at one place, then how their runs could fit, each of these once however many
+    findings say the same, and last what only silences or explains them."""
+    shown = {id(diagnosis): diagnostic(diagnosis, view, None) for diagnosis in found}
+    for diagnosis in found:
+        planned = _with_plan(view.analysis, diagnosis)
+        yield from _of_fix(project, view, planned, [shown[id(diagnosis)]])
+    in_trouble: dict[str, tuple[Run, list[types.Diagnostic]]] = {}
+    for diagnosis in found:
+        run = diagnosis.run
+        if run is not None and judgement_of(run).is_in_trouble and is_cause(diagnosis.finding):
+            in_trouble.setdefault(run.name, (run, []))[1].append(shown[id(diagnosis)])
+    for run, told in in_trouble.values():
+        yield from _of_ways(view, run, told)
+    for diagnosis in found:
+        yield from _about(view, diagnosis, [shown[id(diagnosis)]])
+
+
+def _about(
+    view: View, diagnosis: Diagnosis, shown: list[types.Diagnostic]
+) -> Iterator[types.CodeAction]:
     name = diagnosis.rule.name
     comment = ignoring(view.analysis, diagnosis)
     if comment is not None:
@@ -136,13 +144,18 @@ def _of_finding(project: Project, view: View, diagnosis: Diagnosis) -> Iterator[
 
 
 def _of_ways(view: View, run: Run, shown: list[types.Diagnostic]) -> Iterator[types.CodeAction]:
-    """The cheapest ways to make a run fit; which edits one takes is worked out when it is taken."""
+    """The cheapest ways to make a run fit, and the page of all; which edits one takes is worked out when
+    it is taken."""
+    kind = types.CodeActionKind.QuickFix
     for number, way in enumerate(ways_of(view.analysis, run)[:_MOST_WAYS], 1):
         title = f"Way {number}: {'; '.join(way.titles)} → {gib(way.estimate.gpu.peak_bytes)}"
         asked = {"uri": view.uri(view.analysis.name), "run": run.name, "number": number}
         command = types.Command(title, APPLY, arguments=[asked])
-        kind = types.CodeActionKind.QuickFix
         yield types.CodeAction(title, kind, diagnostics=shown, command=command)
+    title = "Show the ways to make this run fit"
+    arguments = [{"uri": view.uri(view.analysis.name), "run": run.name}]
+    command = types.Command(title, FIT, arguments=arguments)
+    yield types.CodeAction(title, kind, diagnostics=shown, command=command)
 
 
 def _with_plan(analysis: Analysis, diagnosis: Diagnosis) -> Diagnosis:

@@ -118,10 +118,13 @@ def _keys(
         seen.add(label)
         is_whole = context.is_flat or joined(context.path, label) == name
         shown = row if is_whole else None
+        programs = _named(whose[label]) if label in whose else None
         yield types.CompletionItem(
             label,
+            # of the details alone VS Code shows those of the one item that is chosen
+            label_details=types.CompletionItemLabelDetails(description=programs),
             kind=types.CompletionItemKind.Property if is_whole else types.CompletionItemKind.Module,
-            detail=_named(whose[label]) if label in whose else _detail(shown),
+            detail=programs or _detail(shown),
             documentation=_documentation(shown),
             sort_text=_rank(row, is_new=bool(whose)) + label,
             text_edit=types.TextEdit(range, label + (ending if is_whole else ending.rstrip(" "))),

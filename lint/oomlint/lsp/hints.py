@@ -10,7 +10,13 @@ from lsprotocol import types
 from oomlint.documents.text import Location
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement, judgement_of
-from oomlint.judgement.words import PHASE_WORDS, mark, other_reading, sentence
+from oomlint.judgement.words import (
+    PHASE_WORDS,
+    mark,
+    other_reading,
+    sentence,
+    verdict_first,
+)
 from oomlint.lsp.keys import knobs
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
@@ -56,17 +62,18 @@ def code_lenses(view: View) -> list[types.CodeLens]:
         lenses.append(
             types.CodeLens(
                 types.Range(start, start),
-                types.Command(verdict_line(run), ESTIMATE, arguments=arguments),
+                types.Command(verdict_line(run, analysis.name), ESTIMATE, arguments=arguments),
             )
         )
     return lenses
 
 
-def verdict_line(run: Run) -> str:
-    """``oomlint ✗ a.yaml: predicted peak 88.7 GiB per GPU (backward), …: does not fit …``, by the reading
-    that findings speak of."""
+def verdict_line(run: Run, shown_in: str | None = None) -> str:
+    """``oomlint ✗ does not fit 8xA100-80GB: predicted peak 88.7 GiB per GPU (backward), …``, by the reading
+    that findings speak of; with the run's name unless it is that of the document that it is shown in."""
     forecast = judgement_of(run).spoken
-    return f"oomlint {mark(forecast.verdict)} {sentence(forecast)}"
+    name = "" if run.name == shown_in else f"{run.name} "
+    return f"oomlint {mark(forecast.verdict)} {name}{verdict_first(forecast)}"
 
 
 def status(analysis: Analysis) -> dict[str, object]:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO, TypeVar, cast
+from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
@@ -273,8 +274,8 @@ def _register_notebooks(server: Server) -> None:
     def opened_cell(cell: types.NotebookCell) -> OpenCell:
         if cell.kind is not types.NotebookCellKind.Code:
             return OpenCell(cell.document, None)
-        # Cells in other languages are not sent.
-        known = cell.document in server.workspace.text_documents
+        # Cells in other languages are not sent. The workspace keeps texts by URIs that are unquoted.
+        known = unquote(cell.document) in server.workspace.text_documents
         text = server.workspace.get_text_document(cell.document).source if known else ""
         return OpenCell(cell.document, text)
 
@@ -311,6 +312,8 @@ def _register_questions(server: Server) -> None:
         uri = params.text_document.uri
         book = session.notebook_of(uri)
         whole, cells = (uri, ()) if book is None else (book.uri, book.cells)
+        if book is not None:
+            session.start_pulling_cells()
 
         def found(_project: Project, view: View) -> dict[str, list[types.Diagnostic]]:
             return by_uri(view, diagnostics(view.analysis, view), cells)

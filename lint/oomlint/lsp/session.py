@@ -79,7 +79,11 @@ class Session(Struct):
     folders: list[Path] = field(default_factory=list)
     options: Options = field(default_factory=Options)
     pulls: bool = False
-    """Whether the client asks for diagnostics itself; then none are pushed."""
+    """Whether the client asks for diagnostics itself; then none are pushed, but for notebooks: VS Code's
+    client asks for those of text documents alone (vscode-languageclient 9.0.1, lib/common/diagnostic.js:
+    what the notification that opens a text document was sent for), never for those of cells."""
+    pulls_cells: bool = False
+    """Whether it has asked for those of a cell all the same."""
     documents: dict[str, Document] = field(default_factory=dict)
     _of_folders: dict[Path, Options] = field(default_factory=dict)
     _projects: dict[Path, Project] = field(default_factory=dict)
@@ -305,15 +309,19 @@ class Session(Struct):
 
     def _wake(self, dependants: Future[list[str]] | None) -> None:
         """See to what is due, and to the documents that depend on one that was edited."""
-        if self.pulls:
-            self._due.clear()
-            if dependants is not None:
-                self._start(self._refresh_for(dependants))
-            return
-        if self._linting is None or self._linting.done():
+        for uri in [*self._due]:
+            if not self._is_pushed(uri):
+                del self._due[uri]
+        if self._due and (self._linting is None or self._linting.done()):
             self._linting = asyncio.ensure_future(self._lint_all())
         if dependants is not None:
-            self._start(self._also(dependants))
+            self._start(self._refresh_for(dependants) if self.pulls else self._also(dependants))
+
+    def _is_pushed(self, uri: str) -> bool:
+        """Whether what is found in a document is sent without being asked for."""
+        document = self.documents.get(uri)
+        is_notebook = document is not None and bool(document.cells)
+        return not self.pulls or (is_notebook and not self.pulls_cells)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Work that nobody waits for, kept from being collected half-done."""
@@ -330,8 +338,10 @@ class Session(Struct):
             self.outlet.refresh(diagnostics=False)
 
     async def _refresh_for(self, dependants: Future[list[str]]) -> None:
-        if await asyncio.wrap_future(dependants):
+        names = await asyncio.wrap_future(dependants)
+        if names:
             self.outlet.refresh(diagnostics=True)
+            self.lint_again(d.uri for d in self.documents.values() if d.name in names)
 
     async def _lint_all(self) -> None:
         while self._due:
@@ -389,10 +399,12 @@ class Session(Struct):
         analysis: Analysis,
         found_in: Mapping[str, list[types.Diagnostic]],
     ) -> None:
-        if self.pulls:
+        if not self._is_pushed(document.uri):
             return
         told = set()
         for uri, found in found_in.items():
+            if self.pulls and uri not in document.cells:
+                continue
             if uri == document.uri or uri not in self.documents:
                 told.add(uri)
                 self._show(uri, document.uri, found)
@@ -420,12 +432,23 @@ class Session(Struct):
             del self._shown[uri]
 
     def start_pulling(self) -> None:
-        """The client asks for diagnostics itself: take back what it was sent."""
+        """The client asks for diagnostics itself: take back what it was sent, but for what it does not ask
+        for."""
         if not self.pulls:
             self.pulls = True
-            for uri in self._shown:
-                self.outlet.publish(uri, None, [])
-            self._shown.clear()
+            self._take_back()
+            self.lint_again(d.uri for d in self.documents.values() if d.cells)
+
+    def start_pulling_cells(self) -> None:
+        """The same of those of cells."""
+        if not self.pulls_cells:
+            self.pulls_cells = True
+            self._take_back()
+
+    def _take_back(self) -> None:
+        for uri in self._shown:
+            self.outlet.publish(uri, None, [])
+        self._shown.clear()
 
     def end(self) -> None:
         self._due.clear()

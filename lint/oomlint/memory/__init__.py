@@ -8,6 +8,7 @@ from oomlint.memory.parameters import Block, Linear, Skeleton
 from oomlint.memory.reload import ReadBack, beside_on_gpu, read_back
 from oomlint.memory.result import (
     Assumption,
+    Bounds,
     DeviceEstimate,
     Estimate,
     GpuLimits,
@@ -20,6 +21,7 @@ from oomlint.memory.states import state_bytes
 __all__ = [
     "Assumption",
     "Block",
+    "Bounds",
     "DeviceEstimate",
     "Estimate",
     "GpuLimits",

@@ -1,11 +1,12 @@
 """What torch's caching allocator keeps reserved beyond what is alive.
 
-The shares come from a replica of the large pool of c10/cuda/CUDACachingAllocator.cpp (best
-fit, split above 1 MiB, 2 MiB rounding, no return to the driver) that replays training steps:
-``python -m benchmarks.allocator`` prints them. A step of one fixed length leaves the holes
-between blocks of different sizes. Where the lengths of the batches vary, every new longest
-batch fits into none of the cached blocks, and their generations pile up until the GPU is full:
-only then the allocator gives them back and tries again.
+The law below is read off a replay of c10/cuda/CUDACachingAllocator.cpp over every request and free
+of real training steps: ``python -m benchmarks.allocator`` prints both side by side. Three things
+make it reserve more. A step of one length leaves the holes between blocks of different sizes. Where
+the lengths of batches vary, every new longest batch fits into none of the cached blocks, and their
+generations pile up until the GPU is full: only then the allocator gives them back and tries again.
+And gradients and what an optimizer step needs for itself come on top of what backward left: the
+states have taken the cached blocks by then, or one block is asked for that is larger than any of them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from oomlint.memory.step import Point
 from oomlint.memory.units import units_of
 from oomlint.plan import Plan
 
-# Shares of the bytes that come and go within a step, by the replica: with fixed lengths 1.0-1.25
-# times what is alive without logits and 1.25 with them; with varied lengths 1.2-1.7 and 3.3-3.6.
+# Shares of the bytes that come and go within a step. Replayed steps of Llama-2-7B, Llama-3-8B and Qwen2.5-7B leave,
+# with one length, 0.06 to 0.18 of what is no logits and 0.3 to 0.6 of the logits; with varied lengths 0.4 to 0.55
+# and 1.4 to 2.8.
 _FIXED, _FIXED_LOGITS = 0.12, 0.25
 _VARIED, _VARIED_LOGITS = 0.45, 2.4
 # Expandable segments grow in place and serve any size (ExpandableSegment in the same file).
@@ -95,7 +97,7 @@ def reserved_above(
     works only under torch.cuda.set_per_process_memory_fraction (CUDACachingAllocator.cpp,
     ``set_fraction &&``).
     """
-    env = f.plan.env
+    env, optimizer = f.plan.env, f.plan.optimizer
     # Without a cache every block goes back to the driver at once: holes do not outlive it.
     expandable = bool(env.expandable_segments or env.no_caching)
     varied = lengths_vary(f.plan) and not expandable
@@ -108,12 +110,14 @@ def reserved_above(
     # gradients and windows reach at any time stays reserved for them
     # (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _flat_param.py).
     apart = f.backend in ("fsdp1", "fsdp2") and not expandable
-    one = many = pooled = windows = 0.0
+    one = many = pooled = windows = moving = 0.0
     share, logit_share = (_EXPANDABLE, _EXPANDABLE) if expandable else (_FIXED, _FIXED_LOGITS)
     # This loop runs for every instant of every estimate: comparisons are cheaper than max().
     for some in points.values():
         for gradients, activations, logits, communication, temporary, *_ in some:
             own = activations + temporary
+            if activations + communication + logits > moving:
+                moving = activations + communication + logits
             if apart:
                 held = 0.0
                 if gradients > pooled:
@@ -127,7 +131,12 @@ def reserved_above(
             if here > one:
                 one = here
             if varied:
-                here = held + own + spread * activations + (1 + pile) * logits
+                # A longer batch's activations are cut from the blocks that the logits of shorter
+                # ones left, so that only the larger of the two piles counts.
+                more = pile * logits
+                if spread * activations > more:
+                    more = spread * activations
+                here = held + own + logits + more
                 if here > many:
                     many = here
     if f.backend == "fsdp1" and apart:
@@ -139,7 +148,17 @@ def reserved_above(
     if f.backend == "zero" and f.plan.parallel.zero.stage == 3 and not expandable:
         assert f.model is not None
         gathered = min(_ZERO3_CACHED, f.stream * float(f.model.numel))
-    return base + one, base + left_by_loading(f) + max(one, many, gathered)
+    stepped = 0.0
+    if not (expandable or env.empty_cache_steps):
+        # Gradients, and what the step needs beside them, find no block that backward left: the first
+        # step makes the states out of those, and logits fit into no block of a gradient. A loop over the
+        # parameters finds a block for one of them. In a cache that was emptied blocks of
+        # backward come first, and the step's are cut from them.
+        loops = optimizer.foreach is False and not optimizer.fused and f.backend != "zero"
+        for point in points["optimizer_step"]:
+            held = 0.0 if apart else point.gradients
+            stepped = max(stepped, held + moving + (0.0 if loops else point.temporary))
+    return base + one, base + left_by_loading(f) + max(one, many, gathered, stepped)
 
 
 def reserved_for_loading(parameters: float, loading: Point) -> float:

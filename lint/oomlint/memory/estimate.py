@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from oomlint.memory.allocator import left_by_packing, reserved_above, reserved_for_loading
+from oomlint.memory.allocator import (
+    left_by_packing,
+    lengths_vary,
+    reserved_above,
+    reserved_for_loading,
+)
 from oomlint.memory.beside import models_beside
 from oomlint.memory.bounds import Totals, bounds
 from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
@@ -13,6 +18,7 @@ from oomlint.memory.reload import beside_on_gpu_of
 from oomlint.memory.result import (
     GPU_PHASES,
     HOST_PHASES,
+    Bounds,
     DeviceEstimate,
     Estimate,
     GpuLimits,
@@ -110,7 +116,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         # A full GPU makes the allocator give its cached blocks back.
         varied = min(varied, limits.usable - context)
     reserved = max(fixed, varied)
-    low, high = bounds(
+    found = bounds(
         f,
         limits,
         Totals(allocated, held, point, fixed, reserved, engine),
@@ -118,12 +124,15 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     )
     device = DeviceEstimate(
         peak_bytes=peak,
-        low_bytes=round(min(low, peak)),
-        high_bytes=round(max(high, peak)),
+        low_bytes=round(min(found.shown.low, peak)),
+        high_bytes=round(max(found.shown.high, peak)),
         reserved_bytes=round(reserved),
         peak_phase=peak_phase,
         parts=parts,
         least_reserved_bytes=round(fixed),
+        allocated=Bounds(round(found.allocated.low), round(found.allocated.high)),
+        reserved=Bounds(round(found.reserved.low), round(found.reserved.high)),
+        lengths_vary=lengths_vary(plan),
     )
     return Estimate(
         gpu=device,

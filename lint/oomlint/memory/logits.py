@@ -95,7 +95,9 @@ def _logits(f: Facts, tokens: float) -> Logits:
     # T5ForConditionalGeneration's loss takes the logits as they are.
     upcast = loss.upcast_fp32 is not False and not model.traits.narrow_loss
     in_place = loss.algorithm in ("in_place", "overwritten") or f.backend == "megatron"
-    wide = 4.0 if upcast or (regime.amp and not in_place) else e
+    # Autocast makes what torch's cross entropy gets fp32, and leaves what a kernel gets as it is.
+    narrow = in_place or loss.algorithm == "kernel"
+    wide = 4.0 if upcast or (regime.amp and not narrow) else e
     if mode == "fused":
         return _fused(f, tokens, wide)
     if mode == "chunked":

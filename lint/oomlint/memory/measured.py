@@ -21,7 +21,14 @@ from msgspec.structs import replace
 from oomlint.hardware import Hardware
 from oomlint.memory.estimate import estimate
 from oomlint.memory.limits import gpu_limits
-from oomlint.memory.result import DeviceEstimate, Estimate, HostEstimate, Parts, whole_bytes
+from oomlint.memory.result import (
+    Bounds,
+    DeviceEstimate,
+    Estimate,
+    HostEstimate,
+    Parts,
+    whole_bytes,
+)
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 
@@ -210,7 +217,24 @@ def _shifted(device: _Device, beyond: float, share: float) -> _Device:
         for name in ("reserved_bytes", "least_reserved_bytes"):
             size = getattr(device, name)
             changed[name] = None if size is None else max(0, round(size + more))
+        context = device.components.get("context") or 0
+        changed["allocated"] = _narrowed(device.allocated, peak - context, more, half)
+        if device.reserved_bytes is not None:
+            changed["reserved"] = _narrowed(
+                device.reserved, device.reserved_bytes, more, half + holes
+            )
     return replace(device, **changed)
+
+
+def _narrowed(bounds: Bounds | None, at: int, more: float, half: float) -> Bounds | None:
+    """Bounds around ``at`` that move with it and reach no further than ``half`` to either side."""
+    if bounds is None:
+        return None
+    now = at + more
+    return Bounds(
+        max(0, round(now - min(at - bounds.low, half))),
+        max(0, round(now + min(bounds.high - at, half))),
+    )
 
 
 def _laid_on(parts: Mapping[str, float], more: float, rest: str) -> Mapping[str, float]:

@@ -103,13 +103,26 @@ def whole_bytes(parts: Mapping[str, float]) -> int:
     return sum(map(round, parts.values()))
 
 
+class Bounds(Struct, frozen=True):
+    """The least and the most that one counter may show, in bytes."""
+
+    low: int
+    high: int
+
+    def covering(self, other: Bounds) -> Bounds:
+        """Bounds of both."""
+        return Bounds(min(self.low, other.low), max(self.high, other.high))
+
+
 class DeviceEstimate(_Phased, Struct, frozen=True):
     """One GPU, in bytes.
 
     ``parts`` has what is alive at the highest instant of each phase, by component; those of
     ``peak_phase`` add up to ``peak_bytes``. ``least_reserved_bytes`` is what torch must reserve
     even after it gave back all cached blocks that it can: what really has to fit beside the
-    context.
+    context. ``allocated`` bounds torch's max_memory_allocated and ``reserved`` its
+    max_memory_reserved, neither of which sees the context; ``low_bytes`` and ``high_bytes`` bound both,
+    and what the context adds. ``lengths_vary`` says that batches differ in length, which makes these wide.
     """
 
     _PHASES: ClassVar = GPU_PHASES
@@ -122,6 +135,9 @@ class DeviceEstimate(_Phased, Struct, frozen=True):
     peak_phase: str | None = None
     parts: Parts | None = None
     least_reserved_bytes: int | None = None
+    allocated: Bounds | None = None
+    reserved: Bounds | None = None
+    lengths_vary: bool = False
 
 
 class HostEstimate(_Phased, Struct, frozen=True):

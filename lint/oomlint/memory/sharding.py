@@ -221,7 +221,10 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     replicated = strategy == "no_shard"
     u = units_of(f)
     total = m.numel / f.tp + f.adapter_numel
-    root = u.root if wrapped else total
+    # The embedding and the output layer as units of their own (allenai/OLMo ``by_block_and_size``).
+    alone = fsdp.wrap == "ends" and not m.tied
+    first, tail = (u.embed, u.tail) if alone else (0.0, 0.0)
+    root = u.root - first - tail if wrapped else total
     trained = local_trained(f)
     full = not f.lora
     grad_width = 0.0 if fsdp.cpu_offload else f.grad
@@ -238,18 +241,21 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     gathered = low if replicated else e
     held = gathered * root
     unit = gathered * u.largest if wrapped else 0.0
-    whole = e * m.block_numel / f.tp if stays and wrapped else 0.0
+    whole = e * (m.block_numel / f.tp + first) if stays and wrapped else 0.0
     prefetch = (fsdp.backward_prefetch or "pre") == "pre"
     forward = [
         Point(before, base + saved, 0.0, held + (whole or unit) + low * u.largest / n, 0.0),
-        Point(before, base + saved + head.norm, head.loss, held + (whole or unit), 0.0),
-    ]
-    early = held + (whole or (unit if prefetch else 0.0))
+        Point(
+            before, base + saved + head.norm, head.loss,
+            held + gathered * tail + (whole or (0.0 if alone else unit)), 0.0,
+        ),
+    ]  # fmt: skip
+    early = held + gathered * tail + (whole or (unit if prefetch else 0.0))
     backward = [
         Point(before, base + saved + norm, bytes_, early, 0.0)
         for norm, bytes_, _ in head.late or [(head.norm, max(head.early, head.kept), 0.0)]
     ]
-    head_grad = e * m.vocab * m.hidden / f.tp if f.head_trained and full else 0.0
+    head_grad = 0.0 if alone or not (f.head_trained and full) else e * m.vocab * m.hidden / f.tp
     places: list[list[Place]] = [[] for _ in stack.walk.kinds]
     reductions: list[Place] = []
     through = grad_width / n if wrapped else e
@@ -258,6 +264,12 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     each = through
     if before and wrapped:
         each = 0.0 if fsdp.sync_every_micro else through - e
+    done = 0.0
+    if tail and f.head_trained and full:
+        wide = (e + reduce + reduce / n) * tail if reduce != e else 0.0
+        moved = held + max(gathered * tail + 2 * e * tail, wide) + (whole or unit)
+        backward.append(Point(before + each * tail, base + saved + hidden, 0.0, moved, 0.0))
+        done = each * tail
     for stop, below in zip(stack.walk.stops, stack.below(), strict=True):
         below += base
         made = stack.walk.kinds[stop.kind].trained
@@ -267,16 +279,18 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
         if whole:
             here, ahead = whole - e * stop.size * stop.number, 0.0
         around = held + head_grad + ahead
-        reduced = before + each * stop.trained
+        reduced = before + done + each * stop.trained
         places[stop.kind].append((reduced, below, around + here))
         if wrapped:
             reductions.append((reduced, below + hidden, around + max(here + 2 * e * made, wide)))
-    done = each * stack.walk.trained
+    done += each * stack.walk.trained
     for profile, of_kind in zip(stack.walk.kinds, places, strict=True):
         backward += _instants(profile, of_kind, tokens, scores, e)
     backward += [Point(grads, alive, 0.0, around, 0.0) for grads, alive, around in reductions]
     if full:
-        final = max(held + 2 * e * root, (e + reduce + reduce / n) * root if reduce != e else 0.0)
+        last = first or root
+        wide = (e + reduce + reduce / n) * last if reduce != e else 0.0
+        final = max(held + gathered * first + 2 * e * last, wide)
         final += e * m.embed_numel / f.tp if m.tied else 0.0
         backward.append(Point(before + (done if wrapped else 0.0), bare + hidden, 0.0, final, 0.0))
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 Activation = Literal[
     "silu",
@@ -30,6 +31,7 @@ class Traits(Struct, frozen=True):
     ``streams``: residual streams, of which a block computes with one.
     ``projects_last``: generation has always asked for the logits of the last token alone.
     ``scattered_adapter``: an adapter of some of the fused projection's heads is copied to its place.
+    ``clamped_qkv``: the fused projection's output is clamped in place, which keeps a copy for backward.
     """
 
     norm: Literal["rms", "rms_fp32_weight", "ln", "ln_fp32", "ln_plain", "t5"] = "rms"
@@ -72,6 +74,7 @@ class Traits(Struct, frozen=True):
     experts_beside: bool = False
     output_scale: bool = False
     scattered_adapter: bool = False
+    clamped_qkv: bool = False
     dense_routing: bool = False
     router: Literal["softmax", "sigmoid", "chosen"] = "softmax"
     router_fp32: bool = False
@@ -88,6 +91,17 @@ _GEMMA4 = Traits(norm="rms_fp32_weight", norms=4, post_norms=True, logit_softcap
 _GEMMA3N = Traits(norm="rms_fp32_weight", norms=4, post_norms=True, logit_softcap=True,
                   value_norm=True, streams=4)  # fmt: skip
 _GLM4 = Traits(norms=4, post_norms=True, fused_gate_up=True, rotary=0.5, concatenated_rope=True)
+# OLMo's own blocks (allenai/OLMo 59a53e3f olmo/model.py OLMoSequentialBlock): one projection for all
+# heads and one for both halves of the feed-forward part, rotations in fp32.
+_OLMO = Traits(fused_qkv=True, fused_gate_up=True, wide_rope=True, qk_norm_full=True)
+_OLMO_NORMS = {
+    "olmo_rms": _OLMO,
+    "olmo_rms_after": replace(_OLMO, post_norms_only=True),
+    "olmo_ln": replace(_OLMO, norm="ln"),
+    "olmo_ln_after": replace(_OLMO, norm="ln", post_norms_only=True),
+    "olmo_plain": replace(_OLMO, norm="ln_plain"),
+    "olmo_plain_after": replace(_OLMO, norm="ln_plain", post_norms_only=True),
+}
 # transformers 5.23 models/<arch>/modeling_<arch>.py, read class by class; what is not here
 # behaves like Llama (rms) or like the plain pre-norm LayerNorm decoder (ln).
 _TRAITS: dict[str, Traits] = {
@@ -187,6 +201,8 @@ _TRAITS: dict[str, Traits] = {
     "t5": _T5,
     "mt5": _T5,
     "umt5": _T5,
+    **_OLMO_NORMS,
+    **{f"{arch}_clamped": replace(found, clamped_qkv=True) for arch, found in _OLMO_NORMS.items()},
 }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
     yield from _device("per GPU", gpu, limit, seen, paint)
     if gpu.reserved_bytes is not None:
         reserved = gib(gpu.reserved_bytes)
-        yield f"  torch reserves {reserved} (all but the context, with the holes between its blocks)"
+        yield f"  torch reserves {reserved}{_reach(gpu)}: all but the context, with the holes between its blocks"
     if host.peak_bytes is not None:
         yield ""
         yield from _device("per host", host, forecast.host_limit, seen, paint)
@@ -65,6 +65,15 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
         yield "assumed:"
         for assumption in forecast.assumptions:
             yield f"  {assumption.field} = {assumption.value}: {assumption.why}"
+
+
+def _reach(gpu: DeviceEstimate) -> str:
+    """How far what torch reserves may lie from its prediction, and why where that is far."""
+    if gpu.reserved is None:
+        return ""
+    low, high = gib(gpu.reserved.low), gib(gpu.reserved.high)
+    why = ", for batches differ in length" if gpu.lengths_vary else ""
+    return f" (between {low} and {high}{why})"
 
 
 def _device(

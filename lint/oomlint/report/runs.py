@@ -65,11 +65,16 @@ def run_object(judgement: Judgement, way: Fix | None = None) -> RunShape:
 
 def _gpu(forecast: Forecast) -> GpuShape:
     gpu, seen = forecast.estimate.gpu, forecast.first_seen
+    allocated, reserved = gpu.allocated, gpu.reserved
     return {
         "peak_bytes": gpu.peak_bytes,
         "low_bytes": gpu.low_bytes,
         "high_bytes": gpu.high_bytes,
         "reserved_bytes": gpu.reserved_bytes,
+        "allocated_low_bytes": None if allocated is None else allocated.low,
+        "allocated_high_bytes": None if allocated is None else allocated.high,
+        "reserved_low_bytes": None if reserved is None else reserved.low,
+        "reserved_high_bytes": None if reserved is None else reserved.high,
         "peak_phase": gpu.peak_phase,
         "phases": dict(gpu.phases),
         "components": dict(gpu.components),

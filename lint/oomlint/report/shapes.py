@@ -101,6 +101,10 @@ class GpuShape(TypedDict):
     low_bytes: int | None
     high_bytes: int | None
     reserved_bytes: int | None
+    allocated_low_bytes: int | None
+    allocated_high_bytes: int | None
+    reserved_low_bytes: int | None
+    reserved_high_bytes: int | None
     peak_phase: str | None
     phases: dict[str, int | None]
     components: dict[str, int | None]

@@ -97,8 +97,7 @@ def is_summary(body: str) -> bool:
 
 def _head(assessment: Assessment, rest: Rest, in_comments: int) -> Iterator[str]:
     for card in assessment.cards:
-        sign = SIGNS["error" if any(_is_lost(run) for run in card.runs) else "warning"]
-        yield f"{sign} **{cards.headline(card)}.** {rest.ways.get(card, '')}".rstrip()
+        yield f"{cards.sign(card)} **{cards.headline(card)}.** {rest.ways.get(card, '')}".rstrip()
         yield ""
     yield from _news(assessment)
     spoken = {d for card in assessment.cards for d in card.members}
@@ -179,10 +178,6 @@ def _new(assessment: Assessment) -> list[RunChange]:
         and not run.is_fragment
         and not run.after.spoken.estimate.unknown
     ]
-
-
-def _is_lost(run: RunChange) -> bool:
-    return run.after is not None and run.after.is_lost
 
 
 # -- the table ----------------------------------------------------------------------------

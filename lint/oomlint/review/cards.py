@@ -9,13 +9,19 @@ from oomlint.amounts import percent
 from oomlint.blame import Said, Undo
 from oomlint.judgement import Judgement, Peak
 from oomlint.judgement.words import otherwise
-from oomlint.report.markdown import escaped, sentence, verdict
+from oomlint.report.markdown import SIGNS, escaped, sentence, verdict
 from oomlint.review.assess import Card, RunChange
 from oomlint.rule import gib
 
 _MOST_NAMES = 3
 _MOST_SAID = 2
 _EACH = {"gpu": "per GPU", "host": "of host RAM a node"}
+
+
+def sign(card: Card) -> str:
+    """That of the worst verdict on its runs, which the table beside it names."""
+    verdicts = {run.after.verdict for run in card.runs if run.after is not None}
+    return SIGNS["error" if "does_not_fit" in verdicts else "warning"]
 
 
 def headline(card: Card) -> str:

@@ -15,7 +15,7 @@ from oomlint.baseline import fingerprint
 from oomlint.documents.text import Edit
 from oomlint.engine import Diagnosis
 from oomlint.precedence import leaders, suffices
-from oomlint.report.markdown import SIGNS, sentence, sentences
+from oomlint.report.markdown import sentence, sentences
 from oomlint.report.places import Fingerprints, Places
 from oomlint.review import body, cards
 from oomlint.review.assess import Assessment, Card
@@ -195,12 +195,11 @@ class _Draft:
         return self._add(pieces)
 
     def _card_text(self, card: Card) -> list[str]:
-        sign = SIGNS[Severity.ERROR.label if _is_lost(card) else Severity.WARNING.label]
         why = ""
         if not card.said and card.lead is not None and not card.lead.rule.is_headline:
             why = sentence(cards.plain(card.lead.finding.message))
         return [
-            f"{sign} **{cards.headline(card)}**",
+            f"{cards.sign(card)} **{cards.headline(card)}**",
             " ".join(filter(None, (why, cards.numbers(card)))),
             self.ways[card],
         ]

@@ -14,11 +14,11 @@ GATHER = f.parallel.zero.gather16_on_save
 
 
 def shards_instead(run: Run) -> Iterator[Proposal]:
-    """To turn the gather off, as safe as what is then saved allows; none where nothing would be.
+    """To turn the gather off, which changes what is saved; none where nothing would be.
 
     transformers 5.23 trainer.py:4107 catches that the gather is off and writes DeepSpeed's own
     checkpoint instead, from which zero_to_fp32.py makes the same weights. A run that
-    saves optimizer states writes that checkpoint anyway, so nothing is lost but the file that
+    saves optimizer states writes that checkpoint anyway, so what is lost is the file that
     ``from_pretrained`` loads; one with ``save_only_model`` gets states that it did not want, of
     six times the size. A script that calls ``save_16bit_model`` itself saves nothing at all
     (DeepSpeed edaa7221 runtime/engine.py:5597).
@@ -29,6 +29,5 @@ def shards_instead(run: Run) -> Iterator[Proposal]:
         title = "save DeepSpeed's whole checkpoint in shards"
         yield Proposal.set(title, {GATHER: False}, Applicability.UNSAFE)
     else:
-        yield Proposal.set(
-            "save the shards of each rank, for zero_to_fp32.py to join", {GATHER: False}
-        )
+        title = "save the shards of each rank, for zero_to_fp32.py to join"
+        yield Proposal.set(title, {GATHER: False}, Applicability.UNSAFE)

@@ -19,10 +19,10 @@ frozen base too; 5.23 leaves it out.
 
 More RAM on the first node; or `stage3_gather_16bit_weights_on_model_save: false`, with which
 each rank writes its own shard and `zero_to_fp32.py` makes a model of them afterwards (on a
-machine with RAM enough). The fix sets it to false. It is safe where the run saves optimizer
-states: transformers then writes the same DeepSpeed checkpoint as before, whose fp32 weights are
-those that the 16-bit files were rounded from, and leaves out only these files. With
-`save_only_model: true` it is unsafe, because transformers saves DeepSpeed's whole checkpoint
+machine with RAM enough). The fix sets it to false. It is unsafe, as other files are saved: where
+the run saves optimizer states, transformers writes the same DeepSpeed checkpoint as before, whose fp32
+weights are those that the 16-bit files were rounded from, and leaves these out, which is what
+`from_pretrained` loads. With `save_only_model: true` it saves DeepSpeed's whole checkpoint
 in place of the model, six times its size. Where a script of its own calls `save_16bit_model`
 nothing at all would be saved, so there is no fix. For LoRA take a transformers that leaves the
 frozen weights out.
@@ -104,7 +104,7 @@ class Zero3Gather16Rank0Ram(Rule):
     code = "OOM504"
     name = "zero3-gather16-rank0-ram"
     summary = "saving under ZeRO-3 gathers the whole model in the RAM of one node"
-    applicability = Applicability.SAFE
+    applicability = Applicability.UNSAFE
     explains = ("gather",)
     cost = 5
     only_where = (

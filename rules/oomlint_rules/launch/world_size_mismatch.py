@@ -206,6 +206,15 @@ def _on_cpus(run: Run) -> bool:
     return kind is not None and kind.value in ("cpu", "xla")
 
 
+def _smallest_world(run: Run) -> int:
+    """The fewest processes that all degrees of parallelism that files say go into: those of a mesh, and
+    how often it is copied, too (accelerate 1.15 parallelism_config.py total_size)."""
+    parallel = run.plan.parallel
+    names = (*_DEGREES, "dp_shard", "dp_replicate")
+    degrees = ((getattr(parallel, name), getattr(f.parallel, name)) for name in names)
+    return prod(size for size, field in degrees if size and size > 1 and run.is_explicit(field))
+
+
 def _visible(run: Run) -> int | None:
     """How many GPUs the environment shows, where it lists them by number."""
     shown = run.plan.env.cuda_visible_devices
@@ -215,6 +224,8 @@ def _visible(run: Run) -> int | None:
 
 def _align(run: Run, gpus: int) -> Iterable[Proposal]:
     nodes = run.plan.parallel.nodes or 1
+    if (gpus * nodes) % _smallest_world(run):
+        return  # so many cannot be divided as the files say: what gives way only their author knows
     for field, number in ((_PROCESSES, gpus), (launch.total_processes, gpus * nodes)):
         if run.is_explicit(field):
             title = f"start {_counted(gpus, 'process', 'processes')} a node"

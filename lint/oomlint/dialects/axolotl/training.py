@@ -148,8 +148,16 @@ def cut_by_being_listed(run: Cells) -> Any:
     return True if _lists_plugin(run, "cut_cross_entropy") else None
 
 
+def _gives_labels(run: Cells) -> bool:
+    """Whether the model computes the loss, which is what these patches replace: preference trainers give it no
+    labels and take its logits (TRL f2cd5771 dpo_trainer.py, experimental/orpo/orpo_trainer.py)."""
+    return run[f.objective.kind] in ("sft", "pretrain")
+
+
 @training.derive(f.loss.logits_materialised)
 def logits(run: Cells) -> Any:
+    if not _gives_labels(run):
+        return "full"
     if run[own.liger_flce] or run[f.loss.cut_ce]:
         return "fused"
     return "chunked" if run[own.chunked_ce] else "full"
@@ -162,6 +170,8 @@ _LIGER = "axolotl.integrations.liger.LigerPlugin"
 def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     if kind != "fused":
         return {}
+    if not _gives_labels(run):
+        raise CannotEdit("the plug-in fuses only a loss that the model computes")
     plugins = run[own.plugins] or ()
     added = {own.plugins: (*plugins, _LIGER)} if _LIGER not in plugins else {}
     return {own.liger_flce: True, **added}
@@ -169,7 +179,7 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @training.derive(f.loss.liger.flce)
 def fused_by_liger(run: Cells) -> Any:
-    return bool(run[own.liger_flce])
+    return bool(run[own.liger_flce]) and _gives_labels(run)
 
 
 training.constant(f.loss.upcast_fp32, True, "transformers 5.23 loss/loss_utils.py:61")

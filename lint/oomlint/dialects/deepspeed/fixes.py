@@ -22,7 +22,7 @@ def swap_preset(wishes: MappingABC[Any, Any], run: Cells) -> dict[Any, Any]:
     copy = next((block.copy for block in blocks if block.copy is not None), None)
     if copy is None:
         return own
-    other = neighbour(str(run[ref.deepspeed]), wanted)
+    other = neighbour(str(run[ref.deepspeed]), wanted, run[f.precision.compute])
     # A project that brings some of these files along need not have all of them.
     if other is None or (copy.others is not None and _name(other) not in copy.others):
         return own

@@ -81,9 +81,9 @@ def is_whole(path: str) -> bool:
     return _preset(path) is not None and "-" not in path.rpartition("/")[2]
 
 
-def neighbour(path: str, wishes: MappingABC[Any, Any]) -> str | None:
+def neighbour(path: str, wishes: MappingABC[Any, Any], dtype: str | None = None) -> str | None:
     """The shipped config beside the one at ``path`` that differs from it in just ``wishes`` (and
-    in its own tuning of buckets), as a run would name it; ``None`` where there is none."""
+    in its own tuning of buckets), as a run would name it that computes in ``dtype``; ``None`` where there is none."""
     config = _preset(path)
     if config is None or not wishes or not wishes.keys() <= set(_ASKED_OF_A_PRESET):
         return None
@@ -91,16 +91,19 @@ def neighbour(path: str, wishes: MappingABC[Any, Any]) -> str | None:
     name, dot, suffix = file.partition(".")
     shipped = (_of_axolotl(), _of_llamafactory(), _of_swifts(), _of_xtuner())
     family = next(configs for configs in shipped if name in configs)
-    wanted = {**_sense(config), **wishes}
+    wanted = {**_sense(config, dtype), **wishes}
     if wanted[f.parallel.zero.stage] < 3:
         wanted[f.parallel.zero.gather16_on_save] = None
-    fitting = (other for other, found in family.items() if _sense(found) == wanted)
+    fitting = (other for other, found in family.items() if _sense(found, dtype) == wanted)
     found = next(fitting, None)
     return None if found is None else f"{folder}{slash}{found}{dot}{suffix}"
 
 
-def _sense(config: MappingABC[str, Any]) -> dict[Any, Any]:
-    """What a preset is chosen for."""
+def _sense(config: MappingABC[str, Any], dtype: str | None) -> dict[Any, Any]:
+    """What a preset is chosen for; "auto" is what the Trainer's arguments say of bf16."""
+    bf16 = (config.get("bf16") or {}).get("enabled", False)
+    if bf16 == "auto" and dtype is not None:
+        bf16 = dtype == "bf16"
     zero = config["zero_optimization"]
     gathers = (
         zero.get("stage3_gather_16bit_weights_on_model_save")
@@ -112,7 +115,8 @@ def _sense(config: MappingABC[str, Any]) -> dict[Any, Any]:
         f.parallel.zero.gather16_on_save: gathers if zero["stage"] == 3 else None,
         f.offload.optimizer: zero.get("offload_optimizer", {}).get("device", "none"),
         f.offload.params: zero.get("offload_param", {}).get("device", "none"),
-        **{key: config.get(key) for key in ("bf16", "compile", "tensor_parallel", "comms_config")},
+        **{key: config.get(key) for key in ("compile", "tensor_parallel", "comms_config")},
+        "bf16": bf16,
     }
 
 

@@ -40,6 +40,11 @@ DROPS_LABELS = Change(
     "LLaMA-Factory 0.9.3 and 0.9.4 train/dpo/trainer.py, 0894b4f3 (2025-12-20)",
 )  # fmt: skip
 
+TRAINS_ON_TOKENS = Change(
+    "llamafactory", (0, 9, 2), "the run ends once tokenized_path is written",
+    "LLaMA-Factory 0.9.1 and 0.9.2 data/loader.py, 478e8194 (2025-03-11)",
+)  # fmt: skip
+
 BEYOND_TRANSFORMERS = (5, 9)
 """The first release of transformers that no release of LLaMA-Factory allows."""
 

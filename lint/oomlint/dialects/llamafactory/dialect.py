@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC
-from typing import Any
+from typing import Any, ClassVar
 
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.fixes import swap_preset
+from oomlint.dialects.llamafactory.changes import TRAINS_ON_TOKENS
 from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, ENVIRONMENT, LLAMA_FACTORY, lf
 from oomlint.dialects.llamafactory.meaning import meaning
 from oomlint.dialects.machine.fields import launch
@@ -24,6 +25,7 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
 from oomlint.dialects.table import Block, OverrideBlock, Table
+from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping, Node, Scalar
@@ -80,6 +82,16 @@ class LlamaFactory(Dialect):
         for kind in ("model", "data", "finetuning", "generating", "training", "evaluation")
     )
     declares = ("finetuning_type",)
+    carried_version = (
+        "llamafactory",
+        (
+            "src/llamafactory/extras/env.py", "src/llamafactory/cli.py", "src/llmtuner/cli.py",
+            "src/llmtuner/__init__.py",
+        ),
+    )  # fmt: skip
+    # hiyouga/LLaMA-Factory fe638cf1 (2024-05-16) to c0c387e4 (2024-06-08), and adff3e50 (2024-07-19) to
+    # d1ab9b50 (2024-09-08), and the releases after them.
+    became: ClassVar[MappingABC[str, str]] = {"0.7.2": "0.8.0", "0.8.4": "0.9.0"}
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in getattr(document, "roots", ()):
@@ -96,6 +108,12 @@ class LlamaFactory(Dialect):
             if not uses_v1(line):
                 yield from launch_claims(self, line, LLAMA_FACTORY, _TRAINING_WORDS)
 
+    def trains(self, run: Cells) -> bool:
+        """A config that names where its tokens go and says nothing of how to train is for preprocessing, as
+        examples/lora_single_gpu/llama3_preprocess.yaml is: these releases stop once the tokens are written."""
+        is_told = any(run.says(field) for field in _SCHEDULE)
+        return is_told or not run.says(lf.tokenized_path) or run.has(TRAINS_ON_TOKENS)
+
     def skeleton(self, start: Start) -> Skeleton:
         """The first keys of examples/train_full/qwen3_full_sft.yaml."""
         shared = FSDP_BLOCK if start.shard == "fsdp" else zero_block(start.shard)
@@ -110,6 +128,9 @@ class LlamaFactory(Dialect):
         own = in_training_arguments(expressed(swap_preset(changes, run), run), run)
         return writable(own, run, self.name)
 
+
+# What a config for training says of it, one or the other.
+_SCHEDULE = (f.batch.micro, f.batch.grad_accum, f.total_steps, hf.bf16, hf.fp16, lf.pure_bf16)
 
 # What LF/hparams/parser.py:225-520 refuses together with ZeRO-3.
 _NOT_UNDER_ZERO3 = {
@@ -186,7 +207,9 @@ def launch_claims(
     document = launch.document
     words = [str(word.value) for word in launch.arguments if isinstance(word.value, str)]
     arguments = launch.arguments
-    if launch.stem in _COMMANDS:
+    # A script of the project's own that calls the command's main(): the config tells.
+    is_own = launch.script is not None and launch.stem not in _SCRIPTS and words[:1] == ["train"]
+    if launch.stem in _COMMANDS or is_own:
         if not words or words[0] not in trains:
             if words and words[0] in _OTHER_WORDS:
                 yield Claim(dialect, "aside", document, ())
@@ -194,17 +217,22 @@ def launch_claims(
         arguments = arguments[1:]
     elif not (launch.stem in _SCRIPTS and _is_own_script(launch, words)):
         return
-    table_of_environment = CLI_ENVIRONMENT if launch.stem in _COMMANDS else ENVIRONMENT
+    is_command = launch.stem in _COMMANDS or is_own
+    table_of_environment = CLI_ENVIRONMENT if is_command else ENVIRONMENT
     environment = Block(document, launch.command.environment, table_of_environment, launch.anchor)
     scene = (*launch.blocks, environment)
     named = _config_word(arguments)
+    if named is None and is_own:
+        return
     if named is None:
         # Without a file the options are the whole run: a run, not the launch of one.
         yield Claim(dialect, "run", document, (*scene, launch.program_block(table)))
         return
     block = OverrideBlock(document, launch.command.assignments, table, launch.anchor)
     where = Location(document.source.path, named.via or named.span)
-    reference = Reference(str(named.value), where, dialect.name)
+    reference = Reference(
+        str(named.value), where, dialect.name, optional=is_own, decides=is_own, adopts=not is_own
+    )
     yield Claim(dialect, "launch", document, (*scene, block), (reference,))
 
 

@@ -79,6 +79,7 @@ class lf(Private, prefix="lf"):  # noqa: N801  a namespace of fields, read like 
     packing: bool
     neat_packing: bool
     fp8: bool
+    tokenized_path: str
     fp8_backend: str
     ray_workers: int
     recompute: str
@@ -205,6 +206,7 @@ _ROWS = (
     Row("use_asft_loss", lf.asft, BOOLEAN, default=False, source="LF/hparams/finetuning_args.py:530"),
     Row("dataset", f.data.sets, LIST),
     Row("dataset_dir", registry.folder, TEXT, default="data", source="LF/hparams/data_args.py:38"),
+    Row("tokenized_path", lf.tokenized_path, TEXT),
     Row("cutoff_len", f.seq.max_len, POSITIVE, default=2048, source="LF/hparams/data_args.py:46", changes=(LONGER_CUTOFF,)),
     Row("packing", lf.packing, BOOLEAN, aliases=("sft_packing",), source="LF/hparams/data_args.py:108"),
     Row("neat_packing", lf.neat_packing, BOOLEAN, default=False, source="LF/hparams/data_args.py:112"),

@@ -42,6 +42,8 @@ def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
             "Megatron recomputes by recompute_granularity, recompute_method and"
             " recompute_num_layers; set them together"
         )
+    if mode == "full" == run[f.checkpointing.mode] and not run.says(lf.no_checkpointing):
+        return {}  # it is what every release does where nobody says anything
     return {lf.no_checkpointing: mode == "none"}
 
 

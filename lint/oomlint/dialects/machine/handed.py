@@ -1,5 +1,5 @@
-"""Scripts that other scripts start, and the arguments that they hand on:
-``sbatch train.slurm --config a.yaml``, ``bash train.sh 8``."""
+"""Scripts that other scripts start, and what they hand on: arguments (``sbatch train.slurm --config
+a.yaml``, ``bash train.sh 8``) and variables (``MODEL=a/b bash train.sh``, or ``export MODEL=a/b`` before)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Document, Entry, Node, Scalar, Sequence as SequenceNode
 from oomlint.documents.shell.names import SHELLS
 
+# Where programs look for others: most scripts add to what there is, and none trains otherwise for it.
+_SEARCHED = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
+
 
 class Handed(Struct, frozen=True, eq=False):
     """A command that starts a shell script, with what it asks of Slurm for it."""
@@ -22,20 +25,22 @@ class Handed(Struct, frozen=True, eq=False):
     script: str
     arguments: tuple[str | None, ...]
     asked: tuple[Block, ...]
+    variables: tuple[tuple[str, str | None], ...] = ()
+    """What the command's environment holds of the starting script's own; ``None`` of what nobody knows."""
     is_shown: bool = False
     """Whether that is only how somebody may start it: an example in a README."""
 
 
 def handed(document: Document) -> Iterator[Handed]:
-    """The scripts that a script starts with arguments."""
+    """The scripts that a script starts with arguments, or with variables of its own."""
     for launch in launches(document):
         script = _script(launch)
         if script is None:
             continue
-        arguments = tuple(_arguments(launch, script))
-        if arguments:
+        arguments, variables = tuple(_arguments(launch, script)), tuple(_variables(launch))
+        if arguments or variables:
             asked = tuple(block for block in launch.blocks if block.table is SLURM_COMMAND)
-            yield Handed(str(script.value), arguments, asked)
+            yield Handed(str(script.value), arguments, asked, variables)
 
 
 def starts_script(launch: Launch) -> bool:
@@ -64,6 +69,12 @@ def _arguments(launch: Launch, script: Scalar) -> Iterator[str | None]:
             yield from _spelled(launch, each)
         else:
             yield _text(each)
+
+
+def _variables(launch: Launch) -> Iterator[tuple[str, str | None]]:
+    for name, entry in launch.command.environment.entries.items():
+        if name not in _SEARCHED:
+            yield name, _text(entry.value)
 
 
 def _spelled(launch: Launch, entry: Entry) -> Iterator[str | None]:

@@ -123,7 +123,7 @@ _TRAIN_GROUP = Table(
     ignores_unknown=None,
     section="training",
 )
-_ROLLOUT_GROUP = Table(
+ROLLOUT_GROUP = Table(
     name="rollout group",
     rows=RLHF_ROWS,
     known=KNOWN | {"gpus"},
@@ -137,7 +137,7 @@ MEGATRON_SWIFT = Table(
         *RUN_ROWS,
         Row("ENV", own.env, Kind(lambda raw: None), table=ENV_MAPPING),
         Row("train", megatron.train, Kind(lambda raw: None), table=_TRAIN_GROUP),
-        Row("rollout", megatron.rollout, Kind(lambda raw: None), table=_ROLLOUT_GROUP),
+        Row("rollout", megatron.rollout, Kind(lambda raw: None), table=ROLLOUT_GROUP),
     ),
     known=KNOWN | {"colocate_groups", "teacher", "group_by_length", "save_checkpoint"},
     known_prefixes=("teacher.", "ENV.", "ref.", "megatron_extra_kwargs."),

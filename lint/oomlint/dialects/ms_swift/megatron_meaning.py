@@ -14,7 +14,7 @@ from oomlint.dialects.common.world import express_global_batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.ms_swift.keys import own
-from oomlint.dialects.ms_swift.megatron_keys import ARGS, megatron
+from oomlint.dialects.ms_swift.megatron_keys import ARGS, ROLLOUT_GROUP, megatron
 from oomlint.dialects.ms_swift.ranks import ranks
 from oomlint.dialects.ms_swift.samples import samples, whole_pack
 from oomlint.dialects.ms_swift.weights import weights
@@ -28,6 +28,14 @@ _P = f.precision
 # -- ranks and batches -----------------------------------------------------------------------------
 
 meaning.always(f.parallel.backend, "megatron", ARGS)
+
+
+@meaning.written(f.parallel.gpus_per_node)
+def _(gpus: Any, run: Cells, wishes: Wishes) -> Wishes:
+    """A Ray config gives each of its groups a number, and one alone would no longer go with the others."""
+    if any(block.table is ROLLOUT_GROUP for block in run.blocks):
+        raise CannotEdit("the other groups of the config have GPUs of their own")
+    return {f.parallel.gpus_per_node: gpus}
 
 
 @meaning.override(f.parallel.sp, source=f"{ARGS} __post_init__")

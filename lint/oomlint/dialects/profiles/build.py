@@ -43,6 +43,8 @@ class ScriptTable(Table, frozen=True):
     """The options of a script, and what it makes of them."""
 
     meaning: Meaning = Meaning()
+    has_only: frozenset[str] = frozenset()
+    """Its options, where the script has none but these."""
 
 
 def meaning_of_script(blocks: Iterable[Block]) -> Meaning | None:
@@ -113,6 +115,9 @@ class _Builder:
             section=base.section,
             renamed=base.renamed,
             meaning=self.meaning({f: v for f, v in facts.items() if f not in decided}),
+            has_only=frozenset(
+                option.name for option in script.options if script.extends == "nothing"
+            ),
         )
 
     def _with_default(self, row: Row, defaults: Mapping[Any, Any], facts: Mapping[Any, Any]) -> Row:

@@ -149,7 +149,10 @@ TORCHTUNE = Table(
         Row("clip_grad_norm", f.optimizer.clip_norm, NUMBER),
         _component("loss", own.loss, "training.loss._component_"),
         Row("loss.num_output_chunks", f.loss.chunks, POSITIVE),
-        Row("fsdp_cpu_offload", f.parallel.fsdp.cpu_offload, BOOLEAN, default=False, source=RECIPES),
+        Row(
+            "fsdp_cpu_offload", f.parallel.fsdp.cpu_offload, BOOLEAN, default=False, source=RECIPES,
+            near=("custom_sharded_layers", "enable_activation_offloading", "enable_activation_checkpointing"),
+        ),
         Row("fsdp_reshard_after_forward", f.parallel.fsdp.reshard_after_forward, BOOLEAN, default=True, source=RECIPES),
         Row("custom_sharded_layers", own.sharded_layers, LIST),
         Row("data_parallel_shard_dim", f.parallel.dp_shard, REST),

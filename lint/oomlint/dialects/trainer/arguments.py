@@ -164,7 +164,10 @@ TRAINING_ARGUMENTS = (
     ),
     Row("auto_find_batch_size", f.batch.auto_micro, BOOLEAN, default=False, source=f"{SOURCE}:989"),
     Row("max_steps", "total_steps", LIMIT, source=f"{SOURCE}:779"),
-    Row("optim", f.optimizer.name, _OPTIMIZER, default="adamw_torch_fused", source=f"{SOURCE}:806", changes=FUSED_BY_TRAINER),
+    Row(
+        "optim", f.optimizer.name, _OPTIMIZER, default="adamw_torch_fused", source=f"{SOURCE}:806",
+        changes=FUSED_BY_TRAINER, near=("lr_scheduler_type", "learning_rate"),
+    ),
     Row("optim_args", hf.optim_args, TEXT),
     Row("optim_target_modules", hf.optim_targets, LIST),
     Row("adafactor", hf.adafactor, BOOLEAN, source="transformers 4.57 training_args.py:1303"),

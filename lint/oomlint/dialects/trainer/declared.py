@@ -15,6 +15,7 @@ from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUM
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import MODEL_ROWS
 from oomlint.dialects.trl.keys import CONFIG_ROWS, MODEL_CONFIG_ROWS
+from oomlint.documents import JSON_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.errors import CannotEdit
 
 if TYPE_CHECKING:
@@ -37,13 +38,15 @@ def check_options(fields: Iterable[Any], run: Cells) -> None:
 
 
 def check_option(block: Block, row: Row, run: Cells) -> None:
-    """See that a block may be given the key of a row, if it is a command line.
+    """See that a block may be given the key of a row, if it is a command line, or a file in its place.
 
     Raises:
         CannotEdit: the script would stop at it, or nothing shows that it would not.
     """
     if _is_of_script(block) and _is_refused(row, block, run):
         raise CannotEdit("nothing shows that the script has an option for it")
+    if _is_file_of_script(block) and _is_unparsed(row, run):
+        raise CannotEdit(f"the script that reads it declares no {row.key}")
 
 
 def _is_refused(row: Row, block: Block, run: Cells) -> bool:
@@ -61,6 +64,21 @@ def _is_refused(row: Row, block: Block, run: Cells) -> bool:
         return bool(parsers) or not run.says(hf.use_peft)
     # Known scripts' tables give a default to each of these rows that the script declares.
     return row in MODEL_ROWS
+
+
+def _is_unparsed(row: Row, run: Cells) -> bool:
+    """Whether a script that takes its arguments from a file stops at a key, as none of its classes has it:
+    HfArgumentParser.parse_yaml_file (transformers 5.23 hf_argparser.py:418), TrlParser and the H4ArgumentParser of
+    alignment-handbook, which is made of it. Nothing is known of one whose classes were not all read."""
+    parsers = run.given.once(_parsers)
+    takes_arguments = any(_rows_of(base) for parser in parsers for base in parser.bases)
+    if not takes_arguments or not all(parser.is_whole for parser in parsers):
+        return False
+    bases = frozenset[str]().union(*(parser.bases for parser in parsers))
+    declared = run.given.once(declared_options)
+    return not any(row.key in _keys(_rows_of(base)) for base in bases) and not any(
+        name in declared for name in (row.key, *row.aliases, row.key.partition(".")[0])
+    )
 
 
 def declared_options(blocks: list[Block]) -> frozenset[str]:
@@ -85,6 +103,12 @@ def _parsers(blocks: Sequence[Block]) -> tuple[Options, ...]:
 def _is_of_script(block: Block) -> bool:
     """Whether it is what a command line says to a script, not to a launcher or the shell."""
     return block.table.section == "training" and hasattr(block.document, "commands")
+
+
+def _is_file_of_script(block: Block) -> bool:
+    """Whether it is a file that says what a script's command line otherwise would."""
+    suffixes = (*YAML_SUFFIXES, *JSON_SUFFIXES)
+    return block.table.section == "training" and kind_of(block.path) in suffixes
 
 
 def _rows_of(base: str) -> tuple[Row, ...]:

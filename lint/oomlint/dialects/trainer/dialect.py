@@ -20,6 +20,7 @@ from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
+from oomlint.dialects.olmo_core.signature import says_part
 from oomlint.dialects.profiles.build import ScriptTable, meaning_of_script, script_table
 from oomlint.dialects.profiles.records import Script
 from oomlint.dialects.table import Block, StrayKey, Table
@@ -155,6 +156,8 @@ class HfTrainer(Dialect):
 
 
 def _is_of_another(launch: Launch) -> bool:
+    if says_part(launch):
+        return True
     return objective_of_launch(launch) is not None or launch.stem in _OTHER_SCRIPTS
 
 

@@ -11,6 +11,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.liger import check_liger_patches, liger_patches
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.trainer.fields import hf
+from oomlint.dialects.trainer.own_losses import check_logits_unread
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -40,6 +41,7 @@ def logits(run: Cells) -> Any:
 def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     if kind != "fused":
         raise CannotEdit("the Trainer can only fuse the loss (use_liger_kernel)")
+    check_logits_unread(run)
     if run[f.objective.kind] in (None, "sft", "pretrain"):
         check_liger_patches(run)
     return {hf.liger: True}

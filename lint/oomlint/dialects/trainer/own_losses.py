@@ -15,6 +15,7 @@ from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.dialects.table import Block, plain_value
 from oomlint.dialects.trainer.script import is_reached
 from oomlint.documents.base import Call, Fact
+from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
 embedding = Meaning()
@@ -136,6 +137,12 @@ def _own_passes(blocks: list[Block]) -> Fact | None:
     return _of_trained(blocks, "own-passes")
 
 
+def _own_logits(blocks: list[Block]) -> Fact | None:
+    """That a trainer which the script defines reads the model's logits; which of several it takes nobody need know
+    to leave the loss alone."""
+    return next((fact for fact in _facts(blocks) if fact.kind == "own-logits"), None)
+
+
 def _loss_alone(blocks: list[Block]) -> Fact | None:
     """That the trainer which the script defines evaluates by the loss alone."""
     return _of_trained(blocks, "loss-alone")
@@ -150,6 +157,18 @@ def _of_trained(blocks: list[Block], kind: str) -> Fact | None:
         if fact.kind == kind and any(fact.detail["class"] in name.split(".") for name in trained)
     )
     return next(found, None)
+
+
+def check_logits_unread(run: Cells) -> None:
+    """
+    Raises:
+        CannotEdit: the script's own loss reads logits, which a loss over none of them at once leaves out: Liger's
+            forward returns ``None`` for them (liger-kernel 0.6 transformers/model/llama.py), and so does TRL's
+            chunked one (TRL f2cd5771 sft_trainer.py:221).
+    """
+    fact = run.given.once(_own_logits)
+    if fact is not None:
+        raise CannotEdit(f"{fact.detail['class']}.{fact.detail['function']} reads the logits")
 
 
 def _facts(blocks: list[Block]) -> Iterator[Fact]:

@@ -52,6 +52,7 @@ _TRL_TRAINER = re.compile(
     r"(^|\.)(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)Trainer$"
 )
 _TRAINER = re.compile(r"(^|\.)\w*Trainer$")
+_OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
 _OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known
 _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value|draft", re.IGNORECASE)
@@ -74,17 +75,19 @@ class ScriptRun(Struct, frozen=True):
     own: Own = field(default_factory=dict)
     """Classes that the script defines: a RewardTrainer among them is not TRL's, unless it is
     derived from TRL's."""
+    parsed: str = ""
+    """TRL's class of arguments that the command line of a trainer of the project's own fills."""
 
     @property
     def uses_trl(self) -> bool:
-        return _is_of_trl((self.trainer, self.config), self.own)
+        return bool(self.parsed) or _is_of_trl((self.trainer, self.config), self.own)
 
     @property
     def named(self) -> str:
         """The class that tells what is trained: the trainer's, or the library's that a trainer of
         the script's own is derived from; else that of its arguments."""
         call = self.trainer or self.config
-        return "" if call is None else of_library(call.callee, self.own)
+        return self.parsed or ("" if call is None else of_library(call.callee, self.own))
 
 
 def of_library(name: str, own: Own) -> str:
@@ -130,10 +133,28 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
             for config in configs
             if "per_device_train_batch_size" in config.arguments.entries
         ]
+    parsed = parsed_config(document)
+    found = [replace(run, parsed=parsed) if _is_of_project(run) else run for run in found]
     if not found and any(f.kind == "merges-adapter" for f in getattr(document, "facts", ())):
         found.append(_run_of(calls, None, None, defaults, own))
     for run in found:
         yield replace(run, among=len(found))
+
+
+def parsed_config(document: Document) -> str:
+    """TRL's class of training arguments that a script's parser is made of, or that one of the
+    project's is derived from; none where it has several."""
+    bases = getattr(getattr(document, "options", None), "bases", frozenset[str]())
+    configs = [name for name in bases if name.startswith("trl.") and _CONFIG.search(name)]
+    return configs[0] if len(configs) == 1 else ""
+
+
+def _is_of_project(run: ScriptRun) -> bool:
+    """Whether a trainer of the project's own is given arguments that a parser makes: it does what
+    TRL's does for the keys that it takes of TRL's class."""
+    if run.trainer is None or run.config is not None or run.uses_trl:
+        return False
+    return not _OF_TRANSFORMERS.search(of_library(run.trainer.callee, run.own))
 
 
 def _imports_unsloth(document: Document) -> bool:

@@ -377,7 +377,10 @@ def _take_fsdp_arguments(own: dict[Any, Any], run: Cells) -> None:
             own[row.field] = own.pop(target)
     if own.pop(_F.strategy, None) == "full":
         own[hf_fsdp.reshard_after_forward] = True
-    if own.get(hf_fsdp.cpu_offload) and not _is_option(hf_fsdp.cpu_offload, run):
+    # Both releases read the word (transformers 4.57 training_args.py:1997, 5.23 _process_fsdp_args); of the keys of
+    # fsdp_config only 5 has this one.
+    has_section = any(block.find("fsdp_config") is not None for block in run.blocks)
+    if own.get(hf_fsdp.cpu_offload) and not (has_section and _is_option(hf_fsdp.cpu_offload, run)):
         own.pop(hf_fsdp.cpu_offload)
         own[hf.fsdp_words] = (*run[hf.fsdp_words], "offload")
 

@@ -41,6 +41,14 @@ COUNTS_COMPLETIONS = Change(
     "trl", (0, 15), "a micro batch counts prompts, of each of which all completions are trained at once",
     "TRL 0.14.0 and 0.15.2 trainer/grpo_trainer.py",
 )  # fmt: skip
+GROUPS_BY_ROUND = Change(
+    "trl", (0, 17), "a micro batch of all ranks must hold whole groups of completions",
+    "TRL 0.16.1 and 0.17.0 trainer/grpo_trainer.py possible_values",
+)  # fmt: skip
+HAS_CHUNKS = Change(
+    "trl", (1, 4), "loss_type has no chunked_nll",
+    "TRL 1.3.0 and 1.4.0 trainer/sft_config.py",
+)  # fmt: skip
 COLOCATES = Change(
     "trl", (1, 0), "vLLM runs as a server elsewhere (vllm_mode)",
     "TRL 0.29.1 and 1.0.0 trainer/grpo_config.py", was="vllm_server",

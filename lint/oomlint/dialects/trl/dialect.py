@@ -9,7 +9,9 @@ ModelConfig for weights and adapter, ScriptArguments for the data; TrlParser tak
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
@@ -22,8 +24,9 @@ from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
 from oomlint.dialects.table import Block, OverrideBlock, StrayKey
 from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
-from oomlint.dialects.trainer.script import script_claim, script_runs
+from oomlint.dialects.trainer.script import parsed_config, script_claim, script_runs
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
+from oomlint.dialects.trl.changes import GROUPS_BY_ROUND
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.meaning import meaning
 from oomlint.dialects.trl.objectives import (
@@ -40,7 +43,7 @@ from oomlint.dialects.trl.objectives import (
     recipe_of,
 )
 from oomlint.documents.base import Document, Mapping, Node, Scalar
-from oomlint.documents.text import Location, Source
+from oomlint.documents.text import Location, Source, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -79,7 +82,8 @@ class Trl(Dialect):
         for run in script_runs(document):
             if run.uses_trl:
                 kind = objective_of_class(run.named) if run.named else "sft"
-                yield script_claim(self, document, run, CALLS[kind])
+                claim = script_claim(self, document, run, CALLS[kind])
+                yield _told_by_parser(claim, kind) if run.parsed else claim
         for root in getattr(document, "roots", ()):
             if isinstance(root, Mapping) and _is_trl(set(root.entries)):
                 yield self._on_recipe(document, root)
@@ -109,7 +113,7 @@ class Trl(Dialect):
             if self.profiles.describe(launch):
                 continue
             if objective is None:
-                yield from self._started_with_recipe(launch)
+                yield from self._of_own_script(launch)
                 continue
             table = options_of(launch, objective)
             options = parsed_options(launch.flags, table)
@@ -131,19 +135,33 @@ class Trl(Dialect):
             blocks = (*blocks, own)
             yield Claim(self, "launch", document, blocks, tuple(references))
 
-    def _started_with_recipe(self, launch: Launch) -> Iterator[Claim]:
-        """A script of the project's own that a TRL recipe is given to, if the file is one."""
+    def _of_own_script(self, launch: Launch) -> Iterator[Claim]:
+        """A script of the project's own that a TRL recipe is given to, if the file is one, or if
+        the script's parser takes such: then what the line says need not stand in the file. Without
+        a file the options are TRL's if the parser is made of its classes."""
         recipe = recipe_of(launch)
-        if not isinstance(recipe, Scalar):
-            return
-        where = Location(launch.document.source.path, place(recipe))
-        named = Reference(
-            str(recipe.value), where, self.name, optional=True, decides=True, adopts=False
-        )
-        references = (*launch.scene_references, *script_reference(launch), named)
         options = parsed_options(launch.flags, RECIPE_OPTIONS)
-        own = OverrideBlock(launch.document, options, RECIPE_OPTIONS, launch.anchor)
-        yield Claim(self, "launch", launch.document, (*launch.blocks, own), references)
+        if isinstance(recipe, Scalar):
+            where = Location(launch.document.source.path, place(recipe))
+            named = Reference(
+                str(recipe.value),
+                where,
+                self.name,
+                optional=True,
+                decides=True,
+                adopts=False,
+                vouched_for=tuple(script_reference(launch, (TrlRecipeScript.name,))),
+            )
+            deciding: tuple[Reference, ...] = (named,)
+        elif set(options.entries) & TRAINING_KEYS:
+            scripts = script_reference(launch, (TrlScript.name,))
+            deciding = tuple(replace(each, decides=True) for each in scripts)
+        else:
+            return
+        if deciding:
+            references = (*launch.scene_references, *script_reference(launch), *deciding)
+            own = OverrideBlock(launch.document, options, RECIPE_OPTIONS, launch.anchor)
+            yield Claim(self, "launch", launch.document, (*launch.blocks, own), references)
 
     def are_kin(self, config: Claim, launch: Claim) -> bool:
         """TRL has a script for each objective, and each its own number of ranks: of GRPO one node
@@ -187,7 +205,40 @@ class Trl(Dialect):
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         own = in_training_arguments(expressed(changes, run), run)
         _check_evaluation(own, run)
+        _check_groups(own, run)
         return writable(own, run, self.name)
+
+
+class TrlScript(Dialect):
+    """The Python script of a command, where its parser alone tells that its options are TRL's."""
+
+    name = "trl-script"
+    suffixes = ()
+    any_text: ClassVar[bool] = True
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        return ()
+
+    def adopt(self, document: Document) -> Claim | None:
+        return Claim(self, "part", document, ()) if parsed_config(document) else None
+
+
+class TrlRecipeScript(TrlScript):
+    """Such a script whose parser takes a YAML of these options besides."""
+
+    name = "trl-recipe-script"
+
+    def adopt(self, document: Document) -> Claim | None:
+        options = getattr(document, "options", None)
+        return super().adopt(document) if options is not None and options.takes_a_file else None
+
+
+def _told_by_parser(claim: Claim, objective: str) -> Claim:
+    """A script's claim with what its parser's class says is trained: the trainer is of the
+    project's own, whose name tells nothing."""
+    nowhere = Mapping(Span(0, 0), {})
+    told = Block(claim.document, nowhere, CALLS[objective], claim.blocks[-1].anchor)
+    return replace(claim, blocks=(told, *claim.blocks))
 
 
 def _check_evaluation(own: Wishes, run: Cells) -> None:
@@ -198,6 +249,19 @@ def _check_evaluation(own: Wishes, run: Cells) -> None:
         return
     if (size * (run[f.parallel.world] or 1)) % group:
         raise CannotEdit(f"a batch of evaluation must hold groups of {group} answers")
+
+
+def _check_groups(own: Wishes, run: Cells) -> None:
+    """Until TRL 0.16 GRPO stops where a micro batch over all ranks holds no whole groups of answers to a prompt,
+    however many are accumulated. ``vllm_device`` is a key that 0.18 has no more."""
+    size, group = own.get(f.batch.micro), run[f.objective.rollout.n]
+    if run[f.objective.kind] != "grpo" or size is None or not group:
+        return
+    counts_round = run.made(GROUPS_BY_ROUND)
+    if counts_round is None:
+        counts_round = all(block.find("vllm_device") is None for block in run.blocks)
+    if not counts_round and (size * (run[f.parallel.world] or 1)) % group:
+        raise CannotEdit(f"before TRL 0.17 a micro batch must hold groups of {group} answers")
 
 
 def _is_trl(keys: set[str]) -> bool:

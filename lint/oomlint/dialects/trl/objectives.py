@@ -180,7 +180,7 @@ def brings_own_trainer(run: Cells) -> bool:
     """Whether a script that is not TRL's may train with a class of its own: R1-V, Video-R1 and
     their like have copies of GRPOTrainer from before TRL 0.15, which count otherwise."""
     tables = {id(block.table) for block in run.blocks}
-    is_own = any(id(table) in tables for table in OPEN_OPTIONS.values())
+    is_own = any(id(table) in tables for table in (*OPEN_OPTIONS.values(), RECIPE_OPTIONS))
     return is_own and not any(
         _ROLLS_OUT.search(block.document.source.text[block.anchor.start : block.anchor.end])
         for block in run.blocks

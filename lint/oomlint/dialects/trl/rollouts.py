@@ -10,6 +10,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.generation import completions_of_round
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
+from oomlint.dialects.table import Block
 from oomlint.dialects.trl.changes import COLOCATES, COUNTS_COMPLETIONS, LONG_COMPLETIONS
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.objectives import brings_own_trainer
@@ -38,7 +39,7 @@ def _counts_prompts(run: Cells) -> bool:
     if run[f.objective.kind] != "grpo":
         return False
     if brings_own_trainer(run):
-        return _refused_by_trl(run)
+        return not run.given.once(_repeats_prompts) and _refused_by_trl(run)
     release = run.version(COUNTS_COMPLETIONS.package)
     return release is not None and release < COUNTS_COMPLETIONS.since
 
@@ -61,6 +62,21 @@ def counts_completions(run: Cells) -> Any:
 @rollouts.derive(f.objective.pairs_per_sample, source=COUNTS_COMPLETIONS.source)
 def completions_beside(run: Cells) -> Any:
     return run[_R.n] if _counts_prompts(run) else None
+
+
+def _repeats_prompts(blocks: list[Block]) -> bool:
+    facts = (fact for block in blocks for fact in getattr(block.document, "facts", ()))
+    return any(fact.kind == "repeats-prompts" for fact in facts)
+
+
+@rollouts.derive(f.objective.pairs_per_sample)
+def completions_alone(run: Cells) -> Any:
+    """A trainer of the project's own that draws each prompt as often as it has answers counts these."""
+    if run[f.objective.kind] != "grpo" or not run.given.once(_repeats_prompts):
+        return None
+    return Sourced(
+        1, "TRL 0.15.0 trainer/grpo_trainer.py RepeatRandomSampler, in the project's own"
+    )
 
 
 @rollouts.assume(

@@ -19,12 +19,14 @@ from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.model import is_whole_on_one, model, one_process
+from oomlint.dialects.trainer.own_losses import check_logits_unread
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.changes import (
     CHECKPOINTS,
     CHUNKS_LOSS,
     DPO_LEAVES_ENDS,
     GRPO_NEEDS_NO_REFERENCE,
+    HAS_CHUNKS,
     MIXES_PRECISION,
     SFT_LEAVES_ENDS,
     SPREADS,
@@ -172,6 +174,9 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
         return losses.writers[f.loss.logits_materialised](kind, run, wishes)
     if run[f.objective.kind] != "sft":
         raise CannotEdit("only SFTTrainer computes its loss in chunks")
+    check_logits_unread(run)
+    if not run.has(HAS_CHUNKS, otherwise=False, noted=False):
+        raise CannotEdit("loss_type has chunked_nll from TRL 1.4 on, and no file says that it runs")
     return {trl.loss_type: "chunked_nll"}
 
 

@@ -89,4 +89,4 @@ DECLARING = (
 """Files of verl's package that name every key: the configs that Hydra puts together (verl b178a3cd), and the code that
 asks for some by ``config.get``."""
 
-VERSION = ("verl", "verl/version/version")
+VERSION = ("verl", ("verl/version/version",))

@@ -34,7 +34,7 @@ _WORDS_THAT_MATTER: Final = (
     "FullyShardedDataParallel", "fully_shard", "StateDictConfig", "DistributedDataParallel",
     "HfDeepSpeedConfig", "bitsandbytes", "torch.optim", "Adafactor", "torch.load", "torch.save",
     "lit_gpt", "lit_llama", "async_save", "empty_cache", "CUDA_ALLOC_CONF", "OutOfMemoryError", ".backward(",
-    "xtuner", "llama_recipes", "llama_cookbook",
+    "xtuner", "llama_recipes", "llama_cookbook", "olmo_core",
 )  # fmt: skip
 # The same for what counts as a whole word only, which is not looked for where no part of it is.
 _PARTS: Final = ("rainer", "Config", "Accelerator", "FSDP", "DataLoader", "import train", ".errno")
@@ -321,8 +321,9 @@ def _read(
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loops import read_loop
-    from oomlint.documents.python.modules import Modules
+    from oomlint.documents.python.modules import Module, Modules
     from oomlint.documents.python.options import read_options, started
+    from oomlint.documents.python.samplers import sampler_facts
     from oomlint.documents.python.tree import read_tree
     from oomlint.documents.python.values import Evaluator, Places
 
@@ -338,7 +339,10 @@ def _read(
     steps = reached_by_files(every, tree, evaluator)
     calls, origin = read_calls(steps, evaluator, places)
     stores = reached_by_files(stores, tree, evaluator)
-    facts = facts_of(source, tree, places, evaluator, steps, calls, origin)
+    facts = (
+        *facts_of(source, tree, places, evaluator, steps, calls, origin),
+        *sampler_facts(Module(source, tree), calls, taken_in),
+    )
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     return PythonDocument(
         source,

@@ -24,7 +24,8 @@ def loss_facts(source: Source, tree: ast.Module, places: Places) -> Iterator[Fac
     takes its loss neither from the model nor from the class above. Facts of the kind ``own-passes``
     (``class``, ``passes``): a ``compute_loss`` that runs the model several times before one
     backward pass. Facts of the kind ``loss-alone`` (``class``): a Trainer's ``prediction_step`` that has the class
-    above return the loss alone."""
+    above return the loss alone. Facts of the kind ``own-logits`` (``class``, ``function``): a ``compute_loss`` that
+    reads the model's logits."""
     for node in tree.body:
         if not isinstance(node, ast.ClassDef):
             continue
@@ -46,6 +47,8 @@ def loss_facts(source: Source, tree: ast.Module, places: Places) -> Iterator[Fac
             where = Location(source.path, places.span(function))
             if _is_of_its_own(function) and not _names_logits(node):
                 yield Fact("own-loss", where, {"class": node.name, "function": wanted})
+            if wanted == "compute_loss" and any(map(_reads_logits, ast.walk(function))):
+                yield Fact("own-logits", where, {"class": node.name, "function": wanted})
             passes = _passes(function.body) if wanted == "compute_loss" else 0
             if passes > 1:
                 yield Fact("own-passes", where, {"class": node.name, "passes": passes})
@@ -110,6 +113,18 @@ def _is_of_its_own(function: ast.FunctionDef) -> bool:
             case ast.Call(func=ast.Attribute(attr="lm_head" | "get_output_embeddings")):
                 return False
     return returns
+
+
+def _reads_logits(node: ast.AST) -> bool:
+    """``outputs.logits``, ``outputs["logits"]`` and ``outputs.get("logits")``."""
+    match node:
+        case ast.Attribute(attr="logits", ctx=ast.Load()):
+            return True
+        case ast.Subscript(slice=ast.Constant(value="logits"), ctx=ast.Load()):
+            return True
+        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value="logits"), *_]):
+            return True
+    return False
 
 
 def _names_logits(node: ast.ClassDef) -> bool:

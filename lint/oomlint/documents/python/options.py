@@ -15,7 +15,12 @@ from msgspec import Struct
 
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.modules import FindSource, Module, Modules, paths_of
-from oomlint.documents.python.parsers import argparse_names, command_functions, parsed_classes
+from oomlint.documents.python.parsers import (
+    argparse_names,
+    command_functions,
+    parsed_classes,
+    takes_a_file,
+)
 from oomlint.documents.python.scopes import dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Places
@@ -40,6 +45,8 @@ class Options(Struct, frozen=True, eq=False):
     """Classes of libraries whose fields are options too: ``transformers.TrainingArguments``."""
     is_whole: bool = False
     """Whether every place that declares options could be read."""
+    takes_a_file: bool = False
+    """Whether the parser reads a YAML of these options too."""
     defaults: Mapping | None = None
     """Plain defaults of dataclass fields; those of other files are not to be edited here."""
 
@@ -54,6 +61,7 @@ def read_options(source: Source, tree: Tree, modules: Modules) -> Options:
         frozenset(reader.names),
         frozenset(reader.bases),
         reader.found_parser and reader.is_whole,
+        reader.takes_a_file,
         reader.mapping(),
     )
 
@@ -78,6 +86,7 @@ class _Reader:
         self.bases: set[str] = set()
         self.entries: dict[str, Entry] = {}
         self.found_parser = False
+        self.takes_a_file = False
         self.is_whole = True
 
     def read(self, file: Module) -> None:
@@ -92,6 +101,7 @@ class _Reader:
         self.is_whole &= names.are_all
         self.found_parser |= bool(names.known)
         for call, classes in parsed_classes(file.tree):
+            self.takes_a_file |= takes_a_file(call)
             for name in classes:
                 self.found_parser = True
                 self._class(name, file, places.span(call), 0)

@@ -151,7 +151,14 @@ def dataclass_variables(tree: Tree) -> dict[str, str]:
 
 
 # Makers of parsers from dataclasses: transformers', TRL's, and those that projects make of them; tyro.
-_PARSERS: Final = ("HfArgumentParser", "TrlParser", "H4ArgumentParser", "ArgumentParserPlus")
+_TAKE_A_FILE: Final = ("TrlParser", "H4ArgumentParser", "ArgumentParserPlus")
+_PARSERS: Final = ("HfArgumentParser", *_TAKE_A_FILE)
+
+
+def takes_a_file(call: ast.Call) -> bool:
+    """Whether a parser takes a YAML of its options beside them (TRL f2cd5771 scripts/utils.py TrlParser;
+    alignment-handbook 925acdfe src/alignment/configs.py)."""
+    return (dotted(call.func) or "").rsplit(".", 1)[-1] in _TAKE_A_FILE
 
 
 def parsed_classes(tree: Tree) -> Iterator[tuple[ast.Call, list[str]]]:

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.documents.base import UNKNOWN, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.document import PythonDocument
 from oomlint.documents.python.nodes import PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
@@ -50,7 +50,7 @@ def config_functions(
     A function counts too that returns the changed config of another one.
     """
     tree = read_tree(ast.parse(document.source.text))
-    reader = _Reader(document, tree)
+    reader = CallReader(document, tree)
     for node in tree.root.body:
         if isinstance(node, ast.FunctionDef) and not _required(node.args):
             found = reader.function(node, sections)
@@ -64,8 +64,10 @@ def _required(arguments: ast.arguments) -> bool:
     return len(positional) + len(arguments.kwonlyargs) > optional
 
 
-class _Reader:
-    def __init__(self, document: PythonDocument, tree: Tree) -> None:
+class CallReader:
+    """Reads calls as nested mappings; a name that is bound once is what it stands for."""
+
+    def __init__(self, document: Document, tree: Tree) -> None:
         self.places = Places(document.source)
         self.scopes = tree.scopes
         self.evaluator = Evaluator(self.places, tree)
@@ -81,7 +83,7 @@ class _Reader:
             return None
         made, base = None, None
         if sections <= {keyword.arg for keyword in origin.keywords}:
-            made = self._made(origin, scope, 0)
+            made = self.made(origin, scope)
         else:
             base = self._base(origin, scope)
             if base is None:
@@ -113,7 +115,7 @@ class _Reader:
 
     # -- calls as mappings ------------------------------------------------------------------
 
-    def _made(self, call: ast.Call, scope: Scope, depth: int) -> PythonMapping:
+    def made(self, call: ast.Call, scope: Scope, depth: int = 0) -> PythonMapping:
         """The arguments of a call, and its own name under ``class``."""
         span, head = self.places.span(call), self.places.span(call.func)
         name = dotted(call.func) or ""
@@ -140,7 +142,7 @@ class _Reader:
     def _node(self, expression: ast.expr, scope: Scope, depth: int) -> Node:
         value = self._value_of(expression, scope)
         if isinstance(value, ast.Call) and depth <= _DEEPEST:
-            return self._made(value, scope, depth)
+            return self.made(value, scope, depth)
         elements = value.elts if isinstance(value, (ast.List, ast.Tuple)) else []
         if depth <= _DEEPEST and any(isinstance(element, ast.Call) for element in elements):
             items = tuple(self._node(element, scope, depth + 1) for element in elements)

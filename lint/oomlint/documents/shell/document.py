@@ -424,9 +424,10 @@ def parse_shell(
     source: Source,
     find: Callable[[str], Source | None] = lambda _name: None,
     arguments: SequenceABC[str | None] = (),
+    inherited: SequenceABC[tuple[str, str | None]] = (),
 ) -> ShellDocument:
     """Read a script; ``find`` gives the files that it sources, ``arguments`` are the words that
-    another one starts it with, ``None`` where nobody knows one.
+    another one starts it with and ``inherited`` the variables, ``None`` where nobody knows one.
 
     Raises:
         ParseError: it is too long, nested too deeply or too broken to be read.
@@ -437,7 +438,7 @@ def parse_shell(
     if len(source.text) > MOST_CHARACTERS:
         raise ParseError(source.path, "too large for a script (over a million characters)")
     try:
-        reader = Reader(source, find, arguments)
+        reader = Reader(source, find, arguments, inherited)
         reader.run()
         directives = _directives(source, reader.batches)
         return replace(

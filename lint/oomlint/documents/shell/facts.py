@@ -31,6 +31,7 @@ _ARRAY_LINE = re.compile(r'"?\$\{\w*(?:ARGS|OPTS|OPTIONS|FLAGS)\w*\[@\]\}', re.I
 _PREFIX_LINE = re.compile(r"\s*(?:[A-Za-z_]\w*=\S*\s+)+\\\s*$", re.ASCII)
 _JOIN = re.compile(r"[ \t]*(?:&&|;)[ \t]*")
 _EXPORTS_ALL = re.compile(r"^[ \t]*set[ \t]+(?:-\w*a\w*|-o[ \t]+allexport)\b", re.MULTILINE)
+_OPTION_AT_END = re.compile(r"(?:^|\s)--?[A-Za-z][\w-]*$")
 _COMMENT_AFTER_BACKSLASH = re.compile(r"\\([ \t]+(#.*))$")
 _CONTINUED = re.compile(r"[ \t]*\\")
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)", re.ASCII)
@@ -120,22 +121,31 @@ def _joined(facts: Iterable[Fact]) -> Iterator[Fact]:
     for fact in facts:
         if open_fact is None:
             open_fact = fact
-        elif fact.detail["top"] == open_fact.detail["lost_line"] and fact.mend and open_fact.mend:
+        elif fact.detail["top"] == open_fact.detail["lost_line"] and (
+            _is_unfilled(open_fact) or _is_unfilled(fact) or (fact.mend and open_fact.mend)
+        ):
             lost = fact.detail["lost_line"]
+            is_unfilled = _is_unfilled(open_fact) or _is_unfilled(fact)
             open_fact = replace(
                 open_fact,
                 detail={
                     **open_fact.detail,
                     "lost_line": lost,
                     "cuts": open_fact.detail["cuts"] + 1,
+                    "unfilled": is_unfilled,
                 },
-                mend=_mended_together(open_fact, fact),
+                mend=() if is_unfilled else _mended_together(open_fact, fact),
             )
         else:
             yield open_fact
             open_fact = fact
     if open_fact is not None:
         yield open_fact
+
+
+def _is_unfilled(fact: Fact) -> bool:
+    """Whether somebody took values away that only they can put back."""
+    return bool(fact.detail.get("unfilled"))
 
 
 def _mended_together(first: Fact, second: Fact) -> tuple[Edit, ...]:
@@ -195,8 +205,11 @@ def _above_option(source: Source, line: int, span: Span) -> Fact | None:
     if blank or bare.endswith((";", "&", "|", "{", "(", "then", "do", "else")) or "<<" in text:
         return None
     place = source.line_starts[above - 1] + len(bare)
-    mend = [Edit(source.path, place, end, " \\")]
-    return _fact(source, kind, span, _cut(source, "no-backslash", above, line), mend)
+    detail = _cut(source, "no-backslash", above, line)
+    if text != bare and _OPTION_AT_END.search(bare):
+        # "--tokenizer-type " with a blank behind it: its value is gone, and with it the backslash.
+        return _fact(source, kind, span, {**detail, "unfilled": True}, [])
+    return _fact(source, kind, span, detail, [Edit(source.path, place, end, " \\")])
 
 
 def _cut(source: Source, reason: str, above: int, lost_line: int) -> dict[str, Any]:

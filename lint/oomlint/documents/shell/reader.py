@@ -108,6 +108,7 @@ class Reader:
         source: Source,
         find: FindSource = lambda _name: None,
         arguments: Sequence[str | None] = (),
+        inherited: Sequence[tuple[str, str | None]] = (),
     ) -> None:
         self.source = source
         self.find = find
@@ -115,6 +116,7 @@ class Reader:
         self.scripts: list[Script] = []
         self.variables = Variables(source)
         self.variables.start_with(arguments)
+        self.variables.inherit(inherited)
         self.functions: dict[str, tuple[Script, Syntax]] = {}
         self.calls: dict[str, int] = {}
         self.batches: list[Span] = []

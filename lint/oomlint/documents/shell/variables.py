@@ -18,6 +18,7 @@ from oomlint.documents.shell.commands import (
     value_of,
 )
 from oomlint.documents.shell.expand import Expander
+from oomlint.documents.shell.names import known_environment
 from oomlint.documents.shell.syntax import (
     Script,
     Text,
@@ -43,6 +44,24 @@ _POSITIONAL = ("@", "#", *"123456789")
 _NOWHERE = Span(0, 0)
 # Where a script reads what it was started with.
 TAKES_ARGUMENTS = re.compile(r"\$(?:[@*1-9]|\{[@*1-9])|\bgetopts\b")
+
+
+def reads(text: str, name: str) -> bool:
+    """Whether a script reads a variable, or starts programs that do."""
+    return name in _READ_BY_ALL or re.search(rf"\$\{{?{name}\b", text) is not None
+
+
+def needs(text: str, name: str) -> bool:
+    """Whether a script reads a variable that it gives no value itself, and no program knows."""
+    if name in known_environment() or not re.search(rf"\$\{{?{name}\b", text):
+        return False
+    asked = rf"\$\{{{name}:?\?"
+    given = rf"(?m)^\s*(?:export\s+|local\s+|readonly\s+)?{name}=|\$\{{{name}:?[-=+]"
+    return re.search(asked, text) is not None or re.search(given, text) is None
+
+
+# CUDA reads it in every program that computes on a GPU.
+_READ_BY_ALL = frozenset({"CUDA_VISIBLE_DEVICES"})
 
 
 class Variables:
@@ -237,6 +256,16 @@ class Variables:
         place = Span(*taken.span()) if taken is not None else _NOWHERE
         step = Step(Container("value", place, shared=True), place, place)
         self._take(tuple((Chunk(text, (step,)),) for text in arguments))
+
+    def inherit(self, variables: Sequence[tuple[str, str | None]]) -> None:
+        """What the environment holds in which somebody else's command starts the script; each stands
+        for the place that reads it first."""
+        for name, text in variables:
+            read = re.search(rf"\$\{{?{name}\b", self.source.text)
+            place = Span(*read.span()) if read is not None else _NOWHERE
+            step = Step(Container("value", place, shared=True), place, place)
+            self.held[name] = Binding(name, place, place, (Chunk(text, (step,)),))
+            self.exports.add(name)
 
     @property
     def arguments(self) -> tuple[Field, ...] | None:

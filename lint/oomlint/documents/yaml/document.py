@@ -70,7 +70,10 @@ class YamlDocument(Struct, frozen=True, eq=False):
         if index is None:
             index = len(place.parts) - 1
         if place.style == "block":
-            return self._edits(self._insert_lines(place, index, self._entry_lines(key, value, 0)))
+            lines: Iterable[str] = self._entry_lines(key, value, 0)
+            if isinstance(value, bool) and _spells_in_capitals(mapping):
+                lines = (f"{emit(key)}: {value}",)
+            return self._edits(self._insert_lines(place, index, lines))
         return self._edits(self._insert_flow(mapping, place, index, f"{emit(key)}: {emit(value)}"))
 
     def remove_entry(self, mapping: Mapping, key: str) -> list[Edit]:
@@ -351,3 +354,15 @@ def _requoted(style: Style, value: Literal) -> str:
         if style == "single":
             return single_quoted(value) or double_quoted(value)
     return emit(value)
+
+
+def _spells_in_capitals(mapping: Mapping) -> bool:
+    """Whether the truth values of a mapping are Python's: ``True`` and ``False``."""
+    spelled = [
+        entry.value.value
+        for entry in mapping.entries.values()
+        if isinstance(entry.value, Scalar)
+        and entry.value.plain
+        and entry.value.value in ("true", "false", "True", "False")
+    ]
+    return bool(spelled) and all(str(each)[0].isupper() for each in spelled)

@@ -170,7 +170,15 @@ class Attention(Basics):
         if "kv_a" in linears:
             q, k, v = self.latent(x, linears)
         elif "qkv" in linears:
-            q, k, v = tape.parts(self.linear(x, linears["qkv"]), (width, kv, kv))
+            joined = self.linear(x, linears["qkv"])
+            if m.traits.clamped_qkv:
+                # clamp_ keeps what was there before it for its backward.
+                joined = tape.op(
+                    tape.tensor(joined.width, joined.bytes), (joined,), saves=(joined,)
+                )
+            q, k, v = tape.parts(joined, (width, kv, kv))
+            if m.qk_norm and not m.traits.l2_qk_norm:
+                q, k = self.norm(q), self.norm(k)
             if m.arch == "falcon" and m.kv_heads not in (1, m.heads):
                 # FalconAttention._split_heads broadcasts keys and values to all query heads.
                 q, k, v = self.own(q), self.repeat(k, width), self.repeat(v, width)

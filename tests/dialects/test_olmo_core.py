@@ -1,0 +1,227 @@
+"""OLMo-core's scripts: what the config that they build says, and the lines that start them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.fixing import fixed
+from tests.linked import link, run_of
+
+from oomlint.hardware import parse_hardware
+from oomlint.models.count import count_parameters
+from oomlint.plan.fields import f
+from oomlint.run import Run
+
+# Two styles of scripts: functions that are given common parts, and options of a command line.
+_SCRIPT = """\
+from functools import partial
+
+from olmo_core.config import DType
+from olmo_core.distributed.parallel import DataParallelType
+from olmo_core.internal.experiment import CommonComponents, build_config, main
+from olmo_core.nn.transformer import TransformerConfig
+from olmo_core.optim import SkipStepAdamWConfig
+from olmo_core.train import TrainerConfig
+from olmo_core.train.callbacks import CheckpointerCallback
+from olmo_core.train.train_module import (
+    TransformerActivationCheckpointingConfig,
+    TransformerActivationCheckpointingMode,
+    TransformerDataParallelConfig,
+    TransformerTrainModuleConfig,
+)
+
+SEQUENCE_LENGTH = 4096
+GLOBAL_BATCH_SIZE = 1024 * SEQUENCE_LENGTH
+
+
+def build_model_config(common: CommonComponents) -> TransformerConfig:
+    return TransformerConfig.olmo2_7B(vocab_size=common.tokenizer.padded_vocab_size())
+
+
+def build_train_module_config(common: CommonComponents) -> TransformerTrainModuleConfig:
+    micro = 4 * common.max_sequence_length
+    if common.launch is not None:
+        micro *= 2
+    return TransformerTrainModuleConfig(
+        rank_microbatch_size=micro,
+        max_sequence_length=common.max_sequence_length,
+        optim=SkipStepAdamWConfig(lr=3e-4),
+        compile_model=True,
+        dp_config=TransformerDataParallelConfig(
+            name=DataParallelType.hsdp, param_dtype=DType.bfloat16, num_replicas=64 // 32
+        ),
+        ac_config=TransformerActivationCheckpointingConfig(
+            mode=TransformerActivationCheckpointingMode.selected_modules,
+            modules=[f"blocks.{i}.feed_forward" for i in range(32)],
+        ),
+    )
+
+
+def build_trainer_config(common: CommonComponents) -> TrainerConfig:
+    return TrainerConfig(save_folder="x").with_callback(
+        "checkpointer", CheckpointerCallback(save_interval=500, save_async=False)
+    )
+
+
+if __name__ == "__main__":
+    main(config_builder=partial(
+        build_config,
+        global_batch_size=GLOBAL_BATCH_SIZE,
+        max_sequence_length=SEQUENCE_LENGTH,
+        model_config_builder=build_model_config,
+        train_module_config_builder=build_train_module_config,
+        trainer_config_builder=build_trainer_config,
+    ))
+"""
+_OFFICIAL = """\
+from olmo_core.data import NumpyDataLoaderConfig, TokenizerConfig
+from olmo_core.nn.transformer import TransformerConfig
+from olmo_core.optim import AdamWConfig
+from olmo_core.script_utils import main
+from olmo_core.train.train_module import TransformerTrainModuleConfig
+
+DEFAULT_SEQUENCE_LENGTH = 8192
+
+
+def build_config(opts, overrides):
+    sequence_length = opts.sequence_length or DEFAULT_SEQUENCE_LENGTH
+    tokenizer = TokenizerConfig.gpt2()
+    model_config = TransformerConfig.llama3_8B(vocab_size=tokenizer.padded_vocab_size(), n_layers=4)
+    data_loader = NumpyDataLoaderConfig(global_batch_size=8192 * 512, num_workers=8)
+    train_module = TransformerTrainModuleConfig(
+        rank_microbatch_size=16384,
+        max_sequence_length=sequence_length,
+        optim=AdamWConfig(lr=1e-3),
+    )
+    return model_config, data_loader, train_module
+
+
+if __name__ == "__main__":
+    main(build_config)
+"""
+
+
+def _run(text: str = _SCRIPT) -> Run:
+    run = run_of({"train.py": text}, "train.py", hardware=parse_hardware("8x8xH100-80GB"))
+    assert run.framework == "olmo-core"
+    return run
+
+
+def test_parts_that_functions_of_a_script_are_given() -> None:
+    plan, dims = _run().plan, _run().plan.model.dims
+    assert dims is not None
+    counts = count_parameters(dims)
+    assert counts is not None
+    # As its class on the meta device has them, with dolma2's vocabulary.
+    assert counts.total == 7298617344
+    assert (plan.seq.max_len, plan.batch.micro, plan.batch.grad_accum) == (4096, 4, 4)
+    assert (plan.parallel.backend, plan.parallel.dp_replicate) == ("fsdp2", 2)
+    assert (plan.parallel.fsdp.wrap, plan.parallel.fsdp.strategy) == ("ends", "hybrid")
+    assert (plan.precision.param, plan.precision.compute, plan.precision.comm) == (
+        "fp32",
+        "bf16",
+        "fp32",
+    )
+    assert (plan.checkpointing.mode, plan.checkpointing.recompute_modules) == (
+        "selective_op",
+        ("core_attn", "mlp"),
+    )
+    assert (plan.loss.algorithm, plan.loss.upcast_fp32) == ("kernel", False)
+    assert (plan.save.every, plan.save.async_) == (500, "none")
+    assert (plan.optimizer.kind, plan.optimizer.foreach) == ("adamw", True)
+
+
+def test_options_that_are_nothing_by_default() -> None:
+    plan, dims = _run(_OFFICIAL).plan, _run(_OFFICIAL).plan.model.dims
+    assert dims is not None
+    assert (dims.layers, dims.kv_heads, dims.ffn, dims.vocab) == (4, 8, 14336, 50304)
+    assert (plan.seq.max_len, plan.batch.micro, plan.data.workers) == (8192, 2, 8)
+    assert (plan.parallel.backend, plan.precision.compute, plan.compile.enabled) == (
+        "none",
+        "fp32",
+        False,
+    )
+    assert (plan.loss.algorithm, plan.loss.upcast_fp32) == (None, True)
+
+
+def test_a_launch_line_is_laid_over_the_script() -> None:
+    line = (
+        "torchrun --nproc-per-node=8 src/train.py train run01 cluster \\\n"
+        "  --train_module.rank-microbatch-size=8192 --train_module.dp_config.name=fsdp\n"
+    )
+    plan = run_of({"go.sh": line, "src/train.py": _SCRIPT}, "go.sh").plan
+    assert (plan.parallel.world, plan.batch.micro, plan.parallel.fsdp.strategy) == (8, 2, "full")
+    assert plan.model.arch == "olmo2"
+
+
+def test_a_helper_that_makes_the_train_module() -> None:
+    text = _OFFICIAL.replace(
+        "optim=AdamWConfig(lr=1e-3)", "learning_rate=1e-3, activation_memory_budget=0.5"
+    )
+    text = text.replace(
+        "train_module = TransformerTrainModuleConfig",
+        "train_module = cookbook.configure_train_module",
+    )
+    plan = _run(text).plan
+    assert (plan.parallel.backend, plan.parallel.dp_replicate, plan.precision.compute) == (
+        "fsdp2",
+        8,
+        "bf16",
+    )
+    assert (plan.checkpointing.mode, plan.compile.enabled, plan.optimizer.kind) == (
+        "budget",
+        True,
+        "adamw",
+    )
+
+
+def test_ddp_casts_the_model_itself() -> None:
+    plan = _run(_SCRIPT.replace("DataParallelType.hsdp", "DataParallelType.ddp")).plan
+    assert (plan.parallel.backend, plan.precision.param, plan.precision.optim_state) == (
+        "ddp",
+        "bf16",
+        "bf16",
+    )
+
+
+def test_a_model_of_which_the_script_makes_another_is_not_the_factorys() -> None:
+    text = _OFFICIAL.replace("    data_loader =", "    model_config.block = {}\n    data_loader =")
+    assert _run(text).plan.model.dims is None
+
+
+def test_experts_and_their_counts() -> None:
+    text = _OFFICIAL.replace(
+        "llama3_8B(vocab_size=tokenizer.padded_vocab_size(), n_layers=4)",
+        "llama_like_moe(vocab_size=100352, d_model=2048, n_layers=16, n_heads=16, num_experts=64, top_k=8,"
+        " expert_hidden_size=1024, shared_expert_hidden_size=2048, reordered_norm=True)",
+    )
+    dims = _run(text).plan.model.dims
+    assert dims is not None
+    counts = count_parameters(dims)
+    assert counts is not None
+    assert counts.total == 7325485056  # config.num_params of its own class
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({f.batch.micro: 1}, "rank_microbatch_size=8192"),
+        ({f.seq.max_len: 4096}, "DEFAULT_SEQUENCE_LENGTH = 4096"),
+    ],
+)
+def test_wishes_in_its_own_keys(changes: dict[Any, Any], wanted: str) -> None:
+    assert wanted in fixed(_run, _OFFICIAL, changes)
+
+
+def test_checkpointing_is_changed_where_it_is() -> None:
+    text = fixed(_run, _SCRIPT, {f.checkpointing.mode: "full"})
+    assert "TransformerActivationCheckpointingMode.full" in text
+
+
+def test_what_it_is_not() -> None:
+    library = "from olmo_core.nn.transformer import TransformerConfig\nmodel = TransformerConfig.olmo2_7B(vocab_size=1)\n"
+    line = "python train.py train\n"
+    other = "import torch\ntorch.save({}, 'x')\n"
+    runs = link({"a.py": library, "train.py": other, "go.sh": line}).runs
+    assert [run for run in runs if run.framework == "olmo-core"] == []

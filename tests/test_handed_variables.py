@@ -1,0 +1,91 @@
+"""Scripts that other scripts start run with the variables of those."""
+
+import pytest
+from tests.linked import link
+
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+
+NEEDS = """\
+BATCH=${BATCH:-1}
+torchrun --nproc_per_node 4 train.py --model_name_or_path $MODEL --output_dir out \\
+  --per_device_train_batch_size $BATCH --learning_rate 1e-5 --num_train_epochs 1 --logging_steps 1
+"""
+INNER = f"MODEL=${{MODEL:-Qwen/Qwen3-0.6B}}\n{NEEDS}"
+
+
+@pytest.mark.parametrize(
+    ("outer", "models"),
+    [
+        ("MODEL=Qwen/Qwen3-4B BATCH=8 bash scripts/train.sh\n", ["Qwen/Qwen3-4B"]),
+        (
+            "export MODEL=Qwen/Qwen3-4B\nBATCH=8\nexport BATCH\nexec scripts/train.sh\n",
+            ["Qwen/Qwen3-4B"],
+        ),
+        ("source scripts/base.sh\nbash scripts/train.sh\n", ["Qwen/Qwen3-4B"]),
+        (
+            "export BATCH=8\nfor M in 4B 8B; do MODEL=Qwen/Qwen3-$M bash scripts/train.sh; done\n",
+            ["Qwen/Qwen3-4B", "Qwen/Qwen3-8B"],
+        ),
+    ],
+)
+def test_a_script_runs_with_the_variables_of_the_one_that_starts_it(outer, models):
+    """What it does not have itself nobody starts it without."""
+    files = {
+        "scripts/train.sh": NEEDS,
+        "scripts/base.sh": "export MODEL=Qwen/Qwen3-4B BATCH=8\n",
+        "a.sh": outer,
+    }
+    runs = link(files).runs
+    assert [run.plan.model.id for run in runs] == models
+    assert {run.plan.batch.micro for run in runs} == {8}
+
+
+def test_variables_go_through_a_script_that_does_not_read_them():
+    files = {
+        "train.sh": NEEDS,
+        "middle.sh": 'bash train.sh "$@"\n',
+        "a.sh": "export MODEL=Qwen/Qwen3-4B\nbash middle.sh --seed 1\n",
+    }
+    (run,) = link(files).runs
+    assert run.plan.model.id == "Qwen/Qwen3-4B"
+
+
+def test_a_script_with_defaults_runs_by_itself_too():
+    files = {"train.sh": INNER, "a.sh": "MODEL=Qwen/Qwen3-4B bash train.sh\n"}
+    assert [run.plan.model.id for run in link(files).runs] == ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-4B"]
+
+
+def test_a_variable_that_nobody_knows_is_no_default():
+    files = {
+        "train.sh": NEEDS,
+        "a.sh": "export MODEL=Qwen/Qwen3-4B BATCH=$(cat batch)\nbash train.sh\n",
+    }
+    (run,) = link(files).runs
+    assert run.level(f.batch.micro) is Level.UNREAD
+
+
+def test_where_programs_are_looked_for_makes_no_other_run():
+    inner = f"export PYTHONPATH=.:$PYTHONPATH\n{INNER}"
+    files = {"train.sh": inner, "a.sh": "export PYTHONPATH=src\nbash train.sh\n"}
+    (run,) = link(files).runs
+    assert run.plan.batch.micro == 1
+
+
+def test_a_script_between_is_no_beginning_of_its_own():
+    """Alone it hands on what it does not have: nobody starts it so."""
+    middle = "export TRIES=3\nbash train.sh\n"
+    outer = "export MODEL=Qwen/Qwen3-4B TRIES=5\nbash middle.sh\n"
+    files = {"train.sh": NEEDS, "middle.sh": f"{middle}echo $TRIES\n", "z.sh": outer}
+    (run,) = link(files).runs
+    assert run.plan.model.id == "Qwen/Qwen3-4B"
+
+
+def test_runs_of_one_line_are_named_by_what_starts_them():
+    files = {
+        "train.sh": NEEDS,
+        "small.sh": "MODEL=Qwen/Qwen3-4B bash train.sh\n",
+        "large.sh": "MODEL=Qwen/Qwen3-8B bash train.sh\n",
+    }
+    names = sorted(run.name for run in link(files).runs)
+    assert names == ["train.sh (large.sh)", "train.sh (small.sh)"]
