@@ -168,7 +168,7 @@ class Linker:
         used: set[str] = set()
         launches = [c for c in claims if c.kind == "launch" and not self._is_of_own_program(c)]
         runs = [run for run in self._built(launches, used, linked) if _trains(run)]
-        runs = list(_best_known(_read_by_their_scripts(runs)))
+        runs = list(_best_known(list(_read_by_their_scripts(runs))))
         started = {run.parts.root.anchor for run in runs if run.parts.root is not None}
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
