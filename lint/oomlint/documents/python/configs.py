@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping as MappingABC
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Iterator, Mapping as MappingABC
+from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.python.config_changes import POPPED, Coded, ConfigChanges, Held, has
 from oomlint.documents.python.config_paths import (
-    ConfigPaths,
     Frame,
     function_of,
-    option_of,
 )
 from oomlint.documents.python.modules import FindSource
 from oomlint.documents.python.nodes import (
@@ -32,7 +30,6 @@ from oomlint.documents.python.nodes import (
     PythonEntry,
     PythonMapping,
 )
-from oomlint.documents.python.parsers import option_names
 from oomlint.documents.python.scopes import Binding, FunctionNode, Scope, dotted, enclosed
 from oomlint.documents.scalars import Profile, resolve
 from oomlint.documents.suffixes import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
@@ -63,9 +60,6 @@ _KEEPS: Final = frozenset(
 )  # fmt: skip
 _MERGES: Final = frozenset({"omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.unsafe_merge"})
 _FROM_LINE: Final = "omegaconf.OmegaConf.from_cli"
-# Methods that change an object by more than one known key.
-_CHANGES: Final = frozenset({"update", "clear", "popitem", "merge_with", "merge_from_file"})
-_CONVERSIONS: Final = frozenset({"int", "float", "str", "bool", "list", "tuple", "dict"})
 _INTERPOLATION: Final = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 # A file without any of these loads no config, nor has it one loaded.
 MAY_LOAD: Final = re.compile(
@@ -73,19 +67,7 @@ MAY_LOAD: Final = re.compile(
 )
 
 
-class Coded(Struct, frozen=True, eq=False):
-    """What the script says itself where a file does not: ``cfg.get("rank", 16)``."""
-
-    expression: ast.expr
-    scope: Scope
-    home: Evaluator
-
-
-Held: TypeAlias = "Filed | Coded | None"
-_Place: TypeAlias = tuple[str, tuple[str, ...]]
-
-
-class ConfigFiles(ConfigPaths):
+class ConfigFiles(ConfigChanges):
     """The config files of one script, as one command starts it; ``find`` gives the text of a file by
     its path."""
 
@@ -98,11 +80,6 @@ class ConfigFiles(ConfigPaths):
         """By the path that the script has for them."""
         self.count = 0
         """How often something was taken from a file: whoever sees it grow depends on one."""
-        self._changed: dict[int, frozenset[_Place]] = {}
-        self._in_loaders: set[_Place] = set()
-        """What functions change before they return what they load."""
-        self._known: dict[tuple[int, int], Held] = {}
-        self._suspended = False
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -135,13 +112,13 @@ class ConfigFiles(ConfigPaths):
         """What of a config file an expression is."""
         if depth > _DEEPEST:
             return None
-        if frame is not None or self._suspended:
+        if frame is not None or self.suspended:
             return self._held(expression, scope, home, frame, depth)
         key = (id(home), id(expression))
-        if key not in self._known:
-            self._known[key] = None  # what refers to itself is nothing
-            self._known[key] = self._held(expression, scope, home, frame, depth)
-        return self._known[key]
+        if key not in self.known:
+            self.known[key] = None  # what refers to itself is nothing
+            self.known[key] = self._held(expression, scope, home, frame, depth)
+        return self.known[key]
 
     def _held(
         self, expression: ast.expr, scope: Scope, home: Evaluator, frame: Frame | None, depth: int
@@ -290,7 +267,7 @@ class ConfigFiles(ConfigPaths):
         )
         if not same or (len(found_all) > 1 and any(each is None for each in found_all)):
             return None
-        self._in_loaders |= self._changes_in(function, own, there, inner)
+        self.in_loaders |= self.changes_in(function, own, there, inner)
         return first
 
     def _merged(
@@ -327,9 +304,9 @@ class ConfigFiles(ConfigPaths):
             if not isinstance(holder.node, Mapping):
                 return None
             found = self._item(holder, key, home, popped=popped)
-            if found is not None or _has(holder, key) or default is None:
+            if found is not None or has(holder, key) or default is None:
                 return found
-            if self._is_changed(holder, key, home, popped=popped):
+            if self.is_changed(holder, key, home, popped=popped):
                 return None
             return Coded(default, scope, home)
         if isinstance(holder.expression, ast.Dict):
@@ -344,7 +321,7 @@ class ConfigFiles(ConfigPaths):
     def _item(
         self, holder: Filed, key: str, home: Evaluator, *, popped: bool = False
     ) -> Filed | None:
-        if self._is_changed(holder, key, home, popped=popped):
+        if self.is_changed(holder, key, home, popped=popped):
             return None
         under = None if holder.under is None else self._item(holder.under, key, home)
         entry = holder.node.entries.get(key) if isinstance(holder.node, Mapping) else None
@@ -381,9 +358,9 @@ class ConfigFiles(ConfigPaths):
 
     def _as_mapping(self, filed: Filed, span: Span, home: Evaluator, reason: str) -> Node:
         """All items of an object, for what unpacks it: those that the script changes are unknown."""
-        changed = self._changes(home) | self._in_loaders
+        changed = self.changes(home) | self.in_loaders
         below = {
-            place[len(filed.path)]: place[-1] is _POPPED
+            place[len(filed.path)]: place[-1] is POPPED
             for path, place in changed
             if path == filed.file.path
             and len(place) > len(filed.path)
@@ -409,158 +386,6 @@ class ConfigFiles(ConfigPaths):
             span, entries, locked=reason, kind="dict", filed=filed if is_whole else None
         )
 
-    # -- what the script changes ----------------------------------------------------------
-
-    def note_changes(self, functions: Iterable[tuple[FunctionNode, Evaluator]]) -> None:
-        """See what functions of other files change in the objects that they are given."""
-        for function, home in functions:
-            scope = home.scopes.of_node[id(function)]
-            self._in_loaders |= self._changes_in(function, scope, home, None)
-        self._known.clear()
-        self._changed.clear()
-
-    def _is_changed(
-        self, holder: Filed, key: str, home: Evaluator, *, popped: bool = False
-    ) -> bool:
-        if self._suspended:
-            return False
-        place = (*holder.path, key)
-        changed = self._changes(home) | self._in_loaders
-        lengths = range(1, len(place) + 1)
-        return any((holder.file.path, place[:length]) in changed for length in lengths) or (
-            (holder.file.path, (*place, _POPPED)) in changed and not popped
-        )
-
-    def _changes(self, home: Evaluator) -> frozenset[_Place]:
-        """The places of its config files that a script changes in the objects that it loads."""
-        if id(home) not in self._changed:
-            self._changed[id(home)] = frozenset()
-            root = home.scopes.module
-            self._changed[id(home)] = frozenset(self._changes_in(root.node, root, home, None))
-        return self._changed[id(home)]
-
-    def _changes_in(
-        self, node: ast.AST, scope: Scope, home: Evaluator, frame: Frame | None
-    ) -> set[_Place]:
-        before, self._suspended = self._suspended, True
-        try:
-            return set(self._changes_of(getattr(node, "body", []), scope, home, frame))
-        finally:
-            self._suspended = before
-
-    def _changes_of(
-        self, body: list[ast.stmt], scope: Scope, home: Evaluator, frame: Frame | None
-    ) -> Iterator[_Place]:
-        for statement in body:
-            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                if frame is None:
-                    inner = home.scopes.of_node[id(statement)]
-                    yield from self._changes_of(statement.body, inner, home, frame)
-                continue
-            for target, value in _targets(statement):
-                yield from self._changed_by(target, value, scope, home, frame)
-            blocks = [
-                part
-                for name in ("body", "orelse", "finalbody")
-                if isinstance(part := getattr(statement, name, None), list)
-            ]
-            blocks += [handler.body for handler in getattr(statement, "handlers", ())]
-            for block in blocks:
-                if isinstance(statement, ast.If):
-                    holds = self._never_asked(statement.test, scope, home)
-                    if holds is not None and (block is statement.body) is not holds:
-                        continue
-                yield from self._changes_of(block, scope, home, frame)
-
-    def _never_asked(self, test: ast.expr, scope: Scope, home: Evaluator) -> bool | None:
-        """False of ``if args.rank is not None`` and ``if args.rank`` where nobody says so: the option
-        has no default, and the command does not name it."""
-        if isinstance(test, ast.Compare) and len(test.ops) == 1:
-            against = test.comparators[0]
-            if not isinstance(against, ast.Constant) or against.value is not None:
-                return None
-            if not isinstance(test.ops[0], ast.IsNot):
-                return None
-            test = test.left
-        if not isinstance(test, ast.Attribute):
-            return None
-        option = option_of(test, scope)
-        if option is None or option in self.options:
-            return None
-        default = home.options.get(option)
-        off = default is None or (isinstance(default, ast.Constant) and not default.value)
-        return False if off and option in option_names(home.tree) else None
-
-    def _changed_by(
-        self,
-        target: ast.expr,
-        value: ast.expr | None,
-        scope: Scope,
-        home: Evaluator,
-        frame: Frame | None,
-    ) -> Iterator[_Place]:
-        if isinstance(target, (ast.Tuple, ast.List)):
-            for element in target.elts:
-                yield from self._changed_by(element, None, scope, home, frame)
-            return
-        if isinstance(target, ast.Call):
-            yield from self._changed_by_method(target, scope, home, frame)
-            return
-        if not isinstance(target, (ast.Subscript, ast.Attribute)):
-            return
-        holder = self.held(target.value, scope, home, frame)
-        if not isinstance(holder, Filed):
-            return
-        if isinstance(target, ast.Attribute):
-            key: Any = target.attr
-        else:
-            key = home.value(target.slice, scope)
-        if not isinstance(key, str):
-            yield holder.file.path, holder.path
-            return
-        place = (*holder.path, key)
-        if value is not None and self._converts(value, place, scope, home, frame):
-            return
-        yield holder.file.path, place
-
-    def _converts(
-        self,
-        value: ast.expr,
-        place: tuple[str, ...],
-        scope: Scope,
-        home: Evaluator,
-        frame: Frame | None,
-    ) -> bool:
-        """``cfg["lr"] = float(cfg["lr"])``: the same value, in another type."""
-        if not isinstance(value, ast.Call) or dotted(value.func) not in _CONVERSIONS:
-            return False
-        found = self.held(value.args[0], scope, home, frame) if value.args else None
-        return isinstance(found, Filed) and found.path == place
-
-    def _changed_by_method(
-        self, call: ast.Call, scope: Scope, home: Evaluator, frame: Frame | None
-    ) -> Iterator[_Place]:
-        if not isinstance(call.func, ast.Attribute):
-            holder = self.held(call.args[0], scope, home, frame) if call.args else None
-            if dotted(call.func) == "setattr" and isinstance(holder, Filed):
-                key = home.value(call.args[1], scope) if len(call.args) > 1 else UNKNOWN
-                end = (key,) if isinstance(key, str) else ()
-                yield holder.file.path, (*holder.path, *end)
-            return
-        holder = self.held(call.func.value, scope, home, frame)
-        if not isinstance(holder, Filed):
-            return
-        if call.func.attr in _CHANGES:
-            yield holder.file.path, holder.path
-        elif call.func.attr in ("pop", "setdefault") and call.args:
-            key = home.value(call.args[0], scope)
-            if not isinstance(key, str):
-                yield holder.file.path, holder.path
-            elif call.func.attr == "pop":
-                yield holder.file.path, (*holder.path, key, _POPPED)
-            elif not _has(holder, key):
-                yield holder.file.path, (*holder.path, key)
-
     # -- files --------------------------------------------------------------------------
 
     def _root(self, path: str, profile: Profile, home: Evaluator) -> Filed | None:
@@ -569,7 +394,7 @@ class ConfigFiles(ConfigPaths):
             if len(self.read) <= _MOST_FILES:
                 self.read[path] = self._loaded(path, profile)
         file = self.read[path]
-        if file is None or (not self._suspended and (file.path, ()) in self._changes(home)):
+        if file is None or (not self.suspended and (file.path, ()) in self.changes(home)):
             return None
         return Filed(file, file.root)
 
@@ -588,7 +413,6 @@ class ConfigFiles(ConfigPaths):
         return ConfigFile(document, roots[0], profile)
 
 
-_POPPED: Final = "\0popped"
 _READERS: Final = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 
@@ -607,15 +431,6 @@ def _parsed(source: Source, kind: str) -> Document:
 
 
 # -- values as nodes -------------------------------------------------------------------------------
-
-
-def _has(holder: Filed, key: str) -> bool:
-    held: Filed | None = holder
-    while held is not None:
-        if isinstance(held.node, Mapping) and key in held.node.entries:
-            return True
-        held = held.under
-    return False
 
 
 def _plain(filed: Filed) -> Any:
@@ -659,24 +474,3 @@ def _unpacked_alone(call: ast.Call) -> ast.expr | None:
     if len(call.keywords) == 1 and call.keywords[0].arg is None:
         return call.keywords[0].value
     return None
-
-
-def _targets(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """What a statement assigns to, deletes or calls, with the value that an assignment gives it."""
-    if isinstance(statement, ast.Assign):
-        for target in statement.targets:
-            yield target, statement.value
-    elif isinstance(statement, ast.AugAssign):
-        yield statement.target, None
-    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        yield statement.target, statement.value
-    elif isinstance(statement, ast.Delete):
-        for target in statement.targets:
-            yield target, None
-    heads: list[ast.AST] = [
-        child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)
-    ]
-    for head in heads:
-        for node in enclosed(head):
-            if isinstance(node, ast.Call):
-                yield node, None
