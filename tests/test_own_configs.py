@@ -303,3 +303,10 @@ def test_a_word_that_only_the_shell_knows_is_not_the_default(word: str) -> None:
     default = 'sys.argv[1] if len(sys.argv) > 1 else "configs/a.yaml"'
     files = _files(_loads(f"yaml.safe_load(open({default}))"), run_sh=f"python train.py {word}\n")
     assert run_of(files).plan.model.id is None
+
+
+def test_omegaconf_changes_what_it_is_given() -> None:
+    update = 'OmegaConf.update(cfg, "model.name", os.environ["MODEL"])\n'
+    loads = 'cfg = OmegaConf.load("configs/a.yaml")\n'
+    assert _run(loads + TRAIN).plan.model.id == "Qwen/Qwen2.5-7B"
+    assert _run(loads + update + TRAIN).plan.model.id is None

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Methods that change an object by more than one known key.
 _CHANGES: Final = frozenset({"update", "clear", "popitem", "merge_with", "merge_from_file"})
+# omegaconf 2.3, omegaconf.py: ``OmegaConf.update(cfg, "model.name", value)`` changes its first argument.
+_CHANGES_FIRST: Final = "omegaconf.OmegaConf.update"
 _CONVERSIONS: Final = frozenset({"int", "float", "str", "bool", "list", "tuple", "dict"})
 POPPED: Final = "\0popped"
 """Below a key that ``pop`` takes out of an object: it is read there, and nowhere else."""
@@ -199,7 +201,9 @@ class ConfigChanges(ConfigPaths, ABC):
                 end = (key,) if isinstance(key, str) else ()
                 yield holder.file.path, (*holder.path, *end)
             return
-        holder = self.held(call.func.value, scope, home, frame)
+        changes_first = scope.resolved(dotted(call.func) or "") == _CHANGES_FIRST and call.args
+        changed = call.args[0] if changes_first else call.func.value
+        holder = self.held(changed, scope, home, frame)
         if not isinstance(holder, Filed):
             return
         if call.func.attr in _CHANGES:
