@@ -197,3 +197,11 @@ def test_a_python_script_that_no_script_starts_runs_as_a_readme_shows():
 
 def test_a_readme_that_only_names_a_script_starts_none():
     assert not link({"README.md": _readme("python train.py"), "train.py": _TRAINER}).runs
+
+
+def test_a_guide_shows_how_a_script_is_started_too() -> None:
+    shown = f"torchrun --nproc_per_node 4 train.py {_OPTIONS.format('Qwen/Qwen2.5-7B')}"
+    for guide in ("docs/training.md", "docs/deep/training.md"):
+        files = {guide: _readme(shown), "train.py": _TRAINER}
+        worlds = [run.plan.parallel.world for run in link(files).runs]
+        assert worlds == ([4] if guide == "docs/training.md" else [])

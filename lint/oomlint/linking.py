@@ -22,6 +22,7 @@ from oomlint.carried import CarriedCode, OwnPrograms, OwnReaders, without_declar
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
+from oomlint.dialects.common.config_values import ConfigValues
 from oomlint.dialects.kinds import is_stand_in
 from oomlint.dialects.table import Block, Reading
 from oomlint.documents import (
@@ -34,7 +35,7 @@ from oomlint.documents import (
     kind_of,
     languages_of,
 )
-from oomlint.documents.base import Document
+from oomlint.documents.base import UNKNOWN, Document, Scalar
 from oomlint.documents.text import Location
 from oomlint.errors import FileError, InternalError, in_words
 from oomlint.lineage import Lineage
@@ -100,12 +101,14 @@ class _Joining(Struct):
 
     ``used`` are the files that runs have taken in; ``folder`` is where the run's command stands,
     by the ``cd`` before it: a program opens all its files from there. ``script`` is the file that the
-    command stands in: what it wrote before is what the program finds.
+    command stands in: what it wrote before is what the program finds. ``options`` are what it says to
+    the program; of its words that are no options the first is ``"1"``.
     """
 
     used: set[str]
     folder: str = ""
     script: str = ""
+    options: MappingABC[str, str | None] = field(default_factory=dict)
     missing: list[MissingFile] = field(default_factory=list)
 
 
@@ -123,6 +126,9 @@ class Linker:
         self._opened: set[str] = set()
         self._files: dict[str, MappingABC[str, WrittenFile]] = {}
         self._written_claims: dict[tuple[str, str], tuple[Claim, ...]] = {}
+        self._configured: dict[
+            tuple[str, tuple[tuple[str, str | None], ...]], tuple[Claim, ...]
+        ] = {}
         self._submissions: dict[str, list[Block]] | None = None
         self._markers: dict[tuple[str, bool], tuple[bytes, ...]] = {}
         self._failures: dict[str, list[InternalError]] = {}
@@ -162,10 +168,12 @@ class Linker:
         used: set[str] = set()
         launches = [c for c in claims if c.kind == "launch" and not self._is_of_own_program(c)]
         runs = [run for run in self._built(launches, used, linked) if _trains(run)]
-        runs = list(_best_known(runs))
+        runs = list(_best_known(list(_read_by_their_scripts(runs))))
         started = {run.parts.root.anchor for run in runs if run.parts.root is not None}
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
+            loaded = {path for claim in alone for path in _configs_of(claim)}
+            alone = [c for c in alone if c.path not in loaded]
             # What a command starts may be a run of one framework, and its config another's.
             alone = [c for c in alone if not (c.is_launched and c.anchor in started)]
             alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
@@ -304,11 +312,13 @@ class Linker:
         return [replace(given, is_shown=True) for given in islice(shown, _MOST_SHOWN)]
 
     def _shown_starts(self, names: Iterable[str], claims: list[Claim]) -> list[Claim]:
-        """The commands of READMEs that start a Python script with options, or on several GPUs, which no script
-        here starts: how it runs stands there alone."""
+        """The commands of READMEs and guides that start a Python script with options, or on several GPUs,
+        which no script here starts: how it runs stands there alone."""
         scripts = {name for name in names if name.endswith(".py")}
         scripts -= {self._script_of(claim) for claim in claims}
-        readmes = dict.fromkeys(r for name in scripts for r in self._suggestions.readmes(name))
+        told = self._suggestions
+        readmes = dict.fromkeys(r for name in scripts for r in told.readmes(name))
+        readmes |= dict.fromkeys(r for name in scripts for r in told.guides(name))
         shown: dict[str, list[Claim]] = {}
         for readme in readmes:
             document = self._suggestions.commands_of(readme)
@@ -496,9 +506,12 @@ class Linker:
         launch = _launch_of(claim)
         folder = launch.command.folder if launch is not None else ""
         joining = _Joining(used, folder, script=claim.path)
+        if launch is not None:
+            joining.options = self._said_to_program(launch, claim.path)
         self._files.setdefault(claim.path, getattr(claim.document, "files", {}))
         for reference in claim.references:
             claims += self._follow(reference, claim.path, joining)
+        used.update(path for each in claims for path in _configs_of(each))
         # A launch line overrides the file that it starts; a file it names comes below it.
         ordered = [*(c for c in claims if c is not claim), claim]
         centre = [
@@ -639,7 +652,7 @@ class Linker:
             )
             return []
         try:
-            claims = self.claims(found)
+            claims = self._as_started(found, joining)
         except FileError as error:
             if reference.optional:
                 return []
@@ -660,6 +673,40 @@ class Linker:
         self._opened.add(found)
         wanted = [self._reached(c, reference, from_file) for c in wanted]
         return self._with_inner(wanted, joining, (*trail, from_file, found))
+
+    def _said_to_program(self, launch: Launch, from_file: str) -> dict[str, str | None]:
+        """What a command says to the program that it starts, ``None`` of what only the shell knows;
+        files that are here by their display paths."""
+        words = {str(n): word for n, word in enumerate(launch.arguments, 1)}
+        values = {**words, **{key: entry.value for key, entry in launch.flags.entries.items()}}
+        said = {
+            key: str(value.value)
+            if isinstance(value, Scalar) and value.value is not UNKNOWN
+            else None
+            for key, value in values.items()
+        }
+        if launch.flags.open_ended:
+            said.setdefault(str(len(words) + 1), None)  # ``$@`` may be a word more
+        for key, text in said.items():
+            if text is not None and kind_of(text) in _DATA:
+                said[key] = self.workspace.resolve(text, from_file, launch.command.folder) or text
+        return said
+
+    def _as_started(self, name: str, joining: _Joining) -> tuple[Claim, ...]:
+        """The claims on a file; of a script that takes its config file from its command line, as
+        this one starts it."""
+        claims = self.claims(name)
+        if kind_of(name) not in PYTHON_SUFFIXES or not joining.options:
+            return claims
+        document = self.workspace.document(name)
+        if not getattr(document, "config_options", ()):
+            return claims
+        key = (name, tuple(sorted(joining.options.items(), key=lambda item: item[0])))
+        if key not in self._configured:
+            started = self.workspace.configured(name, joining.options)
+            found = () if started is None else tuple(self._recognise_in(started, name))
+            self._configured[key] = found
+        return self._configured[key]
 
     def _is_vouched_for(self, reference: Reference, from_file: str, joining: _Joining) -> bool:
         """Whether a program that is started with a file makes it one of its dialect."""
@@ -858,6 +905,25 @@ class Linker:
 def _at_most(block: Block, level: Level) -> Block:
     """A block of a file that is named no better than so."""
     return block if block.level >= level else replace(block, level=level)
+
+
+def _configs_of(claim: Claim) -> frozenset[str]:
+    """The config files that the script of a claim loads itself, and takes values from."""
+    documents = (block.document for block in claim.blocks)
+    return frozenset(d.source.path for d in documents if isinstance(d, ConfigValues))
+
+
+def _read_by_their_scripts(runs: list[Run]) -> Iterator[Run]:
+    """Runs without those that take for a framework's own config what the script that the same command
+    starts loads itself."""
+    loaded: dict[Location, set[str]] = {}
+    for run in runs:
+        paths = {path for claim in run.claims for path in _configs_of(claim)}
+        loaded.setdefault(run.anchor, set()).update(paths)
+    for run in runs:
+        named = {claim.path for claim in run.claims if claim.kind == "run"}
+        if not named & loaded[run.anchor]:
+            yield run
 
 
 def _starts_script(claim: Claim) -> bool:

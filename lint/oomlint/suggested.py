@@ -51,6 +51,8 @@ _SHARDING: tuple[Any, ...] = (
 _README_NAMES = ("README.md", "readme.md", "Readme.md")
 # Lines that differ, of which is asked how they shard: a sweep has no more ways.
 _MOST_COMPARED = 8
+# Of the guides of a project, which may be a book, so many are looked into.
+_MOST_GUIDES = 24
 
 
 class Reading(Struct, frozen=True, eq=False):
@@ -90,6 +92,7 @@ class Suggestions:
         self._shown: dict[tuple[str, str], list[_Line]] = {}
         self._scripted: dict[tuple[str, str], list[_Line]] = {}
         self._commands: dict[str, Document | None] = {}
+        self._guides: dict[str, tuple[str, ...]] = {}
 
     def started(self, claim: Claim) -> Claim:
         """The launch line that a config is started by, or is taken to be, where no script here
@@ -180,6 +183,15 @@ class Suggestions:
         for folder in reversed(self.workspace.search_folders(name)):
             names = (self.workspace.name(os.path.join(folder, each)) for each in _README_NAMES)
             yield from islice(filter(self.workspace.exists, names), 1)
+
+    def guides(self, name: str) -> Iterator[str]:
+        """The documents in the ``docs`` folders above a file, the nearest first."""
+        for folder in reversed(self.workspace.search_folders(name)):
+            docs = self.workspace.name(os.path.join(folder, "docs"))
+            if docs not in self._guides:
+                found = self.workspace.documents_in(docs, deepest=0)
+                self._guides[docs] = tuple(path for path in found if path.endswith(".md"))
+            yield from self._guides[docs][:_MOST_GUIDES]
 
     def _shown_in(self, readme: str, claim: Claim) -> Iterator[_Line]:
         document = self.commands_of(readme)

@@ -172,6 +172,18 @@ class Workspace:
             source, lambda reference: self._found(reference, name), arguments, variables
         )
 
+    def configured(self, name: str, options: Mapping[str, str | None]) -> Document | None:
+        """A Python script as a command with these options starts it: see
+        :class:`oomlint.documents.python.configs.ConfigFiles`.
+
+        Raises:
+            FileError: it cannot be read, decoded or parsed.
+        """
+        from oomlint.documents.python.document import parse_python
+
+        source = Source.from_bytes(name, self.read(name))
+        return parse_python(source, lambda reference: self._found(reference, name), options)
+
     def _parse(self, name: str) -> Document | FileError | None:
         try:
             source = Source.from_bytes(name, self.read(name))

@@ -9,7 +9,8 @@ import pytest
 
 from oomlint.documents.base import UNKNOWN, Call, Mapping, Name, Node, Scalar, Sequence
 from oomlint.documents.python.document import PythonDocument, parse_python
-from oomlint.documents.python.values import PythonScalar, plain_value
+from oomlint.documents.python.nodes import PythonScalar
+from oomlint.documents.python.values import plain_value
 from oomlint.documents.text import Edit, Source
 from oomlint.errors import CannotEdit, ParseError
 

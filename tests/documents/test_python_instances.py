@@ -6,7 +6,7 @@ import pytest
 
 from oomlint.documents.base import UNKNOWN, Name, Scalar
 from oomlint.documents.python.document import PythonDocument, parse_python
-from oomlint.documents.python.values import PythonScalar
+from oomlint.documents.python.nodes import PythonScalar
 from oomlint.documents.text import Source
 
 _CALL = "from transformers import TrainingArguments\nt = TrainingArguments(output_dir='o', x={})\n"

@@ -547,3 +547,11 @@ def test_a_comment_may_propose_a_variable_that_nothing_sets() -> None:
     }
     differ = {key for key, e in flags.entries.items() if getattr(e.value, "may_differ", False)}
     assert differ == {"model", "short"}
+
+
+def test_a_function_is_followed_for_each_run_of_an_ablation() -> None:
+    calls = "".join(f"train configs/{number}.yaml\nevaluate {number}\n" for number in range(23))
+    text = 'train() {\n  llamafactory-cli train "$1"\n}\nevaluate() {\n  echo $1\n}\n' + calls
+    commands = parse_shell(Source("run.sh", text)).commands
+    trained = [c.words[2].value for c in commands if c.words[0].value == "llamafactory-cli"]
+    assert trained == [f"configs/{number}.yaml" for number in range(23)]

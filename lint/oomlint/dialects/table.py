@@ -23,6 +23,7 @@ from oomlint.documents.base import (
     Mapping,
     Name,
     Node,
+    RenamedEntry,
     Scalar,
     Sequence,
 )
@@ -217,6 +218,8 @@ class Origin(Struct, frozen=True, eq=False):
     @property
     def key(self) -> str | None:
         """The key as the file writes it."""
+        if isinstance(self.entry, RenamedEntry):
+            return self.entry.written
         return self.entry.key if self.entry else (self.row.key if self.row else None)
 
 

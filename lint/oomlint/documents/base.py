@@ -80,6 +80,12 @@ class Entry(Struct, frozen=True, eq=False):
     span: Span
 
 
+class RenamedEntry(Entry, frozen=True, eq=False):
+    """An entry that stands for another key than the file has: ``model.name`` for the argument of a call."""
+
+    written: str = ""
+
+
 class Mapping(Struct, frozen=True, eq=False):
     """Entries in file order; of duplicate keys ``entries`` holds the one that wins."""
 

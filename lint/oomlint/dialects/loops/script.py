@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.common.config_values import with_files
 from oomlint.dialects.loops.keys import (
     ACCELERATOR,
     ACCUMULATION_PLUGIN,
@@ -116,6 +117,7 @@ def loop_claim(dialect: Dialect, document: Document) -> Claim | None:
         where = Span(loop.centre.span.start, loop.centre.span.start)
         blocks.insert(0, Block(document, Mapping(where, switches), SWITCHES, where))
     blocks += machine_of_notebook(document)
+    blocks = list(with_files(blocks))
     names = any(_names_model(block) for block in blocks if block.table is FROM_PRETRAINED)
     if not names and not _is_program(document):
         return None  # a module of a library: who uses it says what is trained

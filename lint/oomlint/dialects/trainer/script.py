@@ -16,12 +16,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.common.config_values import with_files
 from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
     ARGUMENTS,
+    ASSIGNED,
     CHECKPOINTS,
     DEFAULTS,
     EARLY_FROM_PRETRAINED,
@@ -39,7 +41,7 @@ from oomlint.documents.base import UNKNOWN, Call, Document, Entry, Mapping, Node
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.values import Arm
+    from oomlint.documents.python.nodes import Arm
 
 _MODEL_LOADER = re.compile(r"(^|\.)from_(pretrained|config)$")
 _CONFIG = re.compile(
@@ -399,6 +401,7 @@ def script_claim(
         if _adapts_as_told(run.trainer, document):
             table = TOLD_OF_ADAPTER[table.name]
         blocks.append(_block(document, run.trainer, table))
+    blocks += (Block(document, s.arguments, ASSIGNED, s.span) for s in assigned_in(document))
     blocks += _frozen_tower(document)
     blocks += machine_of_notebook(document)
     # Without a config call the arguments come from a command line: no run of its own.
@@ -410,7 +413,7 @@ def script_claim(
     kind: Literal["aside", "run"] = "aside" if run.config is None else "run"
     facts = getattr(document, "facts", ())
     merges = kind == "aside" and any(fact.kind == "merges-adapter" for fact in facts)
-    return Claim(dialect, kind, document, tuple(blocks), name=name, merges=merges)
+    return Claim(dialect, kind, document, tuple(with_files(blocks)), name=name, merges=merges)
 
 
 class PlainArguments(Block, frozen=True, eq=False):
@@ -421,6 +424,12 @@ class PlainArguments(Block, frozen=True, eq=False):
     def refuses_new(self, field: str, blocks: Iterable[Block]) -> str | None:
         key = self.table.by_field[field].key
         return None if key in _OF_TRAINING else f"TrainingArguments has no argument {key}"
+
+
+def assigned_in(document: Document) -> Sequence[Call]:
+    """The statements of a script that change its training arguments."""
+    found: Sequence[Call] = getattr(document, "assigned", ())
+    return found
 
 
 def _option_defaults(document: Document) -> Iterator[Block]:

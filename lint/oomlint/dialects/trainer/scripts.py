@@ -11,6 +11,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin
+from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import bits_of
 from oomlint.dialects.trainer.statements import options, reaches
@@ -28,7 +29,7 @@ from oomlint.dialects.trainer.tables import (
 from oomlint.documents.base import UNKNOWN, Entry, Node, Scalar
 from oomlint.plan.fields import f
 
-calls = Meaning(options)
+calls = Meaning(assigned, options)
 """What holds whoever loads the model: options of the command line, what the trainer is given."""
 scripts = Meaning(calls)
 """What a script's calls load, adapt and quantize."""

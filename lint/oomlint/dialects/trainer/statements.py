@@ -115,14 +115,19 @@ def is_launched(blocks: list[Block]) -> bool:
     return any(map(is_command, blocks))
 
 
-def _reached(blocks: list[Block]) -> tuple[Table, ...]:
+def switches_of(blocks: list[Block]) -> MappingABC[str, Node]:
+    """What is known of the switches that branches of a script ask for."""
     defaults = {
         name: entry.value
         for block in blocks
         if block.table.section == "switches"
         for name, entry in block.mapping.entries.items()
     }
-    switches = {**(_OFF if is_launched(blocks) else {}), **defaults, **options_of(blocks)}
+    return {**(_OFF if is_launched(blocks) else {}), **defaults, **options_of(blocks)}
+
+
+def _reached(blocks: list[Block]) -> tuple[Table, ...]:
+    switches = switches_of(blocks)
     return tuple(block.table for block in blocks if is_reached(block.mapping, switches))
 
 

@@ -201,6 +201,11 @@ ARGUMENTS = Table(
     section="training",
 )
 
+# A statement that changes arguments which are there already: see :mod:`.assigned`.
+ASSIGNED = Table(
+    name="statements on TrainingArguments", rows=(), known_prefixes=("",), section="assigned"
+)
+
 # The script's own dataclasses of options, whose names are those of the command line.
 DEFAULTS = Table(
     name="defaults of the script's options",

@@ -12,8 +12,9 @@ from typing import Final
 
 from oomlint.documents.base import UNKNOWN, Entry, Mapping, Scalar
 from oomlint.documents.python.document import PythonDocument
+from oomlint.documents.python.nodes import PythonMapping
 from oomlint.documents.python.tree import read_tree
-from oomlint.documents.python.values import Evaluator, Places, PythonMapping
+from oomlint.documents.python.values import Evaluator, Places
 from oomlint.documents.text import Span
 
 _SEVERAL: Final = "several statements decide on it"

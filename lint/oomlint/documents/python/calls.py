@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.documents.base import Call
+from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, settled
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Arm, Evaluator, Guard, Places
+from oomlint.documents.python.values import Evaluator, Places
 
 _CONFIGS = (
     "SFT DPO GRPO KTO ORPO CPO Reward PRM PPO PPOv2 RLOO GKD XPO NashMD OnlineDPO BCO GOLD MiniLLM Model "
@@ -69,19 +71,38 @@ class Step(Struct, frozen=True, eq=False):
     arms: tuple[Arm, ...] = ()
 
 
+class Store(Struct, frozen=True, eq=False):
+    """``training_args.bf16 = True``: a statement that changes an attribute of an object."""
+
+    node: ast.Assign
+    holder: str
+    attribute: str
+    scope: Scope
+    guards: tuple[Guard, ...]
+    arms: tuple[Arm, ...]
+
+
 class _Walk(Struct):
     tree: Tree
     steps: list[Step] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
     entered: set[int] = field(default_factory=set)
 
 
-def run_order(tree: Tree) -> list[Step]:
+def run_order(tree: Tree) -> tuple[list[Step], list[Store]]:
     """Every call of the file: module level first, functions where they are first called,
-    and what nobody calls at the end, in the order of the file."""
+    and what nobody calls at the end, in the order of the file; so the attributes that it sets."""
     walk = _Walk(tree)
     _run(tree.root.body, walk, tree.scopes.module, None, reached=True)
     for function in tree.functions:
         _enter(function, walk, reached=False)
+    return walk.steps, walk.stores
+
+
+def steps_of(function: FunctionNode, tree: Tree) -> list[Step]:
+    """Every call that a function makes, in it and in functions of its file."""
+    walk = _Walk(tree)
+    _enter(function, walk, reached=True)
     return walk.steps
 
 
@@ -117,6 +138,8 @@ def _run(
             inner = walk.tree.scopes.of_node[id(statement)]
             _run(statement.body, walk, inner, function, reached=reached, guards=guards, arms=arms)
             continue
+        if isinstance(statement, ast.Assign):
+            walk.stores += _stores_of(statement, scope, guards, arms)
         for call in _calls_in(statement, walk.tree):
             name = scope.resolved(dotted(call.func) or "")
             step = Step(call, name, call_name(call), scope, function, reached, guards, arms)
@@ -133,6 +156,14 @@ def _run(
                 block, walk, scope, function,
                 reached=reached, guards=(*guards, *more), arms=inside,
             )  # fmt: skip
+
+
+def _stores_of(
+    statement: ast.Assign, scope: Scope, guards: tuple[Guard, ...], arms: tuple[Arm, ...]
+) -> Iterator[Store]:
+    for target in statement.targets:
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            yield Store(statement, target.value.id, target.attr, scope, guards, arms)
 
 
 def _arm_of(statement: ast.stmt, block: list[ast.stmt]) -> tuple[Arm, ...]:
@@ -224,6 +255,75 @@ def matters(name: str, last: str) -> bool:
         or last.endswith("Trainer")
         or last.startswith(_FAMILIES)
     )
+
+
+_Reached = TypeVar("_Reached", Step, Store)
+
+
+def reached_by_files(steps: list[_Reached], tree: Tree, evaluator: Evaluator) -> list[_Reached]:
+    """The steps without those that lie behind a test which config files decide otherwise; the rest
+    without the switches that are so decided."""
+    if not evaluator.may_load:
+        return steps
+    decided: dict[int, bool | None] = {}
+    found: list[_Reached] = []
+    for step in steps:
+        for line, _ in step.arms:
+            if line not in decided:
+                branch, scope = tree.branches[line]
+                decided[line] = evaluator.decided(branch.test, scope)
+        if all(decided[line] in (None, side) for line, side in step.arms):
+            known = [
+                (tree.branches[line][0], side) for line, side in step.arms if decided[line] is side
+            ]
+            gone = {g for branch, side in known for g in _guards_of(branch, _side(branch, side))}
+            guards = tuple(guard for guard in step.guards if guard not in gone)
+            found.append(replace(step, guards=guards) if gone else step)
+    return found
+
+
+def _side(branch: ast.If, holds: bool) -> list[ast.stmt]:
+    return branch.body if holds else branch.orelse
+
+
+_ARGUMENTS = re.compile(
+    r"(?:^|\.)(?:\w*Training\w*Arguments|\w*(?:SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD)\w*Config)$"
+)
+
+
+def read_stores(
+    stores: list[Store], calls: list[Call], tree: Tree, evaluator: Evaluator, places: Places
+) -> Iterator[Call]:
+    """The statements that change training arguments, each as a call that is given the new value;
+    open-ended behind a test of which its switches do not tell all."""
+    for store in stores:
+        if not _holds_arguments(store, evaluator):
+            continue
+        target = store.node.targets[0]
+        key, value = places.span(target), evaluator.node(store.node.value, store.scope)
+        entry = PythonEntry(store.attribute, key, value, places.span(store.node))
+        branches = [(tree.branches[line][0], side) for line, side in store.arms]
+        is_open = not all(_guards_of(branch, _side(branch, side)) for branch, side in branches)
+        mapping = PythonMapping(
+            places.span(store.node),
+            {store.attribute: entry},
+            open_ended=is_open,
+            kind="statement",
+            guards=store.guards,
+            arms=store.arms,
+        )
+        yield Call(f"{store.holder}.{store.attribute}", mapping, key, len(calls))
+
+
+def _holds_arguments(store: Store, evaluator: Evaluator) -> bool:
+    """Whether the object that a statement changes is what a parser makes of TrainingArguments, or a call."""
+    cls = evaluator.settings.get(store.holder)
+    if cls is not None:
+        return bool(_ARGUMENTS.search(cls))
+    found = store.scope.find(store.holder)
+    value = found[1][0].value if found is not None and len(found[1]) == 1 else None
+    call = evaluator.calls.get(id(value))
+    return call is not None and bool(_ARGUMENTS.search(call.callee))
 
 
 def read_calls(

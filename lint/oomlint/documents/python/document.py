@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oomlint.documents.python.loops import Loop
     from oomlint.documents.python.modules import FindSource
     from oomlint.documents.python.options import Options
+    from oomlint.documents.python.scopes import Scopes
 
 # A file without any of these has nothing for us: two files of three are dropped here.
 _WORDS_THAT_MATTER: Final = (
@@ -72,6 +73,12 @@ class PythonDocument(Struct, frozen=True, eq=False):
     """Paths of other files that this one takes declarations or values from."""
     loop: Loop | None = None
     """The training loop that the script writes out itself."""
+    configs: tuple[str, ...] = ()
+    """Display paths of the config files that it takes values from."""
+    config_options: frozenset[str] = frozenset()
+    """Options, and numbers of words behind the script, that name a config file to it."""
+    assigned: tuple[Call, ...] = ()
+    """Statements that change its training arguments, each as a call that is given the new value."""
 
     def set_value(self, node: Node, value: Literal) -> list[Edit]:
         """Replace an expression by a literal in the file's quotes, or by a :class:`Name`.
@@ -104,7 +111,7 @@ class PythonDocument(Struct, frozen=True, eq=False):
 
     def remove_entry(self, mapping: Mapping, key: str) -> list[Edit]:
         """Delete an argument with its comma and its line."""
-        from oomlint.documents.python.values import PythonEntry
+        from oomlint.documents.python.nodes import PythonEntry
 
         without_argument = _editing().without_argument
         self._check(mapping)
@@ -118,7 +125,7 @@ class PythonDocument(Struct, frozen=True, eq=False):
 
     def rename_entry(self, mapping: Mapping, key: str, new_key: str) -> list[Edit]:
         """Change the name of a keyword argument or the key of an entry."""
-        from oomlint.documents.python.values import PythonEntry
+        from oomlint.documents.python.nodes import PythonEntry
 
         self._check(mapping)
         entry = mapping.entries.get(key)
@@ -236,9 +243,14 @@ def _quoted(text: str, quote: str) -> str:
     return quote + body.replace(quote, "\\" + quote) + quote
 
 
-def parse_python(source: Source, find: FindSource = lambda _path: None) -> PythonDocument | None:
+def parse_python(
+    source: Source,
+    find: FindSource = lambda _path: None,
+    options: MappingABC[str, str | None] | None = None,
+) -> PythonDocument | None:
     """Read a script; ``None`` where none of the names that matter occurs in it, or it holds the
-    tests of a library. ``find`` gives the files that it imports.
+    tests of a library. ``find`` gives the files that it imports and loads, ``options`` are what
+    a command says to it: see :class:`.configs.ConfigFiles`.
 
     Raises:
         ParseError: it is too large, or no Python of this interpreter's version or an older one.
@@ -248,7 +260,7 @@ def parse_python(source: Source, find: FindSource = lambda _path: None) -> Pytho
     if len(source.text) > _MOST_CHARACTERS:
         raise ParseError(source.path, "too large for a script (over a million characters)")
     try:
-        return _read(source, _tree(source), find)
+        return _read(source, _tree(source), find, options)
     except RecursionError:
         raise ParseError(source.path, "the file is nested too deeply to be read") from None
 
@@ -296,9 +308,18 @@ def _tree(source: Source) -> ast.Module:
         raise ParseError(source.path, "the file is nested too deeply to be read") from None
 
 
-def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
-    from oomlint.documents.python.calls import read_calls, run_order
+def _read(
+    source: Source, root: ast.Module, find: FindSource, options: MappingABC[str, str | None] | None
+) -> PythonDocument:
+    from oomlint.documents.python.calls import (
+        reached_by_files,
+        read_calls,
+        read_stores,
+        run_order,
+    )
+    from oomlint.documents.python.configs import ConfigFiles
     from oomlint.documents.python.facts import facts_of
+    from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loops import read_loop
     from oomlint.documents.python.modules import Module, Modules
     from oomlint.documents.python.options import read_options, started
@@ -310,28 +331,41 @@ def _read(source: Source, root: ast.Module, find: FindSource) -> PythonDocument:
     tree = read_tree(root)
     scopes = tree.scopes
     taken_in = Modules(find)
-    evaluator = Evaluator(places, tree, taken_in)
-    steps = run_order(tree)
+    declared = read_options(source, tree, taken_in)
+    files = ConfigFiles(find, options)
+    evaluator = Evaluator(places, tree, taken_in, files=files)
+    every, stores = run_order(tree)
+    note_handed(every, evaluator)
+    steps = reached_by_files(every, tree, evaluator)
     calls, origin = read_calls(steps, evaluator, places)
-    options = read_options(source, tree, taken_in)
+    stores = reached_by_files(stores, tree, evaluator)
+    facts = (
+        *facts_of(source, tree, places, evaluator, steps, calls, origin),
+        *sampler_facts(Module(source, tree), calls, taken_in),
+    )
+    loop = read_loop(tree, steps, evaluator, places, calls, origin)
+    return PythonDocument(
+        source,
+        tuple(calls),
+        facts,
+        frozenset(scopes.imports),
+        _modules(scopes),
+        declared,
+        getattr(started(source, tree, find) if not calls else None, "path", None),
+        (*taken_in.read, *files.paths),
+        loop,
+        files.paths,
+        frozenset(files.asked),
+        tuple(read_stores(stores, calls, tree, evaluator, places)),
+    )
+
+
+def _modules(scopes: Scopes) -> dict[str, str]:
     modules: dict[str, str] = {}
     for name, bindings in scopes.module.bindings.items():
         if len(bindings) == 1 and bindings[0].kind == "import":
             modules.setdefault(bindings[0].qualified, name)
-    return PythonDocument(
-        source,
-        tuple(calls),
-        (
-            *facts_of(source, tree, places, evaluator, steps, calls, origin),
-            *sampler_facts(Module(source, tree), calls, taken_in),
-        ),
-        frozenset(scopes.imports),
-        modules,
-        options,
-        getattr(started(source, tree, find) if not calls else None, "path", None),
-        tuple(taken_in.read),
-        read_loop(tree, steps, evaluator, places, calls, origin),
-    )
+    return modules
 
 
 def _editing() -> ModuleType:

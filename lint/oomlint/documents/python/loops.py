@@ -19,9 +19,10 @@ from oomlint.documents.base import UNKNOWN, Call, Entry, Mapping, Node, Scalar
 from oomlint.documents.python.calls import Step
 from oomlint.documents.python.flow import Flow
 from oomlint.documents.python.lengths import LENGTH_NAMES
+from oomlint.documents.python.nodes import PythonScalar
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Evaluator, Places, PythonScalar, plain_value
+from oomlint.documents.python.values import Evaluator, Places, plain_value
 from oomlint.documents.text import Span
 
 Kind = Literal["accelerate", "deepspeed", "fabric", "lightning", "torch"]

@@ -64,6 +64,27 @@ def argparse_names(tree: Tree) -> ArgparseNames:
     return ArgparseNames(frozenset(known), are_all)
 
 
+def option_names(tree: Tree) -> dict[str, tuple[str, ...]]:
+    """How a command line may spell the options that a file adds to a parser, by destination: without
+    dashes in front, and with underscores for those inside."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in tree.calls_to("add_argument", "option"):
+        destination = _destination(node)
+        if destination is not None:
+            words = (a.value for a in node.args if isinstance(a, ast.Constant))
+            spelled = (w.lstrip("-").replace("-", "_") for w in words if isinstance(w, str))
+            found[destination] = tuple(dict.fromkeys((*spelled, destination)))
+    return found
+
+
+def positional_names(tree: Tree) -> tuple[str, ...]:
+    """The arguments of a parser that are no options, in their order."""
+    adds = tree.calls_to("add_argument")
+    first = (a.args[0] for a in sorted(adds, key=lambda call: call.lineno) if a.args)
+    words = (a.value for a in first if isinstance(a, ast.Constant))
+    return tuple(w for w in words if isinstance(w, str) and not w.startswith("-"))
+
+
 def _destination(call: ast.Call) -> str | None:
     for keyword in call.keywords:
         if keyword.arg == "dest":

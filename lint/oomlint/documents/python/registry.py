@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.document import PythonDocument
+from oomlint.documents.python.nodes import PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 from oomlint.documents.python.tree import Tree, read_tree
-from oomlint.documents.python.values import Evaluator, Places, PythonEntry, PythonMapping
+from oomlint.documents.python.values import Evaluator, Places
 from oomlint.documents.text import Span
 
 _DEEPEST: Final = 12

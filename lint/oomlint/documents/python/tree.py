@@ -46,6 +46,8 @@ class Tree(Struct, eq=False):
     classes: list[ast.ClassDef] = field(default_factory=list)
     imports: list[ast.Import | ast.ImportFrom] = field(default_factory=list)
     tries: list[ast.Try] = field(default_factory=list)
+    branches: dict[int, tuple[ast.If, Scope]] = field(default_factory=dict)
+    """By the line of an ``if``: the statement and the scope in which its test stands."""
 
     def calls_to(self, *names: str) -> Iterator[ast.Call]:
         """Calls whose last name is one of these."""
@@ -266,6 +268,10 @@ def _try(node: ast.Try, scope: Scope, _: Scope, tree: Tree) -> None:
     tree.tries.append(node)
 
 
+def _if(node: ast.If, scope: Scope, _: Scope, tree: Tree) -> None:
+    tree.branches[node.lineno] = (node, scope)
+
+
 def _attribute(node: ast.Attribute, scope: Scope, _: Scope, tree: Tree) -> None:
     name = dotted(node)
     if name is not None:
@@ -352,6 +358,7 @@ _VISITS: dict[type[ast.AST], _Visit] = {
     ast.ClassDef: _class,
     ast.Lambda: _lambda,
     ast.Try: _try,
+    ast.If: _if,
     ast.Attribute: _attribute,
     ast.Subscript: _subscript,
     ast.Call: _call,

@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -21,8 +21,11 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
+from oomlint.documents.python.config_paths import function_of
+from oomlint.documents.python.configs import MAY_LOAD, ConfigFiles
 from oomlint.documents.python.instances import Found, attribute
 from oomlint.documents.python.modules import Module, Modules
+from oomlint.documents.python.nodes import Filed, PythonEntry, PythonMapping, PythonScalar
 from oomlint.documents.python.parsers import (
     Switch,
     argparse_defaults,
@@ -31,7 +34,7 @@ from oomlint.documents.python.parsers import (
     field_default,
     fire_functions,
 )
-from oomlint.documents.python.scopes import Binding, Scope, dotted
+from oomlint.documents.python.scopes import Binding, Scope, dotted, enclosed
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.text import Source, Span
 
@@ -57,50 +60,19 @@ _OPERATORS: Final[dict[type[ast.cmpop], str]] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
+_COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 _GIVEN: Final = "it is what the function is given"
 _NUMBERS: Final[dict[str, type[int] | type[float]]] = {"int": int, "float": float}
+_RETURNED: Final = "it is what a function returns"
+_BY_FILE: Final = "a config file decides on it"
 _SHARED: Final = "{} is used in several places"
-
-
-class PythonScalar(Scalar, frozen=True, eq=False):
-    """A value that is the default of a command-line option, which a launch line may override; or
-    one of two, between which the option decides, or :data:`.base.RANKS`."""
-
-    option: str = ""
-    either: tuple[Node, Node] | None = None
-    """What it is where the option is on, and where it is off."""
-    compared: tuple[str, Any] | None = None
-    """How the option decides where it is no switch: an operator, and what it is compared with."""
-    unset: Any = UNKNOWN
-    """Of an option that decides: what it is where the command line does not say."""
-    may_differ: bool = False
-    """Whether a variable of the environment takes its place where there is one."""
-    computed: tuple[type[ast.operator], Node, Node] | None = None
-    """Of arithmetic on options: what is done to what. ``value`` is what comes of their defaults."""
-
-
-Guard: TypeAlias = tuple[str, bool]
-"""A switch of the command line, and whether it must be on."""
-Arm: TypeAlias = tuple[int, bool]
-"""The line of an ``if``, and whether its test must hold."""
-
-
-class PythonMapping(Mapping, frozen=True, eq=False):
-    """Arguments of a call, or the entries of a dict; ``span`` is the whole expression."""
-
-    kind: str = "call"
-    guards: tuple[Guard, ...] = ()
-    """Of a call: the switches that decide whether it is reached."""
-    arms: tuple[Arm, ...] = ()
-    """Of a call: the branches that it stands in, the outermost first."""
-
-
-class PythonEntry(Entry, frozen=True, eq=False):
-    """``owner`` is the call or dict in which the entry is written."""
-
-    owner: Span | None = None
-    owner_kind: str = "call"
-    locked: str | None = None
 
 
 class Places:
@@ -136,11 +108,15 @@ class Evaluator:
         tree: Tree,
         modules: Modules | None = None,
         known: dict[str, Evaluator] | None = None,
+        files: ConfigFiles | None = None,
     ) -> None:
         self.places = places
+        self.tree = tree
         self.modules = modules or Modules(lambda _path: None)
         self.known = {} if known is None else known
         """Of the other modules that were asked, by path."""
+        self.files = files or ConfigFiles(self.modules.find)
+        self.may_load = bool(MAY_LOAD.search(places.source.text))
         self.scopes = tree.scopes
         self.calls: dict[int, Call] = {}
         """Calls already read, by ``id`` of their syntax node: values may refer to them."""
@@ -148,11 +124,31 @@ class Evaluator:
         self.settings = dataclass_variables(tree)
         self.fire = fire_functions(tree)
         self.given = _arguments_given(tree)
+        self.handed: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
+        """What scripts of other files give the parameters of functions here: see :mod:`.handed`."""
 
     # -- nodes ------------------------------------------------------------------------
 
     def node(self, expression: ast.expr, scope: Scope, depth: int = 0) -> Node:
         """The expression as a scalar, sequence or mapping; ``UNKNOWN`` where it is not plain."""
+        before = self.files.count
+        found = self._from_file(expression, scope) if self.may_load else None
+        if found is not None:
+            return found
+        found = self._node(expression, scope, depth)
+        if self.files.count == before or not isinstance(found, Scalar) or found.locked:
+            return found
+        return found if getattr(found, "filed", None) else replace(found, locked=_BY_FILE)
+
+    def _from_file(self, expression: ast.expr, scope: Scope) -> Node | None:
+        """What the script takes there from a config file that it loads."""
+        if not isinstance(expression, (ast.Attribute, ast.Subscript, ast.Call, ast.Name)):
+            return None
+        if id(expression) in self.calls:
+            return None
+        return self.files.node(expression, scope, self, self.places.span(expression))
+
+    def _node(self, expression: ast.expr, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)
         if depth > _DEEPEST:
             return _unknown(span)
@@ -175,6 +171,10 @@ class Evaluator:
             return self._arithmetic(expression, scope, depth)
         value = self.value(expression, scope, depth)
         if isinstance(expression, ast.IfExp):
+            decided = self.decided(expression.test, scope, depth)
+            if decided is not None:
+                branch = expression.body if decided else expression.orelse
+                return _locked(self.node(branch, scope, depth + 1), _BY_FILE)
             chosen = self._choice(expression, scope, depth)
             if value is UNKNOWN or isinstance(chosen, PythonScalar):
                 return replace(chosen, value=value)
@@ -289,6 +289,7 @@ class Evaluator:
         span = self.places.span(call)
         entries: list[PythonEntry] = []
         open_ended = False
+        sections: tuple[Filed, ...] = ()
         for number, argument in enumerate(call.args):
             place = self.places.span(argument)
             if isinstance(argument, ast.Starred):
@@ -302,11 +303,13 @@ class Evaluator:
                 unpacked = self._unpacked(keyword.value, scope, 0)
                 entries += unpacked.entries.values()  # type: ignore[arg-type]
                 open_ended = open_ended or unpacked.open_ended
+                filed = getattr(unpacked, "filed", None)
+                sections += () if filed is None else (filed,)
                 continue
             key = Span(place.start, place.start + len(keyword.arg))
             node = self.node(keyword.value, scope)
             entries.append(PythonEntry(keyword.arg, key, node, place, owner=span))
-        return _mapping(entries, span, "call", open_ended)
+        return replace(_mapping(entries, span, "call", open_ended), sections=sections)
 
     # -- values -----------------------------------------------------------------------
 
@@ -326,6 +329,8 @@ class Evaluator:
             return self._format(expression, scope, depth)
         if isinstance(expression, ast.IfExp):
             test = self.value(expression.test, scope, depth + 1)
+            decided = self.decided(expression.test, scope, depth)
+            test = test if decided is None else decided
             if isinstance(test, bool):
                 branch = expression.body if test else expression.orelse
                 return self.value(branch, scope, depth + 1)
@@ -335,6 +340,33 @@ class Evaluator:
             return first if same else UNKNOWN
         node = self.node(expression, scope, depth + 1) if _has_node(expression) else None
         return plain_value(node) if node is not None else UNKNOWN
+
+    def decided(self, test: ast.expr, scope: Scope, depth: int = 0) -> bool | None:
+        """Whether a test holds by what config files say; ``None`` where it asks none, or more."""
+        before = self.files.count
+        holds = self._holds(test, scope, depth + 1) if self.may_load else None
+        return holds if self.files.count > before else None
+
+    def _holds(self, test: ast.expr, scope: Scope, depth: int) -> bool | None:
+        if depth > _DEEPEST:
+            return None
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self._holds(test.operand, scope, depth + 1)
+            return None if inner is None else not inner
+        if isinstance(test, ast.BoolOp):
+            parts = [self._holds(each, scope, depth + 1) for each in test.values]
+            ends = not isinstance(test.op, ast.And)
+            if ends in parts:
+                return ends
+            return None if None in parts else not ends
+        if isinstance(test, ast.Compare):
+            if len(test.ops) != 1:
+                return None
+            left = self.value(test.left, scope, depth + 1)
+            right = self.value(test.comparators[0], scope, depth + 1)
+            return _compared(test.ops[0], left, right)
+        value = self.value(test, scope, depth + 1)
+        return None if value is UNKNOWN or isinstance(value, (Name, Call)) else bool(value)
 
     def _unary(self, expression: ast.UnaryOp, scope: Scope, depth: int) -> Any:
         operand = self.value(expression.operand, scope, depth + 1)
@@ -396,7 +428,8 @@ class Evaluator:
             for entry in node.entries.values()
             if isinstance(entry, PythonEntry)
         ]
-        return _mapping(entries, node.span, "dict", node.open_ended)
+        made = _mapping(entries, node.span, "dict", node.open_ended)
+        return replace(made, filed=getattr(node, "filed", None))
 
     def _call(self, expression: ast.Call, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)
@@ -419,16 +452,17 @@ class Evaluator:
                 qualified = scope.imported(owner)
                 if qualified:
                     return Scalar(span, Name(f"{qualified}.{attribute}"))
-        return _unknown(span)
+        return self._returned(expression, scope, depth) or _unknown(span)
 
     def _number(
         self, kind: type[int] | type[float], expression: ast.Call, scope: Scope, depth: int
     ) -> Node:
         """``int(args.max_length)``: the option, whose words on a command line are numbers."""
         given = self.node(expression.args[0], scope, depth + 1)
-        if _of_options(given):
-            return given
         value = plain_value(given)
+        is_filed = getattr(given, "filed", None) is not None and isinstance(value, (int, float))
+        if _of_options(given) or is_filed:
+            return given
         if isinstance(value, (int, float)) and isfinite(value):
             return Scalar(self.places.span(expression), kind(value))
         return _unknown(self.places.span(expression))
@@ -471,6 +505,45 @@ class Evaluator:
             return _unknown(span) if len(values) > 1 else _locked(nodes[0], _GIVEN)
         return replace(nodes[0], via=span, locked=nodes[0].locked or _GIVEN)
 
+    def _returned(self, call: ast.Call, scope: Scope, depth: int) -> Node | None:
+        """What a function of the project returns there of a config file, or as one decides; ``None``
+        of what no file has a say in, or more than one statement may return."""
+        found = function_of(call, scope, self) if self.may_load else None
+        if found is None or depth > _DEEPEST:
+            return None
+        function, there = found
+        own = there.scopes.of_node[id(function)]
+        before = self.files.count
+        value = there.end_of(function.body, own, depth + 1)
+        if value is None:
+            return None
+        node = there.node(value, own, depth + 1)
+        if self.files.count == before:
+            return None
+        span = self.places.span(call)
+        if isinstance(node, Scalar) and isinstance(node.value, Call):
+            return Scalar(span, node.value, locked=_RETURNED)
+        return _from_elsewhere(node, span, there.places.source.path)
+
+    def end_of(self, body: list[ast.stmt], scope: Scope, depth: int) -> ast.expr | None:
+        """What the one ``return`` says that statements come to; ``None`` where it cannot be told."""
+        for statement in body:
+            if isinstance(statement, ast.Return):
+                return statement.value
+            if not any(isinstance(node, ast.Return) for node in enclosed(statement)):
+                continue
+            if isinstance(statement, (ast.With, ast.Try)):
+                return self.end_of(statement.body, scope, depth)
+            decided = None
+            if isinstance(statement, ast.If):
+                decided = self.decided(statement.test, scope, depth)
+            if decided is None or not isinstance(statement, ast.If):
+                return None
+            chosen = statement.body if decided else statement.orelse
+            if any(isinstance(node, ast.Return) for each in chosen for node in enclosed(each)):
+                return self.end_of(chosen, scope, depth)
+        return None
+
     def _attribute(self, expression: ast.Attribute, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)
         name = dotted(expression)
@@ -483,7 +556,7 @@ class Evaluator:
         found = attribute(expression, scope, self)
         if found is not None:
             return self._of_object(found, span, name, depth)
-        own = self._own(rest, scope) if root == "self" else None
+        own = self.own(rest, scope) if root == "self" else None
         if own is not None:
             return self._seen(self.node(*own, depth + 1), span, name, alone=False)
         if "." not in rest and not {name, f"{root}.*"} & self.scopes.changed:
@@ -497,7 +570,7 @@ class Evaluator:
                 return _of_option(_unknown(span), rest)  # by the default of a library's class
         return _unknown(span)
 
-    def _own(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
+    def own(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
         """What the one statement of a class says that gives its objects an attribute."""
         around: Scope | None = scope
         while around is not None and not isinstance(around.node, ast.ClassDef):
@@ -546,7 +619,7 @@ class Evaluator:
         path = module.source.path
         if path not in self.known:
             places = Places(module.source)
-            self.known[path] = Evaluator(places, module.tree, self.modules, self.known)
+            self.known[path] = Evaluator(places, module.tree, self.modules, self.known, self.files)
         return self.known[path]
 
     def _imported(self, expression: ast.expr, qualified: str, scope: Scope, depth: int) -> Node:
@@ -611,7 +684,8 @@ class Evaluator:
         if alone:
             return _seen_from(node, span)
         if isinstance(node, Scalar):
-            is_open = any(getattr(node, kind, None) is not None for kind in ("either", "computed"))
+            kinds = ("either", "computed", "filed")
+            is_open = any(getattr(node, kind, None) is not None for kind in kinds)
             if is_open or node.value is UNKNOWN or isinstance(node.value, Call):
                 return replace(node, via=span, locked=node.locked or _SHARED.format(name))
             return Scalar(span, node.value)
@@ -709,6 +783,20 @@ def plain_value(node: Node | None) -> Any:
     return UNKNOWN
 
 
+def _compared(sign: ast.cmpop, left: Any, right: Any) -> bool | None:
+    if left is UNKNOWN or right is UNKNOWN:
+        return None
+    try:
+        if isinstance(sign, (ast.In, ast.NotIn)):
+            return (left in right) is isinstance(sign, ast.In)
+        if isinstance(sign, (ast.Is, ast.IsNot)):
+            return (left is right) is isinstance(sign, ast.Is)
+        comparison = _COMPARISONS.get(type(sign))
+        return None if comparison is None else bool(comparison(left, right))
+    except TypeError:
+        return None
+
+
 def _of_options(node: Node) -> bool:
     return bool(getattr(node, "option", "")) or getattr(node, "computed", None) is not None
 
@@ -736,7 +824,7 @@ def _or_none(node: Node) -> Node:
 
 
 def _of_option(node: Node, option: str) -> Node:
-    if not isinstance(node, Scalar):
+    if not isinstance(node, Scalar) or getattr(node, "filed", None) is not None:
         return node
     return PythonScalar(node.span, node.value, node.plain, node.via, node.locked, option)
 

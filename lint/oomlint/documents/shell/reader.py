@@ -74,7 +74,7 @@ _BRANCHES = frozenset(
 )  # fmt: skip
 # Nested statements; people stop at ten, and each level costs a walk over what it holds.
 _DEEPEST = 60
-# Rounds of loops and calls of functions that are followed, in all and of each function.
+# Rounds of loops that are followed, in all.
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*)", re.ASCII)
 _MOST_ROUNDS = 48
 # Layers of the deepest models whose scripts count them are some hundred.
@@ -90,7 +90,10 @@ _GETOPTS = re.compile(
 # The longest of some 600 training scripts of public projects has 270 commands (llm-foundry
 # scripts/train/benchmarking/sweep.sh).
 _MOST_COMMANDS = 5000
-_MOST_CALLS = 12
+# Calls of functions that are followed, of each and in all: an ablation calls its "train" two dozen times,
+# and what evaluates after each of these.
+_MOST_CALLS = 32
+_MOST_CALLED = 128
 
 
 FindSource = Callable[[str], Source | None]
@@ -581,8 +584,7 @@ class Reader:
     def _call(self, name: str, arguments: list[Field]) -> None:
         """Run a function: its arguments are ``$1`` and so on while it runs."""
         self.calls[name] = self.calls.get(name, 0) + 1
-        self.rounds += 1
-        if self.calls[name] > _MOST_CALLS or self.rounds > _MOST_ROUNDS:
+        if self.calls[name] > _MOST_CALLS or sum(self.calls.values()) > _MOST_CALLED:
             return
         owner, body = self.functions[name]
         with self.variables.called_with(arguments):

@@ -1,0 +1,360 @@
+"""Which file a script opens: by a literal path, the default of an option, or what its command says.
+
+``open(args.config)``, ``Path(__file__).parent / "config.yaml"``, ``sys.argv[1]``: nothing is run, and a
+path that the text does not settle is none.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from oomlint.documents.base import Scalar
+from oomlint.documents.python.parsers import comes_from_parser, option_names, positional_names
+from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.values import Evaluator
+
+_DEEPEST: Final = 24
+_SAME_PATH: Final = frozenset(
+    {"Path", "PurePath", "str", "abspath", "realpath", "expanduser", "normpath", "fspath", "resolve",
+     "absolute", "to_absolute_path"}
+)  # fmt: skip
+
+
+class Frame(Struct, frozen=True, eq=False):
+    """One call of a function: where its parameters come from."""
+
+    function: FunctionNode
+    call: ast.Call
+    scope: Scope
+    caller: Evaluator
+    around: Frame | None
+
+
+class ConfigPaths:
+    """The paths that a script opens files by, as one command starts it.
+
+    Args:
+        options: what the command says to the script, by the names of options without dashes;
+            of its words that are no options the first is ``"1"``; ``None`` of what only the shell
+            knows (``--config $CONFIG``), which is no path, nor the default.
+    """
+
+    def __init__(self, options: MappingABC[str, str | None]) -> None:
+        self.options = dict(options)
+        self._told = 0
+        """How often something was asked that the command says."""
+        self.asked: set[str] = set()
+        """Options that name a config file."""
+
+    def given(
+        self, name: str, owner: Scope, home: Evaluator, frame: Frame | None
+    ) -> Iterator[tuple[ast.expr, Scope, Evaluator, Frame | None]]:
+        """What the calls of a function give its parameter: one, where one is followed."""
+        around = frame
+        while around is not None and around.function is not owner.node:
+            around = around.around
+        if around is None:
+            handed = home.handed.get((id(owner.node), name))
+            if handed is not None:
+                for said, scope, caller in handed:
+                    yield said, scope, caller, None
+                return
+            for said, scope in home.given.get((id(owner.node), name), ()):
+                yield said, scope, home, None
+            return
+        value = argument_of(around.call, around.function, name)
+        if value is not None:
+            yield value, around.scope, around.caller, around.around
+        else:
+            default = default_of(around.function, name)
+            if default is not None:
+                yield default, home.scopes.module, home, None
+
+    def stream(
+        self,
+        expression: ast.expr,
+        call: ast.Call,
+        scope: Scope,
+        home: Evaluator,
+        frame: Frame | None,
+        depth: int,
+    ) -> str | None:
+        """The path of the file whose text a loader is given: ``open(path)``, the name that a ``with``
+        gives it, ``Path(path).read_text()``; of OmegaConf and toml the path itself."""
+        if isinstance(expression, ast.Name):
+            opened = _opened(expression.id, call, scope)
+            if opened is not None:
+                return self.stream(opened, call, scope, home, frame, depth + 1)
+            found = scope.find(expression.id)
+            value = found[1][0].value if found is not None and len(found[1]) == 1 else None
+            if isinstance(value, ast.Call):
+                inner = self.stream(value, call, scope, home, frame, depth + 1)
+                if inner is not None:
+                    return inner
+        if isinstance(expression, ast.Call):
+            last = (dotted(expression.func) or "").rpartition(".")[2]
+            function = expression.func
+            if isinstance(function, ast.Attribute) and function.attr in (
+                "read", "read_text", "read_bytes",
+            ):  # fmt: skip
+                return self.stream(function.value, call, scope, home, frame, depth + 1)
+            if isinstance(function, ast.Name) and last == "open" and expression.args:
+                return self._path(expression.args[0], scope, home, frame, depth + 1)
+            if isinstance(function, ast.Attribute) and last in ("open", "") and not expression.args:
+                return self._path(function.value, scope, home, frame, depth + 1)
+            if isinstance(function, ast.Attribute) and function.attr == "open":
+                is_module = scope.imported(dotted(function.value) or "") is not None
+                place = expression.args[0] if is_module and expression.args else function.value
+                return self._path(place, scope, home, frame, depth + 1)
+        return self._path(expression, scope, home, frame, depth + 1)
+
+    def _path(
+        self, expression: ast.expr, scope: Scope, home: Evaluator, frame: Frame | None, depth: int
+    ) -> str | None:
+        """The path that an expression is, as this command starts the script."""
+        if depth > _DEEPEST:
+            return None
+        if isinstance(expression, ast.Constant):
+            return expression.value if isinstance(expression.value, str) else None
+        if isinstance(expression, ast.Name):
+            return self._path_of_name(expression, scope, home, frame, depth)
+        if isinstance(expression, ast.Attribute):
+            return self._path_of_attribute(expression, scope, home, frame, depth)
+        if isinstance(expression, ast.BinOp) and isinstance(expression.op, (ast.Div, ast.Add)):
+            sides = [
+                self._path(each, scope, home, frame, depth + 1)
+                for each in (expression.left, expression.right)
+            ]
+            if None in sides:
+                return None
+            left, right = (side or "" for side in sides)
+            return (
+                left + right if isinstance(expression.op, ast.Add) else posixpath.join(left, right)
+            )
+        if isinstance(expression, ast.JoinedStr):
+            return self._path_of_text(expression, scope, home, frame, depth)
+        if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
+            return self._first(expression.values, scope, home, frame, depth)
+        if isinstance(expression, ast.Subscript):
+            return self._word(expression, scope, home, frame, depth)
+        if isinstance(expression, ast.IfExp):
+            both = (expression.body, expression.orelse)
+            return self._first(both, scope, home, frame, depth)
+        if isinstance(expression, ast.Call):
+            return self._path_of_call(expression, scope, home, frame, depth)
+        return None
+
+    def _path_of_name(
+        self, name: ast.Name, scope: Scope, home: Evaluator, frame: Frame | None, depth: int
+    ) -> str | None:
+        if name.id == "__file__":
+            return home.places.source.path
+        found = scope.find(name.id)
+        if found is None or len(found[1]) != 1:
+            return None
+        owner, (binding,) = found
+        if binding.kind == "parameter":
+            given = list(self.given(name.id, owner, home, frame))
+            paths = {self._path(*each, depth + 1) for each in given}
+            if len(paths) == 1:
+                return paths.pop()
+            if owner.node not in home.fire:
+                return None
+            return self._option(name.id, binding.value, owner, home, frame, depth)
+        if binding.kind == "import":
+            elsewhere = home.elsewhere(name.id, scope)
+            if elsewhere is None:
+                return None
+            there, inner = elsewhere
+            return self._path(inner, there.scopes.module, there, None, depth + 1)
+        if binding.kind != "value" or binding.value is None:
+            return None
+        return self._path(binding.value, owner, home, frame, depth + 1)
+
+    def _path_of_attribute(
+        self,
+        expression: ast.Attribute,
+        scope: Scope,
+        home: Evaluator,
+        frame: Frame | None,
+        depth: int,
+    ) -> str | None:
+        if expression.attr == "parent":
+            inner = self._path(expression.value, scope, home, frame, depth + 1)
+            return None if inner is None else posixpath.dirname(inner)
+        option = option_of(expression, scope)
+        if option is not None:
+            default = home.options.get(option)
+            return self._option(option, default, scope, home, frame, depth)
+        if isinstance(expression.value, ast.Name) and expression.value.id == "self":
+            own = home.own(expression.attr, scope)
+            return None if own is None else self._path(*own, home, frame, depth + 1)
+        node = home.node(expression, scope, depth + 1)
+        is_text = isinstance(node, Scalar) and isinstance(node.value, str)
+        return node.value if is_text and isinstance(node, Scalar) else None
+
+    def _option(
+        self,
+        name: str,
+        default: ast.expr | None,
+        scope: Scope,
+        home: Evaluator,
+        frame: Frame | None,
+        depth: int,
+    ) -> str | None:
+        """What the command says for an option, or else its default."""
+        self.asked.add(name)
+        for spelled in option_names(home.tree).get(name, (name,)):
+            if spelled in self.options:
+                return self._said(spelled)
+        words = positional_names(home.tree)
+        if name in words and str(words.index(name) + 1) in self.options:
+            return self._said(str(words.index(name) + 1))
+        if default is None:
+            return None
+        return self._path(default, scope, home, frame, depth + 1)
+
+    def _said(self, key: str) -> str | None:
+        self._told += key in self.options
+        return self.options.get(key)
+
+    def _first(
+        self,
+        expressions: Iterable[ast.expr],
+        scope: Scope,
+        home: Evaluator,
+        frame: Frame | None,
+        depth: int,
+    ) -> str | None:
+        """Of several paths the one that the command says, though it be unknown, or else the first."""
+        found: list[str | None] = []
+        for each in expressions:
+            before = self._told
+            path = self._path(each, scope, home, frame, depth + 1)
+            if self._told > before:
+                return path
+            found.append(path)
+        return next(filter(None, found), None)
+
+    def _path_of_text(
+        self, text: ast.JoinedStr, scope: Scope, home: Evaluator, frame: Frame | None, depth: int
+    ) -> str | None:
+        pieces: list[str] = []
+        for part in text.values:
+            inner = part.value if isinstance(part, ast.FormattedValue) else part
+            piece = (
+                str(inner.value)
+                if isinstance(inner, ast.Constant)
+                else self._path(inner, scope, home, frame, depth + 1)
+            )
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return "".join(pieces)
+
+    def _word(
+        self,
+        expression: ast.Subscript,
+        scope: Scope,
+        home: Evaluator,
+        frame: Frame | None,
+        depth: int,
+    ) -> str | None:
+        """``sys.argv[1]``, or a part of ``Path(__file__).parents``."""
+        number = home.value(expression.slice, scope)
+        if not isinstance(number, int) or isinstance(number, bool):
+            return None
+        if dotted(expression.value) == "sys.argv" and number > 0:
+            self.asked.add(str(number))
+            return self._said(str(number))
+        holder = expression.value
+        if isinstance(holder, ast.Attribute) and holder.attr == "parents" and number >= 0:
+            path = self._path(holder.value, scope, home, frame, depth + 1)
+            for _ in range(number + 1):
+                path = None if path is None else posixpath.dirname(path)
+            return path
+        return None
+
+    def _path_of_call(
+        self, call: ast.Call, scope: Scope, home: Evaluator, frame: Frame | None, depth: int
+    ) -> str | None:
+        last = str(dotted(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
+        parts = [self._path(each, scope, home, frame, depth + 1) for each in call.args]
+        if isinstance(call.func, ast.Attribute) and scope.imported(dotted(call.func) or "") is None:
+            holder = self._path(call.func.value, scope, home, frame, depth + 1)
+            if last in _SAME_PATH and not call.args:
+                return holder
+            if last == "joinpath" and holder is not None and None not in parts:
+                return posixpath.join(holder, *filter(None, parts))
+        if last in _SAME_PATH and parts:
+            return None if None in parts else posixpath.join(*(part or "" for part in parts))
+        if last == "join" and parts and None not in parts:
+            return posixpath.join(*(part or "" for part in parts))
+        if last == "dirname" and len(parts) == 1 and parts[0] is not None:
+            return posixpath.dirname(parts[0])
+        return None
+
+
+def function_of(
+    call: ast.Call, scope: Scope, home: Evaluator
+) -> tuple[FunctionNode, Evaluator] | None:
+    """The function of the project that is called, and whose module it stands in."""
+    name = dotted(call.func)
+    if name is None or name.startswith("self."):
+        return None
+    if name in home.scopes.functions:
+        return home.scopes.functions[name], home
+    elsewhere = home.elsewhere(name, scope)
+    if elsewhere is None:
+        return None
+    there, inner = elsewhere
+    function = there.scopes.functions.get(dotted(inner) or "")
+    return None if function is None else (function, there)
+
+
+def argument_of(call: ast.Call, function: FunctionNode, name: str) -> ast.expr | None:
+    named = next((k.value for k in call.keywords if k.arg == name), None)
+    if named is not None:
+        return named
+    places = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    number = places.index(name) if name in places else len(call.args)
+    found = call.args[number] if number < len(call.args) else None
+    return None if isinstance(found, ast.Starred) else found
+
+
+def default_of(function: FunctionNode, name: str) -> ast.expr | None:
+    places = [*function.args.posonlyargs, *function.args.args]
+    last = function.args.defaults
+    named = zip(places[len(places) - len(last) :], last, strict=True)
+    both = [*named, *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)]
+    return next((value for argument, value in both if argument.arg == name), None)
+
+
+def option_of(expression: ast.Attribute, scope: Scope) -> str | None:
+    """The option that ``args.config`` is, if ``args`` is what a parser of the command line gives."""
+    if not isinstance(expression.value, ast.Name):
+        return None
+    found = scope.find(expression.value.id)
+    if found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0]):
+        return None
+    return expression.attr
+
+
+def _opened(name: str, call: ast.Call, scope: Scope) -> ast.expr | None:
+    """What the ``with`` around a call opens under a name."""
+    for node in ast.walk(scope.node):
+        if not isinstance(node, (ast.With, ast.AsyncWith)):
+            continue
+        for item in node.items:
+            target = item.optional_vars
+            is_named = isinstance(target, ast.Name) and target.id == name
+            if is_named and any(inner is call for inner in ast.walk(node)):
+                return item.context_expr
+    return None

@@ -1,0 +1,92 @@
+"""Nodes of what a Python script says: values with the options and files that they come from."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.scalars import Profile
+from oomlint.documents.text import Span
+
+
+class ConfigFile(Struct, frozen=True, eq=False):
+    """A file that the script loads."""
+
+    document: Document
+    root: Node
+    profile: Profile
+
+    @property
+    def path(self) -> str:
+        return self.document.source.path
+
+
+class Filed(Struct, frozen=True, eq=False):
+    """A value of a config file, and where it stands there; ``under`` is the value at the same place of
+    a file that this one is laid over."""
+
+    file: ConfigFile
+    node: Node
+    path: tuple[str, ...] = ()
+    entry: Entry | None = None
+    under: Filed | None = None
+
+
+class PythonScalar(Scalar, frozen=True, eq=False):
+    """A value that is the default of a command-line option, which a launch line may override; or
+    one of two, between which the option decides, or :data:`.base.RANKS`."""
+
+    option: str = ""
+    either: tuple[Node, Node] | None = None
+    """What it is where the option is on, and where it is off."""
+    compared: tuple[str, Any] | None = None
+    """How the option decides where it is no switch: an operator, and what it is compared with."""
+    unset: Any = UNKNOWN
+    """Of an option that decides: what it is where the command line does not say."""
+    may_differ: bool = False
+    """Whether a variable of the environment takes its place where there is one."""
+    computed: tuple[type[ast.operator], Node, Node] | None = None
+    """Of arithmetic on options: what is done to what. ``value`` is what comes of their defaults."""
+
+
+class FiledScalar(PythonScalar, frozen=True, eq=False):
+    """A value that the script takes from a config file; ``span`` is where it takes it."""
+
+    filed: Filed | None = None
+
+
+class FiledSequence(Sequence, frozen=True, eq=False):
+    """A list that the script takes from a config file."""
+
+    filed: Filed | None = None
+
+
+Guard: TypeAlias = tuple[str, bool]
+"""A switch of the command line, and whether it must be on."""
+Arm: TypeAlias = tuple[int, bool]
+"""The line of an ``if``, and whether its test must hold."""
+
+
+class PythonMapping(Mapping, frozen=True, eq=False):
+    """Arguments of a call, or the entries of a dict; ``span`` is the whole expression."""
+
+    kind: str = "call"
+    guards: tuple[Guard, ...] = ()
+    """Of a call: the switches that decide whether it is reached."""
+    arms: tuple[Arm, ...] = ()
+    """Of a call: the branches that it stands in, the outermost first."""
+    filed: Filed | None = None
+    """The section of a config file that this is, whole and unchanged."""
+    sections: tuple[Filed, ...] = ()
+    """Of a call: the sections of config files that it unpacks (``**cfg["training"]``)."""
+
+
+class PythonEntry(Entry, frozen=True, eq=False):
+    """``owner`` is the call or dict in which the entry is written."""
+
+    owner: Span | None = None
+    owner_kind: str = "call"
+    locked: str | None = None
