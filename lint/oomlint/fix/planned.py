@@ -151,8 +151,10 @@ def _is_about(diagnosis: Diagnosis, name: str) -> bool:
 
 
 def _speaks_of_memory(diagnosis: Diagnosis) -> bool:
+    """Whether a finding is about how much is needed, and not about where something goes."""
     finding = diagnosis.finding
-    return finding.resource in ("gpu", "host") and finding.severity >= Severity.WARNING
+    is_of_need = finding.resource in ("gpu", "host") and finding.predicted_bytes is not None
+    return is_of_need and finding.severity >= Severity.WARNING
 
 
 def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
