@@ -12,6 +12,10 @@ MIXES_PRECISION = Change(
     "trl", (0, 19), "bf16 is off by default",
     "TRL 0.18.2 and 0.19.0 trainer/sft_config.py", was=False,
 )  # fmt: skip
+HAS_MAX_LENGTH = Change(
+    "trl", (0, 16), "SFTConfig has max_seq_length alone",
+    "TRL 0.15.2 and 0.16.0 trainer/sft_config.py",
+)  # fmt: skip
 CHUNKS_LOSS = Change(
     "trl", (1, 7), "the loss is computed from all logits at once (loss_type nll)",
     "TRL 1.6.0 and 1.7.0 trainer/sft_config.py __post_init__",
