@@ -349,8 +349,8 @@ class Workspace:
     # -- library versions ------------------------------------------------------------
 
     def versions(self, from_file: str) -> dict[str, tuple[str, str]]:
-        """Package → version and the file that pins it, as the project around a file says; the
-        nearest file up the tree counts."""
+        """Package → version or commit, and the file that pins it, as the project around a file says;
+        the nearest file up the tree counts."""
         return self._pinned_around(self._folder_of(from_file), pins)
 
     def floors(self, from_file: str) -> dict[str, tuple[str, str]]:

@@ -58,7 +58,7 @@ def releases(run: Cells) -> Iterator[Bounds]:
     beyond = run.given.once(_beyond)
     if beyond is not None:
         yield "trl", (), beyond
-    elif run.version("trl") is None:
+    elif run.version("trl") is None and "trl" not in run.known.untold:
         yield "transformers", (4, 56), ()
         yield "accelerate", (1, 4), ()
 
