@@ -57,6 +57,10 @@ COLOCATES = Change(
     "trl", (1, 0), "vLLM runs as a server elsewhere (vllm_mode)",
     "TRL 0.29.1 and 1.0.0 trainer/grpo_config.py", was="vllm_server",
 )  # fmt: skip
+SFT_EVALUATES_FUSED = Change(
+    "trl", (0, 29), "Liger fuses the loss in training alone, so that evaluation makes all logits",
+    "TRL 0.28.0 and 0.29.0 trainer/sft_trainer.py compute_loss: skip_logits",
+)  # fmt: skip
 SPREADS = Change(
     "trl", (0, 26), "a model named by its path is loaded without a device map",
     "TRL 0.25.1 and 0.26.2 trainer/utils.py create_model_from_path",
