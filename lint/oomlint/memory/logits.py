@@ -46,9 +46,9 @@ def logits_of(f: Facts, tokens: float) -> Logits:
 
 def evaluated_logits(f: Facts, tokens: float) -> Logits:
     """The same where nothing is trained, which may make the logits that training spares."""
-    return (
-        logits_of(f, tokens) if f.plan.eval.fuses_loss is not False else _logits(f, tokens, "full")
-    )
+    if f.plan.eval.fuses_loss is False:
+        return _logits(f, tokens, spares=False)
+    return logits_of(f, tokens)
 
 
 def scored_logits(f: Facts, tokens: float) -> Logits:
@@ -83,8 +83,8 @@ def _overwritten(f: Facts) -> float | None:
     return 4.0 if loss.upcast_fp32 is not False else float(f.regime.compute)
 
 
-def _logits(f: Facts, tokens: float, of: str = "") -> Logits:
-    """``of``: how the loss is made of the logits, where not as in training."""
+def _logits(f: Facts, tokens: float, *, spares: bool = True) -> Logits:
+    """``spares``: whether the loss may do without some of the logits."""
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
@@ -92,7 +92,8 @@ def _logits(f: Facts, tokens: float, of: str = "") -> Logits:
     mode = loss.logits_materialised or "full"
     if loss.cut_ce or loss.liger.flce:
         mode = "fused"
-    mode = of or mode
+    if not spares:
+        mode = "full"
     each = model.vocab / f.tp * tokens
     e = float(regime.compute)
     if loss.algorithm == "dropped":

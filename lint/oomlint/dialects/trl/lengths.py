@@ -18,7 +18,6 @@ from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trl.changes import HAS_MAX_LENGTH
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.objectives import objective_of_run
-from oomlint.plan.fields import f
 
 _KEY, _OLDER = "max_length", "max_seq_length"
 
@@ -39,7 +38,7 @@ def without_dropped(run: Cells, said: Said) -> Said:
     if dropped is None or not drops_max_length(run):
         return said
     older = dropped.find(_OLDER)
-    row = TRL.by_field[f.seq.max_len]
+    row = TRL.names[_KEY]
     value = None if older is None else dropped.value(older.value)
     if older is not None and value is not None:
         return Setting(row.kind.read(value), Origin("explicit", dropped, row, older))
