@@ -65,6 +65,15 @@ from oomlint.workspace import Workspace
             {"torch": "2.4.0", "transformers": "4.51.3", "deepspeed": "0.15.0"},
         ),
         ("other.txt", "trl==0.1\n", {}),
+        (
+            "requirements.txt",
+            "trl@git+https://github.com/huggingface/trl.git@019fc6dbaa03b888f9d5c1845f0f690da8ed310c#egg=trl[main]\n",
+            {"trl": "commit 019fc6d"},
+        ),
+        ("requirements.txt", "git+https://github.com/huggingface/peft.git@89ff3e6\n", {"peft": "commit 89ff3e6"}),
+        ("requirements.txt", "git+https://github.com/huggingface/peft\n", {}),
+        ("requirements.txt", "trl@git+https://github.com/huggingface/trl@main\n", {}),
+        ("requirements.txt", "git+https://github.com/huggingface/transformers@v4.49.0\n", {"transformers": "4.49.0"}),
     ],
 )  # fmt: skip
 def test_pins(name: str, text: str, found: dict[str, str]) -> None:

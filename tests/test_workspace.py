@@ -1,6 +1,7 @@
 """Names, reading and finding of files, whatever the file system holds."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +143,15 @@ def test_walk_takes_suffixes_in_order_and_leaves_tool_folders_and_loops(project)
     (project / "a.txt").write_text("")
     found = [p.relative_to(project).as_posix() for p in walk(project, (".yaml", ".json"))]
     assert found == ["a.yaml", "ds.json", "configs/run.yaml"]
+
+
+def test_a_folder_that_the_user_names_is_a_project(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    project = tmp_path / "there"
+    (project / "examples").mkdir(parents=True)
+    (project / "requirements.txt").write_text("trl==0.15.2\n")
+    file = str(project / "examples" / "sft.yaml")
+    assert Workspace(tmp_path / "here").versions(file) == {}
+    named = Workspace(tmp_path / "here", named=(project,))
+    assert [version for version, _ in named.versions(file).values()] == ["0.15.2"]
+    assert named.project_around(file) == project

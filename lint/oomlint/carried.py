@@ -149,18 +149,21 @@ class CarriedCode:
 # call a function that does so.
 _LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
+# Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
+_PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
+_OF_TRAINING = re.compile(r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$")
 
 
 class OwnReaders:
-    """What a project's programs that load files by themselves ask for by name."""
+    """What a project's programs that load files by themselves ask for by name, or declare as options of theirs."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._words: dict[str, frozenset[bytes]] = {}
 
     def ask_for(self, stray: StrayKey) -> bool:
-        """Whether a program of the project loads files and asks for such a key, which is like one
-        of the framework's that it leaves alone."""
+        """Whether a program of the project loads files and asks for such a key, or has it among its options,
+        which is like one of the framework's that it leaves alone."""
         if not stray.nearest or not stray.block.table.ignores_unknown:
             return False
         folder = str(self.workspace.project_around(stray.block.path))
@@ -173,6 +176,16 @@ class OwnReaders:
             data = self.workspace.read_or_none(name) or b""
             if re.search(_LOADS, data):
                 yield from (quoted or named for quoted, named in re.findall(_ASKED, data))
+            if re.search(_PARSES, data):
+                yield from self._declared(name)
+
+    def _declared(self, name: str) -> Iterator[bytes]:
+        """The fields of the classes, of the project's own modules too, that a script parses beside a library's
+        arguments of training."""
+        with suppress(FileError):
+            options = getattr(self.workspace.document(name), "options", None)
+            if options is not None and any(map(_OF_TRAINING.search, options.bases)):
+                yield from (declared.encode() for declared in options.names)
 
 
 # A list of words, or a line, that begins with a program which trains or starts what does.

@@ -45,7 +45,7 @@ from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Attested, MissingFile, Parts, Run, build_run, merge_sequences
 from oomlint.suggested import IN_README, OF_ANOTHER, Reading as Lent, Suggestions
-from oomlint.versions import chosen_anew, installed
+from oomlint.versions import chosen_anew, installed, is_commit
 from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -523,6 +523,7 @@ class Linker:
         blocks = self._read_all((*carried, *dialect.layered(claims)))
         blocks = self._follow_fields(dialect, blocks, claims, joining)
         main = next((c for c in claims if c.kind == "run"), claim)
+        versions = self._versions(claims) | self._carried.version(dialect, claim, joining.folder)
         parts = Parts(
             dialect=dialect,
             blocks=blocks,
@@ -534,12 +535,9 @@ class Linker:
             find_lengths=self._lengths_finder(main.path),
             find_attested=self._attested_finder(claim, main),
             missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
-            versions={
-                **self._versions(claims),
-                **self._carried.version(dialect, claim, joining.folder),
-            },
+            versions={name: at for name, at in versions.items() if not is_commit(at[0])},
             floors=self._floors(claims),
-            absent=frozenset[str]().union(*(self.workspace.absent(c.path) for c in claims)),
+            untold=self._untold(claims, versions),
             measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),
             as_written=self.options.as_written,
@@ -566,7 +564,7 @@ class Linker:
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
 
     def _versions(self, claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:
-        """What the project around the files of a run pins, and what its scripts install."""
+        """What the project around the files of a run pins, and what its scripts install, commits included."""
         found: dict[str, tuple[str, str]] = {}
         for claim in claims:
             found = {**self.workspace.versions(claim.path), **found}
@@ -576,6 +574,17 @@ class Linker:
             own = installed(claim.document.source.text)
             found |= {package: (version, claim.path) for package, version in own.items()}
         return found
+
+    def _untold(
+        self, claims: Iterable[Claim], versions: MappingABC[str, tuple[str, str]]
+    ) -> dict[str, str]:
+        """Packages of which a commit alone says the release, and how."""
+        absent = frozenset[str]().union(*(self.workspace.absent(c.path) for c in claims))
+        pinned = ((name, at[0]) for name, at in versions.items() if is_commit(at[0]))
+        return {name: f"{name} is a submodule that is not checked out" for name in absent} | {
+            name: f"{name} is pinned to {commit}, of which no file tells the release"
+            for name, commit in pinned
+        }
 
     def _anew(self, claims: Iterable[Claim]) -> dict[str, str | None]:
         """What the notebooks among the files of a run install, and the oldest that they allow."""

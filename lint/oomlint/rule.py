@@ -385,7 +385,7 @@ def _named(run: Run, field: Any, key: str = "") -> str:
     if field == f.seq.max_len and run.level(field) < Level.ASSUMED:
         return "the length of the samples"
     if field == f.versions:
-        return "the release of a submodule"
+        return key or "the release of a library"
     return key or run.key(field)
 
 

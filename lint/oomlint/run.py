@@ -112,8 +112,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     """Package → version and the file that pins it."""
     floors: MappingABC[str, str] = field(default_factory=dict)
     """Package → the oldest release that the project allows."""
-    absent: frozenset[str] = frozenset()
-    """Packages that the project has as submodules which are not checked out."""
+    untold: MappingABC[str, str] = field(default_factory=dict)
+    """Packages of which a commit alone says the release → how: "verl is a submodule that is not checked out"."""
     copier: Copier | None = None
     measurements: tuple[Measurement, ...] = ()
     """What runs of this project were measured to take."""
@@ -140,6 +140,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             self.floors,
             self.find_lengths,
             frozenset(each.reference for each in self.missing),
+            frozenset(self.untold),
         )
         stated = {
             name: value

@@ -2,7 +2,8 @@
 
 A pin is a version as far as the file tells it: ``==4.57.1`` is one, ``<5`` is the last release
 before, and ``>=4.40`` alone is none, because an installation takes the newest there is on its day;
-it is a floor, below which no release comes into question.
+it is a floor, below which no release comes into question. An address with a commit pins too, yet
+of which release that commit is, only its repository tells.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ _REQUIREMENT = r"(?a)^\s*[\"']?(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?P<re
 _CLAUSE = r"(===?|~=|<=|>=|<|>|!=|\^|~)\s*v?(\d{1,9}(?:\.(?:\d{1,9}|\*))*)(?!\d)"
 # What stands behind the first `@`: an address.
 _TAG = r"\s*(?:git\+)?\S*?@v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
+# One without a name before it: the repository has the package's.
+_ADDRESS = r"""^\s*["']?(?:(?:-e|--editable)[ =])?\s*(git\+\S*/([\w.-]+)(?:@[\w./-]+)?)"""
+_COMMIT = r"\s*git\+\S*?@(?=[0-9a-f]*[0-9])([0-9a-f]{7,40})(?![\w.])"
+_AT_COMMIT = "commit "
 _WHEEL = r"\s*\S*/[\w.]+-(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)[-+]"
 _IMAGE = r"(?mi)^[ \t]*FROM\s+\S*pytorch/pytorch:(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
 _INCLUDE = r"(?m)^[ \t]*(?:-r|--requirement|-c|--constraint)(?:[ \t]+|=|(?=[\w./]))([^\s#]+)"
@@ -39,7 +44,8 @@ _CONDA = r"(?m)^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?([A-Za-z][\w.-]*)\s*([=<>~!][^\"
 
 
 def pins(name: str, text: str) -> dict[str, str]:
-    """Package → version, as far as a project's file of that name pins packages we know.
+    """Package → version or commit (see :func:`is_commit`), as far as a project's file of that name pins
+    packages we know.
 
     The text of any file is fine; what cannot be read pins nothing.
     """
@@ -72,6 +78,11 @@ def _versions(
         if version is not None:
             found[package] = version
     return found
+
+
+def is_commit(version: str) -> bool:
+    """Whether a pin is one to a commit, of which no file tells the release."""
+    return version.startswith(_AT_COMMIT)
 
 
 def submodules(text: str) -> dict[str, str]:
@@ -107,6 +118,9 @@ def _pin(package: str, rest: str) -> str | None:
     for pattern in (_TAG, _WHEEL):
         if (found := re.match(pattern, address)) is not None:
             return found[1]
+    commit = re.match(_COMMIT, address)
+    if commit is not None:
+        return _AT_COMMIT + commit[1][:7]
     below: str | None = None
     for sign, version in re.findall(_CLAUSE, rest):
         if sign in ("==", "===", "~", "<="):
@@ -146,8 +160,11 @@ def _before(package: str, version: str) -> str | None:
 
 
 def _requirement(line: str) -> Iterator[tuple[str, str]]:
+    address = re.match(_ADDRESS, line)
     match = re.match(_REQUIREMENT, line)
-    if match is not None:
+    if address is not None:
+        yield _normal(address[2].removesuffix(".git")), f"@ {address[1]}"
+    elif match is not None:
         yield _normal(match["name"]), match["rest"]
 
 
@@ -228,7 +245,7 @@ def _installs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def installed(text: str) -> dict[str, str]:
-    """What a script installs itself with ``pip install name==version``."""
+    """What a script installs itself with ``pip install name==version``, or from a commit."""
     return _versions(_installed(text), _pin)
 
 

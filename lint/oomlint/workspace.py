@@ -349,8 +349,8 @@ class Workspace:
     # -- library versions ------------------------------------------------------------
 
     def versions(self, from_file: str) -> dict[str, tuple[str, str]]:
-        """Package → version and the file that pins it, as the project around a file says; the
-        nearest file up the tree counts."""
+        """Package → version or commit, and the file that pins it, as the project around a file says;
+        the nearest file up the tree counts."""
         return self._pinned_around(self._folder_of(from_file), pins)
 
     def floors(self, from_file: str) -> dict[str, tuple[str, str]]:
@@ -401,12 +401,16 @@ class Workspace:
         return Path(self._project_of(folder) or folder)
 
     def _project_of(self, folder: str) -> str | None:
-        """The folder of the project that an absolute folder belongs to."""
+        """The folder of the project that an absolute folder belongs to: its checkout, else that in which
+        everything is said to be, else what the user named."""
         root = self._git_root(folder)
-        project = str(self.project_root)
-        if root is None and (folder + os.sep).startswith(project.rstrip(os.sep) + os.sep):
-            return project
-        return root
+        if root is not None:
+            return root
+        known = (str(each) for each in (self.project_root, *self.named))
+        around = (
+            each for each in known if (folder + os.sep).startswith(each.rstrip(os.sep) + os.sep)
+        )
+        return next(around, None)
 
     def _pinned_in(self, folder: str, read: _Pins) -> dict[str, tuple[str, str]]:
         texts = {name: self._pin_text(name) for name in self._pin_files(folder)}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.linked import link
+from tests.linked import link, run_of
 
+from oomlint.dialects.changes import SKIPS_LOGITS
 from oomlint.errors import CannotEdit
+from oomlint.hardware import parse_hardware
+from oomlint.plan.fields import f
 from oomlint.run import Run
 
 _TRAINER = (
@@ -44,6 +47,43 @@ def test_liger_leaves_models_without_kernels_as_they_are(name: str, text: str, o
     assert left.liger.rms is not True
     with pytest.raises(CannotEdit, match="no kernels for models of the type gpt_neox"):
         _run(name, text.format(model=unknown, more="")).what_if(_FUSED)
+
+
+@pytest.mark.parametrize(
+    ("pins", "fuses"),
+    [
+        ("liger_kernel==0.5.2\ntransformers==4.48.2\n", False),
+        ("liger_kernel==0.5.10\ntransformers==5.16.0\n", False),
+        ("liger_kernel==0.6.2\ntransformers==5.14.0\n", False),
+        ("liger_kernel==0.6.2\ntransformers==5.15.0\n", True),
+        ("", True),
+    ],
+)
+@pytest.mark.parametrize("name", ["trainer", "trl"])
+def test_liger_fuses_the_loss_of_evaluation_where_it_is_asked_to(
+    name: str, pins: str, fuses: bool
+) -> None:
+    text = _TRAINER if name == "trainer" else _TRL.replace("{kind}", "sft")
+    more = " --use_liger_kernel true --eval_strategy steps --per_device_eval_batch_size 8"
+    pins = f"trl==0.15.2\n{pins}" if pins else ""
+    files = {"run.sh": text.format(model="Qwen/Qwen2.5-7B", more=more), "requirements.txt": pins}
+    run = run_of(files, "run.sh", hardware=parse_hardware("8xA100-80GB"))
+    assert run.plan.loss.logits_materialised == "fused"
+    assert run.plan.eval.fuses_loss is fuses
+    spared = run.assuming({f.eval.fuses_loss: True}).estimate.gpu.phases["evaluation"]
+    needed = run.estimate.gpu.phases["evaluation"]
+    assert needed is not None
+    assert spared is not None
+    # Of 8 samples of 1,024 tokens and 152,064 words the logits, an fp32 copy, and what the fused loss has.
+    assert needed == spared if fuses else needed > spared + 8 * 1024 * 152_064 * 5
+    if not pins:
+        assert SKIPS_LOGITS in run.open
+
+
+def test_who_asks_for_the_logits_of_evaluation_gets_them() -> None:
+    text = _TRAINER.format(model="Qwen/Qwen2.5-7B", more=" --use_liger_kernel true")
+    run = run_of({"run.sh": text}).assuming({f.eval.keeps_logits: True})
+    assert run.plan.eval.fuses_loss is False
 
 
 def test_preference_losses_of_trl_are_ligers_for_any_model() -> None:

@@ -53,3 +53,40 @@ _LINE = "python train.py --output_dir out --num_train_epochs 1 --learning_rate 1
 )
 def test_a_script_that_starts_a_launcher_trains_nothing_itself(program: str, runs: int) -> None:
     assert len(link({"run.sh": _LINE, "train.py": program}).runs) == runs
+
+
+_ARGUMENTS = """\
+from dataclasses import dataclass
+@dataclass
+class ModelArguments:
+    {key}: bool = False
+"""
+_PARSES = """\
+import transformers
+from trl import RewardConfig
+from arguments import ModelArguments
+parser = transformers.HfArgumentParser((ModelArguments, {library}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "library", "strays"),
+    [
+        ("grad_checkpoint", "RewardConfig", 0),
+        ("grad_checkpoint", "ModelArguments", 1),
+        ("other", "RewardConfig", 1),
+    ],
+)
+def test_a_key_that_a_class_of_the_scripts_parser_declares_is_no_slip(
+    key: str, library: str, strays: int, tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "recipe.yaml").write_text(
+        _RECIPE.replace("trained_model_path: out", "grad_checkpoint: true\nmax_length: 4096")
+    )
+    (tmp_path / "main").mkdir()
+    (tmp_path / "main" / "arguments.py").write_text(_ARGUMENTS.format(key=key))
+    (tmp_path / "main" / "train_rm.py").write_text(_PARSES.format(library=library))
+    linker = Linker(Workspace(tmp_path), registry(), LinkOptions())
+    (run,) = linker.link(["recipe.yaml"]).runs
+    assert len(run.stray) == strays

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.linked import link
+from tests.linked import link, run_of
 
 from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHUNKS_LOSS
@@ -524,3 +524,35 @@ args, model_args = TrlParser(({0}Config, ModelConfig)).parse_args_and_config()
 model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)
 {0}Trainer(model=model, args=args).train()
 """
+
+
+@pytest.mark.parametrize(
+    ("release", "length", "strays"),
+    [
+        ("trl==0.15.2", 1024, ["max_length"]),
+        ("trl==0.16.0", 4096, []),
+        ("trl", 4096, []),
+    ],
+)
+def test_a_release_of_sft_without_max_length_drops_it(
+    release: str, length: int, strays: list[str]
+) -> None:
+    files = {"c.yaml": _SFT + "packing: true\nmax_length: 4096\n", "requirements.txt": release}
+    run = run_of(files, "c.yaml")
+    assert run.plan.seq.max_len == length
+    assert [stray.path for stray in run.stray] == strays
+
+
+def test_the_older_name_counts_where_the_release_drops_the_newer() -> None:
+    text = _SFT + "packing: true\nmax_length: 4096\nmax_seq_length: 2048\n"
+    run = run_of({"c.yaml": text, "requirements.txt": "trl==0.15.2\n"}, "c.yaml")
+    assert run.plan.seq.max_len == 2048
+    with pytest.raises(CannotEdit, match="has no max_length"):
+        run.what_if({f.seq.max_len: 512})
+
+
+def test_other_objectives_have_had_max_length_before() -> None:
+    files = {"c.yaml": _SFT + "precompute_ref_log_probs: true\nmax_length: 4096\n"}
+    run = run_of({**files, "requirements.txt": "trl==0.15.2\n"}, "c.yaml")
+    assert run.plan.seq.max_len == 4096
+    assert not run.stray

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.linked import run_of
 
 from oomlint.changes import Change, release_of
 from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHECKPOINTS, CHUNKS_LOSS, MIXES_PRECISION
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judge_gpu
+from oomlint.judgement.evidence import evidence_of, left_open
 from oomlint.judgement.forecast import Forecast, forecast_of
 from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Severity
@@ -209,3 +211,24 @@ def test_a_version_just_below_a_change(since: tuple[int, ...], below: str) -> No
 )
 def test_the_numbers_of_a_version(version: str | None, numbers: tuple[int, ...] | None) -> None:
     assert release_of(version) == numbers
+
+
+@pytest.mark.parametrize(
+    ("requirement", "why"),
+    [
+        (
+            "trl@git+https://github.com/huggingface/trl.git@019fc6d#egg=trl\n",
+            "trl is pinned to commit 019fc6d, of which no file tells the release",
+        ),
+        ("trl\n", ""),
+        ("trl==1.8.0\n", ""),
+    ],
+)
+def test_a_commit_pins_a_release_that_nobody_tells(requirement: str, why: str) -> None:
+    text = SFT.replace("per_device_train_batch_size: 2", "per_device_train_batch_size: 16")
+    cards = parse_hardware("8xA100-80GB")
+    files = {"c.yaml": text, "requirements.txt": requirement}
+    run = run_of(files, "c.yaml", hardware=cards)
+    assert left_open(evidence_of(run)) == why
+    said = _names(forecast_of(run)).get("versions.trl", "")
+    assert said.startswith(f"{why}; before") if why else "pinned to" not in said

@@ -62,6 +62,8 @@ class Surroundings(Struct, frozen=True, eq=False):
     """Who looks up how long the samples of a set are that a file names."""
     missing: frozenset[str] = frozenset()
     """Files that the run names and that are not at hand, as it names them."""
+    untold: frozenset[str] = frozenset()
+    """Packages of which a commit alone says the release."""
 
     def lengths(self, name: str, registry: str | None, vocabulary: int) -> Lengths | None:
         """How long the samples of a set are, by its name; ``None`` where nobody knows."""

@@ -45,6 +45,13 @@ FSDP_READS_ONCE = Change(
     "transformers 4.31.0 and 4.32.0 modeling_utils.py is_fsdp_enabled",
 )
 
+EVALUATES_FUSED = Change(
+    "transformers",
+    (5, 15),
+    "Liger fuses the loss in training alone, so that evaluation makes all logits",
+    "transformers 5.14.0 and 5.15.0 trainer.py prediction_step: skip_logits",
+)
+
 # -- torch -----------------------------------------------------------------------------------------
 
 FUSED_WITH_TORCH = Change(
@@ -107,4 +114,14 @@ FP32_ADAPTERS = Change(
     (0, 12),
     "adapters have the dtype of the weights that they stand beside",
     "peft 0.11.1 and 0.12.0 mapping.py get_peft_model: autocast_adapter_dtype",
+)
+
+# -- liger-kernel ----------------------------------------------------------------------------------
+
+# Of itself every release, 0.2.1 to 0.8.2, fuses the loss `if self.training`.
+SKIPS_LOGITS = Change(
+    "liger-kernel",
+    (0, 6),
+    "its models fuse the loss in training alone, so that evaluation makes all logits",
+    "liger-kernel 0.5.10 and 0.6.0 transformers/model/qwen2.py lce_forward: skip_logits",
 )

@@ -256,6 +256,8 @@ class StrayKey(Struct, frozen=True, eq=False):
     path: str
     """Dotted path as written."""
     nearest: tuple[str, ...] = ()
+    since: str = ""
+    """Of a key that the framework has come to know: the first release with it, later than the one that runs."""
 
     @property
     def location(self) -> Location:

@@ -295,16 +295,16 @@ def _left_to_the_model(run: Run) -> Mapping[Any, Assumption]:
 
 
 def _found(run: Run) -> Iterator[Basis]:
-    found = (*_of_fields(run), *_of_submodules(run))
+    found = (*_of_fields(run), *_of_commits(run))
     yield from sorted(found, key=lambda basis: -(basis.swing_bytes or 0))
 
 
-def _of_submodules(run: Run) -> Iterator[Basis]:
-    """Packages of which a commit says the release, in a submodule that nobody has checked out, where the run
-    is another before a change of theirs than behind it."""
+def _of_commits(run: Run) -> Iterator[Basis]:
+    """Packages of which a commit alone says the release, of a submodule that nobody has checked out or in a
+    requirement, where the run is another before a change of theirs than behind it."""
     others: dict[str, list[Estimate]] = {}
     for changes, other in run.alternatives:
-        if changes[0].package in run.parts.absent:
+        if changes[0].package in run.parts.untold:
             others.setdefault(changes[0].package, []).append(other.estimate)
     for package, found in others.items():
         estimates = (run.estimate, *found)
@@ -315,7 +315,7 @@ def _of_submodules(run: Run) -> Iterator[Basis]:
                 leaf=f.versions,
                 value=package,
                 level=Level.UNREAD,
-                why=f"{package} is a submodule that is not checked out",
+                why=run.parts.untold[package],
                 path=None,
                 line=None,
                 key=f"the release of {package}",

@@ -70,7 +70,8 @@ def _differences(
             value, side = f"{release} or later", f"before {release} {_joined(changes, 'before')}"
         else:
             value, side = f"before {release}", f"from {release} on {_joined(changes, 'after')}"
-        why = f"no file pins {package}; {side}: {', '.join(moved)}. Pin it to settle which"
+        unpinned = run.parts.untold.get(package, f"no file pins {package}")
+        why = f"{unpinned}; {side}: {', '.join(moved)}. Pin it to settle which"
         yield Assumption(f"versions.{package}", value, why)
 
 

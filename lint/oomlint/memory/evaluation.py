@@ -6,7 +6,7 @@ from oomlint.changes import LAST_LOGITS
 from oomlint.memory.buffers import comm_buffers
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import widest
-from oomlint.memory.logits import logits_of
+from oomlint.memory.logits import evaluated_logits
 from oomlint.memory.step import Point, highest, stack_of
 from oomlint.memory.units import units_of
 
@@ -27,7 +27,7 @@ def evaluation_point(f: Facts, idle: Point) -> Point:
     tokens = f.tokens * share
     scores = stack.scores * share
     layer = max([widest(p.inference, tokens, scores) for p in stack.walk.kinds])
-    head = logits_of(f, tokens)
+    head = evaluated_logits(f, tokens)
     kept = kept_logits(f, tokens)[0]
     window = 0.0
     if f.backend in ("fsdp1", "fsdp2"):

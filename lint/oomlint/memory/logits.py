@@ -44,6 +44,13 @@ def logits_of(f: Facts, tokens: float) -> Logits:
     return known
 
 
+def evaluated_logits(f: Facts, tokens: float) -> Logits:
+    """The same where nothing is trained, which may make the logits that training spares."""
+    if f.plan.eval.fuses_loss is False:
+        return _logits(f, tokens, spares=False)
+    return logits_of(f, tokens)
+
+
 def scored_logits(f: Facts, tokens: float) -> Logits:
     """The same where only the log-probabilities of ``tokens`` tokens are taken; what backward needs
     counts for nothing then."""
@@ -76,7 +83,8 @@ def _overwritten(f: Facts) -> float | None:
     return 4.0 if loss.upcast_fp32 is not False else float(f.regime.compute)
 
 
-def _logits(f: Facts, tokens: float) -> Logits:
+def _logits(f: Facts, tokens: float, *, spares: bool = True) -> Logits:
+    """``spares``: whether the loss may do without some of the logits."""
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
@@ -84,6 +92,8 @@ def _logits(f: Facts, tokens: float) -> Logits:
     mode = loss.logits_materialised or "full"
     if loss.cut_ce or loss.liger.flce:
         mode = "fused"
+    if not spares:
+        mode = "full"
     each = model.vocab / f.tp * tokens
     e = float(regime.compute)
     if loss.algorithm == "dropped":

@@ -315,7 +315,8 @@ class Compile(Section, frozen=True, kw_only=True):
 
 
 class Eval(Section, frozen=True, kw_only=True):
-    """``samples``: of the evaluation set, all ranks together."""
+    """``samples``: of the evaluation set, all ranks together. ``fuses_loss``: whether evaluation spares
+    the logits where training does."""
 
     enabled: bool | None = None
     strategy: Literal["no", "steps", "epoch"] | None = None
@@ -327,6 +328,7 @@ class Eval(Section, frozen=True, kw_only=True):
     full_eval_dtype: DType | None = None
     on_start: bool | None = None
     samples: int | None = None
+    fuses_loss: bool | None = None
 
 
 class Save(Section, frozen=True, kw_only=True):

@@ -62,6 +62,15 @@ from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules.settings._levels import other_level
 
+_TRL_SFT = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\n"
+    "dataset_name: trl-lib/Capybara\n"
+    "packing: true\n"
+    "max_length: 4096\n"
+    "learning_rate: 2.0e-5\n"
+    "output_dir: out\n"
+)
+
 
 class UnknownKeyIgnored(Rule):
     code = "OOM801"
@@ -139,12 +148,17 @@ class UnknownKeyIgnored(Rule):
             why="zero_optimization refuses what it does not know",
         ),
         Example(
+            files={"sft.yaml": _TRL_SFT, "requirements.txt": "trl==0.15.2\n"},
+            why="SFTConfig has max_length from TRL 0.16 on",
+        ),
+        Example(
             files={"train.yaml": f"{LLAMA_FACTORY}cut_off_len: 1024\n"},
             fixed={"train.yaml": f"{LLAMA_FACTORY}cutoff_len: 1024\n"},
             why="LLaMA-Factory refuses what it does not know",
         ),
     )
     good = (
+        Example(files={"sft.yaml": _TRL_SFT, "requirements.txt": "trl==0.16.0\n"}),
         Example(files={"train.yaml": f"{LLAMA_FACTORY}cutoff_len: 1024\n"}),
         Example(
             files={
@@ -215,7 +229,8 @@ class UnknownKeyIgnored(Rule):
 def _said(stray: StrayKey, does: str, do: str) -> str:
     """``Axolotl ignores sequence_length``: what reads the file, what it does, and the key."""
     reader = stray.block.table.name.removesuffix(" config")
-    return f"{reader} {do if 'options' in reader else does} {short(stray.path, 42)}"
+    release = f" before {stray.since}" if stray.since else ""
+    return f"{reader}{release} {do if 'options' in reader else does} {short(stray.path, 42)}"
 
 
 def _is_empty(stray: StrayKey) -> bool:

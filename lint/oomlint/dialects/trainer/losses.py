@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.changes import EVALUATES_FUSED, SKIPS_LOGITS
 from oomlint.dialects.liger import check_liger_patches, liger_patches
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.trainer.fields import hf
@@ -57,6 +58,17 @@ def kernels(run: Cells) -> Any:
 @losses.derive(f.loss.liger.flce)
 def fused_by_liger(run: Cells) -> Any:
     return logits(run) == "fused"
+
+
+@losses.derive(f.eval.fuses_loss)
+def fused_in_evaluation(run: Cells) -> Any:
+    """Liger's models fuse the loss ``if self.training``, and otherwise where ``skip_logits`` asks for it, as the
+    Trainer does that needs no logits. TRL's preference losses are functions of Liger's, which ask for no mode."""
+    if not (run[hf.liger] and run[f.loss.liger.flce]):
+        return None
+    if run[f.objective.kind] not in (None, "sft", "pretrain"):
+        return None
+    return not run[f.eval.keeps_logits] and run.has(SKIPS_LOGITS) and run.has(EVALUATES_FUSED)
 
 
 losses.constant(f.loss.upcast_fp32, True, "transformers 5.23 loss/loss_utils.py:61")

@@ -12,6 +12,10 @@ MIXES_PRECISION = Change(
     "trl", (0, 19), "bf16 is off by default",
     "TRL 0.18.2 and 0.19.0 trainer/sft_config.py", was=False,
 )  # fmt: skip
+HAS_MAX_LENGTH = Change(
+    "trl", (0, 16), "SFTConfig has max_seq_length alone",
+    "TRL 0.15.2 and 0.16.0 trainer/sft_config.py",
+)  # fmt: skip
 CHUNKS_LOSS = Change(
     "trl", (1, 7), "the loss is computed from all logits at once (loss_type nll)",
     "TRL 1.6.0 and 1.7.0 trainer/sft_config.py __post_init__",
@@ -52,6 +56,10 @@ HAS_CHUNKS = Change(
 COLOCATES = Change(
     "trl", (1, 0), "vLLM runs as a server elsewhere (vllm_mode)",
     "TRL 0.29.1 and 1.0.0 trainer/grpo_config.py", was="vllm_server",
+)  # fmt: skip
+SFT_EVALUATES_FUSED = Change(
+    "trl", (0, 29), "Liger fuses the loss in training alone, so that evaluation makes all logits",
+    "TRL 0.28.0 and 0.29.0 trainer/sft_trainer.py compute_loss: skip_logits",
 )  # fmt: skip
 SPREADS = Change(
     "trl", (0, 26), "a model named by its path is loaded without a device map",

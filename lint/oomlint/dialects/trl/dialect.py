@@ -28,6 +28,7 @@ from oomlint.dialects.trainer.script import parsed_config, script_claim, script_
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.changes import GROUPS_BY_ROUND
 from oomlint.dialects.trl.keys import TRL
+from oomlint.dialects.trl.lengths import dropped_keys, drops_max_length
 from oomlint.dialects.trl.meaning import meaning
 from oomlint.dialects.trl.objectives import (
     CALLS,
@@ -190,7 +191,8 @@ class Trl(Dialect):
 
     def strays(self, run: Cells) -> Iterable[StrayKey]:
         declared = run.given.once(declared_options)
-        return [stray for stray in run.given.stray if stray.path not in declared]
+        strays = [stray for stray in run.given.stray if stray.path not in declared]
+        return [*strays, *dropped_keys(run)]
 
     def skeleton(self, start: Start) -> Skeleton:
         """TRL/scripts/sft.py. Weights are loaded in float32 unless told otherwise (TRL/trainer/model_config.py
@@ -204,6 +206,7 @@ class Trl(Dialect):
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         own = in_training_arguments(expressed(changes, run), run)
+        _check_length(own, run)
         _check_evaluation(own, run)
         _check_groups(own, run)
         return writable(own, run, self.name)
@@ -239,6 +242,16 @@ def _told_by_parser(claim: Claim, objective: str) -> Claim:
     nowhere = Mapping(Span(0, 0), {})
     told = Block(claim.document, nowhere, CALLS[objective], claim.blocks[-1].anchor)
     return replace(claim, blocks=(told, *claim.blocks))
+
+
+def _check_length(own: Wishes, run: Cells) -> None:
+    """The key that would be written is ``max_length``, unless the older one alone stands there."""
+    blocks = [block for block in run.blocks if block.table is TRL]
+    is_older = any(block.find("max_seq_length") for block in blocks) and not any(
+        block.find("max_length") for block in blocks
+    )
+    if f.seq.max_len in own and blocks and not is_older and drops_max_length(run):
+        raise CannotEdit("this release of TRL has no max_length, only max_seq_length")
 
 
 def _check_evaluation(own: Wishes, run: Cells) -> None:

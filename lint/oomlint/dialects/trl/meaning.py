@@ -21,6 +21,7 @@ from oomlint.dialects.trainer.statements import idle_flags
 from oomlint.dialects.trainer.unfollowed import unfollowed
 from oomlint.dialects.trl.changes import LOADS_FP32
 from oomlint.dialects.trl.keys import MODEL_SOURCE
+from oomlint.dialects.trl.lengths import without_dropped
 from oomlint.dialects.trl.training import trainers
 from oomlint.plan.fields import f
 
@@ -57,9 +58,14 @@ def releases(run: Cells) -> Iterator[Bounds]:
     beyond = run.given.once(_beyond)
     if beyond is not None:
         yield "trl", (), beyond
-    elif run.version("trl") is None:
+    elif run.version("trl") is None and "trl" not in run.known.untold:
         yield "transformers", (4, 56), ()
         yield "accelerate", (1, 4), ()
+
+
+@meaning.said(f.seq.max_len)
+def known_to_release(run: Cells, _field: Any, said: Said) -> Said:
+    return without_dropped(run, said)
 
 
 @meaning.default(f.trainable.r, f.trainable.alpha, f.trainable.dropout, source=MODEL_SOURCE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.changes import EVALUATES_FUSED, SKIPS_LOGITS
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.generation import check_precomputed_reference
@@ -28,6 +29,7 @@ from oomlint.dialects.trl.changes import (
     GRPO_NEEDS_NO_REFERENCE,
     HAS_CHUNKS,
     MIXES_PRECISION,
+    SFT_EVALUATES_FUSED,
     SFT_LEAVES_ENDS,
     SPREADS,
 )
@@ -178,6 +180,16 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     if not run.has(HAS_CHUNKS, otherwise=False, noted=False):
         raise CannotEdit("loss_type has chunked_nll from TRL 1.4 on, and no file says that it runs")
     return {trl.loss_type: "chunked_nll"}
+
+
+@trainers.derive(f.eval.fuses_loss)
+def fused_in_evaluation(run: Cells) -> Any:
+    """SFTTrainer asks for ``skip_logits`` itself, whatever the Trainer under it does."""
+    if not (run[hf.liger] and run[f.loss.liger.flce]) or run[f.objective.kind] != "sft":
+        return None
+    if run[f.eval.keeps_logits]:
+        return False
+    return run.has(SKIPS_LOGITS) and (run.has(SFT_EVALUATES_FUSED) or run.has(EVALUATES_FUSED))
 
 
 @trainers.derive(f.loss.algorithm)
