@@ -669,6 +669,9 @@ class Linker:
         elif wanted or not reference.decides:
             joining.used.add(found)
         if not wanted:
+            problem = self._turned_down(reference)
+            if problem:
+                missing.append(MissingFile(reference.path, reference.location, problem))
             return []
         self._opened.add(found)
         wanted = [self._reached(c, reference, from_file) for c in wanted]
@@ -707,6 +710,14 @@ class Linker:
             found = () if started is None else tuple(self._recognise_in(started, name))
             self._configured[key] = found
         return self._configured[key]
+
+    def _turned_down(self, reference: Reference) -> str:
+        """Why a file that is here cannot be what a setting names it as; empty where its dialect does
+        not say when that is so."""
+        dialect = self.registry.named(reference.dialect)
+        if reference.optional or not reference.adopts or dialect is None or not dialect.turns_down:
+            return ""
+        return f"cannot be used: {dialect.turns_down}"
 
     def _is_vouched_for(self, reference: Reference, from_file: str, joining: _Joining) -> bool:
         """Whether a program that is started with a file makes it one of its dialect."""
