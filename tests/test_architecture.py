@@ -37,7 +37,7 @@ LAYERS = (
     ("measurements",),
     ("copies", "siblings", "kin"),
     ("run",),
-    ("attested", "carried", "lineage", "suggested"),
+    ("attested", "carried", "forward_only", "lineage", "suggested"),
     ("linking",),
     ("judgement",),
     ("rule",),

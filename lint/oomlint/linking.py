@@ -38,6 +38,7 @@ from oomlint.documents import (
 from oomlint.documents.base import UNKNOWN, Document, Scalar
 from oomlint.documents.text import Location
 from oomlint.errors import FileError, InternalError, in_words
+from oomlint.forward_only import ForwardOnly
 from oomlint.lineage import Lineage
 from oomlint.measurements import KeptMeasurements
 from oomlint.plan import Plan
@@ -136,6 +137,7 @@ class Linker:
         self._suggestions = Suggestions(workspace, lent)
         self._lineage = Lineage(workspace, lent)
         self._own_programs = OwnPrograms(workspace)
+        self._forward_only = ForwardOnly(workspace)
         self._carried = CarriedCode(workspace)
         self._lengths: dict[tuple[str, str | None, bool, str], Lengths | None] = {}
         self._attestations: Attestations | None = None
@@ -190,12 +192,14 @@ class Linker:
         return linked
 
     def _is_of_own_program(self, launch: Claim) -> bool:
-        """Whether a command starts a program of the project's own that the framework has no part in."""
+        """Whether a command starts a program of the project's own that the framework has no part in, or
+        that only runs a model forward."""
         own, program = self._own_programs, _launch_of(launch)
         return (
             own.starts_another(launch)
             or own.does_without(launch, program)
             or own.is_namesake(launch, program)
+            or self._forward_only.is_started_by(launch)
         )
 
     def _built(
@@ -678,6 +682,9 @@ class Linker:
         elif wanted or not reference.decides:
             joining.used.add(found)
         if not wanted:
+            problem = self._turned_down(reference)
+            if problem:
+                missing.append(MissingFile(reference.path, reference.location, problem))
             return []
         self._opened.add(found)
         wanted = [self._reached(c, reference, from_file) for c in wanted]
@@ -716,6 +723,14 @@ class Linker:
             found = () if started is None else tuple(self._recognise_in(started, name))
             self._configured[key] = found
         return self._configured[key]
+
+    def _turned_down(self, reference: Reference) -> str:
+        """Why a file that is here cannot be what a setting names it as; empty where its dialect does
+        not say when that is so."""
+        dialect = self.registry.named(reference.dialect)
+        if reference.optional or not reference.adopts or dialect is None or not dialect.turns_down:
+            return ""
+        return f"cannot be used: {dialect.turns_down}"
 
     def _is_vouched_for(self, reference: Reference, from_file: str, joining: _Joining) -> bool:
         """Whether a program that is started with a file makes it one of its dialect."""

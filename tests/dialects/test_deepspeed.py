@@ -11,6 +11,8 @@ from oomlint.dialects.deepspeed.presets import shipped_preset
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.rule import Proposal
 from oomlint.workspace import Workspace
 
@@ -55,6 +57,21 @@ def zero(**settings):
 )
 def test_recognition(keys, is_ours):
     assert looks_like_deepspeed(keys) is is_ours
+
+
+@pytest.mark.parametrize("config", [{"id": 1, "input": "a story", "output": "(C)"}, {}])
+def test_a_file_without_a_key_of_deepspeed_is_no_config(config):
+    """A data sample that stands in the place of the config says nothing of a stage."""
+    run = under_trainer(config)
+    [lost] = run.missing
+    assert lost.problem == "cannot be used: no key in it is one of a DeepSpeed config"
+    assert run.level(f.parallel.zero.stage) == Level.UNREAD
+
+
+def test_a_config_without_zero_is_still_one():
+    run = under_trainer({"bf16": {"enabled": True}})
+    assert run.missing == ()
+    assert run.plan.parallel.zero.stage == 0
 
 
 # -- batch ------------------------------------------------------------------------------

@@ -45,10 +45,43 @@ def test_a_launch_line_gives_it_ranks(line: str) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"stage": "sft"}, {"template": "qwen"}, {"train_type": "lora"}, {"dataset": "x", "cutoff_len": 1}],
+    [{"stage": "sft"}, {"template": "qwen"}, {"train_type": "lora"}, {"dataset": "x", "cutoff_len": 1}, {"dataset": "x", "lora_rank": 8}],
 )  # fmt: skip
 def test_files_of_others(more: dict[str, Any]) -> None:
     assert link({"args.json": _spelled(**more)}).recognised.get("args.json") != "hf-trainer"
+
+
+_QLORA = """\
+import argparse
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, HfArgumentParser, TrainingArguments
+from component.trainer import LoRATrainer
+from peft import LoraConfig, get_peft_model
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--train_args_file", type=str)
+file = parser.parse_args().train_args_file
+args, training_args = HfArgumentParser((Arguments, TrainingArguments)).parse_json_file(file)
+model = AutoModelForCausalLM.from_pretrained(
+    args.model_name_or_path, quantization_config=BitsAndBytesConfig(load_in_4bit=True)
+)
+model = get_peft_model(model, LoraConfig(r=args.lora_rank))
+LoRATrainer(model=model, args=training_args, train_dataset=data).train()
+"""
+
+
+def test_the_rank_of_an_adapter_is_no_mark_of_llama_factory() -> None:
+    """Its training names a data set as well; the script says how the model is loaded."""
+    files = {
+        "go.sh": "target=/data/p/args/a.json\n"
+        "torchrun --nproc_per_node 1 /data/p/train.py --train_args_file ${target}\n",
+        "train.py": _QLORA,
+        "args/a.json": _spelled(lora_rank=64, train_file="a.jsonl", max_seq_length=1400),
+    }
+    (run,) = link(files).runs
+    assert (run.framework, run.stray) == ("hf-trainer", ())
+    assert (run.plan.trainable.method, run.plan.quant.method) == ("qlora", "bnb4")
+    assert (run.plan.trainable.r, run.plan.parallel.world) == (64, 1)
 
 
 def test_what_is_no_set_of_arguments() -> None:

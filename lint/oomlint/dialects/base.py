@@ -124,6 +124,10 @@ class Dialect:
     references: ClassVar[MappingABC[str, str]] = {}
     """Private field that holds a path → dialect that reads the file."""
 
+    turns_down: ClassVar[str] = ""
+    """Why a file that a setting names as one of it, and that it does not adopt, ends the run; empty where the run
+    may go on with such a file."""
+
     declared_in: ClassVar[tuple[str, ...]] = ()
     """Files in which the framework declares its keys: a project that carries a copy of it, often
     of another version or changed, has them too."""

@@ -7,7 +7,8 @@ YAML, the YAML that a command trains from) which is not where oomlint looks: as 
 path, then from the project root, the working directory, the root of the git checkout, and
 every folder above the config. The presets that Axolotl and LLaMA-Factory ship
 (`zero2.json`, `ds_z3_config.json` ...) are known by name and need not be there. It also
-finds a referenced file that is there and cannot be parsed.
+finds a referenced file that is there and cannot be parsed, or that is named as a DeepSpeed
+config and has no key of one.
 
 ## Why it runs out of memory
 
@@ -31,6 +32,8 @@ Where the file only exists on the training machine, silence the line:
 
 * transformers `integrations/deepspeed.py` and Accelerate's `HfDeepSpeedConfig` open the path
   relative to the working directory of the process and raise when it does not exist.
+* accelerate 1.1.0 `utils/dataclasses.py:1127` raises where the DeepSpeed config has no
+  `zero_optimization`, DeepSpeed itself (`runtime/config.py`) where it has no batch size.
 """
 
 from __future__ import annotations
@@ -71,6 +74,13 @@ class ReferencedFileMissing(Rule):
                     " --output_dir out\n"
                 )
             },
+        ),
+        Example(
+            files={
+                "train.yaml": f"{_RUN}deepspeed: configs/ours.json\n",
+                "configs/ours.json": '{"id": "63860", "input": "a story", "output": "(C)"}\n',
+            },
+            why="a sample of the data stands in the file",
         ),
     )
     good = (

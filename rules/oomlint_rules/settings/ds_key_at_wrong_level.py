@@ -12,6 +12,9 @@ DeepSpeed reads the keys that it knows at the top level and no others: an `offlo
 there offloads nothing, and 12 bytes a parameter stay on the cards. Inside of
 `zero_optimization` an unknown key ends the run with an error.
 
+Where what it says holds anyway, as the default or because the right place says it too, and where
+the key is one that only stage 3 reads and the stage is a lower one, nothing is lost: a remark.
+
 ## How to fix it
 
 Move it. The fix does so where the setting is a single value.
@@ -29,11 +32,14 @@ Where a tool of yours reads the JSON and wants the key where it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import UNKNOWN
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.rule import (
     Applicability,
     Example,
@@ -49,6 +55,9 @@ from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, deepspeed
 from oomlint_rules.settings._levels import other_level
 
+_NAMED_FOR_STAGE_3 = "zero_optimization.stage3_"
+_OFFLOADED_PARAMETERS = "zero_optimization.offload_param"
+
 
 class DsKeyAtWrongLevel(Rule):
     code = "OOM810"
@@ -59,8 +68,8 @@ class DsKeyAtWrongLevel(Rule):
 
     bad = (
         Example(
-            files={"ds.json": deepspeed('"stage": 2', '  "overlap_comm": false,\n')},
-            fixed={"ds.json": deepspeed('"stage": 2, "overlap_comm": false')},
+            files={"ds.json": deepspeed('"stage": 2', '  "overlap_comm": true,\n')},
+            fixed={"ds.json": deepspeed('"stage": 2, "overlap_comm": true')},
         ),
         Example(
             files={
@@ -69,12 +78,20 @@ class DsKeyAtWrongLevel(Rule):
             },
         ),
         Example(
+            files={
+                "ds.json": deepspeed(
+                    '"stage": 1', '  "stage3_gather_16bit_weights_on_model_save": false,\n'
+                )
+            },
+            why="it holds anyway: a remark",
+        ),
+        Example(
             files={"ds.json": deepspeed('"stage": 2, "gradient_clipping": 1.0')},
             why="zero_optimization refuses it",
         ),
     )
     good = (
-        Example(files={"ds.json": deepspeed('"stage": 2, "overlap_comm": false')}),
+        Example(files={"ds.json": deepspeed('"stage": 2, "overlap_comm": true')}),
         Example(files={"ds.json": deepspeed('"stage": 2', '  "gradient_clipping": 1.0,\n')}),
     )
 
@@ -83,20 +100,68 @@ class DsKeyAtWrongLevel(Rule):
             where = other_level(stray)
             if where is None:
                 continue
+            severity = Severity.ERROR
             if "." in stray.path:
                 title = f"{where} belongs to the top level, not into zero_optimization"
                 effect = "there it ends the run with an error"
             else:
                 title = f"{stray.path} belongs into zero_optimization"
                 effect = "at the top level DeepSpeed does not read it, and it has no effect"
+                if _is_of_stage_3(stray, where) and not _may_be_stage_3(run):
+                    severity = Severity.INFO
+                    effect += "; in its place it would have none either below stage 3"
+                elif _holds_anyway(run, stray, where):
+                    severity = Severity.INFO
+                    effect += "; what it says holds anyway"
             yield self.finding(
                 run,
-                Severity.ERROR,
+                severity,
                 title,
                 at=stray,
                 details=(effect,),
                 proposals=_move(stray, where),
             )
+
+
+def _is_of_stage_3(stray: StrayKey, where: str) -> bool:
+    """Whether only stage 3 reads the key: by the name that it has now (DeepSpeed edaa7221
+    runtime/zero/config.py), or the offloading of parameters (:157 there)."""
+    if where.startswith(_OFFLOADED_PARAMETERS):
+        return True
+    row = stray.block.table.names.get(where)
+    return row is not None and row.key.startswith(_NAMED_FOR_STAGE_3)
+
+
+def _may_be_stage_3(run: Run) -> bool:
+    return run.level(f.parallel.zero.stage) == Level.UNREAD or run.plan.parallel.zero.stage in (
+        None,
+        3,
+    )
+
+
+def _holds_anyway(run: Run, stray: StrayKey, where: str) -> bool:
+    """Whether all that the key says is what the run has without it."""
+    said = dict(_leaves(where, stray.block.value(stray.entry.value)))
+    return bool(said) and all(_is_so(run, stray, key, raw) for key, raw in said.items())
+
+
+def _leaves(path: str, raw: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(raw, dict):
+        yield path, raw
+        return
+    for key, value in raw.items():
+        yield from _leaves(f"{path}.{key}", value)
+
+
+def _is_so(run: Run, stray: StrayKey, key: str, raw: Any) -> bool:
+    row = stray.block.table.names.get(key)
+    if row is None or raw is UNKNOWN or run.level(row.field) == Level.UNREAD:
+        return False
+    try:
+        said = row.kind.read(raw)
+    except BadValue:
+        return False
+    return bool(said is not None and said == run.cells[row.field])
 
 
 def _move(stray: StrayKey, where: str) -> Iterable[Proposal]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.deepspeed.alone import alone
 from oomlint.dialects.deepspeed.blocks import deepspeed_block, preset_block
+from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import is_at_home, is_shipped, is_whole
 from oomlint.documents.base import Document, Mapping
 
@@ -35,6 +36,9 @@ class DeepSpeed(Dialect):
     markers = (b"zero_optimization", b"train_micro_batch_size_per_gpu", b"train_batch_size")
     suffixes = (".json",)
     meaning = alone
+    # accelerate 1.1.0 utils/dataclasses.py:1127 asks for the zero_optimization object; without a batch
+    # size DeepSpeed itself stops too (DS/config.py _batch_assertion).
+    turns_down = "no key in it is one of a DeepSpeed config"
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         root = getattr(document, "root", None)
@@ -43,9 +47,10 @@ class DeepSpeed(Dialect):
         yield _claim(self, document, root)
 
     def adopt(self, document: Document) -> Claim | None:
-        """Also a YAML file, which scripts of their own read and hand on."""
+        """Also a YAML file, which scripts of their own read and hand on; not one without a key of DeepSpeed's,
+        which says no ZeRO stage and is not stage 0 either."""
         root = getattr(document, "root", None) or next(iter(getattr(document, "roots", ())), None)
-        if not isinstance(root, Mapping):
+        if not isinstance(root, Mapping) or DEEPSPEED.legal_keys.isdisjoint(root.entries):
             return None
         return _claim(self, document, root)
 

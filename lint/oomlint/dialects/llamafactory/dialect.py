@@ -45,6 +45,9 @@ _OWN_KEYS = frozenset(
         "disable_gradient_checkpointing", "neat_packing",
     }
 )  # fmt: skip
+# Options of many projects' scripts too; training of LLaMA-Factory's names a data set as well
+# (LF/hparams/parser.py: "Please specify dataset for training").
+_SHARED_KEYS = frozenset({"template", "lora_rank"})
 _ASIDE_KEYS = frozenset({"infer_backend", "export_dir", "infer_dtype", "vllm_maxlen", "task"})
 _RUN_KEYS = frozenset(
     {
@@ -175,7 +178,7 @@ def _kind_of(root: Mapping) -> ClaimKind | None:
     own = keys & _OWN_KEYS
     if keys & _ASIDE_KEYS and "do_train" not in keys:
         return "aside"
-    if not (own - {"template"} or ("template" in own and "dataset" in keys)):
+    if not (own - _SHARED_KEYS or (own and "dataset" in keys)):
         return None
     if not keys & _RUN_KEYS:
         return "aside"

@@ -18,7 +18,9 @@ from oomlint.documents.base import Document, Mapping
 _NEEDED = frozenset({"output_dir", "per_device_train_batch_size", "model_name_or_path"})
 _ENOUGH = 5
 # LLaMA-Factory reads JSON too, with defaults for what would tell it at once.
-_OF_LLAMA_FACTORY = frozenset({"dataset", "cutoff_len", "dataset_dir", "lora_rank", "template"})
+_OF_LLAMA_FACTORY = frozenset(
+    {"dataset", "cutoff_len", "dataset_dir", "quantization_bit", "pure_bf16", "neat_packing"}
+)
 
 
 class HfTrainerJson(HfTrainer):

@@ -1,0 +1,66 @@
+"""Programs that only run a model forward: what generates or scores takes training's options, and trains nothing.
+
+A project's scorer often parses the arguments of its trainer (transformers' ``TrainingArguments``, the model's),
+since it has to load the model as the trainer left it. Its command looks like one of training.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from oomlint.dialects.base import Claim
+from oomlint.workspace import Workspace
+
+# What a program has that runs a model forward: an engine or actors that do, or a call that asks for no gradients.
+_FORWARD = re.compile(
+    rb"^\s*(?:import|from)\s+(?:ray|vllm|sglang|lmdeploy)\b"
+    rb"|\bno_grad\(|\binference_mode\(|\.generate\(",
+    re.MULTILINE,
+)
+# What trains, or asks something to: a trainer's class, a function or module of that name, a loop's own steps.
+_TRAINS = re.compile(
+    rb"Trainer\b|\.backward\(|\.fit\w*\(|\b[Oo]ptim(?:izer)?s?\b"
+    rb"|(?<!\.)\b_?(?:run_|do_|start_|main_)?(?:train|finetune|fine_tune|learn)(?:ing)?(?:_\w+)?\("
+    rb"|\.(?:train|learn|fit)(?:_\w+)?\((?!\s*False)"
+)
+_IS_TRAINER = re.compile(r"train|tun(?:e|ing)|sft|dpo|ppo|grpo|distil|learn", re.IGNORECASE)
+_IMPORTS = re.compile(
+    rb"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import|import[ \t]+([\w.]+))", re.MULTILINE
+)
+_MOST_IMPORTS = 100
+
+
+class ForwardOnly:
+    """Which commands start a program that runs a model forward alone."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._found: dict[str, bool] = {}
+
+    def is_started_by(self, launch: Claim) -> bool:
+        """Whether a command's script is one, by its own text and that of the project's files that it imports."""
+        scripts = (r.path for r in launch.references if not r.dialect and r.path.endswith(".py"))
+        found = (self.workspace.resolve(path, launch.path) for path in scripts)
+        return any(self._is_one(name) for name in found if name is not None)
+
+    def _is_one(self, name: str) -> bool:
+        if name not in self._found:
+            self._found[name] = self._runs_forward(name)
+        return self._found[name]
+
+    def _runs_forward(self, name: str) -> bool:
+        text = self.workspace.read_or_none(name) or b""
+        if _IS_TRAINER.search(name.rpartition("/")[2]) or not _FORWARD.search(text):
+            return False
+        return not any(_TRAINS.search(each) for each in (text, *self._imported(name, text)))
+
+    def _imported(self, name: str, text: bytes) -> Iterator[bytes]:
+        """The texts of the project's modules that a program imports."""
+        for plain, whole in islice(_IMPORTS.findall(text), _MOST_IMPORTS):
+            module = (plain or whole).decode().lstrip(".").replace(".", "/")
+            for path in (f"{module}.py", f"{module}/__init__.py") if module else ():
+                found = self.workspace.resolve(path, name)
+                if found is not None:
+                    yield self.workspace.read_or_none(found) or b""
