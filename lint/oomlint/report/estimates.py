@@ -46,9 +46,9 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
     seen = forecast.first_seen
     yield ""
     yield from _device("per GPU", gpu, limit, seen, paint)
-    if gpu.reserved_bytes is not None:
-        reserved = gib(gpu.reserved_bytes)
-        yield f"  torch reserves {reserved}{_reach(gpu)}: all but the context, with the holes between its blocks"
+    reserved = reserved_words(gpu)
+    if reserved is not None:
+        yield f"  {reserved}"
     if host.peak_bytes is not None:
         yield ""
         yield from _device("per host", host, forecast.host_limit, seen, paint)
@@ -67,13 +67,16 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
             yield f"  {assumption.field} = {assumption.value}: {assumption.why}"
 
 
-def _reach(gpu: DeviceEstimate) -> str:
-    """How far what torch reserves may lie from its prediction, and why where that is far."""
-    if gpu.reserved is None:
-        return ""
-    low, high = gib(gpu.reserved.low), gib(gpu.reserved.high)
-    why = ", for batches differ in length" if gpu.lengths_vary else ""
-    return f" (between {low} and {high}{why})"
+def reserved_words(gpu: DeviceEstimate) -> str | None:
+    """What torch reserves, how far that may lie from its prediction, and why where that is far."""
+    if gpu.reserved_bytes is None:
+        return None
+    reach = ""
+    if gpu.reserved is not None:
+        why = ", for batches differ in length" if gpu.lengths_vary else ""
+        reach = f" (between {gib(gpu.reserved.low)} and {gib(gpu.reserved.high)}{why})"
+    what = "all but the context, with the holes between its blocks"
+    return f"torch reserves {gib(gpu.reserved_bytes)}{reach}: {what}"
 
 
 def _device(

@@ -22,7 +22,7 @@ from oomlint.judgement.words import (
     verdict_words,
 )
 from oomlint.memory import Assumption, DeviceEstimate, HostEstimate
-from oomlint.report.estimates import NEVER, fits_on, in_gib
+from oomlint.report.estimates import NEVER, fits_on, in_gib, reserved_words
 from oomlint.rule import gib
 
 # A limit further off than this many times what is needed would squeeze the bars to nothing.
@@ -80,7 +80,7 @@ def _parts(judgement: Judgement) -> Iterator[str]:
         yield f'<p class="quiet">Memory of the card: {escape(hardware.source)}</p>'
     limit = usable_bytes(hardware.gpu) if hardware else None
     seen = forecast.first_seen
-    yield _device("Per GPU", gpu, limit, seen, reserved=gpu.reserved_bytes)
+    yield _device("Per GPU", gpu, limit, seen, reserved=reserved_words(gpu))
     if host.peak_bytes is not None:
         yield _device("Per host", host, forecast.host_limit, seen)
     yield "<h2>Disk and cards</h2>\n<dl>"
@@ -107,7 +107,7 @@ def _device(
     limit: int | None,
     seen: Mapping[str, str | None],
     *,
-    reserved: int | None = None,
+    reserved: str | None = None,
 ) -> str:
     peak, low, high = device.peak_bytes, device.low_bytes, device.high_bytes
     most = max(peak or 0, high or 0, 1)
@@ -128,10 +128,7 @@ def _device(
         line = _LIMIT.format(style=f' class="at" style="{side}"', text=f"limit {gib(limit)}")
     rest = ""
     if reserved is not None:
-        rest = (
-            f"<p>torch reserves {gib(reserved)}: all but the context, with the holes between its"
-            " blocks.</p>"
-        )
+        rest = f"<p>{reserved}.</p>"
     against = f" against the limit of {gib(limit)}" if limit is not None else ""
     return f"""<section>
 <h2>{title}: {gib(peak)} at the peak<small>{bounds}</small></h2>
