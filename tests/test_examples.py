@@ -76,7 +76,8 @@ def test_70b_zero2_says_what_stage_3_leaves_and_what_is_enough(project):
     assert way["predicted_bytes_after"] <= stage["limit_bytes"]
     assert found["micro-batch-too-large"]["fix"]["predicted_bytes_after"]
     lighter = found["adam-fp32-states-dominant"]
-    assert lighter["fix"]["applicability"] == "unsafe"
+    # With it alone the run dies all the same.
+    assert lighter["fix"]["applicability"] == "display"
     assert "Adafactor" in said(lighter)
 
     fixed = check("--fix")

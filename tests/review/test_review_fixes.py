@@ -97,22 +97,7 @@ def test_a_json_of_one_line(pull_request, tmp_path):
     assert_as_fixed(fake, tmp_path)
 
 
-def test_a_copy_that_a_fix_makes_is_a_new_file_in_the_summary(pull_request, tmp_path):
-    # What Axolotl ships is not the project's to change: the fix names a copy of it.
-    source = CORPUS / "axolotl/examples/mistral/mixtral/mixtral.yml"
-    if not source.is_file():
-        pytest.skip("needs the corpus beside the checkout")
-    smaller = SETTINGS.replace("80GB", "40GB")
-    after = {"oomlint.toml": smaller, "mixtral.yml": source.read_bytes()}
-    fake = pull_request({"README.md": "x"}, after)
-    assert_as_fixed(fake, tmp_path, expect_suggestions=False)
-    assert "--- /dev/null" in fake.summary
-
-
-def test_a_file_that_another_run_uses_stays_and_the_copy_is_in_the_summary(pull_request, tmp_path):
-    # ZeRO-2 is enough for the small model, which was there before.
-    shared = '{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}'
-    large = """\
+_LARGE = """\
 base_model: meta-llama/Meta-Llama-3-70B
 datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
 sequence_len: 1024
@@ -121,13 +106,31 @@ optimizer: adamw_torch_fused
 bf16: true
 gradient_checkpointing: true
 flash_attention: true
-deepspeed: shared.json
+deepspeed: NAMED
 """
+
+
+def test_a_copy_that_a_fix_makes_is_a_new_file_in_the_summary(pull_request, tmp_path):
+    # What Axolotl ships is not the project's to change: the fix names a copy of it.
+    after = {
+        "oomlint.toml": SETTINGS.replace("1TiB", "2TiB"),
+        "large.yaml": _LARGE.replace("NAMED", "deepspeed_configs/zero3_bf16.json"),
+    }
+    fake = pull_request({"README.md": "x"}, after)
+    assert_as_fixed(fake, tmp_path, expect_suggestions=False)
+    assert "--- /dev/null" in fake.summary
+
+
+def test_a_file_that_another_run_uses_stays_and_the_copy_is_in_the_summary(pull_request, tmp_path):
+    # ZeRO-2 is enough for the small model, which was there before.
+    shared = '{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}'
+    large = _LARGE.replace("NAMED", "shared.json")
     before = {**RUN, "small.yaml": large.replace("Meta-Llama-3-70B", "Llama-3.2-1B")}
     before["shared.json"] = shared
+    before["oomlint.toml"] = SETTINGS.replace("1TiB", "2TiB")
     fake = pull_request(before, {**before, "large.yaml": large})
     assert_as_fixed(fake, tmp_path, expect_suggestions=False)
-    assert "+++ b/shared_zero3.json" in fake.summary
+    assert "+++ b/shared_zero3_offload_optimizer.json" in fake.summary
     assert "since small.yaml uses shared.json too" in "".join(
         [fake.summary, *(t.body for t in fake.threads)]
     )

@@ -111,7 +111,7 @@ class EvalBatchLargerThanTrain(Rule):
     )
     good = (
         Example(
-            files={"train.yaml": _LLAMA_FACTORY.replace("6144", "4096")},
+            files={"train.yaml": _LLAMA_FACTORY.replace("6144", "3072")},
             hardware="1xRTX-4090-24GB",
             why="evaluation needs more than training, and the card has it",
         ),

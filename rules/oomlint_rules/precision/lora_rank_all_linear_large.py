@@ -78,7 +78,7 @@ class LoraRankAllLinearLarge(Rule):
         ),
         Example(
             files={"axolotl.yaml": _AXOLOTL.format(rank=512)},
-            fixed={"axolotl.yaml": _AXOLOTL.format(rank=128)},
+            fixed={"axolotl.yaml": _AXOLOTL.format(rank=64)},
             hardware="1xRTX-4090-24GB",
         ),
     )
