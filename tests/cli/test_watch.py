@@ -101,7 +101,9 @@ def test_a_change_in_a_referenced_file_is_one_of_the_run(watching, project, axol
 def test_a_referenced_file_that_appears_is_a_change(watching, project, axolotl):
     axolotl.write_text(axolotl.read_text() + "deepspeed: zero.json\n")
     zero = project / "zero.json"
-    result, changes = watching([lambda: zero.write_text("{}\n")], "axolotl.yaml", *H100)
+    result, changes = watching(
+        [lambda: zero.write_text('{"zero_optimization": {"stage": 3}}\n')], "axolotl.yaml", *H100
+    )
     assert str(zero) in changes[0]
     assert result.stdout.count("referenced-file-missing") == 1
 

@@ -41,9 +41,17 @@ def broken(
     before = checked(folder, names, options)
     for name, fix in ways_in(before).items():
         # A run that gets a copy of a shared file goes by another name: tests/fix/test_copies.py.
-        if fix.applicability >= level and not fix.leaves:
+        if fix.applicability >= level and not fix.leaves and _is_of_memory(before, name, fix):
             for text in _broken(before, name, fix, options, names):
                 yield f"{name} on {hardware}: {text}"
+
+
+def _is_of_memory(before: Report, name: str, fix: Fix) -> bool:
+    """Whether a fix changes the need at all: attention that a card cannot compute is mended for its own sake."""
+    run = next(run for run in before.runs if run.name == name)
+    estimate = judgement_of(run).spoken.estimate
+    now = (estimate.gpu.peak_bytes, estimate.host.peak_bytes)
+    return now != (fix.gpu_bytes_after, fix.host_bytes_after)
 
 
 def _broken(
