@@ -41,7 +41,15 @@ output_dir: out
 """
 _FILES = 8
 _CHECK = ("check", "--isolated", "--no-cache", "--hardware", "8xA100-80GB")
-_COMMAND = (sys.executable, "-c", "from oomlint.cli import command; command()")
+_READY = b"."
+_COMMAND = (
+    sys.executable,
+    "-c",
+    (
+        "import os\nfrom oomlint.cli import command, interrupts\n"
+        f"interrupts.heed()\nos.write(1, {_READY!r})\ncommand()"
+    ),
+)
 
 
 def _project(at: Path) -> None:
@@ -128,8 +136,10 @@ def interrupts(number: int, *, workers: bool) -> Counter[str]:
 
 def _interrupted(command: list[str], after: float) -> str:
     process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
+    assert process.stdout is not None
+    assert process.stdout.read(1) == _READY
     with suppress(subprocess.TimeoutExpired):
         process.wait(after)
         process.communicate()

@@ -51,6 +51,12 @@ def _open_what_is_closed() -> None:
 
 
 def _anew(words: Sequence[str]) -> int:
+    from oomlint.cli import interrupts
+
+    # msgspec 0.22.0 drops the KeyboardInterrupt of a Ctrl-C that comes while its C module loads `datetime`, and then
+    # dies of a segmentation fault as soon as it decodes.
+    with interrupts.held_back():
+        import msgspec  # noqa: F401
     from oomlint.cli.app import run
 
     return run(words)

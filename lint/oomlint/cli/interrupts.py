@@ -39,7 +39,8 @@ def _unraisable(told: Any) -> None:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """While a process is forked: it hears a Ctrl-C only once it has said that it does not care."""
+    """Let a Ctrl-C wait: while a process is forked, so that it hears one only once it has said that it does
+    not care, and while code runs that cannot be left by an exception."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
