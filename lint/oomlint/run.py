@@ -25,6 +25,7 @@ from oomlint.documents.base import UNKNOWN, Fact
 from oomlint.documents.text import Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan import Plan
+from oomlint.plan.called import called
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
@@ -355,12 +356,13 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         return Location(self.files[0] if self.files else self.name, Span(0, 0))
 
     def key(self, field: Any) -> str:
-        """The key that sets a field, as this run's file spells it, for messages."""
+        """The key that sets a field, as this run's file spells it, for messages; what people call it where no
+        file here has a key for it."""
         origin = self.origin(field)
         if origin is not None and origin.key:
             return origin.key
         block = self.block_with(field)
-        return block.table.by_field[field].key if block else field
+        return block.table.by_field[field].key if block else called(field) or field
 
     # -- what it needs ---------------------------------------------------------------
 

@@ -57,7 +57,7 @@ _NEEDS = (
     # "needs 88.7 of 79.1 GiB per GPU", "the run needs 88.9 GiB in the backward pass"
     rf"\bthe run needs {_SIZE}",
     rf"\bneeds? {_SIZE} of [\d,.]+ GiB (?:per GPU|of host RAM a node)",
-    # "needs 13.7 of 79.1 GiB per GPU ..., and 90.2 if load.dtype is fp32", "needs 60.1 to 95.3 of ..."
+    # "needs 13.7 of 79.1 GiB per GPU ..., and 90.2 if loading dtype is fp32", "needs 60.1 to 95.3 of ..."
     rf", and {_SIZE} (?:if|otherwise)\b",
     rf"\bneeds? {_SIZE} to [\d,.]+ of [\d,.]+ GiB",
     rf"\bneeds? [\d,.]+ to {_SIZE} of [\d,.]+ GiB",

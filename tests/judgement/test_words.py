@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from oomlint.engine import Options, lint
 from oomlint.errors import in_words
 from oomlint.hardware import parse_hardware
-from oomlint.judgement import Peak, judgement_of, words
+from oomlint.judgement import Peak, evidence, judgement_of, words
+from oomlint.plan.called import called
 from oomlint.workspace import Workspace
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-recipes-fsdp"
@@ -28,9 +29,9 @@ def peak() -> Peak:
 def test_what_is_at_risk_is_named_where_it_is_not_the_need_itself(peak: Peak) -> None:
     assert peak.holds
     assert words.need(peak) == (
-        "needs 17.4 of 23.6 GiB per GPU in the backward pass, and 24.9 if load.dtype is fp32 (risk 34 %)"
+        "needs 17.4 of 23.6 GiB per GPU in the backward pass, and 24.9 if loading dtype is fp32 (risk 34 %)"
     )
-    assert words.otherwise(peak) == "24.9 GiB if load.dtype is fp32"
+    assert words.otherwise(peak) == "24.9 GiB if loading dtype is fp32"
 
 
 def test_a_need_that_is_at_risk_itself_has_no_other(peak: Peak) -> None:
@@ -48,7 +49,7 @@ def test_a_need_with_room_is_said_with_its_bound(peak: Peak) -> None:
 @pytest.mark.parametrize(
     ("most", "said"),
     [
-        (80, "needs 17.4 of 23.6 GiB per GPU, and 24.9 if load.dtype is fp32 (risk 34 %)"),
+        (80, "needs 17.4 of 23.6 GiB per GPU, and 24.9 if loading dtype is fp32 (risk 34 %)"),
         (60, "needs 17.4 of 23.6 GiB per GPU, and 24.9 otherwise (risk 34 %)"),
     ],
 )
@@ -64,3 +65,7 @@ def test_an_error_that_nobody_foresaw_is_told_in_one_line_of_bounded_length() ->
     assert len(long) < 220
     assert "\n" not in long
     assert long.endswith("… (ValueError)")
+
+
+def test_whatever_is_tried_at_other_values_has_a_name_for_people() -> None:
+    assert [field for field in evidence._PLAUSIBLE if called(field) is None] == []

@@ -39,7 +39,7 @@ _MOST = 0.9
 
 class Doubt(Struct, frozen=True):
     """What a run may be besides, and the probability that it is. ``words`` go on after an "if":
-    ``load.dtype is fp32``."""
+    ``loading dtype is fp32``."""
 
     weight: float
     estimate: Estimate

@@ -34,8 +34,6 @@ _HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_
 _WHOLE = {f.precision.param: "fp32", f.precision.grad: "fp32", f.precision.optim_state: "fp32"}
 _ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
 
-# Peaks of GPU and host, the run's own first.
-
 # Of Llama 2 and of Qwen 2.5 (their config.json): of a model whose size alone is known, the logits are
 # anything between.
 _VOCABULARIES = (32_000, 152_064)
@@ -78,10 +76,6 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
     f.eval.keeps_logits: ({f.eval.keeps_logits: False}, {f.eval.keeps_logits: True}),
     f.model.attn_impl: ({f.model.attn_impl: "eager"}, {f.model.attn_impl: "flash2"}),
     f.objective.ref_model: ({f.objective.ref_model: "none"}, {f.objective.ref_model: "copy"}),
-    f.objective.pairs_per_sample: (
-        {f.objective.pairs_per_sample: 1},
-        {f.objective.pairs_per_sample: 2},
-    ),
     # A group of completions, of which the run says how many there are.
     f.objective.pairs_per_sample: (),
 }
@@ -172,7 +166,7 @@ def _weakest(deciding: list[Basis]) -> tuple[Level, tuple[Basis, ...]]:
 
 def assumed_otherwise(run: Run) -> Iterator[tuple[tuple[str, Estimate], ...]]:
     """Of each thing that nobody says: what else the fields plausibly are that follow from it and move
-    memory, in words (``load.dtype is fp32``), and the estimate at each. Taken to be started as its
+    memory, in words (``loading dtype is fp32``), and the estimate at each. Taken to be started as its
     sibling is, a run may have another launcher; that this would shard, and compute, and count
     otherwise is one doubt and not three."""
     doubts: list[tuple[set[Any], list[tuple[str, Estimate]]]] = []
@@ -392,10 +386,16 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         why=why,
         path=None if place is None else place.path,
         line=None if place is None else run.line_of(place),
-        key=_LAUNCH if is_launch else run.key(field),
+        key=_LAUNCH if is_launch else _named(run, field, leaf),
         swing_bytes=swing,
         decides=frozenset(),
     )
+
+
+def _named(run: Run, field: Any, leaf: Any) -> str:
+    """What a person knows a field by; what a dialect keeps for itself, by what follows from it."""
+    key = run.key(field)
+    return run.key(leaf) if key == field else key
 
 
 class _Trials(Struct, frozen=True):

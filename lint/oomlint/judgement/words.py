@@ -109,7 +109,7 @@ def short_need(peak: Peak, *, as_meant: bool, is_open: bool = False, most: int) 
 
 
 def otherwise(peak: Peak) -> str:
-    """``90.2 GiB if load.dtype is fp32``, the reading of the run that is at risk; mostly nothing."""
+    """``90.2 GiB if loading dtype is fp32``, the reading of the run that is at risk; mostly nothing."""
     other = peak.otherwise
     return "" if other is None else f"{gib(other.need)} if {other.words}"
 
@@ -123,7 +123,7 @@ def _amount(peak: Peak, when: str) -> str:
 
 
 def _or(peak: Peak, instead: str = "") -> str:
-    """``, and 90.2 if load.dtype is fp32``, or with other words for the condition."""
+    """``, and 90.2 if loading dtype is fp32``, or with other words for the condition."""
     other = peak.otherwise
     return "" if other is None else f", and {_bare(other.need)} {instead or f'if {other.words}'}"
 
