@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from oomlint.dialects.areal.allocation import Allocation, served, trained
 from oomlint.dialects.areal.keys import ARGS, SOURCE, own
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.adapters import names_of, targets_of
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.common.offloading import to_cpu
@@ -358,12 +359,11 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 def adapter(run: Cells) -> Any:
     if not run[own.lora]:
         return None
-    named = tuple(run[own.targets] or ())
-    is_all = not named or "all-linear" in named
+    named = run[own.targets]
     return {
         f.trainable.r: run[own.rank],
         f.trainable.alpha: run[own.alpha],
-        f.trainable.targets: "all_linear" if is_all else named,
+        f.trainable.targets: targets_of(named) if named else "all_linear",
     }
 
 
@@ -374,7 +374,7 @@ def _(rank: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @meaning.written(f.trainable.targets)
 def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
-    return {own.targets: ("all-linear",) if wanted == "all_linear" else tuple(wanted)}
+    return {own.targets: names_of(wanted)}
 
 
 # -- activations -----------------------------------------------------------------------------------
