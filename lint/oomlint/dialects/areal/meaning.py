@@ -15,6 +15,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.adapters import names_of, targets_of
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import machine
+from oomlint.dialects.common.generation import engine_called
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
@@ -581,6 +582,11 @@ meaning.always(f.loss.outputs_kept, False, _LOSS)
 # -- rollouts --------------------------------------------------------------------------------------
 
 
+def _is_vllm(run: Cells) -> bool:
+    place = _serving(run)
+    return place is not None and place.backend == "vllm"
+
+
 def _shares_cards(run: Cells) -> bool:
     return bool(run[own.target] == "rollout")
 
@@ -597,16 +603,10 @@ def engine(run: Cells) -> Any:
     """On cards of its own, unless the actor is put where it is; the other engine's section counts for nothing."""
     if not _is_rl(run):
         return None
-    place = _serving(run)
-    is_vllm = place is not None and place.backend == "vllm"
+    place, is_vllm = _serving(run), _is_vllm(run)
     here = _shares_cards(run)
-    name = (
-        ("vllm_colocate" if here else "vllm_server")
-        if is_vllm
-        else ("sglang" if here else "sglang_server")
-    )
     return {
-        _R.engine: name,
+        _R.engine: engine_called("vllm" if is_vllm else "sglang", shares_cards=here),
         _R.tp: place.tp if place is not None else None,
         _R.gpu_mem_util: run[own.vllm_share if is_vllm else own.sglang_share],
         _R.max_model_len: run[own.vllm_len if is_vllm else own.sglang_len],
@@ -616,9 +616,7 @@ def engine(run: Cells) -> Any:
 
 @meaning.written(_R.gpu_mem_util)
 def _(share: Any, run: Cells, wishes: Wishes) -> Wishes:
-    place = _serving(run)
-    is_vllm = place is not None and place.backend == "vllm"
-    return {own.vllm_share if is_vllm else own.sglang_share: share}
+    return {own.vllm_share if _is_vllm(run) else own.sglang_share: share}
 
 
 meaning.cannot_say("AReaL's engines sleep where they share cards, and never else", _R.sleep)

@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.generation import engine_called
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Wishes
@@ -95,9 +96,7 @@ def engine(run: Cells) -> Any:
     named = run[own.backend] or "vllm"
     if named in ("none", "hf"):
         return named
-    if _is_apart(run):
-        return "vllm_server" if named == "vllm" else "sglang_server"
-    return "vllm_colocate" if named == "vllm" else "sglang"
+    return engine_called(named, shares_cards=not _is_apart(run))
 
 
 def _is_sglang(run: Cells) -> bool:
