@@ -10,7 +10,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.generation import engine_called
-from oomlint.dialects.common.world import batch, world
+from oomlint.dialects.common.world import batch, keep_share, share_of, steps_through, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.nemo_rl.backends import backends, is_megatron
@@ -191,23 +191,17 @@ def _refers(run: Cells, field: Any) -> bool:
 
 
 def _samples(run: Cells) -> int | None:
-    total, dp = run[own.global_batch], run[f.parallel.dp]
-    return max(1, total // dp) if total and dp else None
+    return share_of(run[own.global_batch], run[f.parallel.dp])
 
 
 @meaning.derive(f.batch.grad_accum, source=f"{_WORKER}:417")
 def accumulation(run: Cells) -> Any:
-    samples, micro = _samples(run), run[f.batch.micro]
-    return -(-samples // micro) if samples and micro else None
+    return steps_through(_samples(run), run[f.batch.micro])
 
 
 @accumulation.written
 def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
-    rows, before = run[f.batch.micro], run[f.batch.grad_accum]
-    micro = wishes.get(f.batch.micro, rows)
-    if micro is None or rows is None or before is None or steps * micro < rows * before:
-        raise CannotEdit("gradient accumulation follows from policy.train_global_batch_size")
-    return {}
+    return keep_share(steps, run, wishes, "policy.train_global_batch_size")
 
 
 @meaning.derive(f.batch.global_)
