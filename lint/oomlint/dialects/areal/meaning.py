@@ -529,17 +529,16 @@ def _(rows: Any, run: Cells, wishes: Wishes) -> Wishes:
 meaning.follows(f.batch.grad_accum)
 
 
-@meaning.derive(
-    _R.scored_tokens, _R.generation_batch, source=f"{SOURCE} areal/trainer/ppo/actor.py:80"
-)
+@meaning.derive(_R.scored_tokens, source=f"{SOURCE} areal/trainer/ppo/actor.py:80")
 def scored(run: Cells) -> Any:
     """Old log-probabilities are taken in micro batches like those of training."""
-    if not _is_rl(run):
-        return None
-    scores = run[own.scores] or run[own.decouples]
-    tokens = run[f.batch.max_tokens_per_gpu]
-    samples = run[own.prompts] * (run[_R.n] or 1)
-    return {_R.scored_tokens: tokens if scores else None, _R.generation_batch: samples}
+    scores = _is_rl(run) and (run[own.scores] or run[own.decouples])
+    return run[f.batch.max_tokens_per_gpu] if scores else None
+
+
+@meaning.derive(_R.generation_batch, source=f"{SOURCE} areal/trainer/ppo/actor.py:80")
+def answers(run: Cells) -> Any:
+    return run[own.prompts] * (run[_R.n] or 1) if _is_rl(run) else None
 
 
 meaning.follows(_R.scored_tokens)

@@ -168,9 +168,10 @@ def scored_tokens(run: Cells) -> Any:
     dynamic = run[own.scores_dynamic]
     if running_trainer(run) != "ppo" or not (run[own.dynamic] if dynamic is None else dynamic):
         return None
-    each = run[own.scored_tokens] or run[own.max_tokens] or 0
-    budget = (run[f.parallel.ulysses] or 1) * each
     samples, length = _answers_of_rank(run), run[f.seq.max_len]
+    ranks = run[f.parallel.ulysses] or 1
+    # Read last, as what decides: where a finding points.
+    budget = ranks * (run[own.scored_tokens] or run[own.max_tokens] or 0)
     if not (budget and samples and length):
         return budget or None
     count = min(samples, -(-samples * length // budget))
