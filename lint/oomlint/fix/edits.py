@@ -9,10 +9,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.carried import lacks
+from oomlint.dialects.common.declared import check_option
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.table import Block, Origin, OverrideBlock, Setting
-from oomlint.dialects.trainer.declared import check_option
 from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Entry, Mapping
 from oomlint.documents.text import Edit, Source, together

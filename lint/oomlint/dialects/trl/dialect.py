@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONMENT
@@ -22,7 +23,6 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
 from oomlint.dialects.table import Block, OverrideBlock, StrayKey
-from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
 from oomlint.dialects.trainer.script import parsed_config, script_claim, script_runs
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
