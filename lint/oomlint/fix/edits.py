@@ -78,6 +78,11 @@ class Fix(Struct, frozen=True, eq=False):
     risk_after: Risk | None = None
     made: Made | None = None
 
+    def declined(self, reason: str) -> Fix:
+        """It is only shown, without its edits, and why."""
+        shown = Applicability.DISPLAY
+        return replace(self, applicability=shown, edits=(), reason=reason, made=None)
+
 
 class Planned(Struct, frozen=True):
     """A fix of a run that no finding asked for."""

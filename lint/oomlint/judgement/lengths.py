@@ -219,3 +219,10 @@ def needs_all_samples_long(run: Run) -> bool:
     limit = run.limits.gpu_bytes
     limit = usual_limit() if limit is None else limit
     return takes_several(probe) and fits_with_short_samples(probe, None, limit)
+
+
+def depends_on_data(run: Run) -> bool:
+    """Whether nothing but the GPU is too small, and that only for batches of long samples."""
+    host, ram = run.intended.placed.estimate.host.peak_bytes, run.limits.host_bytes
+    is_host_enough = host is None or ram is None or host <= ram
+    return is_host_enough and needs_all_samples_long(run)
