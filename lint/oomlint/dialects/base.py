@@ -86,6 +86,11 @@ class Claim(Struct, frozen=True, eq=False):
         return hasattr(self.document, "commands")
 
     @property
+    def is_program(self) -> bool:
+        """Whether the claim is Python code, of a notebook too: whoever wrote that may start it bare."""
+        return hasattr(self.document, "calls")
+
+    @property
     def anchor(self) -> Location:
         # Of a command line the last block is the program's own, after the scene it stands in.
         span = self.blocks[-1 if self.is_launched else 0].anchor if self.blocks else Span(0, 0)

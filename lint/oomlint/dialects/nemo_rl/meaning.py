@@ -18,6 +18,7 @@ from oomlint.dialects.nemo_rl.keys import SOURCE, own
 from oomlint.dialects.table import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
 
 meaning = Meaning(backends, world, launch_one_process, batch)
 
@@ -34,7 +35,7 @@ _SECTIONS = (
     (own.ppo, "ppo"), (own.distillation, "distill"), (own.dpo, "dpo"), (own.rm, "rm"), (own.grpo, "grpo"),
     (own.sft, "sft"),
 )  # fmt: skip
-_WRITES = frozenset({"grpo", "rloo", "ppo", "distill"})
+_WRITES = REINFORCING | {"distill"}
 
 
 @meaning.derive(_O.kind, source=_ALGORITHMS)
@@ -57,7 +58,7 @@ def reference(run: Cells) -> Any:
     kind = run[_O.kind]
     if kind == "dpo":
         return "precomputed"
-    return "precomputed" if kind in ("grpo", "rloo", "ppo") and (run[own.kl] or 0) > 0 else "none"
+    return "precomputed" if kind in REINFORCING and (run[own.kl] or 0) > 0 else "none"
 
 
 @meaning.derive(_O.critic, _O.teacher, _O.reward_model, source=f"{_ALGORITHMS}/distillation.py:903")

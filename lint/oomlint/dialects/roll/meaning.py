@@ -18,6 +18,7 @@ from oomlint.dialects.roll.keys import SOURCE, own
 from oomlint.dialects.roll.strategies import is_megatron, strategies
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
 
 meaning = Meaning(strategies, world, launch_one_process, batch)
 
@@ -49,7 +50,7 @@ def objective(run: Cells) -> Any:
 
 
 def writes_answers(run: Cells) -> bool:
-    return run[_O.kind] in ("ppo", "grpo", "rloo")
+    return run[_O.kind] in REINFORCING
 
 
 @meaning.derive(_O.pairs_per_sample, source=f"{SOURCE} roll/pipeline/dpo/dpo_config.py:78")
