@@ -113,6 +113,9 @@ def test_line_above_a_block_of_commands_counts() -> None:
     assert said("README.md", block.format(" on 4 H800", SCRIPT)) is None
     assert said("README.md", block.format(" (tested on 4 H800, OOM)", SCRIPT)) is None
     assert said("README.md", told.replace("bash " + SCRIPT, "ls") + f"\n{SCRIPT}\n") is None
+    # A fence of another kind within is a line of the block.
+    nested = f"Train (tested on 4 H800):\n\n~~~bash\n```\nbash {SCRIPT}\n~~~\n"
+    assert said("README.md", nested) == "README.md:1 says that it runs on 4xH800-80GB"
 
 
 def test_script_that_is_listed_as_run_on_such_cards_rather_fits() -> None:

@@ -49,8 +49,7 @@ def _rows(truth: Path) -> Iterator[Row]:
         card = card_of(row)
         if card is None or row["id"] in DISTRUSTED or gpu.peak_bytes is None:
             continue
-        context = gpu.components["context"] or 0
-        allocated, reserved = gpu.peak_bytes - context, gpu.reserved_bytes
+        allocated, reserved = gpu.allocated_bytes, gpu.reserved_bytes
         kind = "allocated" if got == allocated else "reserved" if got == reserved else "device"
         hardware = Hardware(
             name=card.name, nodes=1, gpus_per_node=int(row.get("gpus") or 1), gpu=card

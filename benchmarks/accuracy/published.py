@@ -592,14 +592,13 @@ def kind_of(row: Mapping[str, Any]) -> Kind:
 
 def measured(row: Mapping[str, Any], gpu: DeviceEstimate) -> tuple[float, float]:
     """What the estimate says of the quantity that was published, and the published bytes."""
-    assert gpu.peak_bytes is not None
+    assert gpu.allocated_bytes is not None
     assert gpu.reserved_bytes is not None
-    context = gpu.components["context"] or 0
     truth = row["peak_gib_per_gpu"] * 2**30
     kind = kind_of(row)
     if kind == "allocated":
-        return gpu.peak_bytes - context, truth
-    return gpu.reserved_bytes + (context if kind == "device" else 0), truth
+        return gpu.allocated_bytes, truth
+    return gpu.reserved_bytes + (gpu.context_bytes if kind == "device" else 0), truth
 
 
 def bounds_of(row: Mapping[str, Any], gpu: DeviceEstimate) -> Bounds:

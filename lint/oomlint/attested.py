@@ -74,10 +74,13 @@ class Attestations:
             if _folded(name.rpartition("/")[2]) not in _folded(self._text(document)):
                 continue
             lines = self._text(document).split("\n")
-            prose = _prose(lines)
+            fences = _fences(lines)
+            prose = [
+                "" if open_ is not None else line for line, open_ in zip(lines, fences, strict=True)
+            ]
             for number in _naming(name, document, lines):
                 row, verb = _row(prose, number), "lists it"
-                introduced = _before_fence(lines, number)
+                introduced = _before_fence(lines, fences[number])
                 if introduced is not None:
                     row, number = introduced
                     verb = "says that it runs"
@@ -111,18 +114,20 @@ class Attestations:
         return self._texts[name]
 
 
-def _prose(lines: list[str]) -> list[str]:
-    """The lines of a document, empty where they stand in a fenced block of Markdown."""
-    found, open_with = [], ""
-    for line in lines:
+def _fences(lines: list[str]) -> list[int | None]:
+    """Of each line that of the fence which opens the block of Markdown it stands in, a closing fence included."""
+    found: list[int | None] = []
+    opened, open_with = None, ""
+    for number, line in enumerate(lines):
         fence = _FENCE.match(line)
         marks = "" if fence is None else fence["marks"]
-        is_inside = bool(open_with)
-        if not open_with:
-            open_with = marks
-        elif marks.startswith(open_with):
-            open_with = ""
-        found.append("" if is_inside or marks else line)
+        if opened is None and marks:
+            opened, open_with = number, marks
+            found.append(number)
+            continue
+        found.append(opened)
+        if opened is not None and marks.startswith(open_with):
+            opened = None
     return found
 
 
@@ -165,15 +170,12 @@ def _row(lines: list[str], number: int) -> str:
     return "\n".join(lines[first:last])
 
 
-def _before_fence(lines: list[str], number: int) -> tuple[str, int] | None:
+def _before_fence(lines: list[str], fence: int | None) -> tuple[str, int] | None:
     """The line that introduces a block of code which names the script in a command, with its number, where it
-    says on what that was run; ``None`` for a line outside of such blocks."""
-    fences = [
-        n for n, line in enumerate(lines[:number]) if line.lstrip().startswith(("```", "~~~"))
-    ]
-    if len(fences) % 2 == 0:
+    says on what that was run; ``None`` outside of such blocks."""
+    if fence is None:
         return None
-    above = next((n for n in range(fences[-1] - 1, -1, -1) if lines[n].strip()), None)
+    above = next((n for n in range(fence - 1, -1, -1) if lines[n].strip()), None)
     if above is None or not _RAN.search(lines[above]):
         return None
     return lines[above], above

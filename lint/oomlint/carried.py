@@ -221,9 +221,8 @@ class OwnPrograms:
     def starts_another(self, launch: Claim) -> bool:
         """Whether the script of a command trains nothing itself but starts a launcher as a process
         of its own: what it tells that one, its options do not say."""
-        scripts = (r for r in launch.references if not r.dialect and r.path.endswith(".py"))
-        for script in scripts:
-            name = self.workspace.resolve(script.path, launch.path)
+        for script in launch.scripts:
+            name = self.workspace.resolve(script, launch.path)
             data = (name and self.workspace.read_or_none(name)) or b""
             if (
                 re.search(_AS_PROCESS, data)

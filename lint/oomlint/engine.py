@@ -19,7 +19,7 @@ from oomlint.diagnosis import Diagnosis as Diagnosis
 from oomlint.errors import FileError, InternalError, UsageError, in_words
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
-from oomlint.judgement import needs_all_samples_long
+from oomlint.fix.needless import why_unasked
 from oomlint.linking import Linked, Linker, LinkOptions
 from oomlint.plugins import PluginError, dialects_in_force, rules_in_force
 from oomlint.rule import Applicability, Finding, ListedRule, Rule, Severity
@@ -279,7 +279,7 @@ def fix_for(run: Run, finding: Finding) -> Fix | None:
     needless: Fix | None = None
     unwritable: Fix | None = None
     is_remark = finding.severity < Severity.WARNING
-    reason = _needless(run, finding) if finding.proposals else None
+    reason = why_unasked(run, finding) if finding.proposals else None
     for proposal in finding.proposals:
         fix = make_fix(run, proposal, finding.resource)
         if fix is None or fix.applicability is Applicability.DISPLAY:
@@ -295,18 +295,6 @@ def fix_for(run: Run, finding: Finding) -> Fix | None:
 
 def _only_shown(fix: Fix, reason: str) -> Fix:
     return replace(fix, applicability=Applicability.DISPLAY, reason=fix.reason or reason, made=None)
-
-
-def _needless(run: Run, finding: Finding) -> str | None:
-    """Why nobody may need what fixes a finding, if that is so."""
-    if finding.severity < Severity.WARNING:
-        return "nothing here says that it is needed"
-    if finding.rule.cost and finding.resource == "gpu" and needs_all_samples_long(run):
-        return (
-            "it costs something, and the run fits unless several samples of a batch are long; "
-            "`oomlint fit --apply 1` writes what is enough for these"
-        )
-    return None
 
 
 def _distinct(found: Iterable[Diagnosis]) -> list[Diagnosis]:

@@ -41,8 +41,7 @@ class ForwardOnly:
 
     def is_started_by(self, launch: Claim) -> bool:
         """Whether a command's script is one, by its own text and that of the project's files that it imports."""
-        scripts = (r.path for r in launch.references if not r.dialect and r.path.endswith(".py"))
-        found = (self.workspace.resolve(path, launch.path) for path in scripts)
+        found = (self.workspace.resolve(path, launch.path) for path in launch.scripts)
         return any(self._is_one(name) for name in found if name is not None)
 
     def _is_one(self, name: str) -> bool:

@@ -143,6 +143,18 @@ class Finding(Struct, frozen=True, eq=False):
     """How well that is known on which the finding rests; ``None`` where it rests on no value."""
 
     @property
+    def is_of_need(self) -> bool:
+        """Whether it is about how much is needed, and not about where something goes."""
+        has_need = self.resource in ("gpu", "host") and self.predicted_bytes is not None
+        return has_need and self.severity >= Severity.WARNING
+
+    @property
+    def overflows(self) -> bool:
+        """Whether what it speaks of needs more than there is, however sure that is."""
+        need, limit = self.predicted_bytes, self.limit_bytes
+        return need is not None and limit is not None and need > limit
+
+    @property
     def text(self) -> str:
         """The title and what more there is to say, as sentences one after the other."""
         *earlier, last = (self.message, *self.details)

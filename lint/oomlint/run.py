@@ -172,7 +172,7 @@ def resolve(parts: Parts, wishes: MappingABC[Any, Any] | None = None) -> Cells:
     completed = parts.completed
     if not wishes:
         return completed
-    from oomlint.dialects.trainer.declared import check_options  # most lints change nothing
+    from oomlint.dialects.common.declared import check_options  # most lints change nothing
 
     own = parts.dialect.express(wishes, completed)
     check_options(own, completed)

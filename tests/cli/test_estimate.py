@@ -4,9 +4,12 @@ import json
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 import oomlint as package
 from oomlint.errors import UsageError
+from oomlint.memory import DeviceEstimate
+from oomlint.report.estimates import reserved_words
 from oomlint_schemas import load
 
 PLAN = {
@@ -76,6 +79,24 @@ def test_text_has_phases_components_limit_and_what_fits(oomlint, axolotl):
     ):
         assert word in text
     assert "does not fit 8xH100-80GB" in text
+
+
+def test_what_torch_reserves_is_shown_as_its_parts() -> None:
+    """The peak has a context that torch does not reserve, and not what it keeps of freed blocks: either may be larger."""
+    gib = 2**30
+    parts = {"backward": {"parameters": 10 * gib, "context": gib / 2}}
+    gpu = DeviceEstimate(
+        peak_bytes=10 * gib + gib // 2, peak_phase="backward", parts=parts,
+        reserved_bytes=12 * gib, least_reserved_bytes=11 * gib,
+    )  # fmt: skip
+    assert reserved_words(gpu) == (
+        "torch reserves 12.0 GiB: 10.0 GiB of the peak, without the context, and 2.0 GiB of freed blocks"
+        " that it keeps, of which a full card gets 1.0 GiB back"
+    )
+    bare = replace(gpu, reserved_bytes=10 * gib, least_reserved_bytes=10 * gib)
+    assert reserved_words(bare) == (
+        "torch reserves 10.0 GiB: 10.0 GiB of the peak, without the context"
+    )
 
 
 def test_without_hardware_the_smallest_cards_are_named(oomlint, axolotl):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.linked import run_of
 
-from oomlint.dialects.trainer.declared import check_option
+from oomlint.dialects.common.declared import check_option
 from oomlint.dialects.trainer.fields import hf
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.fixing import fixed
 from tests.linked import link, run_of
+from tests.sound import sound_project
 
 from oomlint.hardware import parse_hardware
 from oomlint.models.count import count_parameters
@@ -74,32 +75,10 @@ if __name__ == "__main__":
         trainer_config_builder=build_trainer_config,
     ))
 """
-_OFFICIAL = """\
-from olmo_core.data import NumpyDataLoaderConfig, TokenizerConfig
-from olmo_core.nn.transformer import TransformerConfig
-from olmo_core.optim import AdamWConfig
-from olmo_core.script_utils import main
-from olmo_core.train.train_module import TransformerTrainModuleConfig
-
-DEFAULT_SEQUENCE_LENGTH = 8192
 
 
-def build_config(opts, overrides):
-    sequence_length = opts.sequence_length or DEFAULT_SEQUENCE_LENGTH
-    tokenizer = TokenizerConfig.gpt2()
-    model_config = TransformerConfig.llama3_8B(vocab_size=tokenizer.padded_vocab_size(), n_layers=4)
-    data_loader = NumpyDataLoaderConfig(global_batch_size=8192 * 512, num_workers=8)
-    train_module = TransformerTrainModuleConfig(
-        rank_microbatch_size=16384,
-        max_sequence_length=sequence_length,
-        optim=AdamWConfig(lr=1e-3),
-    )
-    return model_config, data_loader, train_module
-
-
-if __name__ == "__main__":
-    main(build_config)
-"""
+def _official() -> str:
+    return sound_project("olmo-core")["train.py"]
 
 
 def _run(text: str = _SCRIPT) -> Run:
@@ -133,7 +112,8 @@ def test_parts_that_functions_of_a_script_are_given() -> None:
 
 
 def test_options_that_are_nothing_by_default() -> None:
-    plan, dims = _run(_OFFICIAL).plan, _run(_OFFICIAL).plan.model.dims
+    plan = _run(_official()).plan
+    dims = plan.model.dims
     assert dims is not None
     assert (dims.layers, dims.kv_heads, dims.ffn, dims.vocab) == (4, 8, 14336, 50304)
     assert (plan.seq.max_len, plan.batch.micro, plan.data.workers) == (8192, 2, 8)
@@ -156,7 +136,7 @@ def test_a_launch_line_is_laid_over_the_script() -> None:
 
 
 def test_a_helper_that_makes_the_train_module() -> None:
-    text = _OFFICIAL.replace(
+    text = _official().replace(
         "optim=AdamWConfig(lr=1e-3)", "learning_rate=1e-3, activation_memory_budget=0.5"
     )
     text = text.replace(
@@ -186,12 +166,14 @@ def test_ddp_casts_the_model_itself() -> None:
 
 
 def test_a_model_of_which_the_script_makes_another_is_not_the_factorys() -> None:
-    text = _OFFICIAL.replace("    data_loader =", "    model_config.block = {}\n    data_loader =")
+    text = _official().replace(
+        "    data_loader =", "    model_config.block = {}\n    data_loader ="
+    )
     assert _run(text).plan.model.dims is None
 
 
 def test_experts_and_their_counts() -> None:
-    text = _OFFICIAL.replace(
+    text = _official().replace(
         "llama3_8B(vocab_size=tokenizer.padded_vocab_size(), n_layers=4)",
         "llama_like_moe(vocab_size=100352, d_model=2048, n_layers=16, n_heads=16, num_experts=64, top_k=8,"
         " expert_hidden_size=1024, shared_expert_hidden_size=2048, reordered_norm=True)",
@@ -211,7 +193,7 @@ def test_experts_and_their_counts() -> None:
     ],
 )
 def test_wishes_in_its_own_keys(changes: dict[Any, Any], wanted: str) -> None:
-    assert wanted in fixed(_run, _OFFICIAL, changes)
+    assert wanted in fixed(_run, _official(), changes)
 
 
 def test_checkpointing_is_changed_where_it_is() -> None:

@@ -523,6 +523,13 @@ def test_a_reward_model_is_on_the_gpu_under_megatron_alone() -> None:
     assert _run(_MEGATRON.replace(" $@", unasked)).plan.objective.reward_model == "none"
 
 
+def _pointed_at(text: str) -> str:
+    """The words that a finding on the tokens of a scoring pass stands at."""
+    run = _run(text)
+    span = run.location(f.objective.rollout.scored_tokens).span
+    return run.claims[0].document.source.text[span.start : span.end]
+
+
 def test_log_probabilities_have_a_budget_of_their_own() -> None:
     rollout = _run(_DYNAMIC.replace(" $@", " data.train_batch_size=1024")).plan.objective.rollout
     # 320 samples of 1,536 tokens in 20 batches of 24,576.
@@ -530,6 +537,9 @@ def test_log_probabilities_have_a_budget_of_their_own() -> None:
     key = "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu"
     wider = _DYNAMIC.replace(" $@", f" data.train_batch_size=1024 {key}=49152")
     assert _run(wider).plan.objective.rollout.scored_tokens == 49_152
+    assert _pointed_at(wider) == f"{key}=49152"
+    shared = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu"
+    assert _pointed_at(_DYNAMIC).startswith(shared)
     alone = _GRPO.replace(" $@", " actor_rollout_ref.rollout.log_prob_micro_batch_size=64")
     assert _run(alone).plan.objective.rollout.rollout_micro_batch == 4
     assert _run(alone).plan.objective.rollout.scored_tokens is None

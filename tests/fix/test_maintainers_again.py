@@ -13,7 +13,8 @@ from oomlint.documents.text import Source
 from oomlint.engine import Diagnosis, Options, lint
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.edits import Fix, make_fix
-from oomlint.fix.planned import outnumbers_cards, with_plans
+from oomlint.fix.needless import outnumbers_cards
+from oomlint.fix.planned import with_plans
 from oomlint.fix.story import contradiction, variant_beside
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of

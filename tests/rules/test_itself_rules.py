@@ -60,6 +60,8 @@ def test_referenced_file_that_cannot_be_parsed_is_an_error():
     [finding] = named(report, "referenced-file-missing")
     assert finding.severity.label == "error"
     assert "ours.json cannot be used" in finding.message
+    # It may be made anew before the training starts.
+    assert finding.details[-1].startswith("with the file as it lies here")
     assert finding.location.path == "train.yaml"
     assert not report.errors
 

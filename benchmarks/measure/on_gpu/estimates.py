@@ -20,11 +20,10 @@ def predicted(case: Mapping[str, Any]) -> dict[str, int | None]:
     # The lengths of a row do not vary, so that nothing piles up in the allocator's cache.
     plan = plan.with_values({"seq.packing": "concat"}) if plan.seq.pad == "none" else plan
     gpu = estimate(plan).gpu
-    context = gpu.components["context"]
-    if gpu.peak_bytes is None or context is None:
+    if gpu.allocated_bytes is None:
         return {}
     return {
-        "estimated_peak_bytes": gpu.peak_bytes - context,
+        "estimated_peak_bytes": gpu.allocated_bytes,
         "estimated_reserved_bytes": gpu.reserved_bytes,
         "estimated_low_bytes": gpu.low_bytes,
         "estimated_high_bytes": gpu.high_bytes,

@@ -135,13 +135,12 @@ def _bounds(figure: Comparison, forecast: Forecast) -> tuple[int, int, int] | No
         return None
     if gpu.allocated is None or gpu.reserved is None or gpu.reserved_bytes is None:
         return None
-    context = gpu.components.get("context") or 0
     if figure.kind in ("allocated", "active"):
-        return gpu.peak_bytes - context, gpu.allocated.low, gpu.allocated.high
+        return gpu.peak_bytes - gpu.context_bytes, gpu.allocated.low, gpu.allocated.high
     if figure.kind == "reserved":
         return gpu.reserved_bytes, gpu.reserved.low, gpu.reserved.high
     low = min(gpu.peak_bytes, gpu.reserved.low)
-    return gpu.peak_bytes, low, max(gpu.high_bytes, gpu.reserved_bytes + context)
+    return gpu.peak_bytes, low, max(gpu.high_bytes, gpu.reserved_bytes + gpu.context_bytes)
 
 
 def card_of(logs: Iterable[Log], verdict: Verdict) -> Gpu | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping as MappingABC, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC, Sequence
 from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -84,6 +84,16 @@ class Claim(Struct, frozen=True, eq=False):
     def is_launched(self) -> bool:
         """Whether the claim is a command line, so that nothing about the launch is hidden."""
         return hasattr(self.document, "commands")
+
+    @property
+    def scripts(self) -> Iterator[str]:
+        """The paths of the Python programs that a command starts, as it writes them."""
+        return (r.path for r in self.references if not r.dialect and r.path.endswith(".py"))
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the claim is Python code, of a notebook too: whoever wrote that may start it bare."""
+        return hasattr(self.document, "calls")
 
     @property
     def anchor(self) -> Location:

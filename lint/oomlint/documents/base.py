@@ -8,7 +8,7 @@ ask the document for edits; they never see syntax.
 
 from __future__ import annotations
 
-from collections.abc import Mapping as MappingABC
+from collections.abc import Iterator, Mapping as MappingABC
 from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct, field
@@ -96,6 +96,22 @@ class Mapping(Struct, frozen=True, eq=False):
     open_ended: bool = False
     """More entries exist than can be seen (``**kwargs``, ``"$@"``): absence proves nothing."""
 
+    def section(self, *path: str) -> Mapping | None:
+        """The mapping below these keys, one within the other; ``None`` where there is none."""
+        found: Mapping = self
+        for key in path:
+            entry = found.entries.get(key)
+            if entry is None or not isinstance(entry.value, Mapping):
+                return None
+            found = entry.value
+        return found
+
+    def said(self, *path: str) -> Any:
+        """The value below these keys, as the document's language has it; ``None`` where there is no scalar."""
+        section = self.section(*path[:-1])
+        entry = None if section is None else section.entries.get(path[-1])
+        return entry.value.value if entry is not None and isinstance(entry.value, Scalar) else None
+
 
 Node: TypeAlias = Scalar | Sequence | Mapping
 
@@ -122,6 +138,12 @@ class Document(Protocol):
 
     def append_item(self, sequence: Sequence, value: Literal) -> list[Edit]:
         """Add a value at the end of a sequence."""
+
+
+def roots(document: Document) -> Iterator[Mapping]:
+    """The mappings that a file of data is made of: one each document of a YAML stream; none of code."""
+    nodes: tuple[Node, ...] = getattr(document, "roots", ())
+    return (node for node in nodes if isinstance(node, Mapping))
 
 
 class Fact(Struct, frozen=True, eq=False):

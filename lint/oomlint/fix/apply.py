@@ -484,5 +484,4 @@ def _shown(diagnosis: Diagnosis, refused: MappingABC[Identity, str]) -> Diagnosi
     fix, reason = diagnosis.fix, refused.get(_identity(diagnosis))
     if fix is None or reason is None:
         return diagnosis
-    shown = replace(fix, applicability=Applicability.DISPLAY, edits=(), reason=reason, made=None)
-    return replace(diagnosis, fix=shown)
+    return replace(diagnosis, fix=fix.declined(reason))

@@ -9,10 +9,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.carried import lacks
+from oomlint.dialects.common.declared import check_option
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.table import Block, Origin, OverrideBlock, Setting
-from oomlint.dialects.trainer.declared import check_option
 from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Entry, Mapping
 from oomlint.documents.text import Edit, Source, together
@@ -77,6 +77,11 @@ class Fix(Struct, frozen=True, eq=False):
     host_bytes_after: int | None = None
     risk_after: Risk | None = None
     made: Made | None = None
+
+    def declined(self, reason: str) -> Fix:
+        """It is only shown, without its edits, and why."""
+        shown = Applicability.DISPLAY
+        return replace(self, applicability=shown, edits=(), reason=reason, made=None)
 
 
 class Planned(Struct, frozen=True):

@@ -11,7 +11,8 @@ from oomlint.amounts import percent
 from oomlint.engine import Diagnosis, Options, Report, refusals
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
-from oomlint.judgement import judgement_of, needs_all_samples_long, settled
+from oomlint.fix.needless import unless_needless
+from oomlint.judgement import depends_on_data, judgement_of
 from oomlint.plan.fields import f
 from oomlint.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.plugins import rules_in_force
@@ -21,7 +22,6 @@ from oomlint.rule import (
     RemoveKey,
     RenameKey,
     SetFields,
-    Severity,
     Wish,
 )
 from oomlint.run import Run
@@ -56,52 +56,7 @@ def with_plans(
     carriers = {_carrier(report, name, plan) for name, plan in plans.items()}
     planned = [_planned(diagnosis, plans, carriers, level) for diagnosis in report.diagnoses]
     agreed = with_agreement(planned) if plans else planned
-    return [_needed(diagnosis) for diagnosis in agreed]
-
-
-def _needed(diagnosis: Diagnosis) -> Diagnosis:
-    """A finding whose fix is only shown where it changes the memory of a run to no end."""
-    fix = diagnosis.fix
-    if fix is None or not fix.edits or fix.applicability is Applicability.DISPLAY:
-        return diagnosis
-    reason = _why_to_no_end(diagnosis, fix) if _speaks_of_memory(diagnosis) else None
-    if reason is None:
-        return diagnosis
-    shown = replace(fix, applicability=Applicability.DISPLAY, edits=(), reason=reason, made=None)
-    return replace(diagnosis, fix=shown)
-
-
-def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
-    """Why nobody would take a change of a run's memory, if that is so.
-
-    A need that is beyond its limit by itself (what a save gathers, say) asks for its fix whatever the run needs besides.
-    """
-    run, finding = diagnosis.run, diagnosis.finding
-    if run is None:
-        return None
-    if outnumbers_cards(run):
-        return "it starts more processes than there are GPUs, which comes first"
-    need, limit = finding.predicted_bytes, finding.limit_bytes
-    is_beyond = need is not None and limit is not None and need > limit
-    if not is_beyond and not judgement_of(run).is_lost:
-        return "nothing says that the run rather dies without it"
-    if fix.risk_after is not None and fix.risk_after.is_lost:
-        return "the run would rather die with it, too"
-    return None
-
-
-def outnumbers_cards(run: Run) -> bool:
-    """Whether a run starts more processes a node than the hardware has that somebody gave: what it needs is then
-    that of another machine's share."""
-    given, started = run.parts.hardware, run.hardware
-    return given is not None and started is not None and started.gpus_per_node > given.gpus_per_node
-
-
-def _depends_on_data(run: Run) -> bool:
-    """Whether nothing but the GPU is too small, and that only for batches of long samples."""
-    host, ram = settled(run).estimate.host.peak_bytes, run.limits.host_bytes
-    is_host_enough = host is None or ram is None or host <= ram
-    return is_host_enough and needs_all_samples_long(run)
+    return [unless_needless(diagnosis) for diagnosis in agreed]
 
 
 def _carrier(report: Report, name: str, plan: _Plan) -> Diagnosis | None:
@@ -140,27 +95,18 @@ def _planned(
         return replace(diagnosis, fix=replace(plan.fix, predicted_bytes_after=after))
     if fix is None or fix.applicability < level or not is_taken:
         return diagnosis
-    reason = "--fix takes the cheapest way instead"
-    shown = replace(fix, applicability=Applicability.DISPLAY, edits=(), reason=reason, made=None)
-    return replace(diagnosis, fix=shown)
+    return replace(diagnosis, fix=fix.declined("--fix takes the cheapest way instead"))
 
 
 def _is_about(diagnosis: Diagnosis, name: str) -> bool:
     run = diagnosis.run
-    return run is not None and run.name == name and _speaks_of_memory(diagnosis)
-
-
-def _speaks_of_memory(diagnosis: Diagnosis) -> bool:
-    """Whether a finding is about how much is needed, and not about where something goes."""
-    finding = diagnosis.finding
-    is_of_need = finding.resource in ("gpu", "host") and finding.predicted_bytes is not None
-    return is_of_need and finding.severity >= Severity.WARNING
+    return run is not None and run.name == name and diagnosis.finding.is_of_need
 
 
 def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
     """The cheapest way out for a run in trouble, an unsafe one only where no safe one is known; none where
     only some data need one."""
-    if not judgement_of(run).is_in_trouble or _depends_on_data(run):
+    if not judgement_of(run).is_in_trouble or depends_on_data(run):
         return None
     rules = {rule.name: rule for rule in rules_in_force(options.plugins).items}
     selection = options.selection

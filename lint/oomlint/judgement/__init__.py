@@ -14,7 +14,7 @@ from oomlint.judgement.evidence import is_open
 from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
 from oomlint.judgement.launch import sharding_is_open
-from oomlint.judgement.lengths import needs_all_samples_long
+from oomlint.judgement.lengths import depends_on_data, needs_all_samples_long
 from oomlint.judgement.peak import (
     Peak,
     exceeds,
@@ -39,6 +39,7 @@ __all__ = [
     "Verdict",
     "card_holds",
     "confidence",
+    "depends_on_data",
     "exceeds",
     "is_open",
     "judge_gpu",

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from oomlint.hardware import usual_limit
 from oomlint.judgement import unread
-from oomlint.judgement.launch import SHARDED, launch_is_unread
+from oomlint.judgement.launch import SHARDED, hangs_on_launch
 from oomlint.judgement.law import risk_in
 from oomlint.judgement.severity import EVEN, TIGHT
 from oomlint.memory import Assumption, Estimate
@@ -272,7 +272,7 @@ def _weak(run: Run) -> dict[Any, Level]:
     }
     for leaf in _left_to_the_model(run):
         weak.setdefault(leaf, Level.ASSUMED)
-    if launch_is_unread(run):
+    if hangs_on_launch(run, f.parallel.backend):
         weak[f.parallel.backend] = Level.UNREAD
     dims = run.plan.model.dims
     if dims is not None and dims.params_total and skeleton(dims) is None:
@@ -356,7 +356,7 @@ def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
     """The fields where what moves memory by ``leaf`` was lost."""
     if leaf == f.model.dims:
         return (f.model.id,)
-    if leaf == f.parallel.backend and launch_is_unread(run):
+    if hangs_on_launch(run, leaf):
         return (leaf,)
     return run.roots(leaf, _OF_MODEL) or (leaf,)
 
@@ -375,7 +375,7 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         why = known.source if level is Level.ASSUMED and known is not None else why
         total = None if value is None else value.params_total
         value = None if total is None else f"{total / 1e9:.3g}B"
-    is_launch = leaf == f.parallel.backend and launch_is_unread(run)
+    is_launch = hangs_on_launch(run, leaf)
     if level is Level.UNREAD:
         why = _NO_LAUNCH if is_launch else unread.in_words(run, field)
     return Basis(
@@ -407,7 +407,7 @@ class _Trials(Struct, frozen=True):
     @classmethod
     def of(cls, run: Run, leaf: Any) -> _Trials:
         changes = ({}, *_plausible(run, leaf))
-        if leaf == f.parallel.backend and launch_is_unread(run):
+        if hangs_on_launch(run, leaf):
             # How a model is loaded follows from who launches it.
             return cls(({}, SHARDED), (run.estimate, run.assuming(SHARDED).estimate))
         return cls(changes, tuple(_estimate(run, change) for change in changes))

@@ -30,12 +30,13 @@ def sharding_is_open(run: Run) -> bool:
 
 def launch_is_unread(run: Run) -> bool:
     """The same of a config that no program here is seen to take: what starts it stands elsewhere, so that a
-    whole copy on each GPU is nothing that anybody said. A program's author at least may start it bare."""
-    return sharding_is_open(run) and not any(_is_program(claim.path) for claim in run.claims)
+    whole copy on each GPU is nothing that anybody said."""
+    return sharding_is_open(run) and not any(claim.is_program for claim in run.claims)
 
 
-def _is_program(path: str) -> bool:
-    return path.endswith((".py", ".ipynb"))
+def hangs_on_launch(run: Run, field: Any) -> bool:
+    """Whether it is by that launch alone that a field is not known."""
+    return field == f.parallel.backend and launch_is_unread(run)
 
 
 def _is_too_large_to_copy(run: Run) -> bool:

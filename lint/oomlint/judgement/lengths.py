@@ -22,6 +22,7 @@ from oomlint.judgement.law import holds
 from oomlint.memory.allocator import lengths_vary
 from oomlint.memory.lengths import longest_sample
 from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
 from oomlint.run import Run
 
 Coming: TypeAlias = Literal["filled", "padded", "joined", "budgeted"]
@@ -39,7 +40,6 @@ _SHORT_SAMPLES = 4
 _SHORT_SAMPLE = 1024
 # Steps of a bisection: a sixty-fourth of the limit is as close as a mean needs.
 _HALVINGS = 6
-_ROLLS_OUT = ("ppo", "grpo", "rloo")
 # How likely it is that no whole batch of a model's own answers has more tokens a sample than the longest of its
 # data set (Laplace's rule of succession): so it was in each of the four scripts on GSM8K whose answers were
 # looked up, under limits of 1,024 to 8,192 tokens (benchmarks/strangers: run_deepseek7b_llm.sh, run_qwen2-7b.sh and
@@ -94,7 +94,7 @@ def otherwise_long(run: Run) -> Iterator[tuple[float, Run, str]]:
 def _answered(run: Run) -> Lengths | None:
     """The lengths of the set whose prompts a model answers by itself, the longest of several; ``None`` where
     one of them is unknown."""
-    if run.plan.objective.kind not in _ROLLS_OUT:
+    if run.plan.objective.kind not in REINFORCING:
         return None
     found = [find(name) for name in run.plan.data.sets or ()]
     known = [each for each in found if each is not None]
@@ -219,3 +219,10 @@ def needs_all_samples_long(run: Run) -> bool:
     limit = run.limits.gpu_bytes
     limit = usual_limit() if limit is None else limit
     return takes_several(probe) and fits_with_short_samples(probe, None, limit)
+
+
+def depends_on_data(run: Run) -> bool:
+    """Whether nothing but the GPU is too small, and that only for batches of long samples."""
+    host, ram = run.intended.placed.estimate.host.peak_bytes, run.limits.host_bytes
+    is_host_enough = host is None or ram is None or host <= ram
+    return is_host_enough and needs_all_samples_long(run)

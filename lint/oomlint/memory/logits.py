@@ -14,11 +14,10 @@ from oomlint.changes import NARROW_LOGITS, SHIFTED_LABELS
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import LayerProfile, head_profile
 from oomlint.memory.policy import policy_bytes, scored_policy
+from oomlint.plan.training import REINFORCING
 
 # Preference losses whose reference model, or model without its adapter, runs after the policy.
 _REFERENCED = frozenset({"dpo", "kto"})
-# These divide the logits by the temperature of sampling.
-_SAMPLED = frozenset({"grpo", "rloo", "ppo"})
 
 
 class Logits(Struct, frozen=True):
@@ -73,7 +72,7 @@ def scored_logits(f: Facts, tokens: float) -> Logits:
 def _overwritten(f: Facts) -> float | None:
     """Bytes an element of a sampled policy's logits where a kernel writes the gradient over them."""
     loss = f.plan.loss
-    if f.model is None or f.regime is None or f.plan.objective.kind not in _SAMPLED:
+    if f.model is None or f.regime is None or f.plan.objective.kind not in REINFORCING:
         return None
     is_whole = not (
         loss.cut_ce or loss.liger.flce or loss.logits_materialised not in (None, "full")
@@ -125,7 +124,7 @@ def _logits(f: Facts, tokens: float, *, spares: bool = True) -> Logits:
         # drops them with the loss (accelerate utils/operations.py convert_outputs_to_fp32).
         handed_on = 4.0 if regime.amp else 0.0
         return Logits(e * each, (e + handed_on) * each, e * each, norm, [])
-    if in_place and kind in _SAMPLED:
+    if in_place and kind in REINFORCING:  # logits are divided by the temperature of sampling
         kept, at_loss, early = policy_bytes(f, tokens, wide)
         return Logits(kept, at_loss, early, norm, [])
     if loss.algorithm in ("softmax", "softmax_entropy"):
@@ -222,7 +221,7 @@ def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:
     at_loss = (2 if width == 4 else 3) * kept
     if kind in _REFERENCED and _refers(f):
         at_loss += kept
-    early = (4 if width == 4 or kind in _SAMPLED else 2) * kept
+    early = (4 if width == 4 or kind in REINFORCING else 2) * kept
     return Logits(kept, at_loss, early, norm, [])
 
 

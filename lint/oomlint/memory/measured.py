@@ -82,16 +82,15 @@ class Measurement(Struct, frozen=True, eq=False, dict=True):
     def beyond(self) -> float | None:
         """Bytes of one GPU that were measured beyond the prediction, negative where less was."""
         gpu = self.predicted.gpu
-        if gpu.peak_bytes is None:
+        if gpu.allocated_bytes is None:
             return None
-        context = gpu.components.get("context") or 0
-        reserved = gpu.reserved_bytes or gpu.peak_bytes - context
+        reserved = gpu.reserved_bytes or gpu.allocated_bytes
         if self.allocated is not None:
-            return self.allocated - (gpu.peak_bytes - context)
+            return self.allocated - gpu.allocated_bytes
         if self.reserved is not None:
             return self.reserved - reserved
         # nvidia-smi sees what torch reserved, and the context.
-        return None if self.device is None else self.device - (reserved + context)
+        return None if self.device is None else self.device - (reserved + gpu.context_bytes)
 
     @cached_property
     def beyond_on_host(self) -> float | None:
@@ -203,10 +202,8 @@ def _shifted(device: _Device, beyond: float, share: float) -> _Device:
     moved: Parts = {phase: _laid_on(own, more, rest) for phase, own in parts.items()}
     now = whole_bytes(moved[device.peak_phase])
     half = (_LEAST_WIDTH + _WIDER * share) * now
-    holes = 0.0
-    if isinstance(device, DeviceEstimate) and device.reserved_bytes is not None:
-        # What torch reserves beyond what it allocates is no error of the prediction.
-        holes = max(0.0, device.reserved_bytes - peak + (device.components.get("context") or 0))
+    # What torch reserves beyond what it allocates is no error of the prediction.
+    holes = device.kept_bytes if isinstance(device, DeviceEstimate) else 0
     changed: dict[str, object] = {
         "parts": moved,
         "peak_bytes": now,
@@ -217,8 +214,8 @@ def _shifted(device: _Device, beyond: float, share: float) -> _Device:
         for name in ("reserved_bytes", "least_reserved_bytes"):
             size = getattr(device, name)
             changed[name] = None if size is None else max(0, round(size + more))
-        context = device.components.get("context") or 0
-        changed["allocated"] = _narrowed(device.allocated, peak - context, more, half)
+        allocated = peak - device.context_bytes
+        changed["allocated"] = _narrowed(device.allocated, allocated, more, half)
         if device.reserved_bytes is not None:
             changed["reserved"] = _narrowed(
                 device.reserved, device.reserved_bytes, more, half + holes

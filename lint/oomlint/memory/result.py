@@ -139,6 +139,30 @@ class DeviceEstimate(_Phased, Struct, frozen=True):
     reserved: Bounds | None = None
     lengths_vary: bool = False
 
+    @property
+    def context_bytes(self) -> int:
+        """What stands beside all that torch counts."""
+        return self.components["context"] or 0
+
+    @property
+    def allocated_bytes(self) -> int | None:
+        """torch's max_memory_allocated: the peak without the context."""
+        return None if self.peak_bytes is None else self.peak_bytes - self.context_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """What torch reserves beyond that: freed blocks, and the holes between those in use."""
+        if self.reserved_bytes is None or self.allocated_bytes is None:
+            return 0
+        return max(0, self.reserved_bytes - self.allocated_bytes)
+
+    @property
+    def cached_bytes(self) -> int:
+        """What of these it gives back where the card is full."""
+        if self.reserved_bytes is None or self.least_reserved_bytes is None:
+            return 0
+        return max(0, self.reserved_bytes - self.least_reserved_bytes)
+
 
 class HostEstimate(_Phased, Struct, frozen=True):
     """One node's RAM; the fields are those of :class:`DeviceEstimate` without the allocator."""

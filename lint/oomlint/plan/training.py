@@ -44,6 +44,10 @@ class Rollout(Section, frozen=True, kw_only=True):
     entropy: Literal["none", "fused", "whole"] | None = None
 
 
+REINFORCING = frozenset({"ppo", "grpo", "rloo"})
+"""Kinds of objectives under which a model learns from answers of its own."""
+
+
 class Objective(Section, frozen=True, kw_only=True):
     """``reward_params``, ``critic_params`` and ``teacher_params`` count the parameters of the
     models beside the trained one where they are known."""

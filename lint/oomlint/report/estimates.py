@@ -19,6 +19,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LABEL = 18
 # Said of a phase that the run does not have.
 NEVER = "never"
+# What a tenth of a GiB shows.
+_WORTH_A_WORD = 2**30 // 20
 
 
 def render(judged: Sequence[Judgement], paint: Paint = _PLAIN) -> str:
@@ -68,15 +70,20 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
 
 
 def reserved_words(gpu: DeviceEstimate) -> str | None:
-    """What torch reserves, how far that may lie from its prediction, and why where that is far."""
-    if gpu.reserved_bytes is None:
+    """What torch reserves and of what that consists, how far it may lie from its prediction, and why where that
+    is far."""
+    if gpu.reserved_bytes is None or gpu.allocated_bytes is None:
         return None
     reach = ""
     if gpu.reserved is not None:
         why = ", for batches differ in length" if gpu.lengths_vary else ""
         reach = f" (between {gib(gpu.reserved.low)} and {gib(gpu.reserved.high)}{why})"
-    what = "all but the context, with the holes between its blocks"
-    return f"torch reserves {gib(gpu.reserved_bytes)}{reach}: {what}"
+    parts = f"{gib(gpu.allocated_bytes)} of the peak, without the context"
+    if gpu.kept_bytes >= _WORTH_A_WORD:
+        parts += f", and {gib(gpu.kept_bytes)} of freed blocks that it keeps"
+        if gpu.cached_bytes >= _WORTH_A_WORD:
+            parts += f", of which a full card gets {gib(gpu.cached_bytes)} back"
+    return f"torch reserves {gib(gpu.reserved_bytes)}{reach}: {parts}"
 
 
 def _device(
@@ -146,7 +153,7 @@ def in_gib(size: int) -> str:
     """Bytes as GiB to a tenth, for a column of numbers; nothing is a dash."""
     if not size:
         return "-"
-    return f"{size / 2**30:,.1f}" if size >= 0.05 * 2**30 else "<0.1"
+    return f"{size / 2**30:,.1f}" if size >= _WORTH_A_WORD else "<0.1"
 
 
 def fits_on(peak: int) -> str:

@@ -43,6 +43,7 @@ from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled, 
 from oomlint.memory import scored_logit_bytes
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
+from oomlint.plan.training import REINFORCING
 from oomlint.rule import (
     KNOWN,
     Applicability,
@@ -60,7 +61,6 @@ from oomlint_rules._remedies import card_bytes
 _ROWS = f.objective.rollout.rollout_micro_batch
 _SCORED = f.objective.rollout.scored_tokens
 _FP32 = 4
-_ROLLS_OUT = ("ppo", "grpo", "rloo")
 
 _VERL = (
     "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo"
@@ -199,7 +199,7 @@ class LogprobMicroBatchTooLarge(Rule):
     def _token_budget(self, run: Run, tokens: int) -> Iterable[Finding]:
         """Batches that are filled by tokens, up to a budget of this pass's own or that of training."""
         plan, scoring = run.plan, _scoring(run)
-        if plan.objective.kind not in _ROLLS_OUT or not judgement_of(run).is_in_trouble:
+        if plan.objective.kind not in REINFORCING or not judgement_of(run).is_in_trouble:
             return
         scored = plan.objective.rollout.scored_tokens
         scored = None if scored == tokens else scored

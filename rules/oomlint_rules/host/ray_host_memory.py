@@ -42,13 +42,13 @@ from oomlint.judgement import confidence, judge_host, settled, severity_of_need
 from oomlint.memory import state_bytes
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95
 RAY_TRAINERS = ("verl", "easyr1", "openrlhf", "slime", "nemo-rl", "roll")
-REINFORCING = frozenset({"ppo", "grpo", "rloo"})
 # Most machines with eight cards that RL is trained on have more.
 _NOTEWORTHY = 480 * 2**30
 # verl c82b25f9 trainer/ppo/ray_trainer.py: input_ids, attention_mask, position_ids, responses and

@@ -8,7 +8,7 @@ path, then from the project root, the working directory, the root of the git che
 every folder above the config. The presets that Axolotl and LLaMA-Factory ship
 (`zero2.json`, `ds_z3_config.json` ...) are known by name and need not be there. It also
 finds a referenced file that is there and cannot be parsed, or that is named as a DeepSpeed
-config and has no key of one.
+config and has no key of one: as it lies there no training starts with it.
 
 ## Why it runs out of memory
 
@@ -116,7 +116,8 @@ class ReferencedFileMissing(Rule):
         is_said = name == missing.reference and not unusable
         where = () if is_said else (f"{missing.reference} {missing.problem}",)
         consequence = (
-            "the training would stop at start"
+            # A job may still make another of it, where its template or its source is what lies here.
+            "with the file as it lies here the training would stop at start"
             if unusable
             else "what it says about sharding, offloading or batches is not part of this prediction"
         )

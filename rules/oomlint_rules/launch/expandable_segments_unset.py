@@ -145,7 +145,4 @@ class ExpandableSegmentsUnset(Rule):
 def _held(run: Run) -> int | None:
     """What torch reserves, and the CUDA context and NCCL beside it, in bytes."""
     gpu = run.estimate.gpu
-    context = gpu.components.get("context")
-    if gpu.reserved_bytes is None or context is None:
-        return None
-    return gpu.reserved_bytes + context
+    return None if gpu.reserved_bytes is None else gpu.reserved_bytes + gpu.context_bytes

@@ -40,10 +40,11 @@ from math import prod
 from oomlint.dialects.accelerate.keys import own
 from oomlint.dialects.machine.fields import launch
 from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command
-from oomlint_rules.host.ray_host_memory import RAY_TRAINERS, REINFORCING
+from oomlint_rules.host.ray_host_memory import RAY_TRAINERS
 
 _PROCESSES = f.parallel.gpus_per_node
 _DEGREES = ("tp", "pp", "cp", "ulysses")

@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from oomlint.dialects.deepspeed.keys import is_of_stage_3
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import UNKNOWN
@@ -54,9 +55,6 @@ from oomlint.rule import (
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, deepspeed
 from oomlint_rules.settings._levels import other_level
-
-_NAMED_FOR_STAGE_3 = "zero_optimization.stage3_"
-_OFFLOADED_PARAMETERS = "zero_optimization.offload_param"
 
 
 class DsKeyAtWrongLevel(Rule):
@@ -107,7 +105,7 @@ class DsKeyAtWrongLevel(Rule):
             else:
                 title = f"{stray.path} belongs into zero_optimization"
                 effect = "at the top level DeepSpeed does not read it, and it has no effect"
-                if _is_of_stage_3(stray, where) and not _may_be_stage_3(run):
+                if is_of_stage_3(where) and not _may_be_stage_3(run):
                     severity = Severity.INFO
                     effect += "; in its place it would have none either below stage 3"
                 elif _holds_anyway(run, stray, where):
@@ -121,15 +119,6 @@ class DsKeyAtWrongLevel(Rule):
                 details=(effect,),
                 proposals=_move(stray, where),
             )
-
-
-def _is_of_stage_3(stray: StrayKey, where: str) -> bool:
-    """Whether only stage 3 reads the key: by the name that it has now (DeepSpeed edaa7221
-    runtime/zero/config.py), or the offloading of parameters (:157 there)."""
-    if where.startswith(_OFFLOADED_PARAMETERS):
-        return True
-    row = stray.block.table.names.get(where)
-    return row is not None and row.key.startswith(_NAMED_FOR_STAGE_3)
 
 
 def _may_be_stage_3(run: Run) -> bool:
@@ -154,24 +143,28 @@ def _leaves(path: str, raw: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_so(run: Run, stray: StrayKey, key: str, raw: Any) -> bool:
+    said = _read(stray, key, raw)
+    if said is None or run.level(said[0]) == Level.UNREAD:
+        return False
+    field, value = said
+    return bool(value is not None and value == run.cells[field])
+
+
+def _read(stray: StrayKey, key: str, raw: Any) -> tuple[Any, Any] | None:
+    """The field that a key would set, and to what; ``None`` where nobody can tell."""
     row = stray.block.table.names.get(key)
-    if row is None or raw is UNKNOWN or run.level(row.field) == Level.UNREAD:
-        return False
+    if row is None or raw is UNKNOWN:
+        return None
     try:
-        said = row.kind.read(raw)
+        return row.field, row.kind.read(raw)
     except BadValue:
-        return False
-    return bool(said is not None and said == run.cells[row.field])
+        return None
 
 
 def _move(stray: StrayKey, where: str) -> Iterable[Proposal]:
-    row = stray.block.table.names.get(where)
     raw = stray.block.value(stray.entry.value)
-    if row is None or raw is UNKNOWN or isinstance(raw, (dict, list)):
+    said = None if isinstance(raw, (dict, list)) else _read(stray, where, raw)
+    if said is None:
         return
-    try:
-        value = row.kind.read(raw)
-    except BadValue:
-        return
-    wishes = (RemoveKey(stray.block, stray.entry), SetFields({row.field: value}))
+    wishes = (RemoveKey(stray.block, stray.entry), SetFields(dict([said])))
     yield Proposal(f"move it to {where}", wishes)

@@ -14,7 +14,7 @@ from oomlint.dialects.accelerate.keys import ACCELERATE, DISTRIBUTED_TYPES
 from oomlint.dialects.base import Claim, ClaimKind, Dialect
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.table import Block
-from oomlint.documents.base import Document, Mapping, Scalar
+from oomlint.documents.base import Document, roots
 
 # Folders of configs that a framework's examples share: TRL 1.10.0.dev0 trl/accelerate_configs, those of
 # alignment-handbook and open-r1 recipes/accelerate_configs, LLaMA-Factory ff6d4d12
@@ -33,17 +33,11 @@ class Accelerate(Dialect):
     meaning = alone
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if not isinstance(root, Mapping):
+        for root in roots(document):
+            if not _is_type(root.said("distributed_type")) or not _SUPPORTING & set(root.entries):
                 continue
-            entry = root.entries.get("distributed_type")
-            if entry is None or not _SUPPORTING & set(root.entries):
-                continue
-            if not isinstance(entry.value, Scalar) or not _is_type(entry.value.value):
-                continue
-            block = Block(document, root, ACCELERATE, entry.span)
-            where = root.entries.get("compute_environment")
-            remote = where is not None and getattr(where.value, "value", "") == "AMAZON_SAGEMAKER"
+            block = Block(document, root, ACCELERATE, root.entries["distributed_type"].span)
+            remote = root.said("compute_environment") == "AMAZON_SAGEMAKER"
             kind: ClaimKind = "aside" if remote else "part"
             shared = bool(_SHARED.search(document.source.path))
             yield Claim(self, kind, document, (block,), is_shipped=shared)

@@ -18,12 +18,13 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.table import StrayKey
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping, Scalar
+from oomlint.documents.base import Document, Mapping, roots
 
 _PLACE = re.compile(r"\s*(?P<backend>fsdp|megatron|archon|sglang|vllm)(?:\[\w+\])?\s*[:.]")
 _MODE = re.compile(
     r"\s*(?:sglang|vllm|fsdp|megatron|archon)?(?:\[\w+\])?[:.]?\(?(?:attn:)?[dtpce]\d"
 )
+_ROLES = ("actor", "model", "rollout")
 _NAMES = frozenset({"experiment_name", "trial_name"})
 
 
@@ -45,16 +46,16 @@ class Areal(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and _is_config(root):
+        for root in roots(document):
+            if _is_config(root):
                 yield self._file(document, root)
         for launch in launches(document):
             if launch.script is not None and _OWN_WORDS & set(launch.command.assignments.entries):
                 yield self._launch(launch)
 
     def adopt(self, document: Document) -> Claim | None:
-        roots = (root for root in getattr(document, "roots", ()) if isinstance(root, Mapping))
-        return next((self._file(document, root) for root in roots if _is_config(root)), None)
+        configs = filter(_is_config, roots(document))
+        return next((self._file(document, root) for root in configs), None)
 
     def _file(self, document: Document, root: Mapping) -> Claim:
         role = root.entries.get("actor") or root.entries.get("model")
@@ -84,27 +85,12 @@ def _is_config(root: Mapping) -> bool:
     """Its two names, and a role with a backend, or the cards of all roles in one line."""
     if not set(root.entries) >= _NAMES:
         return False
-    mode = _word(root, "allocation_mode")
-    if mode and _MODE.match(mode):
+    if _MODE.match(str(root.said("allocation_mode"))):
         return True
-    return any(_PLACE.match(_word(section, "backend")) for section in _sections(root))
+    return any(_PLACE.match(str(root.said(role, "backend"))) for role in _ROLES)
 
 
 def _trains_otherwise(root: Mapping) -> bool:
-    for section in ("actor", "model"):
-        entry = root.entries.get(section)
-        if entry is not None and isinstance(entry.value, Mapping):
-            return _word(entry.value, "backend").lstrip().startswith("archon")
-    return False
-
-
-def _sections(root: Mapping) -> Iterable[Mapping]:
-    for key in ("actor", "model", "rollout"):
-        entry = root.entries.get(key)
-        if entry is not None and isinstance(entry.value, Mapping):
-            yield entry.value
-
-
-def _word(mapping: Mapping, key: str) -> str:
-    entry = mapping.entries.get(key)
-    return str(entry.value.value) if entry is not None and isinstance(entry.value, Scalar) else ""
+    """By a backend that is none of ours."""
+    role = root.section("actor") or root.section("model")
+    return role is not None and str(role.said("backend")).lstrip().startswith("archon")

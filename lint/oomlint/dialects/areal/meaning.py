@@ -12,8 +12,10 @@ from msgspec.structs import replace
 from oomlint.dialects.areal.allocation import Allocation, served, trained
 from oomlint.dialects.areal.keys import ARGS, SOURCE, own
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.adapters import names_of, targets_of
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import machine
+from oomlint.dialects.common.generation import engine_called
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
@@ -358,12 +360,11 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 def adapter(run: Cells) -> Any:
     if not run[own.lora]:
         return None
-    named = tuple(run[own.targets] or ())
-    is_all = not named or "all-linear" in named
+    named = run[own.targets]
     return {
         f.trainable.r: run[own.rank],
         f.trainable.alpha: run[own.alpha],
-        f.trainable.targets: "all_linear" if is_all else named,
+        f.trainable.targets: targets_of(named) if named else "all_linear",
     }
 
 
@@ -374,7 +375,7 @@ def _(rank: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @meaning.written(f.trainable.targets)
 def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
-    return {own.targets: ("all-linear",) if wanted == "all_linear" else tuple(wanted)}
+    return {own.targets: names_of(wanted)}
 
 
 # -- activations -----------------------------------------------------------------------------------
@@ -528,17 +529,16 @@ def _(rows: Any, run: Cells, wishes: Wishes) -> Wishes:
 meaning.follows(f.batch.grad_accum)
 
 
-@meaning.derive(
-    _R.scored_tokens, _R.generation_batch, source=f"{SOURCE} areal/trainer/ppo/actor.py:80"
-)
+@meaning.derive(_R.scored_tokens, source=f"{SOURCE} areal/trainer/ppo/actor.py:80")
 def scored(run: Cells) -> Any:
     """Old log-probabilities are taken in micro batches like those of training."""
-    if not _is_rl(run):
-        return None
-    scores = run[own.scores] or run[own.decouples]
-    tokens = run[f.batch.max_tokens_per_gpu]
-    samples = run[own.prompts] * (run[_R.n] or 1)
-    return {_R.scored_tokens: tokens if scores else None, _R.generation_batch: samples}
+    scores = _is_rl(run) and (run[own.scores] or run[own.decouples])
+    return run[f.batch.max_tokens_per_gpu] if scores else None
+
+
+@meaning.derive(_R.generation_batch, source=f"{SOURCE} areal/trainer/ppo/actor.py:80")
+def answers(run: Cells) -> Any:
+    return run[own.prompts] * (run[_R.n] or 1) if _is_rl(run) else None
 
 
 meaning.follows(_R.scored_tokens)
@@ -581,6 +581,11 @@ meaning.always(f.loss.outputs_kept, False, _LOSS)
 # -- rollouts --------------------------------------------------------------------------------------
 
 
+def _is_vllm(run: Cells) -> bool:
+    place = _serving(run)
+    return place is not None and place.backend == "vllm"
+
+
 def _shares_cards(run: Cells) -> bool:
     return bool(run[own.target] == "rollout")
 
@@ -597,16 +602,10 @@ def engine(run: Cells) -> Any:
     """On cards of its own, unless the actor is put where it is; the other engine's section counts for nothing."""
     if not _is_rl(run):
         return None
-    place = _serving(run)
-    is_vllm = place is not None and place.backend == "vllm"
+    place, is_vllm = _serving(run), _is_vllm(run)
     here = _shares_cards(run)
-    name = (
-        ("vllm_colocate" if here else "vllm_server")
-        if is_vllm
-        else ("sglang" if here else "sglang_server")
-    )
     return {
-        _R.engine: name,
+        _R.engine: engine_called("vllm" if is_vllm else "sglang", shares_cards=here),
         _R.tp: place.tp if place is not None else None,
         _R.gpu_mem_util: run[own.vllm_share if is_vllm else own.sglang_share],
         _R.max_model_len: run[own.vllm_len if is_vllm else own.sglang_len],
@@ -616,9 +615,7 @@ def engine(run: Cells) -> Any:
 
 @meaning.written(_R.gpu_mem_util)
 def _(share: Any, run: Cells, wishes: Wishes) -> Wishes:
-    place = _serving(run)
-    is_vllm = place is not None and place.backend == "vllm"
-    return {own.vllm_share if is_vllm else own.sglang_share: share}
+    return {own.vllm_share if _is_vllm(run) else own.sglang_share: share}
 
 
 meaning.cannot_say("AReaL's engines sleep where they share cards, and never else", _R.sleep)

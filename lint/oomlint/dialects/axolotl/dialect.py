@@ -23,7 +23,7 @@ from oomlint.dialects.meaning import Wishes
 from oomlint.dialects.skeleton import Skeleton, Start, zero_block
 from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, roots
 
 _SUPPORTING = frozenset(
     {
@@ -67,9 +67,7 @@ class Axolotl(Dialect):
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):
             yield from self._launched(launch)
-        for root in getattr(document, "roots", ()):
-            if not isinstance(root, Mapping):
-                continue
+        for root in roots(document):
             keys = set(root.entries)
             if "base_model" not in keys or not keys & _SUPPORTING or keys & _OTHERS:
                 continue

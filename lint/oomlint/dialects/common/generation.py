@@ -1,4 +1,4 @@
-"""What reinforcement learning over TRL's trainers generates, and the references they can have."""
+"""What writes answers in reinforcement learning; what TRL's trainers generate, and the references they can have."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+
+
+def engine_called(library: str, *, shares_cards: bool) -> str:
+    """vLLM or SGLang in the plan's words: beside the training on its cards, or on others."""
+    if library == "vllm":
+        return "vllm_colocate" if shares_cards else "vllm_server"
+    return "sglang" if shares_cards else "sglang_server"
 
 
 def completions_of_round(run: Cells, steps: Any) -> int | None:

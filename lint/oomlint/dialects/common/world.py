@@ -68,6 +68,34 @@ def global_batch(run: Cells) -> Any:
     return micro * accumulation * dp
 
 
+def share_of(total: int | None, ranks: int | None) -> int | None:
+    """Samples of one rank, of a batch that all of them share."""
+    return max(1, total // ranks) if total and ranks else None
+
+
+def steps_through(samples: int | None, micro: int | None) -> int | None:
+    """Micro batches that a rank takes its samples in, of which the last may be smaller."""
+    return -(-samples // micro) if samples and micro else None
+
+
+def keep_share(steps: int, run: Cells, wishes: Any, batch: str) -> dict[Any, Any]:
+    """A wish for accumulation where that follows from the batch of all ranks, which a fix leaves as it is.
+
+    Args:
+        batch: the key of it.
+
+    Raises:
+        CannotEdit: a rank would take fewer samples, or nobody knows how many it takes.
+    """
+    from oomlint.errors import CannotEdit
+
+    rows, before = run[f.batch.micro], run[f.batch.grad_accum]
+    micro = wishes.get(f.batch.micro, rows)
+    if micro is None or rows is None or before is None or steps * micro < rows * before:
+        raise CannotEdit(f"gradient accumulation follows from {batch}")
+    return {}
+
+
 def express_global_batch(
     steps: int | None, run: Cells, wishes: Any, field: Any, unknown: str
 ) -> dict[Any, Any]:

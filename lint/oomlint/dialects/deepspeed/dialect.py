@@ -12,7 +12,7 @@ from oomlint.dialects.deepspeed.alone import alone
 from oomlint.dialects.deepspeed.blocks import deepspeed_block, preset_block
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import is_at_home, is_shipped, is_whole
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, roots
 
 _SIGNATURE = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 _SUPPORTING = frozenset({"fp16", "bf16", "optimizer", "scheduler", "gradient_accumulation_steps"})
@@ -49,8 +49,8 @@ class DeepSpeed(Dialect):
     def adopt(self, document: Document) -> Claim | None:
         """Also a YAML file, which scripts of their own read and hand on; not one without a key of DeepSpeed's,
         which says no ZeRO stage and is not stage 0 either."""
-        root = getattr(document, "root", None) or next(iter(getattr(document, "roots", ())), None)
-        if not isinstance(root, Mapping) or DEEPSPEED.legal_keys.isdisjoint(root.entries):
+        root = next(roots(document), None)
+        if root is None or DEEPSPEED.legal_keys.isdisjoint(root.entries):
             return None
         return _claim(self, document, root)
 

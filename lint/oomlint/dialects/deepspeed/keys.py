@@ -383,3 +383,12 @@ DEEPSPEED = Table(
         r"|steps_per_print|wall_clock_breakdown|zero_allow_untested_optimizer"
     ),
 )
+
+
+def is_of_stage_3(key: str) -> bool:
+    """Whether only stage 3 reads a key: by the name that it has now (DeepSpeed edaa7221
+    runtime/zero/config.py), or the offloading of parameters (:157 there)."""
+    if key.startswith(_ZERO + "offload_param"):
+        return True
+    row = DEEPSPEED.names.get(key)
+    return row is not None and row.key.startswith(_ZERO + "stage3_")

@@ -15,7 +15,7 @@ from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping, Scalar
+from oomlint.documents.base import Document, Mapping, Scalar, roots
 from oomlint.documents.text import Location
 
 _MODULE = "verl.trainer.main"
@@ -38,8 +38,8 @@ class EasyR1(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and _is_config(root):
+        for root in roots(document):
+            if _is_config(root):
                 anchor = root.entries["worker"].key_span
                 yield Claim(
                     self, "run", document, (OmegaConfBlock(document, root, EASYR1, anchor),)
@@ -65,13 +65,10 @@ class EasyR1(Dialect):
 
 def _is_config(root: Mapping) -> bool:
     """``worker`` with an actor that has EasyR1's batches, optimizer or model below it."""
-    worker = root.entries.get("worker")
-    actor = (
-        worker.value.entries.get("actor") if worker and isinstance(worker.value, Mapping) else None
-    )
-    if actor is None or not isinstance(actor.value, Mapping):
+    actor = root.section("worker", "actor")
+    if actor is None:
         return False
     own = {"global_batch_size", "micro_batch_size_per_device_for_update", "offload", "model"}
-    return bool(own & set(actor.value.entries)) and bool(
+    return bool(own & set(actor.entries)) and bool(
         {"data", "algorithm", "trainer"} & set(root.entries)
     )

@@ -21,7 +21,7 @@ from oomlint.dialects.machine.launcher_keys import DEEPSPEED_LAUNCHER
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block, Reading, StrayKey
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Entry, Mapping, Scalar, Sequence
+from oomlint.documents.base import Document, Entry, Mapping, Scalar, Sequence, roots
 from oomlint.documents.text import Location
 
 _MODEL = frozenset({"num_layers", "hidden_size", "num_attention_heads"})
@@ -62,7 +62,7 @@ class GptNeox(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in _roots(document):
+        for root in roots(document):
             keys = {key.replace("-", "_") for key in root.entries}
             if keys >= _MODEL and keys & _TELLING:
                 yield self._file(document, root, "run" if keys & _BATCHES else "aside")
@@ -73,7 +73,8 @@ class GptNeox(Dialect):
 
     def adopt(self, document: Document) -> Claim | None:
         """A file of paths, or of what is common to several models, that ``deepy.py`` is given."""
-        return next((self._file(document, root, "part") for root in _roots(document)), None)
+        filled = (root for root in roots(document) if root.entries)
+        return next((self._file(document, root, "part") for root in filled), None)
 
     def _file(self, document: Document, root: Mapping, kind: ClaimKind) -> Claim:
         """A model without batches is nobody's run by itself: what trains it stands in another file."""
@@ -123,11 +124,3 @@ def _operands(launch: Launch) -> list[Scalar]:
     more = (word for entry in launch.flags.entries.values() for word in _values(entry)[1:])
     words = [word for word in (*launch.arguments, *more) if isinstance(word.value, str)]
     return sorted(words, key=lambda word: place(word).start)
-
-
-def _roots(document: Document) -> Iterator[Mapping]:
-    """The mappings of a YAML or JSON file."""
-    roots = getattr(document, "roots", None) or (getattr(document, "root", None),)
-    for root in roots:
-        if isinstance(root, Mapping) and root.entries:
-            yield root

@@ -18,7 +18,7 @@ from oomlint.dialects.litgpt.script import script_claim, script_launch
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block, OverrideBlock, Row, Table
-from oomlint.documents.base import Document, Entry, Mapping, Scalar
+from oomlint.documents.base import Document, Entry, Mapping, Scalar, roots
 from oomlint.documents.text import Location, Span
 
 # LG/__main__.py PARSER_DATA and the scripts of the same names.
@@ -49,8 +49,8 @@ class LitGpt(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and _is_config(root):
+        for root in roots(document):
+            if _is_config(root):
                 anchor = root.entries["train"].key_span
                 blocks = (_guessed_block(document, anchor), Block(document, root, LITGPT, anchor))
                 yield Claim(self, "run", document, tuple(b for b in blocks if b is not None))
@@ -112,19 +112,12 @@ class LitGptScript(LitGpt):
 
 def _is_config(root: Mapping) -> bool:
     """``train`` with a batch size, and what is trained; no other framework has both."""
-    train = root.entries.get("train")
-    if train is None or not isinstance(train.value, Mapping):
-        return False
-    if not {"micro_batch_size", "global_batch_size"} & set(train.value.entries):
+    train = root.section("train")
+    if train is None or not {"micro_batch_size", "global_batch_size"} & set(train.entries):
         return False
     if {"checkpoint_dir", "model_name", "model_config"} & set(root.entries):
         return True
-    data = root.entries.get("data")
-    path = (
-        data.value.entries.get("class_path") if data and isinstance(data.value, Mapping) else None
-    )
-    value = path.value if path is not None else None
-    return isinstance(value, Scalar) and str(value.value).startswith("litgpt.")
+    return str(root.said("data", "class_path")).startswith("litgpt.")
 
 
 def _guessed_block(document: Document, anchor: Span) -> Block | None:

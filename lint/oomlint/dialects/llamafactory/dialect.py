@@ -28,7 +28,7 @@ from oomlint.dialects.table import Block, OverrideBlock, Table
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping, Node, Scalar
+from oomlint.documents.base import Document, Mapping, Node, Scalar, roots
 from oomlint.documents.text import Location
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
@@ -97,16 +97,15 @@ class LlamaFactory(Dialect):
     became: ClassVar[MappingABC[str, str]] = {"0.7.2": "0.8.0", "0.8.4": "0.9.0"}
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping):
-                kind = _kind_of(root)
-                if kind is not None:
-                    anchor = root.entries["model_name_or_path"].span
-                    block = Block(document, root, LLAMA_FACTORY, anchor)
-                    merges = kind == "aside" and "export_dir" in root.entries
-                    # What trains nothing says nothing of a run, even if a launch line starts it.
-                    blocks = () if kind == "aside" and not merges else (block,)
-                    yield Claim(self, kind, document, blocks, merges=merges)
+        for root in roots(document):
+            kind = _kind_of(root)
+            if kind is not None:
+                anchor = root.entries["model_name_or_path"].span
+                block = Block(document, root, LLAMA_FACTORY, anchor)
+                merges = kind == "aside" and "export_dir" in root.entries
+                # What trains nothing says nothing of a run, even if a launch line starts it.
+                blocks = () if kind == "aside" and not merges else (block,)
+                yield Claim(self, kind, document, blocks, merges=merges)
         for line in launches(document):
             if not uses_v1(line):
                 yield from launch_claims(self, line, LLAMA_FACTORY, _TRAINING_WORDS)

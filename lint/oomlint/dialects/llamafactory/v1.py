@@ -12,7 +12,7 @@ from oomlint.dialects.llamafactory.v1_meaning import meaning
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, roots
 
 _SUPPORTING = frozenset(
     {"dist_config", "peft_config", "kernel_config", "micro_batch_size", "model_class", "cutoff_len"}
@@ -29,8 +29,8 @@ class LlamaFactoryV1(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if not isinstance(root, Mapping) or not {"model", "train_dataset"} <= set(root.entries):
+        for root in roots(document):
+            if not {"model", "train_dataset"} <= set(root.entries):
                 continue
             if not _SUPPORTING & set(root.entries):
                 continue

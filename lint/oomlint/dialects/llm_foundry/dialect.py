@@ -16,7 +16,7 @@ from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import REFERENCE, OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.table import Block, Row
-from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence, roots
 from oomlint.documents.text import Location
 from oomlint.plan.fields import f
 
@@ -46,11 +46,10 @@ class LlmFoundry(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping):
-                claim = self._file(document, root)
-                if claim is not None:
-                    yield claim
+        for root in roots(document):
+            claim = self._file(document, root)
+            if claim is not None:
+                yield claim
         for launch in launches(document):
             claim = self._launch(launch)
             if claim is not None:

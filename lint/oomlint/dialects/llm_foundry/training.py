@@ -11,7 +11,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
-from oomlint.dialects.common.world import express_global_batch
+from oomlint.dialects.common.world import express_global_batch, share_of, steps_through
 from oomlint.dialects.llm_foundry.keys import SOURCE, TRAIN_CONFIG, own
 from oomlint.dialects.llm_foundry.mpt import is_mpt
 from oomlint.dialects.meaning import Meaning, Wishes
@@ -41,14 +41,12 @@ def no_more_than_there_are(run: Cells) -> Any:
 
 def _share_of_rank(run: Cells) -> int | None:
     """Samples of one rank in a step."""
-    total, ranks = run[own.global_], run[f.parallel.world]
-    return max(1, total // ranks) if total and ranks else None
+    return share_of(run[own.global_], run[f.parallel.world])
 
 
 @training.derive(f.batch.grad_accum)
 def accumulation(run: Cells) -> Any:
-    share, micro = _share_of_rank(run), run[f.batch.micro]
-    return -(-share // micro) if share and micro else None
+    return steps_through(_share_of_rank(run), run[f.batch.micro])
 
 
 @accumulation.written

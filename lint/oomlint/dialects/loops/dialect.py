@@ -11,11 +11,11 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.common.declared import declares_own
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.loops.meaning import meaning
 from oomlint.dialects.loops.script import loop_claim
 from oomlint.dialects.table import Block
-from oomlint.dialects.trainer.declared import declares_own
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.documents import PYTHON_SUFFIXES
 from oomlint.documents.base import Document

@@ -35,7 +35,7 @@ from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.arguments import TRAINING_ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, roots
 from oomlint.documents.text import Source, Span
 
 _SKELETON = """\
@@ -63,12 +63,11 @@ class MsSwift(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping):
-                kind = kind_of(root)
-                if kind is not None and not is_megatron(root):
-                    table = SWIFT if kind == "run" else OTHER_COMMANDS
-                    yield Claim(self, kind, document, (config_block(document, root, table),))
+        for root in roots(document):
+            kind = kind_of(root)
+            if kind is not None and not is_megatron(root):
+                table = SWIFT if kind == "run" else OTHER_COMMANDS
+                yield Claim(self, kind, document, (config_block(document, root, table),))
         for launch in launches(document):
             found = swift_command(launch)
             if found is not None:

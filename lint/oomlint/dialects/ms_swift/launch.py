@@ -94,9 +94,9 @@ _OTHERS = frozenset(
 def kind_of(root: Mapping) -> ClaimKind | None:
     """Whether a mapping is a run of ms-swift, another config of it, or not ours."""
     keys = set(root.entries)
-    train = root.entries.get("train")
-    if train is not None and isinstance(train.value, Mapping):
-        keys |= set(train.value.entries)
+    train = root.section("train")
+    if train is not None:
+        keys |= set(train.entries)
     if keys & _OTHERS or not keys & {
         "model",
         "model_id_or_path",

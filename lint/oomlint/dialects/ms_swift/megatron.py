@@ -26,7 +26,7 @@ from oomlint.dialects.ms_swift.megatron_keys import MEGATRON_SWIFT, RUN_ROWS
 from oomlint.dialects.ms_swift.megatron_meaning import meaning
 from oomlint.dialects.table import Table
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, roots
 
 _COMMANDS = ("sft", "pt", "rlhf")
 
@@ -50,8 +50,8 @@ class MegatronSwift(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and is_megatron(root):
+        for root in roots(document):
+            if is_megatron(root):
                 kind = kind_of(root)
                 if kind is not None:
                     block = config_block(document, root, MEGATRON_SWIFT)

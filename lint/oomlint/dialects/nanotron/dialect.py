@@ -15,7 +15,7 @@ from oomlint.dialects.nanotron.keys import NANOTRON
 from oomlint.dialects.nanotron.meaning import meaning
 from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, roots
 
 # examples/mamba and examples/moe bring classes for models of their own.
 _MODELS_OF_EXAMPLES = frozenset({"is_mamba_config", "is_llamoe_config"})
@@ -32,8 +32,8 @@ class Nanotron(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and _is_config(root):
+        for root in roots(document):
+            if _is_config(root):
                 yield self._file(document, root)
         for launch in launches(document):
             entry = launch.flag("config-file") or launch.flag("config_file")
@@ -41,8 +41,8 @@ class Nanotron(Dialect):
                 yield self._launch(launch)
 
     def adopt(self, document: Document) -> Claim | None:
-        roots = (root for root in getattr(document, "roots", ()) if isinstance(root, Mapping))
-        return next((self._file(document, root) for root in roots if _is_config(root)), None)
+        configs = filter(_is_config, roots(document))
+        return next((self._file(document, root) for root in configs), None)
 
     def _file(self, document: Document, root: Mapping) -> Claim:
         block = Block(document, root, NANOTRON, root.entries["parallelism"].key_span)
@@ -69,9 +69,5 @@ def _is_config(root: Mapping) -> bool:
 
 
 def _keys(root: Mapping, *sections: str) -> set[str]:
-    for section in sections:
-        entry = root.entries.get(section)
-        if entry is None or not isinstance(entry.value, Mapping):
-            return set()
-        root = entry.value
-    return set(root.entries)
+    found = root.section(*sections)
+    return set() if found is None else set(found.entries)

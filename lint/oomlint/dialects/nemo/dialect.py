@@ -16,7 +16,7 @@ from oomlint.dialects.nemo.keys import NEMO, section
 from oomlint.dialects.nemo.meaning import meaning
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping, Scalar
+from oomlint.documents.base import Document, Mapping, Scalar, roots
 from oomlint.documents.text import Location
 
 # What the scripts of examples/nlp/language_modeling read where no --config-name is given.
@@ -41,8 +41,8 @@ class Nemo(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            kind = _kind_of(root) if isinstance(root, Mapping) else None
+        for root in roots(document):
+            kind = _kind_of(root)
             if kind is not None:
                 anchor = (root.entries.get("model") or root.entries["trainer"]).key_span
                 yield Claim(self, kind, document, (OmegaConfBlock(document, root, NEMO, anchor),))
@@ -52,8 +52,8 @@ class Nemo(Dialect):
                 yield claim
 
     def adopt(self, document: Document) -> Claim | None:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and "model" in root.entries:
+        for root in roots(document):
+            if "model" in root.entries:
                 anchor = root.entries["model"].key_span
                 return Claim(self, "run", document, (OmegaConfBlock(document, root, NEMO, anchor),))
         return None

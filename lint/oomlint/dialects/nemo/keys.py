@@ -224,5 +224,5 @@ OTHER_MODELS = frozenset(
 
 
 def section(root: Mapping, name: str) -> MappingABC[str, Any]:
-    entry = root.entries.get(name)
-    return entry.value.entries if entry and isinstance(entry.value, Mapping) else {}
+    found = root.section(name)
+    return {} if found is None else found.entries

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.nemo.keys import section
 from oomlint.dialects.nemo_rl.keys import ALGORITHMS, NEMO_RL
 from oomlint.dialects.nemo_rl.meaning import meaning
 from oomlint.dialects.nemo_rl.merged import NemoRlBlock, NemoRlOverrides, in_whole
 from oomlint.dialects.table import Block, plain_value
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping, Scalar, Sequence as Items
+from oomlint.documents.base import Document, Mapping, Scalar, Sequence as Items, roots
 from oomlint.documents.text import Location
 
 # The config that each of its programs reads where no --config is given (examples/run_*.py).
@@ -44,16 +43,15 @@ class NemoRl(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and _is_config(root):
+        for root in roots(document):
+            if _is_config(root):
                 yield self._file(document, root)
         for launch in launches(document):
             if _is_program(launch):
                 yield self._launch(launch)
 
     def adopt(self, document: Document) -> Claim | None:
-        roots = (root for root in getattr(document, "roots", ()) if isinstance(root, Mapping))
-        return next((self._file(document, root) for root in roots), None)
+        return next((self._file(document, root) for root in roots(document)), None)
 
     def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
         """A file counts for more than those that it begins with; what each refers to, all of them say
@@ -129,8 +127,7 @@ def _defaults(root: Mapping) -> Iterator[Scalar]:
 
 def _is_config(root: Mapping) -> bool:
     """A policy with one of its backends, or sections of its own over a file that is named by its path."""
-    entry = root.entries.get("policy")
-    policy = entry.value if entry is not None and isinstance(entry.value, Mapping) else None
+    policy = root.section("policy")
     keys = set(root.entries)
     if policy is not None and _BACKENDS & set(policy.entries) and "model_name" in policy.entries:
         return bool((ALGORITHMS | {"cluster"}) & keys)
@@ -142,13 +139,11 @@ def _is_config(root: Mapping) -> bool:
 def _trains_otherwise(root: Mapping) -> bool:
     """Whether neither backend is switched on: up to 0.3 a worker of FSDP 1 trained then, and forks have
     backends of their own."""
-    policy = section(root, "policy")
+    backends = (root.section("policy", name) for name in _BACKENDS)
     switches = [
-        plain_value(entry.value.entries["enabled"].value, "omegaconf")
-        for key, entry in policy.items()
-        if key in _BACKENDS
-        and isinstance(entry.value, Mapping)
-        and "enabled" in entry.value.entries
+        plain_value(backend.entries["enabled"].value, "omegaconf")
+        for backend in backends
+        if backend is not None and "enabled" in backend.entries
     ]
     return bool(switches) and all(switch is False for switch in switches)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
-from oomlint.dialects.common.world import batch, world
+from oomlint.dialects.common.generation import engine_called
+from oomlint.dialects.common.world import batch, keep_share, share_of, steps_through, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.nemo_rl.backends import backends, is_megatron
@@ -17,6 +18,7 @@ from oomlint.dialects.nemo_rl.keys import SOURCE, own
 from oomlint.dialects.table import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
 
 meaning = Meaning(backends, world, launch_one_process, batch)
 
@@ -33,7 +35,7 @@ _SECTIONS = (
     (own.ppo, "ppo"), (own.distillation, "distill"), (own.dpo, "dpo"), (own.rm, "rm"), (own.grpo, "grpo"),
     (own.sft, "sft"),
 )  # fmt: skip
-_WRITES = frozenset({"grpo", "rloo", "ppo", "distill"})
+_WRITES = REINFORCING | {"distill"}
 
 
 @meaning.derive(_O.kind, source=_ALGORITHMS)
@@ -56,7 +58,7 @@ def reference(run: Cells) -> Any:
     kind = run[_O.kind]
     if kind == "dpo":
         return "precomputed"
-    return "precomputed" if kind in ("grpo", "rloo", "ppo") and (run[own.kl] or 0) > 0 else "none"
+    return "precomputed" if kind in REINFORCING and (run[own.kl] or 0) > 0 else "none"
 
 
 @meaning.derive(_O.critic, _O.teacher, _O.reward_model, source=f"{_ALGORITHMS}/distillation.py:903")
@@ -95,9 +97,7 @@ def engine(run: Cells) -> Any:
     named = run[own.backend] or "vllm"
     if named in ("none", "hf"):
         return named
-    if _is_apart(run):
-        return "vllm_server" if named == "vllm" else "sglang_server"
-    return "vllm_colocate" if named == "vllm" else "sglang"
+    return engine_called(named, shares_cards=not _is_apart(run))
 
 
 def _is_sglang(run: Cells) -> bool:
@@ -192,23 +192,17 @@ def _refers(run: Cells, field: Any) -> bool:
 
 
 def _samples(run: Cells) -> int | None:
-    total, dp = run[own.global_batch], run[f.parallel.dp]
-    return max(1, total // dp) if total and dp else None
+    return share_of(run[own.global_batch], run[f.parallel.dp])
 
 
 @meaning.derive(f.batch.grad_accum, source=f"{_WORKER}:417")
 def accumulation(run: Cells) -> Any:
-    samples, micro = _samples(run), run[f.batch.micro]
-    return -(-samples // micro) if samples and micro else None
+    return steps_through(_samples(run), run[f.batch.micro])
 
 
 @accumulation.written
 def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
-    rows, before = run[f.batch.micro], run[f.batch.grad_accum]
-    micro = wishes.get(f.batch.micro, rows)
-    if micro is None or rows is None or before is None or steps * micro < rows * before:
-        raise CannotEdit("gradient accumulation follows from policy.train_global_batch_size")
-    return {}
+    return keep_share(steps, run, wishes, "policy.train_global_batch_size")
 
 
 @meaning.derive(f.batch.global_)

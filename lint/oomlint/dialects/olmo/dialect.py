@@ -16,7 +16,7 @@ from oomlint.dialects.olmo.keys import OLMO
 from oomlint.dialects.olmo.meaning import meaning
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, roots
 from oomlint.documents.text import Location
 
 _MODEL = frozenset({"d_model", "n_heads", "n_layers"})
@@ -40,8 +40,8 @@ class Olmo(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and _is_config(root):
+        for root in roots(document):
+            if _is_config(root):
                 yield self._file(document, root)
         for launch in launches(document):
             references = tuple(_configs(launch)) if launch.stem == "train" else ()
@@ -49,8 +49,8 @@ class Olmo(Dialect):
                 yield self._launch(launch, references)
 
     def adopt(self, document: Document) -> Claim | None:
-        roots = (root for root in getattr(document, "roots", ()) if isinstance(root, Mapping))
-        return next((self._file(document, root) for root in roots if _is_config(root)), None)
+        configs = filter(_is_config, roots(document))
+        return next((self._file(document, root) for root in configs), None)
 
     def _file(self, document: Document, root: Mapping) -> Claim:
         anchor = root.entries["model"].key_span
@@ -74,11 +74,9 @@ def _configs(launch: Launch) -> Iterator[Reference]:
 
 def _is_config(root: Mapping) -> bool:
     """A model in OLMo's words, and what only its trainer asks for."""
-    model = root.entries.get("model")
-    if model is None or not isinstance(model.value, Mapping) or _OTHERS & set(root.entries):
+    model, top = root.section("model"), set(root.entries)
+    if model is None or _OTHERS & top:
         return False
-    keys = set(model.value.entries)
-    if "name" in keys or not keys >= _MODEL:
+    if "name" in model.entries or not set(model.entries) >= _MODEL:
         return False
-    top = set(root.entries)
     return bool(_BATCHES & top) and len((_BATCHES | _TELLING) & top) >= 2

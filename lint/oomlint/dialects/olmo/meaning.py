@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.world import batch, express_global_batch, world
+from oomlint.dialects.common.world import (
+    batch,
+    express_global_batch,
+    share_of,
+    steps_through,
+    world,
+)
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
 from oomlint.dialects.olmo.keys import CONFIG, SOURCE, TRAIN_CONFIG, own
@@ -202,8 +208,7 @@ def moved(run: Cells) -> Any:
 
 
 def _share_of_rank(run: Cells) -> int | None:
-    ranks, total = run[f.parallel.world], run[own.global_]
-    return max(1, total // ranks) if ranks and total else None
+    return share_of(run[own.global_], run[f.parallel.world])
 
 
 @meaning.override(f.batch.micro, source=f"{_TRAINER} split_batch")
@@ -214,8 +219,7 @@ def no_more_than_there_are(run: Cells) -> Any:
 
 @meaning.derive(f.batch.grad_accum, source=f"{_TRAINER} split_batch")
 def accumulation(run: Cells) -> Any:
-    share, micro = _share_of_rank(run), run[f.batch.micro]
-    return -(-share // micro) if share and micro else None
+    return steps_through(_share_of_rank(run), run[f.batch.micro])
 
 
 @accumulation.written

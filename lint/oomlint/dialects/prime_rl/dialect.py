@@ -19,7 +19,7 @@ from oomlint.dialects.prime_rl.keys import TABLES
 from oomlint.dialects.prime_rl.meaning import meaning
 from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES
-from oomlint.documents.base import Document, Entry, Mapping, Scalar
+from oomlint.documents.base import Document, Entry, Mapping, Scalar, roots
 from oomlint.documents.text import Location
 
 _PROGRAMS = frozenset(TABLES)
@@ -47,9 +47,7 @@ class PrimeRl(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if not isinstance(root, Mapping):
-                continue
+        for root in roots(document):
             kind = _kind_of(root)
             if kind is not None:
                 yield self._file(document, root, kind)
@@ -61,10 +59,10 @@ class PrimeRl(Dialect):
                 yield self._launch(launch, program)
 
     def adopt(self, document: Document) -> Claim | None:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping):
-                return self._file(document, root, _kind_of(root) or _likely_kind(root))
-        return None
+        root = next(roots(document), None)
+        if root is None:
+            return None
+        return self._file(document, root, _kind_of(root) or _likely_kind(root))
 
     def _file(self, document: Document, root: Mapping, kind: str) -> Claim:
         anchor = next(iter(root.entries.values())).key_span if root.entries else root.span
@@ -98,17 +96,17 @@ class PrimeRl(Dialect):
 
 def _kind_of(root: Mapping) -> str | None:
     """Which program a file is for; a part of a config may be for several."""
-    if _inner(root, "trainer") is not None and _is_orchestrated(root):
+    if root.section("trainer") is not None and _is_orchestrated(root):
         return "rl"
-    model, data = _inner(root, "model"), _inner(root, "data")
+    model, data = root.section("model"), root.section("data")
     if model is None or "training" in root.entries or "trainer" in root.entries:
         return None
     of_model = bool(_OF_MODEL & set(model.entries))
-    deployed = _inner(root, "deployment")
+    deployed = root.section("deployment")
     of_deployment = deployed is not None and bool(_OF_DEPLOYMENT & set(deployed.entries))
     if data is not None and "seq_len" in data.entries:
         is_packed = {"batch_size", "micro_batch_size"} & set(data.entries)
-        by_type = _word(data, "type") in ("sft", "fake")
+        by_type = data.said("type") in ("sft", "fake")
         others = _OF_RUN & set(root.entries)
         if of_model or of_deployment or by_type or (is_packed and len(others) >= 2):
             return "sft"
@@ -121,7 +119,7 @@ def _kind_of(root: Mapping) -> str | None:
 
 def _is_orchestrated(root: Mapping) -> bool:
     """Whether ``[orchestrator]`` is there, with its own keys, or empty beside what serves it."""
-    section = _inner(root, "orchestrator")
+    section = root.section("orchestrator")
     if section is None:
         return False
     return bool(_OF_ORCHESTRATOR & set(section.entries)) or "inference" in root.entries
@@ -129,7 +127,7 @@ def _is_orchestrated(root: Mapping) -> bool:
 
 def _is_orchestrator(root: Mapping) -> bool:
     """The orchestrator's own file: it trains nothing."""
-    train = _inner(root, "train")
+    train = root.section("train")
     return train is not None and "source" in train.entries and "group_size" in root.entries
 
 
@@ -157,13 +155,3 @@ def _is_blank(entry: Entry) -> bool:
     """``--model.name ...`` of a README."""
     value = entry.value
     return isinstance(value, Scalar) and isinstance(value.value, str) and is_stand_in(value.value)
-
-
-def _inner(mapping: Mapping, key: str) -> Mapping | None:
-    entry = mapping.entries.get(key)
-    return entry.value if entry is not None and isinstance(entry.value, Mapping) else None
-
-
-def _word(mapping: Mapping, key: str) -> object:
-    entry = mapping.entries.get(key)
-    return entry.value.value if entry is not None and isinstance(entry.value, Scalar) else None

@@ -15,7 +15,7 @@ from oomlint.dialects.roll.keys import ROLES, TABLES
 from oomlint.dialects.roll.meaning import meaning
 from oomlint.dialects.table import StrayKey, plain_value
 from oomlint.documents import YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, roots
 
 _STRATEGIES = {"megatron_train": "megatron", "fsdp2_train": "fsdp2"}
 # Roles that pipelines have without one that trains: answers are written, or rewarded, and no more.
@@ -41,14 +41,14 @@ class Roll(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            claim = self._file(document, root) if isinstance(root, Mapping) else None
+        for root in roots(document):
+            claim = self._file(document, root)
             if claim is not None:
                 yield claim
 
     def _file(self, document: Document, root: Mapping) -> Claim | None:
         for role in ROLES:
-            section = _section(root, role)
+            section = root.section(role)
             if section is None or not _is_role(section):
                 continue
             strategy = _STRATEGIES.get(str(_strategy(section)))
@@ -58,14 +58,9 @@ class Roll(Dialect):
             anchor = root.entries[role].key_span
             block = _File(document, root, TABLES[role, strategy], anchor)
             return Claim(self, "run", document, (block,))
-        if any(_is_role(each) for role in _OTHERS if (each := _section(root, role)) is not None):
+        if any(_is_role(each) for role in _OTHERS if (each := root.section(role)) is not None):
             return Claim(self, "aside", document, ())
         return None
-
-
-def _section(mapping: Mapping, key: str) -> Mapping | None:
-    entry = mapping.entries.get(key)
-    return entry.value if entry is not None and isinstance(entry.value, Mapping) else None
 
 
 def _is_role(section: Mapping) -> bool:
@@ -73,6 +68,6 @@ def _is_role(section: Mapping) -> bool:
 
 
 def _strategy(section: Mapping) -> object:
-    arguments = _section(section, "strategy_args")
+    arguments = section.section("strategy_args")
     named = arguments.entries.get("strategy_name") if arguments is not None else None
     return plain_value(named.value, "omegaconf") if named is not None else None

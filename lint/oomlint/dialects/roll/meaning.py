@@ -10,6 +10,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import machine
+from oomlint.dialects.common.generation import engine_called
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Wishes
@@ -17,6 +18,7 @@ from oomlint.dialects.roll.keys import SOURCE, own
 from oomlint.dialects.roll.strategies import is_megatron, strategies
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
 
 meaning = Meaning(strategies, world, launch_one_process, batch)
 
@@ -48,7 +50,7 @@ def objective(run: Cells) -> Any:
 
 
 def writes_answers(run: Cells) -> bool:
-    return run[_O.kind] in ("ppo", "grpo", "rloo")
+    return run[_O.kind] in REINFORCING
 
 
 @meaning.derive(_O.pairs_per_sample, source=f"{SOURCE} roll/pipeline/dpo/dpo_config.py:78")
@@ -118,9 +120,7 @@ def engine(run: Cells) -> Any:
     named = run[own.engine] or "vllm"
     if named == "hf":
         return "hf"
-    if not _shares(run, own.engine_devices):
-        return "vllm_server" if named == "vllm" else "sglang_server"
-    return "vllm_colocate" if named == "vllm" else "sglang"
+    return engine_called(named, shares_cards=_shares(run, own.engine_devices))
 
 
 @meaning.derive(

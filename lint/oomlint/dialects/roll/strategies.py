@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.adapters import names_of, targets_of
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Meaning, Wishes
@@ -174,7 +175,7 @@ def method(run: Cells) -> Any:
 def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     if wanted not in ("lora", "full"):
         raise CannotEdit("ROLL trains the whole model or LoRA")
-    return {own.targets: ("all-linear",) if wanted == "lora" else None}
+    return {own.targets: names_of("all_linear") if wanted == "lora" else None}
 
 
 @strategies.derive(
@@ -183,12 +184,11 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 def adapter(run: Cells) -> Any:
     if run[f.trainable.method] != "lora":
         return None
-    named = run[own.targets] or ()
     return {
         f.trainable.r: run[own.rank],
         f.trainable.alpha: run[own.alpha] or float(2 * run[own.rank]),
         f.trainable.dropout: run[own.dropout],
-        f.trainable.targets: "all_linear" if "all-linear" in named else tuple(named),
+        f.trainable.targets: targets_of(run[own.targets] or ()),
     }
 
 
@@ -199,7 +199,7 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @strategies.written(f.trainable.targets)
 def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
-    return {own.targets: ("all-linear",) if wanted == "all_linear" else tuple(wanted)}
+    return {own.targets: names_of(wanted)}
 
 
 # -- activations -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.world import keep_share, share_of, steps_through
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.megatron.fields import mg
 from oomlint.dialects.slime.keys import ARGUMENTS, SOURCE, own
@@ -69,8 +70,7 @@ def answers_of_step(run: Cells) -> Any:
 
 def _samples(run: Cells) -> int | None:
     """Those of one rank in one step."""
-    total, dp = run[f.batch.global_], run[f.parallel.dp]
-    return max(1, total // dp) if total and dp else None
+    return share_of(run[f.batch.global_], run[f.parallel.dp])
 
 
 def _budget(run: Cells) -> int | None:
@@ -123,18 +123,12 @@ def _(micro: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @batches.derive(f.batch.grad_accum, source=_SCHEDULE)
 def accumulation(run: Cells) -> Any:
-    samples, micro = _samples(run), run[f.batch.micro]
-    return -(-samples // micro) if samples and micro else None
+    return steps_through(_samples(run), run[f.batch.micro])
 
 
 @accumulation.written
 def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
-    """Micro batch x accumulation x ranks is the step's batch, which a fix leaves as it is."""
-    rows, before = run[f.batch.micro], run[f.batch.grad_accum]
-    micro = wishes.get(f.batch.micro, rows)
-    if micro is None or rows is None or before is None or steps * micro < rows * before:
-        raise CannotEdit("gradient accumulation follows from --global-batch-size")
-    return {}
+    return keep_share(steps, run, wishes, "--global-batch-size")
 
 
 batches.always(f.batch.eval_micro, 1, f"{SOURCE} train.py: evaluation generates, no more")

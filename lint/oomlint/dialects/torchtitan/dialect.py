@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,7 +20,7 @@ from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.dialects.torchtitan.keys import EXTENDED, HEADER, OPTIONS, SCENE, STARTED, TORCHTITAN
 from oomlint.dialects.torchtitan.meaning import meaning
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES
-from oomlint.documents.base import Document, Entry, Mapping, Scalar
+from oomlint.documents.base import Document, Entry, Mapping, Scalar, roots
 from oomlint.documents.text import Location, Span
 
 _PRESET = re.compile(r"^#[^\n]*\bpreset for (\d{1,5}) [A-Z]\w* GPUs", re.MULTILINE)
@@ -39,8 +38,8 @@ class Torchtitan(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and _is_config(root):
+        for root in roots(document):
+            if _is_config(root):
                 anchor = _anchor(root)
                 if _trains_images(root):
                     yield Claim(self, "aside", document, ())
@@ -111,32 +110,22 @@ class Torchtitan(Dialect):
 
 def _is_config(root: Mapping) -> bool:
     """Tables of a job config: ``[training]``, and one that no other framework has."""
-    training = root.entries.get("training")
-    if training is None or not isinstance(training.value, Mapping):
+    if root.section("training") is None:
         return False
     if {"parallelism", "activation_checkpoint"} & set(root.entries):
         return True
-    model = root.entries.get("model")
-    return (
-        model is not None and isinstance(model.value, Mapping) and "flavor" in model.value.entries
-    )
-
-
-def _inner(root: Mapping, section: str, key: str) -> Any:
-    outer = root.entries.get(section)
-    entry = outer.value.entries.get(key) if outer and isinstance(outer.value, Mapping) else None
-    return entry.value.value if entry and isinstance(entry.value, Scalar) else None
+    model = root.section("model")
+    return model is not None and "flavor" in model.entries
 
 
 def _trains_images(root: Mapping) -> bool:
     """Flux generates images: no decoder of ours."""
-    return "flux" in str(_inner(root, "model", "name")).lower()
+    return "flux" in str(root.said("model", "name")).lower()
 
 
 def _is_extended(root: Mapping) -> bool:
     return bool(
-        _inner(root, "job", "custom_config_module")
-        or _inner(root, "experimental", "custom_args_module")
+        root.said("job", "custom_config_module") or root.said("experimental", "custom_args_module")
     )
 
 

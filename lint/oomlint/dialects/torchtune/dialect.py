@@ -27,7 +27,7 @@ from oomlint.dialects.table import Block
 from oomlint.dialects.torchtune.keys import HEADER, LAUNCHED, TORCHTUNE
 from oomlint.dialects.torchtune.meaning import meaning
 from oomlint.dialects.torchtune.models import BUILDER
-from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence, roots
 from oomlint.documents.text import Location, Source, Span
 from oomlint.errors import CannotEdit
 
@@ -42,13 +42,12 @@ class Torchtune(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping):
-                kind = _kind_of(root)
-                if kind is not None:
-                    anchor = _anchor(root)
-                    block = OmegaConfBlock(document, root, TORCHTUNE, anchor)
-                    yield Claim(self, kind, document, (block, *_header_blocks(document)))
+        for root in roots(document):
+            kind = _kind_of(root)
+            if kind is not None:
+                anchor = _anchor(root)
+                block = OmegaConfBlock(document, root, TORCHTUNE, anchor)
+                yield Claim(self, kind, document, (block, *_header_blocks(document)))
         for launch in launches(document):
             claim = self._launch(launch)
             if claim is not None:
@@ -157,9 +156,8 @@ def _kind_of(root: Mapping) -> ClaimKind | None:
     ours = any(text.startswith("torchtune.") for text in components)
     if not (ours or {"tokenizer", "checkpointer"} <= parts):
         return None
-    training = root.entries.get("training")
-    nested = training is not None and isinstance(training.value, Mapping)
-    if "optimizer" in parts or (nested and "optimizer" in training.value.entries):  # type: ignore[union-attr]
+    training = root.section("training")
+    if "optimizer" in parts or (training is not None and "optimizer" in training.entries):
         return "run"
     return "aside"
 

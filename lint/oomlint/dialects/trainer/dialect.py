@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
@@ -24,7 +25,6 @@ from oomlint.dialects.olmo_core.signature import says_part
 from oomlint.dialects.profiles.build import ScriptTable, meaning_of_script, script_table
 from oomlint.dialects.profiles.records import Script
 from oomlint.dialects.table import Block, StrayKey, Table
-from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.script import script_claim, script_runs

@@ -12,7 +12,7 @@ from oomlint.dialects.profiles.build import script_table
 from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.dialect import SIGNATURE, HfTrainer
 from oomlint.dialects.trainer.tables import ADAPTER, ARGUMENTS
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, roots
 
 _ENOUGH = 4
 
@@ -24,9 +24,7 @@ class HfTrainerYaml(HfTrainer):
     suffixes = (".yaml", ".yml")
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if not isinstance(root, Mapping):
-                continue
+        for root in roots(document):
             sections = tuple(_sections(document, root))
             known = self.profiles.script_of_arguments(root.entries)
             if known is None or not any(block.table is ARGUMENTS for block in sections):

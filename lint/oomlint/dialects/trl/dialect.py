@@ -8,13 +8,14 @@ ModelConfig for weights and adapter, ScriptArguments for the data; TrlParser tak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONMENT
@@ -22,7 +23,6 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
 from oomlint.dialects.table import Block, OverrideBlock, StrayKey
-from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
 from oomlint.dialects.trainer.script import parsed_config, script_claim, script_runs
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
@@ -43,7 +43,7 @@ from oomlint.dialects.trl.objectives import (
     options_of,
     recipe_of,
 )
-from oomlint.documents.base import Document, Mapping, Node, Scalar
+from oomlint.documents.base import Document, Mapping, Scalar, roots
 from oomlint.documents.text import Location, Source, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
@@ -85,23 +85,18 @@ class Trl(Dialect):
                 kind = objective_of_class(run.named) if run.named else "sft"
                 claim = script_claim(self, document, run, CALLS[kind])
                 yield _told_by_parser(claim, kind) if run.parsed else claim
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and _is_trl(set(root.entries)):
+        for root in roots(document):
+            if _is_trl(set(root.entries)):
                 yield self._on_recipe(document, root)
 
     def adopt(self, document: Document) -> Claim | None:
         """TRL/scripts/utils.py TrlParser: ``--config`` is any mapping of options; what the line
         says itself, the model say, need not stand in it."""
-        roots: Sequence[Node] = getattr(document, "roots", ())
-        root = roots[0] if len(roots) == 1 else None
-        if not isinstance(root, Mapping) or not root.entries:
+        options = [root for root in roots(document) if root.entries]
+        # They are flat; NeMo-RL, whose scripts have the same names, has sections.
+        if len(options) != 1 or options[0].section("policy") is not None:
             return None
-        policy = root.entries.get("policy")
-        if policy is not None and isinstance(policy.value, Mapping):
-            return (
-                None  # options are flat; NeMo-RL, whose scripts have the same names, has sections
-            )
-        return self._on_recipe(document, root)
+        return self._on_recipe(document, options[0])
 
     def _on_recipe(self, document: Document, root: Mapping) -> Claim:
         named = root.entries.get("model_name_or_path") or next(iter(root.entries.values()))
@@ -288,9 +283,9 @@ def _is_trl(keys: set[str]) -> bool:
 
 def _env_blocks(document: Document, root: Mapping) -> Iterator[Block]:
     """``env:`` sets environment variables before anything is loaded."""
-    entry = root.entries.get("env")
-    if entry is not None and isinstance(entry.value, Mapping):
-        yield Block(document, entry.value, ENVIRONMENT, entry.key_span, "env")
+    variables = root.section("env")
+    if variables is not None:
+        yield Block(document, variables, ENVIRONMENT, root.entries["env"].key_span, "env")
 
 
 def _config_file(launch: Launch) -> Iterator[Reference]:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.meaning import Said
 from oomlint.dialects.table import Block, Origin, Setting, StrayKey
-from oomlint.dialects.trainer.declared import declared_options
 from oomlint.dialects.trl.changes import HAS_MAX_LENGTH
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.objectives import objective_of_run

@@ -16,6 +16,7 @@ from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.objectives import brings_own_trainer
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
 
 rollouts = Meaning()
 
@@ -23,7 +24,7 @@ _R = f.objective.rollout
 
 
 def rolls_out(run: Cells) -> bool:
-    return run[f.objective.kind] in ("grpo", "rloo", "ppo")
+    return run[f.objective.kind] in REINFORCING
 
 
 def _config(run: Cells) -> str:

@@ -23,7 +23,7 @@ from oomlint.dialects.unsloth.command_line_meaning import CONFIG_SOURCE, command
 from oomlint.dialects.unsloth.dialect import Unsloth
 from oomlint.dialects.unsloth.keys import SEVEN, unsloth
 from oomlint.documents import SHELL_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, roots
 from oomlint.plan.fields import f
 
 _FULL = choice({"lora": False, "full": True})
@@ -97,8 +97,8 @@ class UnslothCli(Unsloth):
     meaning = command_line
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping) and _is_config(root):
+        for root in roots(document):
+            if _is_config(root):
                 anchor = root.entries["training"].key_span
                 block = Block(document, root, CONFIG, anchor)
                 yield Claim(self, "run", document, (block,), framework="unsloth")
@@ -116,16 +116,14 @@ class UnslothCli(Unsloth):
             yield Claim(self, "launch", document, blocks, references, framework="unsloth")
 
     def adopt(self, document: Document) -> Claim | None:
-        root = next(iter(getattr(document, "roots", ())), None)
-        if not isinstance(root, Mapping):
+        root = next(roots(document), None)
+        if root is None:
             return None
         block = Block(document, root, CONFIG, root.span)
         return Claim(self, "run", document, (block,), framework="unsloth")
 
 
 def _is_config(root: Mapping) -> bool:
-    training = root.entries.get("training")
-    if training is None or not isinstance(training.value, Mapping):
-        return False
-    named = len(_TELLING & set(training.value.entries))
+    training = root.section("training")
+    named = 0 if training is None else len(_TELLING & set(training.entries))
     return set(root.entries) <= _SECTIONS and named > 1

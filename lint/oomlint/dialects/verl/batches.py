@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.world import batch
+from oomlint.dialects.common.world import batch, share_of, steps_through
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.verl.changes import MICRO_PER_GPU
 from oomlint.dialects.verl.engine import running_trainer
@@ -31,8 +31,7 @@ def _per_rank(run: Cells) -> int | None:
         total = mini * responses if mini and responses else None
     else:
         total = run[own.train_batch]
-    dp = run[f.parallel.dp]
-    return max(1, total // dp) if total and dp else None
+    return share_of(total, run[f.parallel.dp])
 
 
 def _counts_of_all(run: Cells) -> bool:
@@ -52,8 +51,7 @@ def micro_of_rank(run: Cells) -> Any:
         return run[own.micro_of_all]
     if not _counts_of_all(run):
         return None
-    total, dp = run[own.micro_of_all], run[f.parallel.dp]
-    return max(1, total // dp) if total and dp else None
+    return share_of(run[own.micro_of_all], run[f.parallel.dp])
 
 
 @batches.default(f.batch.micro, source=SFT_SOURCE)
@@ -122,8 +120,7 @@ def _(tokens: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @batches.derive(f.batch.grad_accum)
 def accumulation(run: Cells) -> Any:
-    samples, micro = _per_rank(run), run[f.batch.micro]
-    return -(-samples // micro) if samples and micro else None
+    return steps_through(_per_rank(run), run[f.batch.micro])
 
 
 @accumulation.written
@@ -141,8 +138,7 @@ def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
 @batches.derive(f.objective.rollout.rollout_micro_batch)
 def scored_of_rank(run: Cells) -> Any:
     """``log_prob_micro_batch_size`` is of all ranks (VL/workers/fsdp_workers.py init)."""
-    total, dp = run[own.scored_of_all], run[f.parallel.dp]
-    return max(1, total // dp) if total and dp else None
+    return share_of(run[own.scored_of_all], run[f.parallel.dp])
 
 
 def _answers_of_rank(run: Cells) -> int | None:
@@ -172,9 +168,10 @@ def scored_tokens(run: Cells) -> Any:
     dynamic = run[own.scores_dynamic]
     if running_trainer(run) != "ppo" or not (run[own.dynamic] if dynamic is None else dynamic):
         return None
-    each = run[own.scored_tokens] or run[own.max_tokens] or 0
-    budget = (run[f.parallel.ulysses] or 1) * each
     samples, length = _answers_of_rank(run), run[f.seq.max_len]
+    ranks = run[f.parallel.ulysses] or 1
+    # Read last, as what decides: where a finding points.
+    budget = ranks * (run[own.scored_tokens] or run[own.max_tokens] or 0)
     if not (budget and samples and length):
         return budget or None
     count = min(samples, -(-samples * length // budget))

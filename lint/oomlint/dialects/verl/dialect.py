@@ -31,7 +31,7 @@ from oomlint.dialects.verl.keys import (
     VERL_SFT_ENGINE,
 )
 from oomlint.dialects.verl.meaning import meaning
-from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
+from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar, roots
 from oomlint.documents.text import Location, Span
 
 _MODULE = re.compile(r"-m\s+((?:verl|recipe)\.[\w.]+)")
@@ -52,23 +52,18 @@ class Verl(Dialect):
     carried_version = VERSION
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in getattr(document, "roots", ()):
-            if isinstance(root, Mapping):
-                yield from self._file(document, root)
+        for root in roots(document):
+            yield from self._file(document, root)
         if hasattr(document, "commands"):
             yield from self._commands(document)
 
     def _file(self, document: Document, root: Mapping) -> Iterable[Claim]:
         entry = root.entries.get("actor_rollout_ref")
-        table = VERL_PPO if entry is not None and isinstance(entry.value, Mapping) else None
-        model = root.entries.get("model")
-        if (
-            table is None
-            and _names_trainer(root)
-            and isinstance(getattr(model, "value", None), Mapping)
-        ):
-            entry = model
-            table = VERL_SFT if "partial_pretrain" in model.value.entries else VERL_SFT_ENGINE  # type: ignore[union-attr]
+        table = VERL_PPO if root.section("actor_rollout_ref") is not None else None
+        model = root.section("model")
+        if table is None and model is not None and _names_trainer(root):
+            entry = root.entries["model"]
+            table = VERL_SFT if "partial_pretrain" in model.entries else VERL_SFT_ENGINE
         if _is_shipped(document, root):
             yield Claim(self, "aside", document, tuple(_base_blocks(document, root, table, entry)))
         elif table is not None and entry is not None:
@@ -156,23 +151,17 @@ _TEXT_ARGUMENT = r"(\w+)\s*=\s*([\"'])([^\"'\n]*)\2"
 
 def _names_trainer(root: Mapping) -> bool:
     """The sections that a verl SFT config has beside ``model``."""
-    data, trainer = root.entries.get("data"), root.entries.get("trainer")
-    sections = [entry.value for entry in (data, trainer) if entry is not None]
-    if len(sections) != 2 or not all(isinstance(section, Mapping) for section in sections):
+    data, trainer = root.section("data"), root.section("trainer")
+    if data is None or trainer is None:
         return False
-    keys = {key for section in sections for key in section.entries}  # type: ignore[union-attr]
+    keys = {*data.entries, *trainer.entries}
     return "micro_batch_size_per_gpu" in keys and "default_local_dir" in keys
 
 
 def _is_shipped(document: Document, root: Mapping) -> bool:
     """A config that verl composes others from, a part of one, or one that its scripts/generate_trainer_config.sh (0.5)
     writes down as a reference (``_generated_ppo_trainer.yaml``): nobody's run by itself."""
-    target = root.entries.get("_target_")
-    is_part = (
-        target is not None
-        and isinstance(target.value, Scalar)
-        and str(target.value.value).startswith("verl.")
-    )
+    is_part = str(root.said("_target_")).startswith("verl.")
     path = "/" + document.source.path.replace("\\", "/")
     ours = "actor_rollout_ref" in root.entries or _names_trainer(root) or "verl/" in path
     return is_part or (ours and ("trainer/config/" in path or "/_generated_" in path))

@@ -23,7 +23,7 @@ from oomlint.dialects.xtuner.keys import COMMAND, XTUNER
 from oomlint.dialects.xtuner.meaning import meaning
 from oomlint.dialects.xtuner.shipped import shipped_config
 from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES
-from oomlint.documents.base import Document, Entry, Mapping, Scalar
+from oomlint.documents.base import Document, Mapping
 from oomlint.documents.text import Location, Source, Span
 
 # What a config of xtuner's has, in whatever order (XT/configs).
@@ -133,10 +133,8 @@ def _block(document: Document) -> Block | None:
 
 def _class_of(settings: Mapping) -> str:
     """The class that ``model = dict(type=…)`` names."""
-    model = settings.entries.get("model")
-    inner = model.value.entries.get("type") if model and isinstance(model.value, Mapping) else None
-    value = inner.value if isinstance(inner, Entry) else None
-    return str(value.value).rpartition(".")[2] if isinstance(value, Scalar) else ""
+    named = settings.said("model", "type")
+    return "" if named is None else str(named).rpartition(".")[2]
 
 
 def _bases(document: Document) -> tuple[Reference, ...]:

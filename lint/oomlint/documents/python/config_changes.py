@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct
 
 from oomlint.documents.base import UNKNOWN, Mapping
-from oomlint.documents.python.config_paths import ConfigPaths, Frame, option_of
+from oomlint.documents.python.config_paths import At, ConfigPaths, option_of
 from oomlint.documents.python.nodes import Filed
 from oomlint.documents.python.parsers import option_names
-from oomlint.documents.python.scopes import FunctionNode, Scope, dotted, enclosed
+from oomlint.documents.python.scopes import FunctionNode, dotted, enclosed
 
 if TYPE_CHECKING:
     from oomlint.documents.python.values import Evaluator
@@ -35,8 +35,7 @@ class Coded(Struct, frozen=True, eq=False):
     """What the script says itself where a file does not: ``cfg.get("rank", 16)``."""
 
     expression: ast.expr
-    scope: Scope
-    home: Evaluator
+    at: At
 
 
 Held: TypeAlias = "Filed | Coded | None"
@@ -57,21 +56,15 @@ class ConfigChanges(ConfigPaths, ABC):
         """Whether it is being seen what is changed: all objects count as they are loaded."""
 
     @abstractmethod
-    def held(
-        self,
-        expression: ast.expr,
-        scope: Scope,
-        home: Evaluator,
-        frame: Frame | None = None,
-        depth: int = 0,
-    ) -> Held:
+    def held(self, expression: ast.expr, at: At) -> Held:
         """What of a config file an expression is."""
 
     def note_changes(self, functions: Iterable[tuple[FunctionNode, Evaluator]]) -> None:
         """See what functions of other files change in the objects that they are given."""
         for function, home in functions:
-            scope = home.scopes.of_node[id(function)]
-            self.in_loaders |= self.changes_in(function, scope, home, None)
+            self.in_loaders |= self.changes_in(
+                function, At(home.scopes.of_node[id(function)], home)
+            )
         self.known.clear()
         self._changed.clear()
 
@@ -90,29 +83,25 @@ class ConfigChanges(ConfigPaths, ABC):
         if id(home) not in self._changed:
             self._changed[id(home)] = frozenset()
             root = home.scopes.module
-            self._changed[id(home)] = frozenset(self.changes_in(root.node, root, home, None))
+            self._changed[id(home)] = frozenset(self.changes_in(root.node, At(root, home)))
         return self._changed[id(home)]
 
-    def changes_in(
-        self, node: ast.AST, scope: Scope, home: Evaluator, frame: Frame | None
-    ) -> set[_Place]:
+    def changes_in(self, node: ast.AST, at: At) -> set[_Place]:
         before, self.suspended = self.suspended, True
         try:
-            return set(self._changes_of(getattr(node, "body", []), scope, home, frame))
+            return set(self._changes_of(getattr(node, "body", []), at))
         finally:
             self.suspended = before
 
-    def _changes_of(
-        self, body: list[ast.stmt], scope: Scope, home: Evaluator, frame: Frame | None
-    ) -> Iterator[_Place]:
+    def _changes_of(self, body: list[ast.stmt], at: At) -> Iterator[_Place]:
         for statement in body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                if frame is None:
-                    inner = home.scopes.of_node[id(statement)]
-                    yield from self._changes_of(statement.body, inner, home, frame)
+                if at.frame is None:
+                    inner = at.home.scopes.of_node[id(statement)]
+                    yield from self._changes_of(statement.body, At(inner, at.home))
                 continue
             for target, value in _targets(statement):
-                yield from self._changed_by(target, value, scope, home, frame)
+                yield from self._changed_by(target, value, at)
             blocks = [
                 part
                 for name in ("body", "orelse", "finalbody")
@@ -121,12 +110,12 @@ class ConfigChanges(ConfigPaths, ABC):
             blocks += [handler.body for handler in getattr(statement, "handlers", ())]
             for block in blocks:
                 if isinstance(statement, ast.If):
-                    holds = self._never_asked(statement.test, scope, home)
+                    holds = self._never_asked(statement.test, at)
                     if holds is not None and (block is statement.body) is not holds:
                         continue
-                yield from self._changes_of(block, scope, home, frame)
+                yield from self._changes_of(block, at)
 
-    def _never_asked(self, test: ast.expr, scope: Scope, home: Evaluator) -> bool | None:
+    def _never_asked(self, test: ast.expr, at: At) -> bool | None:
         """False of ``if args.rank is not None`` and ``if args.rank`` where nobody says so: the option
         has no default, and the command does not name it."""
         if isinstance(test, ast.Compare) and len(test.ops) == 1:
@@ -138,78 +127,62 @@ class ConfigChanges(ConfigPaths, ABC):
             test = test.left
         if not isinstance(test, ast.Attribute):
             return None
-        option = option_of(test, scope)
+        option = option_of(test, at.scope)
         if option is None or option in self.options:
             return None
-        default = home.options.get(option)
+        default = at.home.options.get(option)
         off = default is None or (isinstance(default, ast.Constant) and not default.value)
-        return False if off and option in option_names(home.tree) else None
+        return False if off and option in option_names(at.home.tree) else None
 
-    def _changed_by(
-        self,
-        target: ast.expr,
-        value: ast.expr | None,
-        scope: Scope,
-        home: Evaluator,
-        frame: Frame | None,
-    ) -> Iterator[_Place]:
+    def _changed_by(self, target: ast.expr, value: ast.expr | None, at: At) -> Iterator[_Place]:
         if isinstance(target, (ast.Tuple, ast.List)):
             for element in target.elts:
-                yield from self._changed_by(element, None, scope, home, frame)
+                yield from self._changed_by(element, None, at)
             return
         if isinstance(target, ast.Call):
-            yield from self._changed_by_method(target, scope, home, frame)
+            yield from self._changed_by_method(target, at)
             return
         if not isinstance(target, (ast.Subscript, ast.Attribute)):
             return
-        holder = self.held(target.value, scope, home, frame)
+        holder = self.held(target.value, at)
         if not isinstance(holder, Filed):
             return
         if isinstance(target, ast.Attribute):
             key: Any = target.attr
         else:
-            key = home.value(target.slice, scope)
+            key = at.home.value(target.slice, at.scope)
         if not isinstance(key, str):
             yield holder.file.path, holder.path
             return
         place = (*holder.path, key)
-        if value is not None and self._converts(value, place, scope, home, frame):
+        if value is not None and self._converts(value, place, at):
             return
         yield holder.file.path, place
 
-    def _converts(
-        self,
-        value: ast.expr,
-        place: tuple[str, ...],
-        scope: Scope,
-        home: Evaluator,
-        frame: Frame | None,
-    ) -> bool:
+    def _converts(self, value: ast.expr, place: tuple[str, ...], at: At) -> bool:
         """``cfg["lr"] = float(cfg["lr"])``: the same value, in another type."""
         if not isinstance(value, ast.Call) or dotted(value.func) not in _CONVERSIONS:
             return False
-        found = self.held(value.args[0], scope, home, frame) if value.args else None
+        found = self.held(value.args[0], at) if value.args else None
         return isinstance(found, Filed) and found.path == place
 
-    def _changed_by_method(
-        self, call: ast.Call, scope: Scope, home: Evaluator, frame: Frame | None
-    ) -> Iterator[_Place]:
+    def _changed_by_method(self, call: ast.Call, at: At) -> Iterator[_Place]:
         if not isinstance(call.func, ast.Attribute):
-            holder = self.held(call.args[0], scope, home, frame) if call.args else None
+            holder = self.held(call.args[0], at) if call.args else None
             if dotted(call.func) == "setattr" and isinstance(holder, Filed):
-                key = home.value(call.args[1], scope) if len(call.args) > 1 else UNKNOWN
+                key = at.home.value(call.args[1], at.scope) if len(call.args) > 1 else UNKNOWN
                 end = (key,) if isinstance(key, str) else ()
                 yield holder.file.path, (*holder.path, *end)
             return
-        changes_first = scope.resolved(dotted(call.func) or "") == _CHANGES_FIRST and call.args
+        changes_first = at.scope.resolved(dotted(call.func) or "") == _CHANGES_FIRST and call.args
         changed = call.args[0] if changes_first else call.func.value
-        holder = self.held(changed, scope, home, frame)
+        holder = self.held(changed, at)
         if not isinstance(holder, Filed):
             return
         if call.func.attr in _CHANGES:
             yield holder.file.path, holder.path
         elif call.func.attr in ("pop", "setdefault") and call.args:
-            key = home.value(call.args[0], scope)
+            key = at.home.value(call.args[0], at.scope)
             if not isinstance(key, str):
                 yield holder.file.path, holder.path
             elif call.func.attr == "pop":

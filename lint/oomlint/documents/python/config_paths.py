@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.documents.base import Scalar
 from oomlint.documents.python.parsers import comes_from_parser, option_names, positional_names
@@ -27,14 +28,49 @@ _SAME_PATH: Final = frozenset(
 )  # fmt: skip
 
 
+class At(Struct, frozen=True, eq=False):
+    """Where an expression stands: in which scope of whose module, inside which call that is followed, and how
+    many steps it is away from what was asked."""
+
+    scope: Scope
+    home: Evaluator
+    frame: Frame | None = None
+    depth: int = 0
+
+    @property
+    def deeper(self) -> At:
+        return self.within(self.scope)
+
+    def within(self, scope: Scope) -> At:
+        """One step further, in another scope of the module."""
+        return At(scope, self.home, self.frame, self.depth + 1)
+
+    @property
+    def is_too_deep(self) -> bool:
+        return self.depth > _DEEPEST
+
+    def imported(self, name: str) -> tuple[ast.expr, At] | None:
+        """What an imported name is in the module of the project that has it."""
+        found = self.home.elsewhere(name, self.scope)
+        if found is None:
+            return None
+        there, inner = found
+        return inner, At(there.scopes.module, there, depth=self.depth + 1)
+
+    def called(self, function: ast.AST) -> Frame | None:
+        """The call of a function that is followed here, if one is."""
+        frame = self.frame
+        while frame is not None and frame.function is not function:
+            frame = frame.at.frame
+        return frame
+
+
 class Frame(Struct, frozen=True, eq=False):
-    """One call of a function: where its parameters come from."""
+    """One call of a function, and where that stands: there its parameters come from."""
 
     function: FunctionNode
     call: ast.Call
-    scope: Scope
-    caller: Evaluator
-    around: Frame | None
+    at: At
 
 
 class ConfigPaths:
@@ -53,49 +89,37 @@ class ConfigPaths:
         self.asked: set[str] = set()
         """Options that name a config file."""
 
-    def given(
-        self, name: str, owner: Scope, home: Evaluator, frame: Frame | None
-    ) -> Iterator[tuple[ast.expr, Scope, Evaluator, Frame | None]]:
+    def given(self, name: str, owner: Scope, at: At) -> Iterator[tuple[ast.expr, At]]:
         """What the calls of a function give its parameter: one, where one is followed."""
-        around = frame
-        while around is not None and around.function is not owner.node:
-            around = around.around
-        if around is None:
+        home, followed = at.home, at.called(owner.node)
+        if followed is None:
             handed = home.handed.get((id(owner.node), name))
             if handed is not None:
                 for said, scope, caller in handed:
-                    yield said, scope, caller, None
+                    yield said, At(scope, caller, depth=at.depth + 1)
                 return
             for said, scope in home.given.get((id(owner.node), name), ()):
-                yield said, scope, home, None
+                yield said, At(scope, home, depth=at.depth + 1)
             return
-        value = argument_of(around.call, around.function, name)
+        value = argument_of(followed.call, followed.function, name)
         if value is not None:
-            yield value, around.scope, around.caller, around.around
+            yield value, replace(followed.at, depth=at.depth + 1)
         else:
-            default = default_of(around.function, name)
+            default = default_of(followed.function, name)
             if default is not None:
-                yield default, home.scopes.module, home, None
+                yield default, At(home.scopes.module, home, depth=at.depth + 1)
 
-    def stream(
-        self,
-        expression: ast.expr,
-        call: ast.Call,
-        scope: Scope,
-        home: Evaluator,
-        frame: Frame | None,
-        depth: int,
-    ) -> str | None:
+    def stream(self, expression: ast.expr, call: ast.Call, at: At) -> str | None:
         """The path of the file whose text a loader is given: ``open(path)``, the name that a ``with``
         gives it, ``Path(path).read_text()``; of OmegaConf and toml the path itself."""
         if isinstance(expression, ast.Name):
-            opened = _opened(expression.id, call, scope)
+            opened = _opened(expression.id, call, at.scope)
             if opened is not None:
-                return self.stream(opened, call, scope, home, frame, depth + 1)
-            found = scope.find(expression.id)
+                return self.stream(opened, call, at.deeper)
+            found = at.scope.find(expression.id)
             value = found[1][0].value if found is not None and len(found[1]) == 1 else None
             if isinstance(value, ast.Call):
-                inner = self.stream(value, call, scope, home, frame, depth + 1)
+                inner = self.stream(value, call, at.deeper)
                 if inner is not None:
                     return inner
         if isinstance(expression, ast.Call):
@@ -104,34 +128,29 @@ class ConfigPaths:
             if isinstance(function, ast.Attribute) and function.attr in (
                 "read", "read_text", "read_bytes",
             ):  # fmt: skip
-                return self.stream(function.value, call, scope, home, frame, depth + 1)
+                return self.stream(function.value, call, at.deeper)
             if isinstance(function, ast.Name) and last == "open" and expression.args:
-                return self._path(expression.args[0], scope, home, frame, depth + 1)
+                return self._path(expression.args[0], at.deeper)
             if isinstance(function, ast.Attribute) and last in ("open", "") and not expression.args:
-                return self._path(function.value, scope, home, frame, depth + 1)
+                return self._path(function.value, at.deeper)
             if isinstance(function, ast.Attribute) and function.attr == "open":
-                is_module = scope.imported(dotted(function.value) or "") is not None
+                is_module = at.scope.imported(dotted(function.value) or "") is not None
                 place = expression.args[0] if is_module and expression.args else function.value
-                return self._path(place, scope, home, frame, depth + 1)
-        return self._path(expression, scope, home, frame, depth + 1)
+                return self._path(place, at.deeper)
+        return self._path(expression, at.deeper)
 
-    def _path(
-        self, expression: ast.expr, scope: Scope, home: Evaluator, frame: Frame | None, depth: int
-    ) -> str | None:
+    def _path(self, expression: ast.expr, at: At) -> str | None:
         """The path that an expression is, as this command starts the script."""
-        if depth > _DEEPEST:
+        if at.is_too_deep:
             return None
         if isinstance(expression, ast.Constant):
             return expression.value if isinstance(expression.value, str) else None
         if isinstance(expression, ast.Name):
-            return self._path_of_name(expression, scope, home, frame, depth)
+            return self._path_of_name(expression, at)
         if isinstance(expression, ast.Attribute):
-            return self._path_of_attribute(expression, scope, home, frame, depth)
+            return self._path_of_attribute(expression, at)
         if isinstance(expression, ast.BinOp) and isinstance(expression.op, (ast.Div, ast.Add)):
-            sides = [
-                self._path(each, scope, home, frame, depth + 1)
-                for each in (expression.left, expression.right)
-            ]
+            sides = [self._path(each, at.deeper) for each in (expression.left, expression.right)]
             if None in sides:
                 return None
             left, right = (side or "" for side in sides)
@@ -139,136 +158,100 @@ class ConfigPaths:
                 left + right if isinstance(expression.op, ast.Add) else posixpath.join(left, right)
             )
         if isinstance(expression, ast.JoinedStr):
-            return self._path_of_text(expression, scope, home, frame, depth)
+            return self._path_of_text(expression, at)
         if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
-            return self._first(expression.values, scope, home, frame, depth)
+            return self._first(expression.values, at)
         if isinstance(expression, ast.Subscript):
-            return self._word(expression, scope, home, frame, depth)
+            return self._word(expression, at)
         if isinstance(expression, ast.IfExp):
             both = (expression.body, expression.orelse)
-            return self._first(both, scope, home, frame, depth)
+            return self._first(both, at)
         if isinstance(expression, ast.Call):
-            return self._path_of_call(expression, scope, home, frame, depth)
+            return self._path_of_call(expression, at)
         return None
 
-    def _path_of_name(
-        self, name: ast.Name, scope: Scope, home: Evaluator, frame: Frame | None, depth: int
-    ) -> str | None:
+    def _path_of_name(self, name: ast.Name, at: At) -> str | None:
+        home = at.home
         if name.id == "__file__":
             return home.places.source.path
-        found = scope.find(name.id)
+        found = at.scope.find(name.id)
         if found is None or len(found[1]) != 1:
             return None
         owner, (binding,) = found
         if binding.kind == "parameter":
-            given = list(self.given(name.id, owner, home, frame))
-            paths = {self._path(*each, depth + 1) for each in given}
+            paths = {self._path(*each) for each in self.given(name.id, owner, at)}
             if len(paths) == 1:
                 return paths.pop()
             if owner.node not in home.fire:
                 return None
-            return self._option(name.id, binding.value, owner, home, frame, depth)
+            return self._option(name.id, binding.value, at.within(owner))
         if binding.kind == "import":
-            elsewhere = home.elsewhere(name.id, scope)
-            if elsewhere is None:
-                return None
-            there, inner = elsewhere
-            return self._path(inner, there.scopes.module, there, None, depth + 1)
+            elsewhere = at.imported(name.id)
+            return None if elsewhere is None else self._path(*elsewhere)
         if binding.kind != "value" or binding.value is None:
             return None
-        return self._path(binding.value, owner, home, frame, depth + 1)
+        return self._path(binding.value, at.within(owner))
 
-    def _path_of_attribute(
-        self,
-        expression: ast.Attribute,
-        scope: Scope,
-        home: Evaluator,
-        frame: Frame | None,
-        depth: int,
-    ) -> str | None:
+    def _path_of_attribute(self, expression: ast.Attribute, at: At) -> str | None:
         if expression.attr == "parent":
-            inner = self._path(expression.value, scope, home, frame, depth + 1)
+            inner = self._path(expression.value, at.deeper)
             return None if inner is None else posixpath.dirname(inner)
-        option = option_of(expression, scope)
+        option = option_of(expression, at.scope)
         if option is not None:
-            default = home.options.get(option)
-            return self._option(option, default, scope, home, frame, depth)
+            default = at.home.options.get(option)
+            return self._option(option, default, at)
         if isinstance(expression.value, ast.Name) and expression.value.id == "self":
-            own = home.own(expression.attr, scope)
-            return None if own is None else self._path(*own, home, frame, depth + 1)
-        node = home.node(expression, scope, depth + 1)
+            own = at.home.own(expression.attr, at.scope)
+            return None if own is None else self._path(own[0], at.within(own[1]))
+        node = at.home.node(expression, at.scope, at.depth + 1)
         is_text = isinstance(node, Scalar) and isinstance(node.value, str)
         return node.value if is_text and isinstance(node, Scalar) else None
 
-    def _option(
-        self,
-        name: str,
-        default: ast.expr | None,
-        scope: Scope,
-        home: Evaluator,
-        frame: Frame | None,
-        depth: int,
-    ) -> str | None:
+    def _option(self, name: str, default: ast.expr | None, at: At) -> str | None:
         """What the command says for an option, or else its default."""
         self.asked.add(name)
-        for spelled in option_names(home.tree).get(name, (name,)):
+        for spelled in option_names(at.home.tree).get(name, (name,)):
             if spelled in self.options:
                 return self._said(spelled)
-        words = positional_names(home.tree)
+        words = positional_names(at.home.tree)
         if name in words and str(words.index(name) + 1) in self.options:
             return self._said(str(words.index(name) + 1))
         if default is None:
             return None
-        return self._path(default, scope, home, frame, depth + 1)
+        return self._path(default, at.deeper)
 
     def _said(self, key: str) -> str | None:
         self._told += key in self.options
         return self.options.get(key)
 
-    def _first(
-        self,
-        expressions: Iterable[ast.expr],
-        scope: Scope,
-        home: Evaluator,
-        frame: Frame | None,
-        depth: int,
-    ) -> str | None:
+    def _first(self, expressions: Iterable[ast.expr], at: At) -> str | None:
         """Of several paths the one that the command says, though it be unknown, or else the first."""
         found: list[str | None] = []
         for each in expressions:
             before = self._told
-            path = self._path(each, scope, home, frame, depth + 1)
+            path = self._path(each, at.deeper)
             if self._told > before:
                 return path
             found.append(path)
         return next(filter(None, found), None)
 
-    def _path_of_text(
-        self, text: ast.JoinedStr, scope: Scope, home: Evaluator, frame: Frame | None, depth: int
-    ) -> str | None:
+    def _path_of_text(self, text: ast.JoinedStr, at: At) -> str | None:
         pieces: list[str] = []
         for part in text.values:
             inner = part.value if isinstance(part, ast.FormattedValue) else part
             piece = (
                 str(inner.value)
                 if isinstance(inner, ast.Constant)
-                else self._path(inner, scope, home, frame, depth + 1)
+                else self._path(inner, at.deeper)
             )
             if piece is None:
                 return None
             pieces.append(piece)
         return "".join(pieces)
 
-    def _word(
-        self,
-        expression: ast.Subscript,
-        scope: Scope,
-        home: Evaluator,
-        frame: Frame | None,
-        depth: int,
-    ) -> str | None:
+    def _word(self, expression: ast.Subscript, at: At) -> str | None:
         """``sys.argv[1]``, or a part of ``Path(__file__).parents``."""
-        number = home.value(expression.slice, scope)
+        number = at.home.value(expression.slice, at.scope)
         if not isinstance(number, int) or isinstance(number, bool):
             return None
         if dotted(expression.value) == "sys.argv" and number > 0:
@@ -276,19 +259,20 @@ class ConfigPaths:
             return self._said(str(number))
         holder = expression.value
         if isinstance(holder, ast.Attribute) and holder.attr == "parents" and number >= 0:
-            path = self._path(holder.value, scope, home, frame, depth + 1)
+            path = self._path(holder.value, at.deeper)
             for _ in range(number + 1):
                 path = None if path is None else posixpath.dirname(path)
             return path
         return None
 
-    def _path_of_call(
-        self, call: ast.Call, scope: Scope, home: Evaluator, frame: Frame | None, depth: int
-    ) -> str | None:
+    def _path_of_call(self, call: ast.Call, at: At) -> str | None:
         last = str(dotted(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
-        parts = [self._path(each, scope, home, frame, depth + 1) for each in call.args]
-        if isinstance(call.func, ast.Attribute) and scope.imported(dotted(call.func) or "") is None:
-            holder = self._path(call.func.value, scope, home, frame, depth + 1)
+        parts = [self._path(each, at.deeper) for each in call.args]
+        if (
+            isinstance(call.func, ast.Attribute)
+            and at.scope.imported(dotted(call.func) or "") is None
+        ):
+            holder = self._path(call.func.value, at.deeper)
             if last in _SAME_PATH and not call.args:
                 return holder
             if last == "joinpath" and holder is not None and None not in parts:

@@ -352,9 +352,9 @@ def _read(
         _modules(scopes),
         declared,
         getattr(started(source, tree, find) if not calls else None, "path", None),
-        (*taken_in.read, *files.paths),
+        (*taken_in.read, *files.loaded.paths),
         loop,
-        files.paths,
+        files.loaded.paths,
         frozenset(files.asked),
         tuple(read_stores(stores, calls, tree, evaluator, places)),
     )

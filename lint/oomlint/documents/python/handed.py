@@ -10,7 +10,7 @@ from typing import Final
 
 from oomlint.documents.base import Mapping
 from oomlint.documents.python.calls import Step, steps_of
-from oomlint.documents.python.config_paths import argument_of, default_of, function_of
+from oomlint.documents.python.config_paths import At, argument_of, default_of, function_of
 from oomlint.documents.python.nodes import Filed
 from oomlint.documents.python.scopes import FunctionNode
 from oomlint.documents.python.values import Evaluator
@@ -51,7 +51,7 @@ def _entered(
 
 def _gives_config(step: Step, evaluator: Evaluator) -> bool:
     given = (*step.node.args, *(keyword.value for keyword in step.node.keywords))
-    found = (evaluator.files.held(each, step.scope, evaluator) for each in given)
+    found = (evaluator.files.held(each, At(step.scope, evaluator)) for each in given)
     return any(isinstance(each, Filed) and isinstance(each.node, Mapping) for each in found)
 
 

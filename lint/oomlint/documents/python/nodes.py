@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar, Sequence
-from oomlint.documents.scalars import Profile
+from oomlint.documents.scalars import Profile, resolve
 from oomlint.documents.text import Span
 
 
@@ -33,6 +33,23 @@ class Filed(Struct, frozen=True, eq=False):
     path: tuple[str, ...] = ()
     entry: Entry | None = None
     under: Filed | None = None
+
+    @property
+    def plain(self) -> Any:
+        """The value as its loader makes it; ``UNKNOWN`` of what only running tells."""
+        return loaded_value(self.node, self.file.profile)
+
+
+def loaded_value(node: Node, profile: Profile) -> Any:
+    """What a loader makes of a node; ``UNKNOWN`` of what only running tells."""
+    if isinstance(node, Scalar):
+        if isinstance(node.value, str) and ("${" in node.value or "{{" in node.value):
+            return UNKNOWN
+        return resolve(node.value, profile) if node.plain else node.value
+    if isinstance(node, Sequence):
+        items = [loaded_value(item, profile) for item in node.items]
+        return UNKNOWN if any(item is UNKNOWN for item in items) else items
+    return UNKNOWN
 
 
 class PythonScalar(Scalar, frozen=True, eq=False):

@@ -21,8 +21,9 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
-from oomlint.documents.python.config_paths import function_of
-from oomlint.documents.python.configs import MAY_LOAD, ConfigFiles
+from oomlint.documents.python.config_files import MAY_LOAD
+from oomlint.documents.python.config_paths import At, function_of
+from oomlint.documents.python.configs import ConfigFiles
 from oomlint.documents.python.instances import Found, attribute
 from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.nodes import Filed, PythonEntry, PythonMapping, PythonScalar
@@ -146,7 +147,7 @@ class Evaluator:
             return None
         if id(expression) in self.calls:
             return None
-        return self.files.node(expression, scope, self, self.places.span(expression))
+        return self.files.node(expression, At(scope, self), self.places.span(expression))
 
     def _node(self, expression: ast.expr, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)

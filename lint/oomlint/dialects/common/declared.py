@@ -53,8 +53,7 @@ def _is_refused(row: Row, block: Block, run: Cells) -> bool:
     parsers = run.given.once(_parsers)
     if row.key in run.given.once(declared_options):
         return False
-    bases = frozenset[str]().union(*(parser.bases for parser in parsers))
-    if any(row.key in _keys(_rows_of(base)) for base in bases):
+    if row.key in _library_keys(parsers):
         return False
     if parsers and all(parser.is_whole for parser in parsers):
         return True
@@ -71,14 +70,11 @@ def _is_unparsed(row: Row, run: Cells) -> bool:
     HfArgumentParser.parse_yaml_file (transformers 5.23 hf_argparser.py:418), TrlParser and the H4ArgumentParser of
     alignment-handbook, which is made of it. Nothing is known of one whose classes were not all read."""
     parsers = run.given.once(_parsers)
-    takes_arguments = any(_rows_of(base) for parser in parsers for base in parser.bases)
-    if not takes_arguments or not all(parser.is_whole for parser in parsers):
+    known = _library_keys(parsers)
+    if not known or not all(parser.is_whole for parser in parsers):
         return False
-    bases = frozenset[str]().union(*(parser.bases for parser in parsers))
-    declared = run.given.once(declared_options)
-    return not any(row.key in _keys(_rows_of(base)) for base in bases) and not any(
-        name in declared for name in (row.key, *row.aliases, row.key.partition(".")[0])
-    )
+    names = {row.key, *row.aliases, row.key.partition(".")[0]}
+    return row.key not in known and names.isdisjoint(run.given.once(declared_options))
 
 
 def declared_options(blocks: list[Block]) -> frozenset[str]:
@@ -89,9 +85,7 @@ def declared_options(blocks: list[Block]) -> frozenset[str]:
 def declares_own(blocks: Sequence[Block]) -> bool:
     """Whether the script's parser is its own: it declares options, and none by a class of transformers."""
     parsers = _parsers(blocks)
-    return any(parser.names for parser in parsers) and not any(
-        _rows_of(base) for parser in parsers for base in parser.bases
-    )
+    return any(parser.names for parser in parsers) and not _library_keys(parsers)
 
 
 def _parsers(blocks: Sequence[Block]) -> tuple[Options, ...]:
@@ -121,5 +115,7 @@ def _rows_of(base: str) -> tuple[Row, ...]:
     return MODEL_CONFIG_ROWS if name == "ModelConfig" else (*_ARGUMENTS, *CONFIG_ROWS)
 
 
-def _keys(rows: Iterable[Row]) -> frozenset[str]:
-    return frozenset(row.key for row in rows)
+def _library_keys(parsers: Iterable[Options]) -> frozenset[str]:
+    """The options that libraries' classes give the parsers which are made of them."""
+    bases = frozenset[str]().union(*(parser.bases for parser in parsers))
+    return frozenset(row.key for base in bases for row in _rows_of(base))

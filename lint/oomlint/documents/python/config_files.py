@@ -1,0 +1,81 @@
+"""The config files that a script loads: by which functions, and what these make of the text.
+
+A file is read once for each path that the script has for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as MappingABC
+from typing import Final
+
+from oomlint.documents.base import Document, Mapping, Node
+from oomlint.documents.python.modules import FindSource
+from oomlint.documents.python.nodes import ConfigFile
+from oomlint.documents.scalars import Profile
+from oomlint.documents.suffixes import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
+from oomlint.documents.text import Source
+from oomlint.errors import ParseError
+
+# A script of a project reads a config or two; more is a sweep.
+_MOST_FILES: Final = 8
+# A file without any of these loads no config, nor has it one loaded.
+MAY_LOAD: Final = re.compile(
+    r"\b(?:yaml|json|toml|tomli|tomllib|OmegaConf)\b|\bload_?\w*(?:conf|cfg|yaml|json|param)", re.I
+)
+# Functions that make an object of the text of a file, by their full names, and what loads YAML so.
+LOADS: Final[MappingABC[str, Profile]] = {
+    "yaml.safe_load": "pyyaml", "yaml.load": "pyyaml", "yaml.full_load": "pyyaml",
+    "yaml.unsafe_load": "pyyaml", "json.load": "pyyaml", "json.loads": "pyyaml",
+    "tomllib.load": "pyyaml", "tomllib.loads": "pyyaml", "tomli.load": "pyyaml", "toml.load": "pyyaml",
+    "toml.loads": "pyyaml", "omegaconf.OmegaConf.load": "omegaconf",
+}  # fmt: skip
+_READERS: Final = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
+
+
+class LoadedFiles:
+    """The files of one script; ``find`` gives the text of one by its path."""
+
+    def __init__(self, find: FindSource) -> None:
+        self._find = find
+        self._read: dict[str, ConfigFile | None] = {}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Their display paths."""
+        return tuple(dict.fromkeys(file.path for file in self._read.values() if file is not None))
+
+    def at(self, path: str, profile: Profile) -> ConfigFile | None:
+        """The file of a path, if it is here and holds one mapping."""
+        if path not in self._read:
+            is_one_more = len(self._read) < _MOST_FILES
+            self._read[path] = self._loaded(path, profile) if is_one_more else None
+        return self._read[path]
+
+    def _loaded(self, path: str, profile: Profile) -> ConfigFile | None:
+        kind = kind_of(path)
+        source = self._find(path) if kind in _READERS else None
+        if source is None:
+            return None
+        try:
+            document = _parsed(source, kind)
+        except (ParseError, RecursionError):
+            return None
+        nodes: tuple[Node, ...] = getattr(document, "roots", ())
+        if len(nodes) != 1 or not isinstance(nodes[0], Mapping):
+            return None
+        return ConfigFile(document, nodes[0], profile)
+
+
+def _parsed(source: Source, kind: str) -> Document:
+    if kind in YAML_SUFFIXES:
+        from oomlint.documents.yaml.document import parse_yaml
+
+        return parse_yaml(source)
+    if kind in JSON_SUFFIXES:
+        from oomlint.documents.json import parse_json
+
+        return parse_json(source)
+    from oomlint.documents.toml import parse_toml
+
+    return parse_toml(source)

@@ -1,0 +1,56 @@
+"""Fixes that nobody would take as things are: they are shown, with the reason, and not applied."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from oomlint.diagnosis import Diagnosis
+from oomlint.fix.edits import Fix
+from oomlint.judgement import judgement_of, needs_all_samples_long
+from oomlint.rule import Applicability, Finding, Severity
+from oomlint.run import Run
+
+
+def why_unasked(run: Run, finding: Finding) -> str | None:
+    """Why nobody may need what fixes a finding, if that is so."""
+    if finding.severity < Severity.WARNING:
+        return "nothing here says that it is needed"
+    if finding.rule.cost and finding.resource == "gpu" and needs_all_samples_long(run):
+        return (
+            "it costs something, and the run fits unless several samples of a batch are long; "
+            "`oomlint fit --apply 1` writes what is enough for these"
+        )
+    return None
+
+
+def unless_needless(diagnosis: Diagnosis) -> Diagnosis:
+    """A finding whose fix is only shown where it changes the memory of a run to no end."""
+    fix = diagnosis.fix
+    if fix is None or not fix.edits or fix.applicability is Applicability.DISPLAY:
+        return diagnosis
+    reason = _why_to_no_end(diagnosis, fix) if diagnosis.finding.is_of_need else None
+    return diagnosis if reason is None else replace(diagnosis, fix=fix.declined(reason))
+
+
+def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
+    """Why nobody would take a change of a run's memory, if that is so.
+
+    A need that is beyond its limit by itself (what a save gathers, say) asks for its fix whatever the run needs besides.
+    """
+    run = diagnosis.run
+    if run is None:
+        return None
+    if outnumbers_cards(run):
+        return "it starts more processes than there are GPUs, which comes first"
+    if not diagnosis.finding.overflows and not judgement_of(run).is_lost:
+        return "nothing says that the run rather dies without it"
+    if fix.risk_after is not None and fix.risk_after.is_lost:
+        return "the run would rather die with it, too"
+    return None
+
+
+def outnumbers_cards(run: Run) -> bool:
+    """Whether a run starts more processes a node than the hardware has that somebody gave: what it needs is then
+    that of another machine's share."""
+    given, started = run.parts.hardware, run.hardware
+    return given is not None and started is not None and started.gpus_per_node > given.gpus_per_node
