@@ -551,3 +551,61 @@ def main():
 
 main()
 """
+
+
+_OWN = f"{_TRAIN} --per_device_train_batch_size 1 --learning_rate 1e-5 --num_train_epochs 1"
+
+
+@pytest.mark.parametrize(
+    ("command", "program", "runs"),
+    [
+        (f"torchrun train/train.py --stage stage2 {_OWN}", "train/train.py", 0),
+        (f"torchrun train/train.py --stage sft {_OWN}", "train/train.py", 0),
+        (f"deepspeed --module ours.trainers.dpo {_TRAIN} --beta 0.1", "ours/trainers/dpo.py", 0),
+        (f"torchrun src/train.py --stage sft {_OWN}", "src/elsewhere.py", 1),
+    ],
+    ids=["words of its own", "words of the framework's", "a module", "a program that is not here"],
+)
+def test_a_program_of_the_projects_own_is_no_frameworks_by_its_name(command, program, runs):
+    files = {"run.sh": f"{command}\n", program: "from transformers import AutoModelForCausalLM\n"}
+    found = link(files, names=["run.sh"]).runs
+    assert len([run for run in found if run.framework in ("llama-factory", "trl")]) == runs
+
+
+def test_a_program_that_names_the_framework_is_its():
+    command = f"torchrun src/train.py --stage sft {_OWN}\n"
+    files = {"run.sh": command, "src/train.py": "from llmtuner import run_exp\n"}
+    [run] = link(files, names=["run.sh"]).runs
+    assert run.framework == "llama-factory"
+
+
+_LOOP = "from diffusers import AutoencoderKL\nfor batch in data:\n    accelerator.backward(loss)\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "runs"),
+    [(_LOOP, []), (_LOOP + "class Ours(Trainer): pass\n", ["run.sh"]), (None, ["run.sh"])],
+    ids=["a loop", "a trainer with a step of its own", "not here"],
+)
+def test_options_like_the_trainers_of_a_loop_without_one(script, runs):
+    files = {"run.sh": f"accelerate launch train.py {_OWN}\n"}
+    files |= {} if script is None else {"train.py": script}
+    assert [run.name for run in link(files, names=["run.sh"]).runs] == runs
+
+
+_READER = "import yaml\nraw = yaml.safe_load(file)\nours = raw['our_section']\n"
+
+
+@pytest.mark.parametrize(
+    ("launch", "strays"),
+    [("", []), ("llamafactory-cli train run.yaml\n", ["our_section"])],
+    ids=["whatever starts it", "the framework's command"],
+)
+def test_a_key_that_the_projects_own_program_reads(launch, strays):
+    files = {
+        "run.yaml": f"{LLAMA_FACTORY}our_section: {{a: 1}}\n",
+        "ours.py": _READER,
+        "run.sh": launch,
+    }
+    [run] = link(files, names=["run.yaml", "run.sh"]).runs
+    assert [stray.path for stray in run.stray] == strays

@@ -39,7 +39,10 @@ def without_declared(
 ) -> Run:
     """The run less the stray keys that the project's own programs ask for, and less those and the
     values out of range that its own copy of the framework declares."""
-    strays = tuple(stray for stray in run.stray if not readers.ask_for(stray))
+    is_started = any(claim.is_launched for claim in claims) and not run.is_started_by_guess
+    strays = tuple(
+        stray for stray in run.stray if not readers.ask_for(stray, is_started=is_started)
+    )
     run = run if len(strays) == len(run.stray) else replace(run, stray=strays)
     refused = [stray for stray in run.stray if stray.block.table.refuses(stray.path)]
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]
@@ -102,6 +105,12 @@ def _copies(workspace: Workspace, claims: Iterable[Claim]) -> Iterator[bytes]:
             yield workspace.read(name)
 
 
+def _programs(workspace: Workspace, folder: str) -> Iterator[str]:
+    """The Python files of a project, those that are not saved yet first."""
+    unsaved = [name for name in workspace.overlay if name.endswith(".py")]
+    return islice((*unsaved, *workspace.below(folder, (".py",), _DEEPEST)), _MOST_PROGRAMS)
+
+
 class CarriedCode:
     """What the copies of frameworks that a project carries make of their keys; each file is read
     once."""
@@ -161,10 +170,16 @@ class OwnReaders:
         self.workspace = workspace
         self._words: dict[str, frozenset[bytes]] = {}
 
-    def ask_for(self, stray: StrayKey) -> bool:
-        """Whether a program of the project loads files and asks for such a key, or has it among its options,
-        which is like one of the framework's that it leaves alone."""
-        if not stray.nearest or not stray.block.table.ignores_unknown:
+    def ask_for(self, stray: StrayKey, *, is_started: bool) -> bool:
+        """Whether a program of the project loads files and asks for such a key, or has it among its options: one
+        which is like one of the framework's that it leaves alone; one that the framework refuses, where no
+        command of the framework's ``is_started`` with the file."""
+        table = stray.block.table
+        if (
+            is_started
+            if table.refuses(stray.path)
+            else not (stray.nearest and table.ignores_unknown)
+        ):
             return False
         folder = str(self.workspace.project_around(stray.block.path))
         if folder not in self._words:
@@ -172,7 +187,7 @@ class OwnReaders:
         return stray.entry.key.encode() in self._words[folder]
 
     def _asked(self, folder: str) -> Iterator[bytes]:
-        for name in islice(self.workspace.below(folder, (".py",), _DEEPEST), _MOST_PROGRAMS):
+        for name in _programs(self.workspace, folder):
             data = self.workspace.read_or_none(name) or b""
             if re.search(_LOADS, data):
                 yield from (quoted or named for quoted, named in re.findall(_ASKED, data))
@@ -239,7 +254,7 @@ class OwnPrograms:
         table = next((table for table in tables if table.has_only), None)
         if table is None or program is None or program.script is None:
             return False
-        found = self.workspace.resolve(program.script, launch.path, program.command.folder)
+        found = self._program(launch, program)
         given = sorted(table.has_only & set(program.flags.entries))
         others = sorted(table.has_only.difference(given))
         if found is None or not others:
@@ -253,16 +268,10 @@ class OwnPrograms:
         return self._found[key]
 
     def does_without(self, launch: Claim, program: Launch | None) -> bool:
-        """Whether a command starts a program of the project's own with a config that cannot be the
-        framework's, since nothing in the project names its library."""
+        """Whether a command starts a program of the project's own that cannot be the framework's, whatever
+        its name and its options are, since nothing in the project names its library."""
         library = launch.dialect.library
-        names_config = any(r.dialect == launch.dialect.name for r in launch.references)
-        if not library or not names_config or program is None:
-            return False
-        path = program.script or (
-            f"{program.name.replace('.', '/')}.py" if program.is_module else ""
-        )
-        found = self.workspace.resolve(path, launch.path) if path else None
+        found = None if not library or program is None else self._program(launch, program)
         if found is None:
             return False
         folder = str(self.workspace.project_around(found))
@@ -271,13 +280,27 @@ class OwnPrograms:
             self._found[key] = not any(self._naming(folder, found, library))
         return self._found[key]
 
+    def loops_itself(self, launch: Claim, program: Launch | None) -> bool:
+        """Whether a command that has options like those of a trainer's programs starts one of the project's own
+        which goes through its loop by itself, and has no trainer."""
+        trainer = launch.dialect.trainer
+        found = None if not trainer or program is None else self._program(launch, program)
+        if found is None:
+            return False
+        data = self.workspace.read_or_none(found) or b""
+        return b".backward(" in data and re.search(rf"\b{trainer}\b".encode(), data) is None
+
+    def _program(self, launch: Claim, program: Launch) -> str | None:
+        """The file here of the script or the module that a command starts."""
+        path = program.script or (
+            f"{program.name.replace('.', '/')}.py" if program.is_module else ""
+        )
+        return self.workspace.resolve(path, launch.path, program.command.folder) if path else None
+
     def _naming(self, folder: str, program: str, word: str) -> Iterator[bool]:
         """The files, the program first, that name a library or an option."""
         named = re.compile(rf"\b{word}\b".encode())
-        walked = self.workspace.below(folder, (".py",), _DEEPEST)
-        unsaved = (name for name in self.workspace.overlay if name.endswith(".py"))
-        names = (program, *unsaved, *walked)
-        for name in islice(names, _MOST_PROGRAMS):
+        for name in (program, *_programs(self.workspace, folder)):
             if named.search(self.workspace.read_or_none(name) or b""):
                 yield True
 

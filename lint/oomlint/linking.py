@@ -178,6 +178,7 @@ class Linker:
             alone = [c for c in alone if c.path not in loaded]
             # What a command starts may be a run of one framework, and its config another's.
             alone = [c for c in alone if not (c.is_launched and c.anchor in started)]
+            alone = [c for c in alone if not (c.is_launched and self._is_of_own_program(c))]
             alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
             found = self._built(alone, used, linked, self._suggestions.started)
             runs += (run for run in found if kind == "part" or run.dialect.trains(run.cells))
@@ -199,8 +200,15 @@ class Linker:
             own.starts_another(launch)
             or own.does_without(launch, program)
             or own.is_namesake(launch, program)
+            or (own.loops_itself(launch, program) and not self._has_run(launch))
             or self._forward_only.is_started_by(launch)
         )
+
+    def _has_run(self, launch: Claim) -> bool:
+        """Whether the script of a command is itself read as a run."""
+        scripts = (r.path for r in launch.references if not r.dialect and r.path.endswith(".py"))
+        found = (self.workspace.resolve(path, launch.path) for path in scripts)
+        return any(c.kind == "run" for name in found if name is not None for c in self.claims(name))
 
     def _built(
         self,

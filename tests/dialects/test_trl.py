@@ -425,7 +425,9 @@ def test_batches_that_trl_would_refuse_count_prompts(ranks: int, together: int, 
     assert run.plan.objective.pairs_per_sample == together
     assert run.level("objective.pairs_per_sample").name.lower() == level
     words = [words for others in assumed_otherwise(run) for words, _ in others]
-    assert any("pairs_per_sample is 8" in each for each in words) is (level == "assumed")
+    assert any("number of answers trained on at once is 8" in each for each in words) is (
+        level == "assumed"
+    )
 
 
 _OWN_LOOP = """\

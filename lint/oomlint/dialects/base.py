@@ -147,8 +147,11 @@ class Dialect:
     of them does not name stops its runs, or is read by nobody."""
 
     library: ClassVar[str] = ""
-    """The package that every program of the framework imports: one of a project whose files never
-    name it takes no config of the framework, whatever its own name and its options."""
+    """The package that every program of the framework imports, as a regular expression: one of a project whose
+    files never name it is none of the framework's, whatever its own name and its options."""
+
+    trainer: ClassVar[str] = ""
+    """What a program names that leaves its loop to the framework, as a regular expression."""
 
     carried_code: ClassVar[MappingABC[str, CodeReader]] = {}
     """Files of the framework's package that decide what keys do → what reads it from the copy that

@@ -74,6 +74,8 @@ num_train_epochs: 1
 
 class LlamaFactory(Dialect):
     name = "llama-factory"
+    # Of LLaMA-Factory, LLaMA-Efficient-Tuning (2023) and ChatGLM-Efficient-Tuning.
+    library = r"llamafactory|llmtuner|glmtuner"
     launcher_may_shard = True
     markers = (b"model_name_or_path", b"llamafactory-cli", b"lmf train", b"LLaMA-Factory")
     suffixes = (*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES)

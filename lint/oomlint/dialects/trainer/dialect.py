@@ -89,6 +89,7 @@ def is_trainer_command(launch: Launch) -> bool:
 
 class HfTrainer(Dialect):
     name = "hf-trainer"
+    trainer = r"\w*Trainer"
     launcher_may_shard = True
     markers: ClassVar[tuple[bytes, ...]] = (
         b"per_device_train_batch_size", b"output_dir", b"python", b"torchrun", b"launch",
