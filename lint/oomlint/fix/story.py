@@ -52,30 +52,39 @@ def contradiction(path: str, plan: Plan, wishes: Wishes) -> str | None:
 
 
 def variant_beside(path: str, others: Iterable[str], wishes: Wishes) -> str | None:
-    """A file beside this one that is this one with an adapter, or with its base quantized, by its name, where that is
-    wished: ``train_lora.sh`` beside ``train.sh``, ``8B_qlora.yaml`` beside ``8B_lora.yaml``."""
+    """A file beside this one that is this one with an adapter, with its base quantized or sharded, by its name, where
+    that is wished: ``train_lora.sh`` beside ``train.sh``, ``8B_qlora.yaml`` beside ``8B_lora.yaml``,
+    ``sft_ds3.yaml`` beside ``sft.yaml``."""
     if str(wishes.get(f.trainable.method, "")).endswith("lora"):
-        pattern = "q?lora"
+        pattern, words = "q?lora", _OF_TRAINING
     elif wishes.get(f.quant.method) not in (None, "none"):
-        pattern = "qlora"
+        pattern, words = "qlora", _OF_TRAINING
+    elif wishes.get(f.parallel.zero.stage):
+        pattern = words = _OF_SHARDING
     else:
         return None
-    stem = _bare(_stem(path))
+    stem = _without(words, _stem(path))
     return next(
         (
             other
             for other in others
-            if other != path and any(_words(_stem(other), pattern)) and _bare(_stem(other)) == stem
+            if other != path
+            and any(_words(_stem(other), pattern))
+            and not any(_words(_stem(path), pattern))
+            and _without(words, _stem(other)) == stem
         ),
         None,
     )
 
 
-def _bare(stem: str) -> str:
-    """A name without the words for what is trained."""
-    return re.sub(
-        rf"[_.-]?{_START}(?:q?lora|full|ft|finetune){_END}", "", stem, flags=re.IGNORECASE
-    )
+# What names say of what is trained, and of how it is spread over cards.
+_OF_TRAINING = "q?lora|full|ft|finetune"
+_OF_SHARDING = r"(?:(?:deepspeed|ds)[_-]?)?(?:zero|ds|z|stage)[_-]?[1-3]|deepspeed|fsdp[12]?"
+
+
+def _without(words: str, stem: str) -> str:
+    """A name without some of its words."""
+    return re.sub(rf"[_.-]?{_START}(?:{words}){_END}", "", stem, flags=re.IGNORECASE)
 
 
 def _said(stem: str) -> Iterator[Said]:
