@@ -34,9 +34,7 @@ class ShippedAround:
         named = self._named_around(from_file, home)
         found: dict[str, frozenset[str]] = {}
         for folder in dict.fromkeys((home, *named)):
-            paths = {
-                name: self.workspace.resolve(f"{folder}/{name}", from_file) for name in every
-            }
+            paths = {name: self.workspace.resolve(f"{folder}/{name}", from_file) for name in every}
             if any(paths.values()):
                 found[folder] = frozenset(name for name in every if self._is_shipped(paths[name]))
             elif folder in named:
@@ -45,7 +43,11 @@ class ShippedAround:
 
     def _is_shipped(self, path: str | None) -> bool:
         data = None if path is None else self.workspace.read_or_none(path)
-        return path is not None and data is not None and is_shipped(path, data.decode("utf-8", "replace"))
+        return (
+            path is not None
+            and data is not None
+            and is_shipped(path, data.decode("utf-8", "replace"))
+        )
 
     def _named_around(self, from_file: str, home: str) -> tuple[str, ...]:
         """The framework's folder as the project's configs and scripts name it, in any of these ways."""

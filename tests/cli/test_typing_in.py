@@ -34,7 +34,11 @@ def _asked(words: list[str], data: bytes, *, typed: bool) -> str:
     [
         (["diagnose", "-"], _LOG, "reads a log from standard input"),
         (["estimate", "--plan", "-"], b"{}", "reads a plan from standard input"),
-        (["check", "-", "--stdin-filename", "a.yaml"], b"a: 1\n", "reads a.yaml from standard input"),
+        (
+            ["check", "-", "--stdin-filename", "a.yaml"],
+            b"a: 1\n",
+            "reads a.yaml from standard input",
+        ),
     ],
 )
 def test_a_terminal_is_told_what_is_awaited(words: list[str], data: bytes, what: str) -> None:

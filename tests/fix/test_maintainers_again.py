@@ -15,7 +15,7 @@ from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.edits import Fix, make_fix
 from oomlint.fix.needless import outnumbers_cards
 from oomlint.fix.planned import with_plans
-from oomlint.fix.story import contradiction, variant_beside
+from oomlint.fix.story import contradiction, name_for, variant_beside
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
 from oomlint.plan import Plan
@@ -624,7 +624,58 @@ def test_a_file_of_arguments_gets_no_key_that_only_some_scripts_declare(key: str
         '  "per_device_train_batch_size": 10,\n  "gradient_accumulation_steps": 2,\n  "learning_rate": 1e-4,\n  "num_train_epochs": 3,\n  "lora_rank": 64,\n'
         '  "save_steps": 300,\n  "logging_steps": 20,\n  "optim": "paged_adamw_32bit",\n  "fp16": true\n}\n'
     )
-    wishes = {"q_lora": {f.quant.method: "bnb4"}, "attn_implementation": {f.model.attn_impl: "sdpa"}}
+    wishes = {
+        "q_lora": {f.quant.method: "bnb4"},
+        "attn_implementation": {f.model.attn_impl: "sdpa"},
+    }
     fix = _wanted(run_of({"train_args/sft.json": arguments}), wishes[key])
     assert fix.edits == ()
     assert "declares" in str(fix.reason)
+
+
+@pytest.mark.parametrize(
+    ("stem", "copy"),
+    [
+        ("ds_zero2_no_offload", "ds_zero3_offload"),
+        ("zero2-without-offloading", "zero3_offload"),
+        ("no_offload", "zero3_offload"),
+        ("zero2", "zero3_offload"),
+    ],
+)
+def test_a_copy_that_offloads_is_not_called_by_what_does_not(stem: str, copy: str) -> None:
+    wishes = {**ZERO_3, f.offload.optimizer: "cpu", f.offload.params: "cpu"}
+    assert name_for(stem, wishes) == copy
+
+
+def test_a_relative_path_without_quotes_gets_none() -> None:
+    text = _AXOLOTL.format(length=2048, micro=1) + "deepspeed: ./deepspeed_configs/zero1.json\n"
+    wishes = {**ZERO_3, f.offload.params: "none"}
+    fix = _wanted(run_of({"a.yaml": text}), wishes)
+    assert [edit.replacement for edit in fix.edits] == ["./deepspeed_configs/zero3.json"]
+
+
+_OWN_STEP = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+class OwnTrainer(Trainer):
+    def {function}(self, *given):
+        logits = self.model(**given[-1]).logits
+        return logits.logsumexp(-1).mean()
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+OwnTrainer(model=model, args=TrainingArguments("out"), train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "is_fused"),
+    [("train", False), ("training_step", False), ("compute_loss", False), ("evaluate", True)],
+)
+def test_no_fused_loss_for_a_trainer_that_reads_logits_in_any_of_its_steps(
+    function: str, is_fused: bool
+) -> None:
+    fix = _wanted(
+        run_of({"train.py": _OWN_STEP.format(function=function)}),
+        {f.loss.logits_materialised: "fused"},
+    )
+    assert bool(fix.edits) is is_fused

@@ -26,6 +26,7 @@ Wishes: TypeAlias = MappingABC[Any, Any]
 _START, _END = r"(?<![a-z0-9])", r"(?![a-z0-9])"
 _STAGE = re.compile(rf"{_START}(zero|ds|z|stage)([_-]?)([0-3])(?![0-9])", re.IGNORECASE)
 _UNSHARDED = r"(?:not?|non|without)[_-]?(?:zero|deepspeed)"
+_NO_OFFLOAD = "(?:no|without)[_-]?offload(?:ing)?"
 _CARDS = r"(?:rtx|gtx|tesla)?[_-]?(?:[2-5]0[5-9]0(?:ti)?|[abhlvp]\d{2,3}s?|[tl]4)(?:[_-]?\d+gb?)?"
 # Accelerators of other makers: what fits one of ours is nothing for them.
 _OTHER_MAKERS = r"npu|ascend|amd|rocm|mi\d{3}x?|xpu|hpu|gaudi|tpu"
@@ -105,7 +106,7 @@ def _said(stem: str) -> Iterator[Said]:
         yield _value(word, f.precision.compute, word.lower())
     for word in _words(stem, rf"(?:paged[_-]?)?(?:{_OPTIMIZERS})(?:[_-]?\d+bit)?"):
         yield Said(word, lambda _: True, lambda wishes: f.optimizer.kind in wishes)
-    for word in _words(stem, "no[_-]?offload(?:ing)?"):
+    for word in _words(stem, _NO_OFFLOAD):
         yield Said(word, lambda _: True, _offloads)
     for word in _words(stem, r"\d+k|\d{4,6}"):
         lengths = _lengths(word)
@@ -192,8 +193,13 @@ def name_for(stem: str, wishes: Wishes) -> str:
         if renamed == stem and not _STAGE.search(stem):
             renamed = f"{stem}_zero{stage}"
         stem = renamed
+    if any(word.startswith("offload") for word in words):
+        # "ds_zero2_no_offload" is what its copy is not.
+        stem = re.sub(rf"[_-]?{_START}{_NO_OFFLOAD}{_END}", "", stem, flags=re.IGNORECASE).lstrip(
+            "_-"
+        )
     words = [word for word in dict.fromkeys(words) if word not in stem.lower()]
-    return "_".join((stem, *words[:_MOST_WORDS]))
+    return "_".join(filter(None, (stem, *words[:_MOST_WORDS])))
 
 
 def _purposes(wishes: Wishes) -> Iterator[str]:
