@@ -118,8 +118,8 @@ def preset_for(
         return None
     there = sorted(other.removesuffix(".json") for other in others)
     family = next((each for each in _families() if any(name in each for name in there)), {})
-    plain = {**dict.fromkeys((f.offload.optimizer, f.offload.params), "none"), **_WITHOUT_MORE}
-    plain["bf16"] = dtype == "bf16"
+    plain: dict[Any, Any] = {f.offload.optimizer: "none", f.offload.params: "none"}
+    plain |= {**_WITHOUT_MORE, "bf16": dtype == "bf16"}
     configs = {name: family[name] for name in there if name in family}
     found = _exact(configs, {**plain, f.parallel.zero.gather16_on_save: True, **wishes}, dtype)
     return None if found is None else f"{folder}/{found}.json"
