@@ -37,7 +37,7 @@ LAYERS = (
     ("measurements",),
     ("copies", "siblings", "kin"),
     ("run",),
-    ("attested", "carried", "forward_only", "lineage", "suggested"),
+    ("attested", "carried", "forward_only", "lineage", "shipped_around", "suggested"),
     ("linking",),
     ("judgement",),
     ("rule",),

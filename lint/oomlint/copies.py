@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Reference
+from oomlint.dialects.deepspeed.presets import is_shipped
 from oomlint.dialects.table import Copy
 from oomlint.disk import is_tools_own
 from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of, parse
@@ -108,8 +109,14 @@ def shipped_copy(workspace: Workspace, claim: Claim, reference: Reference, from_
     others = None
     found = workspace.resolve(reference.path, from_file)
     if found is not None:
-        others = frozenset(n.rpartition("/")[2] for n in workspace.beside(found))
+        beside = workspace.beside(found)
+        others = frozenset(n.rpartition("/")[2] for n in beside if _is_as_shipped(workspace, n))
     return Copy(reference.location, reference.path, path, named, others)
+
+
+def _is_as_shipped(workspace: Workspace, name: str) -> bool:
+    data = workspace.read_or_none(name)
+    return data is not None and is_shipped(name, data.decode("utf-8", "replace"))
 
 
 def _beside_itself(

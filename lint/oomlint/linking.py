@@ -11,6 +11,7 @@ import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Attested, MissingFile, Parts, Run, build_run, merge_sequences
+from oomlint.shipped_around import ShippedAround
 from oomlint.suggested import IN_README, OF_ANOTHER, Reading as Lent, Suggestions
 from oomlint.versions import chosen_anew, installed, is_commit
 from oomlint.workspace import Workspace
@@ -139,6 +141,7 @@ class Linker:
         self._own_programs = OwnPrograms(workspace)
         self._forward_only = ForwardOnly(workspace)
         self._carried = CarriedCode(workspace)
+        self._shipped_around = ShippedAround(workspace)
         self._lengths: dict[tuple[str, str | None, bool, str], Lengths | None] = {}
         self._attestations: Attestations | None = None
         self._own_readers = OwnReaders(workspace)
@@ -546,6 +549,7 @@ class Linker:
             find_model=self._model_finder(main.path, claim.path),
             find_lengths=self._lengths_finder(main.path),
             find_attested=self._attested_finder(claim, main),
+            find_shipped=partial(self._shipped_around.of, main.path),
             missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
             versions={name: at for name, at in versions.items() if not is_commit(at[0])},
             floors=self._floors(claims),

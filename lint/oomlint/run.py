@@ -108,6 +108,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     find_model: Callable[[str], ModelFacts | None] = lambda _name: None
     find_lengths: Any = None
     find_attested: Callable[[], Attested | None] = lambda: None
+    find_shipped: Any = None
     missing: tuple[MissingFile, ...] = ()
     versions: MappingABC[str, tuple[str, str]] = field(default_factory=dict)
     """Package → version and the file that pins it."""
@@ -142,6 +143,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             self.find_lengths,
             frozenset(each.reference for each in self.missing),
             frozenset(self.untold),
+            self.find_shipped,
         )
         stated = {
             name: value

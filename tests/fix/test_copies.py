@@ -12,6 +12,7 @@ from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit
 from oomlint.fix.apply import apply_change
 from oomlint.fix.edits import Planned, make_fix
+from oomlint.hardware import parse_hardware
 from oomlint.rule import Proposal
 from oomlint.workspace import Workspace
 
@@ -32,16 +33,17 @@ deepspeed: examples/deepspeed/{preset}.json
 """
 
 
-def _fixed(files, changes, *, names=None):
+def _fixed(files, changes, *, names=None, hardware=None, root=Path("/p")):
     """The texts that change, and the fix."""
-    workspace = Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
+    workspace = Workspace(root, {name: text.encode() for name, text in files.items()})
     names = names or [next(iter(files))]
-    (run,) = lint(workspace, names, Options(), rules=()).runs
+    options = Options(hardware=parse_hardware(hardware) if hardware else None)
+    (run,) = lint(workspace, names, options, rules=()).runs
     fix = make_fix(run, Proposal.set("change it", changes), "gpu")
     assert fix is not None
     if not fix.edits:
         raise CannotEdit(fix.reason or "")
-    texts = apply_change(workspace, names, Options(), Planned(run, fix))
+    texts = apply_change(workspace, names, options, Planned(run, fix))
     return {name: text.decode() for name, text in texts.items()}, fix
 
 
@@ -62,6 +64,91 @@ def test_axolotl_too_names_a_neighbour() -> None:
     text = AXOLOTL.format(preset="zero3_bf16")
     texts, _ = _fixed({"a.yaml": text}, {"offload.params": "cpu", "offload.optimizer": "cpu"})
     assert texts == {"a.yaml": text.replace("zero3_bf16", "zero3_bf16_cpuoffload_all")}
+
+
+@pytest.mark.parametrize(
+    ("config", "now", "then"),
+    [(AXOLOTL, "zero2", "zero3"), (LLAMA_FACTORY, "ds_z2_offload_config", "ds_z3_offload_config")],
+)
+def test_the_stage_of_a_preset_that_offloads_is_that_of_its_namesake(
+    config: str, now: str, then: str
+) -> None:
+    """Axolotl's ``zero2.json`` keeps the optimizer in host RAM, its ``zero3.json`` nothing; no two of them differ in
+    the stage alone."""
+    text = config.format(preset=now)
+    wishes = {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
+    texts, _ = _fixed({"a.yaml": text}, wishes)
+    assert texts == {"a.yaml": text.replace(now, then)}
+
+
+def test_nothing_is_offloaded_for_the_sake_of_a_stage() -> None:
+    wishes = {"parallel.zero.stage": 2}
+    assert neighbour("deepspeed_configs/zero1.json", wishes, "bf16") is None
+
+
+_PLAIN_AXOLOTL = AXOLOTL.format(preset="").replace("deepspeed_configs/.json  # ours", "")
+_PLAIN_FACTORY = LLAMA_FACTORY.format(preset="").rpartition("deepspeed:")[0]
+_STAGE_3 = {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
+
+
+def test_plain_data_parallelism_makes_way_for_a_preset_that_is_at_hand() -> None:
+    home = "examples/deepspeed/ds_z3_config.json"
+    files = {"a.yaml": _PLAIN_FACTORY, home: shipped_preset(home) or ""}
+    texts, _ = _fixed(files, _STAGE_3, hardware="8xA100-40GB")
+    assert texts.keys() == {"a.yaml"}
+    added = {*texts["a.yaml"].splitlines()} - {*_PLAIN_FACTORY.splitlines()}
+    assert added == {f"deepspeed: {home}"}
+
+
+def test_plain_data_parallelism_makes_way_for_a_preset_that_configs_around_name(
+    tmp_path: Path,
+) -> None:
+    """A config that says ``deepspeed:`` and nothing more gets the name there."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "b.yaml").write_text(AXOLOTL.format(preset="zero1"))
+    config = tmp_path / "a.yaml"
+    config.write_text(_PLAIN_AXOLOTL)
+    texts, _ = _fixed({"a.yaml": _PLAIN_AXOLOTL}, _STAGE_3, hardware="8xA100-40GB", root=tmp_path)
+    assert texts == {
+        "a.yaml": _PLAIN_AXOLOTL.replace(
+            "deepspeed: \n", "deepspeed: deepspeed_configs/zero3.json\n"
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {},
+        {"deepspeed_configs/zero3.json": '{"zero_optimization": {"stage": 3}}'},
+        {"deepspeed_configs/zero1.json": shipped_preset("deepspeed_configs/zero1.json") or ""},
+    ],
+    ids=["nobody names one", "a file of their own", "another one alone"],
+)
+def test_no_preset_is_named_that_may_not_be_there(theirs: dict[str, str]) -> None:
+    with pytest.raises(CannotEdit, match="no key"):
+        _fixed({"a.yaml": _PLAIN_AXOLOTL, **theirs}, _STAGE_3, hardware="8xA100-40GB")
+
+
+@pytest.mark.parametrize(
+    "more", ["load_in_8bit: true\nadapter: lora\n", "fsdp_version: 2\nfsdp_config: {}\n"]
+)
+def test_no_preset_for_what_it_cannot_shard_or_what_is_sharded(more: str) -> None:
+    home = "deepspeed_configs/zero3.json"
+    files = {"a.yaml": _PLAIN_AXOLOTL + more, home: shipped_preset(home) or ""}
+    with pytest.raises(CannotEdit):
+        _fixed(files, _STAGE_3, hardware="8xA100-40GB")
+
+
+def test_a_preset_that_the_project_has_changed_is_not_named_for_what_was_shipped() -> None:
+    shipped = "examples/deepspeed/ds_z2_config.json"
+    files = {
+        "a.yaml": LLAMA_FACTORY.format(preset="ds_z2_config"),
+        shipped: shipped_preset(shipped) or "",
+        "examples/deepspeed/ds_z3_config.json": '{"zero_optimization": {"stage": 0}}',
+    }
+    with pytest.raises(CannotEdit, match="says otherwise"):
+        _fixed(files, _STAGE_3)
 
 
 @pytest.mark.parametrize("is_at_hand", [False, True])

@@ -15,7 +15,7 @@ from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.edits import Fix, make_fix
 from oomlint.fix.needless import outnumbers_cards
 from oomlint.fix.planned import with_plans
-from oomlint.fix.story import contradiction, variant_beside
+from oomlint.fix.story import contradiction, name_for, variant_beside
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
 from oomlint.plan import Plan
@@ -592,3 +592,90 @@ def test_chunks_only_where_trl_has_them(release: str, is_written: bool) -> None:
     files = {"sft.yaml": _CONFIG.replace("max_seq", "max"), "requirements.txt": f"trl=={release}\n"}
     fix = _wanted(run_of(files, "sft.yaml"), {f.loss.logits_materialised: "chunked"})
     assert bool(fix.edits) is is_written
+
+
+# -- a fifth reading -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("spread", "is_aligned"), [(1, True), (2, True), (4, False)])
+def test_no_fewer_processes_than_the_engine_is_spread_over(spread: int, is_aligned: bool) -> None:
+    line = (
+        "CUDA_VISIBLE_DEVICES=0,1 python3 -m verl.trainer.main_ppo trainer.nnodes=1"
+        " trainer.n_gpus_per_node=4 actor_rollout_ref.rollout.name=vllm"
+        " actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B"
+        f" actor_rollout_ref.rollout.tensor_model_parallel_size={spread}\n"
+    )
+    added = _added(_fixed({"run.sh": line}, "8xA100-80GB", unsafe=True), "run.sh")
+    assert any("trainer.n_gpus_per_node=2" in each for each in added) is is_aligned
+
+
+def test_what_was_pasted_behind_a_backslash_is_not_made_an_argument() -> None:
+    lines = "python train.py \\\n  --out {out}\n  --b 2\n"
+    for out, is_mended in (("a.json", True), ("a.json \\https://example.org/", False)):
+        script = parse(Source("run.sh", lines.format(out=out)))
+        (fact,) = (fact for fact in script.facts if fact.kind == "broken-continuation")
+        assert bool(fact.mend) is is_mended
+
+
+@pytest.mark.parametrize("key", ["q_lora", "attn_implementation"])
+def test_a_file_of_arguments_gets_no_key_that_only_some_scripts_declare(key: str) -> None:
+    arguments = (
+        '{\n  "output_dir": "out",\n  "model_name_or_path": "Qwen/Qwen2.5-7B",\n  "max_seq_length": 1400,\n'
+        '  "per_device_train_batch_size": 10,\n  "gradient_accumulation_steps": 2,\n  "learning_rate": 1e-4,\n  "num_train_epochs": 3,\n  "lora_rank": 64,\n'
+        '  "save_steps": 300,\n  "logging_steps": 20,\n  "optim": "paged_adamw_32bit",\n  "fp16": true\n}\n'
+    )
+    wishes = {
+        "q_lora": {f.quant.method: "bnb4"},
+        "attn_implementation": {f.model.attn_impl: "sdpa"},
+    }
+    fix = _wanted(run_of({"train_args/sft.json": arguments}), wishes[key])
+    assert fix.edits == ()
+    assert "declares" in str(fix.reason)
+
+
+@pytest.mark.parametrize(
+    ("stem", "copy"),
+    [
+        ("ds_zero2_no_offload", "ds_zero3_offload"),
+        ("zero2-without-offloading", "zero3_offload"),
+        ("no_offload", "zero3_offload"),
+        ("zero2", "zero3_offload"),
+    ],
+)
+def test_a_copy_that_offloads_is_not_called_by_what_does_not(stem: str, copy: str) -> None:
+    wishes = {**ZERO_3, f.offload.optimizer: "cpu", f.offload.params: "cpu"}
+    assert name_for(stem, wishes) == copy
+
+
+def test_a_relative_path_without_quotes_gets_none() -> None:
+    text = _AXOLOTL.format(length=2048, micro=1) + "deepspeed: ./deepspeed_configs/zero1.json\n"
+    wishes = {**ZERO_3, f.offload.params: "none"}
+    fix = _wanted(run_of({"a.yaml": text}), wishes)
+    assert [edit.replacement for edit in fix.edits] == ["./deepspeed_configs/zero3.json"]
+
+
+_OWN_STEP = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+class OwnTrainer(Trainer):
+    def {function}(self, *given):
+        logits = self.model(**given[-1]).logits
+        return logits.logsumexp(-1).mean()
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+OwnTrainer(model=model, args=TrainingArguments("out"), train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "is_fused"),
+    [("train", False), ("training_step", False), ("compute_loss", False), ("evaluate", True)],
+)
+def test_no_fused_loss_for_a_trainer_that_reads_logits_in_any_of_its_steps(
+    function: str, is_fused: bool
+) -> None:
+    fix = _wanted(
+        run_of({"train.py": _OWN_STEP.format(function=function)}),
+        {f.loss.logits_materialised: "fused"},
+    )
+    assert bool(fix.edits) is is_fused

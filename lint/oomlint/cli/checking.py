@@ -17,6 +17,7 @@ from oomlint.cli.cache import keep
 from oomlint.cli.given import Given
 from oomlint.cli.jobs import FEW, Job, make_jobs, merge, settings_for
 from oomlint.cli.output import Form, emit, emit_bytes, painter
+from oomlint.cli.typing_in import say_what_is_awaited
 from oomlint.disk import MAX_NOTEBOOK_BYTES
 from oomlint.documents.staged import clear, clear_folders, is_staged
 from oomlint.documents.write import is_below, write_all
@@ -166,6 +167,7 @@ def _standard_input(
     if name is None:
         raise UsageError("`-` needs --stdin-filename, whose ending says what the text is")
     try:
+        say_what_is_awaited(name)
         return {name: read_given("-", MAX_NOTEBOOK_BYTES)}, (name,)
     except OSError as error:
         raise ReadError(name, f"cannot be read: {error.strerror or error}") from None

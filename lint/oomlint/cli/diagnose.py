@@ -12,6 +12,7 @@ from oomlint.cli.given import Given
 from oomlint.cli.options import color_option, output_file_option, run_options
 from oomlint.cli.output import Form, emit, painter
 from oomlint.cli.progress import shown
+from oomlint.cli.typing_in import STANDARD_INPUT, say_what_is_awaited
 from oomlint.errors import CannotEdit, FileError, UsageError
 from oomlint.report.paint import ColorChoice
 
@@ -75,13 +76,16 @@ def diagnose(
 
     if not logs:
         raise UsageError("name a log, or `-` for standard input")
-    if logs.count("-") > 1:
+    if logs.count(STANDARD_INPUT) > 1:
         raise UsageError("`-` can be given once")
     if not configs and any(given_options[name] for name in ("hardware", "host_memory", "gpus")):
         raise UsageError("--hardware and its like are about a config: name it with --config")
     if keep and not configs:
         raise UsageError("--keep needs the run that the log is of: name its config with --config")
-    with shown("reading") as tick:
+    is_piped = STANDARD_INPUT in logs
+    # A bar would be drawn over what is typed.
+    is_typed = is_piped and say_what_is_awaited("a log")
+    with shown("reading standard input" if is_piped else "reading", quiet=is_typed) as tick:
         scanned, errors = read_logs(logs, tick)
     report = _lint(Given(**given_options), configs, scanned) if configs else None
     examination = examine(scanned, report, errors)

@@ -20,6 +20,7 @@ from oomlint.cli.options import (
     settings_options,
 )
 from oomlint.cli.output import emit, painter
+from oomlint.cli.typing_in import STANDARD_INPUT, say_what_is_awaited
 from oomlint.errors import FileError, ParseError, ReadError, UsageError, in_words
 from oomlint.regular import read_given
 from oomlint.report.paint import ColorChoice, Paint
@@ -278,6 +279,8 @@ _MOST_PLAN_BYTES = 256 * 2**20
 
 
 def _read(file: str) -> str:
+    if file == STANDARD_INPUT:
+        say_what_is_awaited("a plan")
     try:
         return read_given(file, _MOST_PLAN_BYTES).decode("utf-8-sig")
     except FileNotFoundError:

@@ -64,6 +64,16 @@ class Surroundings(Struct, frozen=True, eq=False):
     """Files that the run names and that are not at hand, as it names them."""
     untold: frozenset[str] = frozenset()
     """Packages of which a commit alone says the release."""
+    find_shipped: Any = None
+    """Who looks up which configs of a framework a run of the project can name."""
+
+    def shipped(self, home: str) -> MappingABC[str, frozenset[str]]:
+        """Folders as runs of the project name them, in which the files of a framework's folder ``home`` lie → the
+        names of those that are as the framework ships them."""
+        if self.find_shipped is None:
+            return {}
+        found: MappingABC[str, frozenset[str]] = self.find_shipped(home)
+        return found
 
     def lengths(self, name: str, registry: str | None, vocabulary: int) -> Lengths | None:
         """How long the samples of a set are, by its name; ``None`` where nobody knows."""

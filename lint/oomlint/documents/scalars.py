@@ -115,7 +115,9 @@ def _integer(digits: str, *, octal_by_zero: bool) -> int:
 
 
 # Bare strings are kept to characters that mean nothing to YAML in block or flow style.
-_BARE: Final = r"[A-Za-z_/][A-Za-z0-9_./+@-]*|[0-9][A-Za-z0-9_./+@-]*[A-Za-z_][A-Za-z0-9_./+@-]*"
+_BARE: Final = (
+    r"(?:\.{1,2}/)*[A-Za-z_/][A-Za-z0-9_./+@-]*|[0-9][A-Za-z0-9_./+@-]*[A-Za-z_][A-Za-z0-9_./+@-]*"
+)
 # YAML 1.1 itself lists y and n as booleans, though PyYAML does not read them so.
 _BOOLEAN_IN_SOME_LOADER: Final = frozenset({"y", "Y", "n", "N"})
 # What JSON may hold raw and YAML's double quotes may not, or not without folding.

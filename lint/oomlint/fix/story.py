@@ -26,6 +26,7 @@ Wishes: TypeAlias = MappingABC[Any, Any]
 _START, _END = r"(?<![a-z0-9])", r"(?![a-z0-9])"
 _STAGE = re.compile(rf"{_START}(zero|ds|z|stage)([_-]?)([0-3])(?![0-9])", re.IGNORECASE)
 _UNSHARDED = r"(?:not?|non|without)[_-]?(?:zero|deepspeed)"
+_NO_OFFLOAD = "(?:no|without)[_-]?offload(?:ing)?"
 _CARDS = r"(?:rtx|gtx|tesla)?[_-]?(?:[2-5]0[5-9]0(?:ti)?|[abhlvp]\d{2,3}s?|[tl]4)(?:[_-]?\d+gb?)?"
 # Accelerators of other makers: what fits one of ours is nothing for them.
 _OTHER_MAKERS = r"npu|ascend|amd|rocm|mi\d{3}x?|xpu|hpu|gaudi|tpu"
@@ -52,30 +53,39 @@ def contradiction(path: str, plan: Plan, wishes: Wishes) -> str | None:
 
 
 def variant_beside(path: str, others: Iterable[str], wishes: Wishes) -> str | None:
-    """A file beside this one that is this one with an adapter, or with its base quantized, by its name, where that is
-    wished: ``train_lora.sh`` beside ``train.sh``, ``8B_qlora.yaml`` beside ``8B_lora.yaml``."""
+    """A file beside this one that is this one with an adapter, with its base quantized or sharded, by its name, where
+    that is wished: ``train_lora.sh`` beside ``train.sh``, ``8B_qlora.yaml`` beside ``8B_lora.yaml``,
+    ``sft_ds3.yaml`` beside ``sft.yaml``."""
     if str(wishes.get(f.trainable.method, "")).endswith("lora"):
-        pattern = "q?lora"
+        pattern, words = "q?lora", _OF_TRAINING
     elif wishes.get(f.quant.method) not in (None, "none"):
-        pattern = "qlora"
+        pattern, words = "qlora", _OF_TRAINING
+    elif wishes.get(f.parallel.zero.stage):
+        pattern = words = _OF_SHARDING
     else:
         return None
-    stem = _bare(_stem(path))
+    stem = _without(words, _stem(path))
     return next(
         (
             other
             for other in others
-            if other != path and any(_words(_stem(other), pattern)) and _bare(_stem(other)) == stem
+            if other != path
+            and any(_words(_stem(other), pattern))
+            and not any(_words(_stem(path), pattern))
+            and _without(words, _stem(other)) == stem
         ),
         None,
     )
 
 
-def _bare(stem: str) -> str:
-    """A name without the words for what is trained."""
-    return re.sub(
-        rf"[_.-]?{_START}(?:q?lora|full|ft|finetune){_END}", "", stem, flags=re.IGNORECASE
-    )
+# What names say of what is trained, and of how it is spread over cards.
+_OF_TRAINING = "q?lora|full|ft|finetune"
+_OF_SHARDING = r"(?:(?:deepspeed|ds)[_-]?)?(?:zero|ds|z|stage)[_-]?[1-3]|deepspeed|fsdp[12]?"
+
+
+def _without(words: str, stem: str) -> str:
+    """A name without some of its words."""
+    return re.sub(rf"[_.-]?{_START}(?:{words}){_END}", "", stem, flags=re.IGNORECASE)
 
 
 def _said(stem: str) -> Iterator[Said]:
@@ -96,7 +106,7 @@ def _said(stem: str) -> Iterator[Said]:
         yield _value(word, f.precision.compute, word.lower())
     for word in _words(stem, rf"(?:paged[_-]?)?(?:{_OPTIMIZERS})(?:[_-]?\d+bit)?"):
         yield Said(word, lambda _: True, lambda wishes: f.optimizer.kind in wishes)
-    for word in _words(stem, "no[_-]?offload(?:ing)?"):
+    for word in _words(stem, _NO_OFFLOAD):
         yield Said(word, lambda _: True, _offloads)
     for word in _words(stem, r"\d+k|\d{4,6}"):
         lengths = _lengths(word)
@@ -183,8 +193,13 @@ def name_for(stem: str, wishes: Wishes) -> str:
         if renamed == stem and not _STAGE.search(stem):
             renamed = f"{stem}_zero{stage}"
         stem = renamed
+    if any(word.startswith("offload") for word in words):
+        # "ds_zero2_no_offload" is what its copy is not.
+        stem = re.sub(rf"[_-]?{_START}{_NO_OFFLOAD}{_END}", "", stem, flags=re.IGNORECASE).lstrip(
+            "_-"
+        )
     words = [word for word in dict.fromkeys(words) if word not in stem.lower()]
-    return "_".join((stem, *words[:_MOST_WORDS]))
+    return "_".join(filter(None, (stem, *words[:_MOST_WORDS])))
 
 
 def _purposes(wishes: Wishes) -> Iterator[str]:

@@ -35,7 +35,7 @@ a GPU is left free on purpose for a generation server.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import prod
+from math import lcm, prod
 
 from oomlint.dialects.accelerate.keys import own
 from oomlint.dialects.machine.fields import launch
@@ -209,11 +209,13 @@ def _on_cpus(run: Run) -> bool:
 
 def _smallest_world(run: Run) -> int:
     """The fewest processes that all degrees of parallelism that files say go into: those of a mesh, and
-    how often it is copied, too (accelerate 1.15 parallelism_config.py total_size)."""
+    how often it is copied, too (accelerate 1.15 parallelism_config.py total_size); and those over which the engine
+    beside it spreads its copy (verl 0.2 workers/fsdp_workers.py _build_rollout: "is not divisible by infer_tp")."""
     parallel = run.plan.parallel
     names = (*_DEGREES, "dp_shard", "dp_replicate")
     degrees = ((getattr(parallel, name), getattr(f.parallel, name)) for name in names)
-    return prod(size for size, field in degrees if size and size > 1 and run.is_explicit(field))
+    mesh = prod(size for size, field in degrees if size and size > 1 and run.is_explicit(field))
+    return lcm(mesh, run.plan.objective.rollout.tp or 1)
 
 
 def _visible(run: Run) -> int | None:

@@ -16,6 +16,7 @@ from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.fixes import swap_preset
+from oomlint.dialects.deepspeed.presets import AXOLOTL_HOME
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, TORCHRUN
 from oomlint.dialects.machine.launches import launches
@@ -114,4 +115,4 @@ class Axolotl(Dialect):
         return Skeleton("axolotl.yaml", text, "axolotl train {file}", "datasets")
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
-        return super().express(swap_preset(changes, run), run)
+        return super().express(swap_preset(changes, run, AXOLOTL_HOME), run)

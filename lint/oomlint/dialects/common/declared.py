@@ -47,6 +47,8 @@ def check_option(block: Block, row: Row, run: Cells) -> None:
         raise CannotEdit("nothing shows that the script has an option for it")
     if _is_file_of_script(block) and _is_unparsed(row, run):
         raise CannotEdit(f"the script that reads it declares no {row.key}")
+    if _is_file_of_script(block) and _is_unheard_of(row, run):
+        raise CannotEdit(f"nothing shows that the script which reads it declares {row.key}")
 
 
 def _is_refused(row: Row, block: Block, run: Cells) -> bool:
@@ -75,6 +77,12 @@ def _is_unparsed(row: Row, run: Cells) -> bool:
         return False
     names = {row.key, *row.aliases, row.key.partition(".")[0]}
     return row.key not in known and names.isdisjoint(run.given.once(declared_options))
+
+
+def _is_unheard_of(row: Row, run: Cells) -> bool:
+    """Whether a file of arguments that no command here hands to a script would get a key which only some scripts
+    declare: all of them parse transformers' own arguments, and each has names of its own for its model."""
+    return row in MODEL_ROWS and not run.given.once(_parsers)
 
 
 def declared_options(blocks: list[Block]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""How a run changes its DeepSpeed config where that is one that its framework ships."""
+"""How a run changes its DeepSpeed config where that is one that its framework ships, or comes by one."""
 
 from __future__ import annotations
 
@@ -8,26 +8,57 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
-from oomlint.dialects.deepspeed.presets import neighbour
+from oomlint.dialects.deepspeed.presets import neighbour, preset_for
 from oomlint.plan.fields import below, f
 
 
-def swap_preset(wishes: MappingABC[Any, Any], run: Cells) -> dict[Any, Any]:
+def swap_preset(
+    wishes: MappingABC[Any, Any], run: Cells, home: str | None = None
+) -> dict[Any, Any]:
     """Wishes of a run whose DeepSpeed config is one that its framework ships: the run may name
-    that one's neighbour instead, where one does just what is wished."""
+    that one's neighbour instead, where one does just what is wished.
+
+    Plain data parallelism makes way for one, where the framework keeps them in a folder ``home`` that the project
+    has, or that its other configs name.
+    """
     own = dict(wishes)
     asked = {*below(f.parallel.zero), *below(f.offload)}
     wanted = {field: value for field, value in own.items() if field in asked}
-    blocks = (block for block in run.blocks if block.table is DEEPSPEED)
-    copy = next((block.copy for block in blocks if block.copy is not None), None)
-    if copy is None:
-        return own
-    other = neighbour(str(run[ref.deepspeed]), wanted, run[f.precision.compute])
-    # A project that brings some of these files along need not have all of them.
-    if other is None or (copy.others is not None and _name(other) not in copy.others):
+    other = _neighbour(wanted, run) if run.mentions(ref.deepspeed) else None
+    if home is not None and wanted and _is_plain(run):
+        other = _at_home(home, wanted, run)
+    if other is None:
         return own
     kept = {name: value for name, value in own.items() if name not in wanted}
     return {**kept, ref.deepspeed: other}
+
+
+def _neighbour(wanted: MappingABC[Any, Any], run: Cells) -> str | None:
+    blocks = (block for block in run.blocks if block.table is DEEPSPEED)
+    copy = next((block.copy for block in blocks if block.copy is not None), None)
+    if copy is None:
+        return None
+    other = neighbour(str(run[ref.deepspeed]), wanted, run[f.precision.compute])
+    # A project that brings some of these files along need not have all of them.
+    is_here = copy.others is None or other is None or _name(other) in copy.others
+    return other if is_here else None
+
+
+# Weights that ZeRO-3 is known to partition (PEFT's docs/source/accelerate/deepspeed.md on bitsandbytes); of other
+# packed formats nobody says so.
+_PARTITIONED = (None, "none", "bnb4")
+
+
+def _is_plain(run: Cells) -> bool:
+    is_ddp = run[f.parallel.backend] == "ddp" and run[ref.deepspeed] is None
+    return is_ddp and run[f.quant.method] in _PARTITIONED
+
+
+def _at_home(home: str, wanted: MappingABC[Any, Any], run: Cells) -> str | None:
+    dtype = run[f.precision.compute]
+    folders = run.known.shipped(home).items()
+    found = (preset_for(folder, names, wanted, dtype) for folder, names in folders)
+    return next(filter(None, found), None)
 
 
 def _name(reference: str) -> str:

@@ -19,7 +19,7 @@ from oomlint.dialects.kinds import (
     read_integer,
     read_number,
 )
-from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.table import Reading, Row, Table, known_keys
 from oomlint.plan.fields import Private, f
 
 
@@ -75,8 +75,10 @@ OPTIMIZERS = {
 
 class ds(Private, prefix="ds"):  # noqa: N801
     """``zero_flag``: ``zero_optimization`` as the true or false of old versions. ``cpu_offload`` and
-    ``cpu_offload_param``: their switches for offloading."""
+    ``cpu_offload_param``: their switches for offloading. ``added_preset``: what a shipped config says that a change
+    names and no file named before."""
 
+    added_preset: Reading
     zero_flag: bool
     cpu_offload: str
     cpu_offload_param: str

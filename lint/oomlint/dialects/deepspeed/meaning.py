@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import ref
-from oomlint.dialects.deepspeed.blocks import wished_preset
+from oomlint.dialects.deepspeed.blocks import preset_block, wished_preset
 from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
-from oomlint.dialects.meaning import Left, Meaning, Said
-from oomlint.dialects.table import Setting
+from oomlint.dialects.meaning import Left, Meaning, Said, Sourced
+from oomlint.dialects.table import Reading, Setting
 from oomlint.plan.fields import f
 
 deepspeed_json = Meaning()
@@ -36,13 +36,41 @@ def of_wished_preset(run: Cells, field: Any, said: Said) -> Said:
     """Where a change names another shipped config, what that one says counts."""
     reading = wished_preset(run.setting(ref.deepspeed))
     if reading is None:
-        return said
+        return said if said is not None else _said_by(run[ds.added_preset], field)
     origin = said.origin if isinstance(said, Setting | Left) else said
     if origin is not None and (origin.block is None or origin.block.table is not DEEPSPEED):
         return said
-    if field in reading.settings:
+    return _said_by(reading, field)
+
+
+def _said_by(reading: Reading | None, field: Any) -> Said:
+    if reading is not None and field in reading.settings:
         return reading.settings[field]
-    return Left(reading.auto[field]) if field in reading.auto else None
+    return Left(reading.auto[field]) if reading is not None and field in reading.auto else None
+
+
+@deepspeed_json.derive(ds.added_preset)
+def added_preset(run: Cells) -> Any:
+    """What the shipped config says that a change names where no file names one."""
+    named, block = run.setting(ref.deepspeed), run.block_with(ref.deepspeed)
+    if named is None or block is None or named.origin.kind != "option" or named.shadowed:
+        return None
+    preset = preset_block(str(named.value), block.location)
+    return None if preset is None else preset.read()
+
+
+_PRESET_DEFAULTS = {row.field: row for row in DEEPSPEED.rows if row.default is not None}
+
+
+@deepspeed_json.default(*_PRESET_DEFAULTS)
+def defaults_beside_preset(run: Cells) -> Any:
+    if run[ds.added_preset] is None:
+        return None
+    return {
+        field: Sourced(row.default, row.source)
+        for field, row in _PRESET_DEFAULTS.items()
+        if not run.is_auto(field)
+    }
 
 
 @deepspeed_json.said(*_FIELDS)

@@ -23,7 +23,9 @@ _FILE_NAME = r"(?:^|/)(?P<name>(?:ds_z|zero)[^/]*)\.json$"
 
 # Where the files lie in their frameworks' checkouts; a project's own ``configs/zero3.json`` says what
 # the project wrote into it.
-_HOME = re.compile(r"(?:^|/)(?:deepspeed_configs/zero|examples/deepspeed/ds_z)[^/]*\.json$")
+AXOLOTL_HOME = "deepspeed_configs"
+LLAMA_FACTORY_HOME = "examples/deepspeed"
+_HOME = re.compile(rf"(?:^|/)(?:{AXOLOTL_HOME}/zero|{LLAMA_FACTORY_HOME}/ds_z)[^/]*\.json$")
 
 # ms-swift 3602360a config/*.json and release/2.6 llm/ds_config/*.json, by the words that its
 # option takes for them: stage, device of the optimizer, device of the parameters.
@@ -47,6 +49,9 @@ _ASKED_OF_A_PRESET = (
     f.offload.optimizer,
     f.offload.params,
 )
+
+# Sections that only configs for something special have.
+_WITHOUT_MORE: MappingABC[str, Any] = dict.fromkeys(("compile", "tensor_parallel", "comms_config"))
 
 
 def shipped_preset(path: str) -> str | None:
@@ -75,6 +80,12 @@ def is_shipped(path: str, text: str) -> bool:
     return found in _files_called(match["name"])
 
 
+def names_at(home: str) -> frozenset[str]:
+    """The files that a framework keeps in its folder ``home``."""
+    family = {AXOLOTL_HOME: _of_axolotl, LLAMA_FACTORY_HOME: _of_llamafactory}[home]()
+    return frozenset(f"{name}.json" for name in family)
+
+
 def is_whole(path: str) -> bool:
     """Whether all that the shipped file says is known, so that it can be copied; the configs of
     ms-swift 2.x are known only in what decides memory."""
@@ -83,20 +94,75 @@ def is_whole(path: str) -> bool:
 
 def neighbour(path: str, wishes: MappingABC[Any, Any], dtype: str | None = None) -> str | None:
     """The shipped config beside the one at ``path`` that differs from it in just ``wishes`` (and
-    in its own tuning of buckets), as a run would name it that computes in ``dtype``; ``None`` where there is none."""
+    in its own tuning of buckets), as a run would name it that computes in ``dtype``; ``None`` where there is none.
+
+    Of one that offloads, what is offloaded may be another thing where no other config has the stage: Axolotl's
+    ``zero2.json`` keeps the optimizer in host RAM, its ``zero3.json`` nothing.
+    """
     config = _preset(path)
     if config is None or not wishes or not wishes.keys() <= set(_ASKED_OF_A_PRESET):
         return None
     folder, slash, file = path.rpartition("/")
     name, dot, suffix = file.partition(".")
-    shipped = (_of_axolotl(), _of_llamafactory(), _of_swifts(), _of_xtuner())
-    family = next(configs for configs in shipped if name in configs)
-    wanted = {**_sense(config, dtype), **wishes}
-    if wanted[f.parallel.zero.stage] < 3:
-        wanted[f.parallel.zero.gather16_on_save] = None
-    fitting = (other for other, found in family.items() if _sense(found, dtype) == wanted)
-    found = next(fitting, None)
+    family = next(configs for configs in _families() if name in configs)
+    found = _fitting(family, _sense(config, dtype), wishes, dtype, name)
     return None if found is None else f"{folder}{slash}{found}{dot}{suffix}"
+
+
+def preset_for(
+    folder: str, others: Iterable[str], wishes: MappingABC[Any, Any], dtype: str | None
+) -> str | None:
+    """The shipped config that does just ``wishes``, among those of a ``folder`` in which ``others`` of them lie, for
+    a run that has named none yet."""
+    if not wishes.get(f.parallel.zero.stage) or not wishes.keys() <= set(_ASKED_OF_A_PRESET):
+        return None
+    there = sorted(other.removesuffix(".json") for other in others)
+    family = next((each for each in _families() if any(name in each for name in there)), {})
+    plain: dict[Any, Any] = {f.offload.optimizer: "none", f.offload.params: "none"}
+    plain |= {**_WITHOUT_MORE, "bf16": dtype == "bf16"}
+    configs = {name: family[name] for name in there if name in family}
+    found = _exact(configs, {**plain, f.parallel.zero.gather16_on_save: True, **wishes}, dtype)
+    return None if found is None else f"{folder}/{found}.json"
+
+
+def _families() -> tuple[MappingABC[str, Any], ...]:
+    return _of_axolotl(), _of_llamafactory(), _of_swifts(), _of_xtuner()
+
+
+def _fitting(
+    family: MappingABC[str, Any],
+    sense: MappingABC[Any, Any],
+    wishes: MappingABC[Any, Any],
+    dtype: str | None,
+    name: str,
+) -> str | None:
+    """The name of the config of a family that has a sense but for ``wishes``, else, of those with the stage that is
+    wished for, of the one that offloads most alike; the one called as ``name`` first."""
+    exact = _exact(family, {**sense, **wishes}, dtype)
+    stage = wishes.get(f.parallel.zero.stage)
+    both = (f.offload.optimizer, f.offload.params)
+    if exact is not None or stage is None or all(sense[device] == "none" for device in both):
+        return exact
+    devices = [device for device in both if device not in wishes]
+    called = re.sub(r"(?<=zero|ds_z)[0-3]", str(stage), name)
+    near: list[tuple[int, bool, str]] = []
+    for other, found in family.items():
+        theirs = _sense(found, dtype)
+        alike = {device: theirs[device] for device in devices}
+        if _exact({other: found}, {**sense, **alike, **wishes}, dtype) is not None:
+            moved = sum(theirs[device] != sense[device] for device in devices)
+            near.append((moved, other != called, other))
+    return min(near)[-1] if near else None
+
+
+def _exact(
+    family: MappingABC[str, Any], wanted: MappingABC[Any, Any], dtype: str | None
+) -> str | None:
+    """The name of the first config that has just the sense that is wanted."""
+    if wanted[f.parallel.zero.stage] < 3:
+        wanted = {**wanted, f.parallel.zero.gather16_on_save: None}
+    fitting = (other for other, found in family.items() if _sense(found, dtype) == wanted)
+    return next(fitting, None)
 
 
 def _sense(config: MappingABC[str, Any], dtype: str | None) -> dict[Any, Any]:
@@ -115,7 +181,7 @@ def _sense(config: MappingABC[str, Any], dtype: str | None) -> dict[Any, Any]:
         f.parallel.zero.gather16_on_save: gathers if zero["stage"] == 3 else None,
         f.offload.optimizer: zero.get("offload_optimizer", {}).get("device", "none"),
         f.offload.params: zero.get("offload_param", {}).get("device", "none"),
-        **{key: config.get(key) for key in ("compile", "tensor_parallel", "comms_config")},
+        **{key: config.get(key) for key in _WITHOUT_MORE},
         "bf16": bf16,
     }
 

@@ -16,6 +16,7 @@ from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.fixes import swap_preset
+from oomlint.dialects.deepspeed.presets import LLAMA_FACTORY_HOME
 from oomlint.dialects.llamafactory.changes import TRAINS_ON_TOKENS
 from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, ENVIRONMENT, LLAMA_FACTORY, lf
 from oomlint.dialects.llamafactory.meaning import meaning
@@ -129,7 +130,8 @@ class LlamaFactory(Dialect):
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         _check_combinations(changes, run)
-        own = in_training_arguments(expressed(swap_preset(changes, run), run), run)
+        swapped = swap_preset(changes, run, LLAMA_FACTORY_HOME)
+        own = in_training_arguments(expressed(swapped, run), run)
         return writable(own, run, self.name)
 
 

@@ -27,7 +27,7 @@ from oomlint.dialects.kinds import (
     read_integer,
 )
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
-from oomlint.dialects.table import Reading, Row, Table, known_keys
+from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
@@ -159,12 +159,10 @@ class own(Private, prefix="swift"):  # noqa: N801  a namespace of fields, read l
 
     ``is_old``: the version or the keys are those of 1.x or 2.x, whose defaults differ.
     ``gpus_per_rank``: GPUs over which each process spreads its model, where these are several.
-    ``added_preset``: what a DeepSpeed config says that a change names and no file named before.
     """
 
     is_old: bool
     gpus_per_rank: int
-    added_preset: Reading
     tuner: str
     tuner_backend: str
     lora_rank: int

@@ -12,11 +12,8 @@ from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.changes import FUSED_BY_TRAINER
 from oomlint.dialects.common.backend import is_adapter_run
-from oomlint.dialects.common.fields import ref
-from oomlint.dialects.deepspeed.blocks import preset_block
-from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.liger import liger_patches
-from oomlint.dialects.meaning import Bounds, Left, Meaning, Said, Sourced, Wishes
+from oomlint.dialects.meaning import Bounds, Meaning, Sourced, Wishes
 from oomlint.dialects.ms_swift.keys import OLD, TRAIN, env, own
 from oomlint.dialects.ms_swift.samples import generates
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
@@ -33,40 +30,6 @@ def _said_by_trainer(field: Any, wanted: Any, run: Cells, wishes: Wishes) -> Wis
 
 
 # -- sharding --------------------------------------------------------------------------------------
-
-
-@training.derive(own.added_preset)
-def added_preset(run: Cells) -> Any:
-    """What the DeepSpeed preset says that a change adds where no file names one."""
-    named, block = run.setting(ref.deepspeed), run.block_with(ref.deepspeed)
-    if named is None or block is None or named.origin.kind != "option" or named.shadowed:
-        return None
-    preset = preset_block(str(named.value), block.location)
-    return None if preset is None else preset.read()
-
-
-@training.said(*DEEPSPEED.by_field)
-def of_added_preset(run: Cells, field: Any, said: Said) -> Said:
-    reading = run[own.added_preset] if said is None else None
-    if reading is None:
-        return said
-    if field in reading.auto:
-        return Left(reading.auto[field])
-    return reading.settings.get(field)
-
-
-_PRESET_DEFAULTS = {row.field: row for row in DEEPSPEED.rows if row.default is not None}
-
-
-@training.default(*_PRESET_DEFAULTS)
-def defaults_beside_preset(run: Cells) -> Any:
-    if run[own.added_preset] is None:
-        return None
-    return {
-        field: Sourced(row.default, row.source)
-        for field, row in _PRESET_DEFAULTS.items()
-        if not run.is_auto(field)
-    }
 
 
 @training.derive(f.parallel.tp)

@@ -14,6 +14,8 @@ from oomlint.documents.text import Location, Source
 _TRAINER = re.compile(r"Trainer$")
 # Classes of transformers whose forward projects to the vocabulary.
 _HEADED = re.compile(r"(?:For(?:CausalLM|ConditionalGeneration|MaskedLM)|LMHeadModel)$")
+# What a Trainer overrides to compute its loss (transformers 5.23 trainer.py).
+_STEPS = frozenset({"compute_loss", "training_step", "train", "_inner_training_loop"})
 # What is made of the model's logits, here or in another function of the class.
 _OF_LOGITS = re.compile(r"logit|logp|log_p|label_smoother")
 
@@ -24,8 +26,8 @@ def loss_facts(source: Source, tree: ast.Module, places: Places) -> Iterator[Fac
     takes its loss neither from the model nor from the class above. Facts of the kind ``own-passes``
     (``class``, ``passes``): a ``compute_loss`` that runs the model several times before one
     backward pass. Facts of the kind ``loss-alone`` (``class``): a Trainer's ``prediction_step`` that has the class
-    above return the loss alone. Facts of the kind ``own-logits`` (``class``, ``function``): a ``compute_loss`` that
-    reads the model's logits."""
+    above return the loss alone. Facts of the kind ``own-logits`` (``class``, ``function``): a function of a Trainer,
+    from ``compute_loss`` up to its whole ``train``, that reads the model's logits."""
     for node in tree.body:
         if not isinstance(node, ast.ClassDef):
             continue
@@ -39,16 +41,16 @@ def loss_facts(source: Source, tree: ast.Module, places: Places) -> Iterator[Fac
         for function in node.body:
             if not isinstance(function, ast.FunctionDef):
                 continue
+            where = Location(source.path, places.span(function))
             if wanted == "compute_loss" and _asks_for_loss_alone(function):
-                where = Location(source.path, places.span(function))
                 yield Fact("loss-alone", where, {"class": node.name})
+            is_step = wanted == "compute_loss" and function.name in _STEPS
+            if is_step and any(map(_reads_logits, ast.walk(function))):
+                yield Fact("own-logits", where, {"class": node.name, "function": function.name})
             if function.name != wanted:
                 continue
-            where = Location(source.path, places.span(function))
             if _is_of_its_own(function) and not _names_logits(node):
                 yield Fact("own-loss", where, {"class": node.name, "function": wanted})
-            if wanted == "compute_loss" and any(map(_reads_logits, ast.walk(function))):
-                yield Fact("own-logits", where, {"class": node.name, "function": wanted})
             passes = _passes(function.body) if wanted == "compute_loss" else 0
             if passes > 1:
                 yield Fact("own-passes", where, {"class": node.name, "passes": passes})

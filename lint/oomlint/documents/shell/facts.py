@@ -167,6 +167,9 @@ def _moves_up(edit: Edit) -> bool:
     return edit.start == edit.end and edit.replacement.lstrip().startswith("#")
 
 
+_TEXT_AFTER_BACKSLASH = re.compile(r"\s\\\w")
+
+
 def _above_option(source: Source, line: int, span: Span) -> Fact | None:
     """Why an option stands alone on its line, from the lines above it."""
     above = line - 1
@@ -206,8 +209,9 @@ def _above_option(source: Source, line: int, span: Span) -> Fact | None:
         return None
     place = source.line_starts[above - 1] + len(bare)
     detail = _cut(source, "no-backslash", above, line)
-    if text != bare and _OPTION_AT_END.search(bare):
-        # "--tokenizer-type " with a blank behind it: its value is gone, and with it the backslash.
+    if (text != bare and _OPTION_AT_END.search(bare)) or _TEXT_AFTER_BACKSLASH.search(bare):
+        # "--tokenizer-type " with a blank behind it: its value is gone, and with it the backslash. And what was
+        # pasted behind one ("\\https://…") is no argument: what was meant only its author knows.
         return _fact(source, kind, span, {**detail, "unfilled": True}, [])
     return _fact(source, kind, span, detail, [Edit(source.path, place, end, " \\")])
 
