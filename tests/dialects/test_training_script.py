@@ -604,6 +604,50 @@ def test_options_are_written_where_the_script_declares_them(is_declared: bool) -
     assert (fix.reason is None) == is_declared
 
 
+_CONTINUES = """\
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+
+base = AutoModelForCausalLM.from_pretrained(
+    "meta-llama/Llama-2-7b-hf",
+    quantization_config=BitsAndBytesConfig(load_in_4bit=True),
+)
+model = PeftModel.from_pretrained(base, "sft/adapter"{trainable})
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=4, bf16=True)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainable", "method"),
+    [(", is_trainable=True", "qlora"), (", is_trainable=False", "full"), ("", "full")],
+)
+def test_an_adapter_that_is_loaded_to_be_trained_on(trainable: str, method: str) -> None:
+    (run,) = _runs(_CONTINUES.format(trainable=trainable))
+    assert run.plan.model.id == "meta-llama/Llama-2-7b-hf"
+    assert run.plan.trainable.method == method
+    if method == "qlora":
+        assert run.plan.trainable.r == 8
+        assert run.cells.level(f.trainable.r) is Level.ASSUMED
+
+
+@pytest.mark.parametrize(
+    ("asked", "runs"),
+    [
+        ("trainer.train()\ntrainer.evaluate()", 1),
+        ("output, _ = trainer.evaluate(tokenized)", 0),
+        ("trainer.predict(tokenized)", 0),
+        ("run_training(trainer)\ntrainer.evaluate()", 1),
+    ],
+)
+def test_a_trainer_that_only_evaluates_trains_nothing(asked: str, runs: int) -> None:
+    script = _CONTINUES.format(trainable="").replace("Trainer(model=", "trainer = Trainer(model=")
+    script = script.replace(", train_dataset=data).train()", ")\n" + asked)
+    launch = "accelerate launch score.py --batch_size 8\n"
+    assert len(_runs({"score.py": script, "score.sh": launch})) == runs
+
+
 # -- switches of the script ----------------------------------------------------------------------
 
 _SWITCHES = """\

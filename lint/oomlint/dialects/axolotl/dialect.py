@@ -15,6 +15,7 @@ from oomlint.dialects.axolotl.meaning import meaning
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.deepspeed.fixes import swap_preset
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, TORCHRUN
@@ -62,6 +63,7 @@ class Axolotl(Dialect):
     markers = (b"base_model", b"axolotl")
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed"}
+    asks = BY_TRAINER
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.common.config_values import with_files
+from oomlint.dialects.common.evaluating import only_evaluates
 from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.table import Block, Table, plain_value
@@ -29,6 +30,7 @@ from oomlint.dialects.trainer.tables import (
     EARLY_FROM_PRETRAINED,
     FROM_PRETRAINED,
     FROZEN_TOWER,
+    LOADED_ADAPTER,
     LOADING_TRAINER_CALL,
     PREPARES_KBIT,
     QUANTIZATION,
@@ -55,7 +57,8 @@ _TRAINER = re.compile(r"(^|\.)\w*Trainer$")
 _OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
 _OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known
-_OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value|draft", re.IGNORECASE)
+_LOADS_ADAPTER = re.compile(r"(^|\.)(Auto)?PeftModel\w*\.from_pretrained$")
+_OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value(?!head)|draft", re.IGNORECASE)
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 
 
@@ -117,6 +120,8 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     if _imports_unsloth(document) is not patched:
         return
     calls: Sequence[Call] = getattr(document, "calls", ())
+    if calls and only_evaluates(document.source.text):
+        return
     defaults = getattr(document, "option_defaults", None)
     configs = [c for c in calls if _CONFIG.search(c.callee) and _may_configure(c, document)]
     trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c, document)]
@@ -208,6 +213,7 @@ def calls_beside(
         yield adapter, ADAPTER
     else:
         yield from ((call, WRAPS) for call in calls if _wraps(call))
+        yield from ((call, LOADED_ADAPTER) for call in calls if _trains_what_it_loads(call))
     for call in calls:
         if call.callee.endswith(
             ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
@@ -284,9 +290,12 @@ def is_on(option: str, options: MappingABC[str, Node]) -> bool:
 
 
 def _unwrapped(call: Call | None) -> Call | None:
-    """The call inside ``get_peft_model(prepare_model_for_kbit_training(...), ...)``."""
+    """The call inside ``get_peft_model(prepare_model_for_kbit_training(...), ...)``, or inside one that loads an
+    adapter over it."""
     while call is not None and call.callee.rpartition(".")[2] in _WRAPPERS:
         call = _argument(call, "model", "0")
+    if call is not None and _LOADS_ADAPTER.search(call.callee):
+        return _unwrapped(_argument(call, "model", "0")) or call
     return call
 
 
@@ -353,6 +362,11 @@ def _wraps(call: Call) -> bool:
     """Whether a call is PEFT's own ``get_peft_model``."""
     package, _, name = call.callee.rpartition(".")
     return name == "get_peft_model" and package in ("", "peft")
+
+
+def _trains_what_it_loads(call: Call) -> bool:
+    """Whether a call loads an adapter to train it on: PEFT freezes it unless told otherwise."""
+    return bool(_LOADS_ADAPTER.search(call.callee)) and _value(call, "is_trainable") is True
 
 
 def _the_only(calls: Sequence[Call]) -> Call | None:

@@ -20,6 +20,7 @@ from oomlint.dialects.trainer.tables import (
     CHECKPOINTS,
     EARLY_FROM_PRETRAINED,
     FROM_PRETRAINED,
+    LOADED_ADAPTER,
     LOADING_TRAINER_CALL,
     PREPARES_KBIT,
     TOLD_OF_ADAPTER,
@@ -67,7 +68,7 @@ def gives_model(run: Cells) -> Any:
 def adapts(run: Cells) -> Any:
     if not is_script(run):
         return None
-    return True if reaches(run, ADAPTER) or run[script.adapter] else None
+    return True if reaches(run, ADAPTER, LOADED_ADAPTER) or run[script.adapter] else None
 
 
 @scripts.default(hf.use_peft, source="no call of the script adds an adapter")
@@ -85,7 +86,7 @@ def unclear_adapter(run: Cells, field: Any, said: Said) -> Said:
     if wrapped is not None and reaches(run, WRAPS):
         return wrapped
     given = run.said(script.adapter)
-    is_adapted = reaches(run, ADAPTER) or not isinstance(given, Origin)
+    is_adapted = reaches(run, ADAPTER, LOADED_ADAPTER) or not isinstance(given, Origin)
     return said if is_adapted else given
 
 
@@ -98,6 +99,20 @@ def _wrapped_in_something(blocks: list[Block]) -> Origin | None:
             )
             return Origin("explicit", block, None, what)
     return None
+
+
+_OF_LOADED = {f.trainable.r: 8, f.trainable.alpha: 8, f.trainable.dropout: 0.0}
+
+
+@scripts.derive(*_OF_LOADED)
+def of_loaded_adapter(run: Cells) -> Any:
+    """Of an adapter that is trained on only its own files tell the rank."""
+    if not is_script(run) or reaches(run, ADAPTER) or not reaches(run, LOADED_ADAPTER):
+        return None
+    why = "the adapter that is trained on is not at hand: PEFT's default"
+    return {
+        field: Sourced(value, why, is_assumed=True) for field, value in _OF_LOADED.items()
+    }
 
 
 @scripts.derive(f.quant.prepares_kbit)

@@ -133,6 +133,15 @@ WRAPS = Table(
     section="adapter",
 )
 
+# peft 0.21.2 peft_model.py PeftModel.from_pretrained and auto.py AutoPeftModel: what is loaded is trained on only with
+# is_trainable=True; rank and targets stand in the adapter's own adapter_config.json.
+LOADED_ADAPTER = Table(
+    name="PeftModel.from_pretrained",
+    rows=(),
+    known_prefixes=("",),
+    section="adapter",
+)
+
 # torch 2.9 nn/modules/module.py requires_grad_: what no gradient is asked of keeps nothing for one.
 FROZEN_TOWER = Table(
     name="vision tower",
