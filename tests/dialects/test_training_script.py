@@ -17,6 +17,7 @@ from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import processes_of
+from oomlint.judgement.doubts import doubts
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Proposal, Severity
@@ -646,6 +647,61 @@ def test_a_trainer_that_only_evaluates_trains_nothing(asked: str, runs: int) -> 
     script = script.replace(", train_dataset=data).train()", ")\n" + asked)
     launch = "accelerate launch score.py --batch_size 8\n"
     assert len(_runs({"score.py": script, "score.sh": launch})) == runs
+
+
+_EVALUATES = """\
+from dataclasses import dataclass
+from typing import Optional
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class Own:
+    few: Optional[int] = 50
+    most: Optional[int] = None
+
+def main():
+    (own,) = HfArgumentParser(Own).parse_args_into_dataclasses()
+    data = load_dataset("acme/talk")
+    eval_dataset = data["validation"]
+    {cut}
+    args = TrainingArguments("out", per_device_train_batch_size=1, eval_strategy="steps")
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+    Trainer(
+        model=model, args=args, train_dataset=data["train"], eval_dataset=eval_dataset,
+        compute_metrics=scores,
+    ).train()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cut", "samples", "level"),
+    [
+        ("pass", None, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.select(range(200))", 200, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.shuffle(1).select(range(min(200, len(data))))", 200, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.select(range(own.few))", 50, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.select(range(len(data) // 2))", None, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.select(range(read_size()))", None, Level.UNREAD),
+        ("train = data['train'].select(range(200))", None, Level.DEFAULT),
+        ("eval_dataset = load_dataset('acme/talk', split='test[:300]')", 300, Level.DEFAULT),
+        ("data = data['train'].train_test_split(test_size=500)", 500, Level.DEFAULT),
+        ("data = data['train'].train_test_split(test_size=0.1)", None, Level.DEFAULT),
+        (
+            "if own.most is not None: eval_dataset = eval_dataset.select(range(own.most))",
+            None,
+            Level.DEFAULT,
+        ),
+    ],
+)  # fmt: skip
+def test_a_set_to_evaluate_that_is_cut(cut: str, samples: int | None, level: Level) -> None:
+    run = _run(_EVALUATES.replace("{cut}", cut))
+    assert run.plan.eval.samples == samples
+    assert run.level(f.eval.samples) is level
+    guessed = [doubt.words for doubt in doubts(run) if "evaluates" in doubt.words]
+    assert bool(guessed) == (samples is None and level is Level.DEFAULT)
 
 
 # -- switches of the script ----------------------------------------------------------------------

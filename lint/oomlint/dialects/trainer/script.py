@@ -274,7 +274,11 @@ def _defaults_of(defaults: Mapping | None) -> MappingABC[str, Node]:
 
 def is_reached(arguments: Mapping, options: MappingABC[str, Node]) -> bool:
     """Whether the switches around a call let it run; one that nobody sets may be either."""
-    guards = getattr(arguments, "guards", ())
+    return are_held(getattr(arguments, "guards", ()), options)
+
+
+def are_held(guards: Iterable[tuple[str, bool]], options: MappingABC[str, Node]) -> bool:
+    """Whether switches are as a place in the script asks; one that nobody sets may be either."""
     return all(name not in options or is_on(name, options) == held for name, held in guards)
 
 
