@@ -704,6 +704,49 @@ def test_a_set_to_evaluate_that_is_cut(cut: str, samples: int | None, level: Lev
     assert bool(guessed) == (samples is None and level is Level.DEFAULT)
 
 
+_PUT_TOGETHER = """\
+import argparse
+import os
+from pathlib import Path
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+ROOT = Path(__file__).resolve().parent.parent
+
+def build_options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model-name", default="Llama-2-7b-hf")
+    parser.add_argument("--batch-size", type=int, default=3)
+    return parser.parse_args()
+
+def main():
+    options = build_options()
+    model = AutoModelForCausalLM.from_pretrained({path})
+    args = TrainingArguments("out", per_device_train_batch_size=options.batch_size)
+    Trainer(model=model, args=args, train_dataset=data).train()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ('str(ROOT / "models" / "Llama-2-7b-hf")', "models/Llama-2-7b-hf"),
+        ('ROOT / "models" / options.model_name', "models/Llama-2-7b-hf"),
+        ('os.path.join("/data", options.model_name)', "/data/Llama-2-7b-hf"),
+        ('Path("/data", "Llama-2-7b-hf").as_posix()', "/data/Llama-2-7b-hf"),
+        ('os.path.join(os.path.dirname(os.path.abspath(__file__)), "m")', "src/m"),
+        ('Path(__file__).parents[1] / "m"', "m"),
+        ('find(ROOT) / "m"', None),
+    ],
+)
+def test_a_path_that_the_script_puts_together(path: str, model: str | None) -> None:
+    """Also the parser's own function may be called anything."""
+    run = _run({"src/train.py": _PUT_TOGETHER.replace("{path}", path)})
+    assert run.plan.model.id == model
+    assert run.plan.batch.micro == 3
+
+
 # -- switches of the script ----------------------------------------------------------------------
 
 _SWITCHES = """\
