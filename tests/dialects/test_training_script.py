@@ -747,6 +747,24 @@ def test_a_path_that_the_script_puts_together(path: str, model: str | None) -> N
     assert run.plan.batch.micro == 3
 
 
+_GOES_ON = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+resumed = find_last()
+if resumed:
+    model = AutoModelForCausalLM.from_pretrained(resumed)
+else:
+    model = AutoModelForCausalLM.from_pretrained("Llama-2-7b-hf")
+args = TrainingArguments("out", per_device_train_batch_size=1)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+def test_the_branch_that_names_the_model_counts() -> None:
+    """The other one goes on from a checkpoint of it."""
+    assert _run(_GOES_ON).plan.model.id == "Llama-2-7b-hf"
+
+
 # -- switches of the script ----------------------------------------------------------------------
 
 _SWITCHES = """\

@@ -264,8 +264,18 @@ def _model_of(calls: Sequence[Call], trainer: Call | None, defaults: Mapping | N
         and "Config" not in call.callee
     ]
     options = _defaults_of(defaults)
-    reached = [call for call in loaders if is_reached(call.arguments, options)]
-    return next(iter(reached or loaders), None)
+    reached = [call for call in loaders if is_reached(call.arguments, options)] or loaders
+    return next((_named_for(call, reached) for call in reached), None)
+
+
+def _named_for(call: Call, loaders: Sequence[Call]) -> Call:
+    """A call that loads a model, or the one in the other branch of an ``if`` around it where that one alone names
+    what it loads: one goes on from a checkpoint of the other."""
+    if _value(call, "pretrained_model_name_or_path", "0") is not UNKNOWN:
+        return call
+    others = (each for each in loaders if each is not call and may_replace(each, call))
+    named = (e for e in others if isinstance(_value(e, "pretrained_model_name_or_path", "0"), str))
+    return next(named, call)
 
 
 def _defaults_of(defaults: Mapping | None) -> MappingABC[str, Node]:
