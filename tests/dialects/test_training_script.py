@@ -14,10 +14,10 @@ from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
+from oomlint.judgement.doubts import doubts
 from oomlint.linking import Linker, LinkOptions
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import processes_of
-from oomlint.judgement.doubts import doubts
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Proposal, Severity

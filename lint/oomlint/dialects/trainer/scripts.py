@@ -111,9 +111,7 @@ def of_loaded_adapter(run: Cells) -> Any:
     if not is_script(run) or reaches(run, ADAPTER) or not reaches(run, LOADED_ADAPTER):
         return None
     why = "the adapter that is trained on is not at hand: PEFT's default"
-    return {
-        field: Sourced(value, why, is_assumed=True) for field, value in _OF_LOADED.items()
-    }
+    return {field: Sourced(value, why, is_assumed=True) for field, value in _OF_LOADED.items()}
 
 
 @scripts.derive(f.quant.prepares_kbit)

@@ -13,7 +13,9 @@ from oomlint.documents.python.values import Evaluator, Places
 from oomlint.documents.text import Location, Source
 
 _CUTS = re.compile(r"\.select\(|train_test_split\(|split\s*=\s*f?[\"'][^\"']*\[:")
-_OF_EVALUATION = re.compile(r"(?:^|[^a-z])(?:eval|evaluation|val|valid|validation|test|dev)(?![a-z])")
+_OF_EVALUATION = re.compile(
+    r"(?:^|[^a-z])(?:eval|evaluation|val|valid|validation|test|dev)(?![a-z])"
+)
 _FIRST = re.compile(r"^(?:eval|val|valid|validation|test|dev)\w*\[:(\d+)\]$")
 
 

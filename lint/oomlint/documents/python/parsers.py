@@ -136,9 +136,7 @@ def _that_parse(tree: Tree) -> Iterator[str]:
 
 
 def _gives(function: ast.FunctionDef) -> Iterator[bool]:
-    return (
-        isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function)
-    )
+    return (isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
 
 
 def dataclass_variables(tree: Tree) -> dict[str, str]:

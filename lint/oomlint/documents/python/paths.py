@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Final
 
-from oomlint.documents.base import UNKNOWN, Node, Scalar
+from oomlint.documents.base import Node, Scalar
 from oomlint.documents.python.scopes import Scope, dotted
 from oomlint.documents.text import Span
 
@@ -20,9 +20,7 @@ _OF_STRINGS: Final = frozenset({"os.path.abspath", "os.path.realpath", "os.fspat
 _PATHS: Final = frozenset({"pathlib.Path", "pathlib.PurePosixPath"})
 
 
-def path_of(
-    expression: ast.expr, scope: Scope, span: Span, read: Read, join: Join
-) -> Node | None:
+def path_of(expression: ast.expr, scope: Scope, span: Span, read: Read, join: Join) -> Node | None:
     """What an expression of paths comes to; ``None`` where it is none."""
     if isinstance(expression, ast.Call):
         return _called(expression, scope, span, read, join)
@@ -38,9 +36,7 @@ def path_of(
     return None
 
 
-def _called(
-    call: ast.Call, scope: Scope, span: Span, read: Read, join: Join
-) -> Node | None:
+def _called(call: ast.Call, scope: Scope, span: Span, read: Read, join: Join) -> Node | None:
     given: Sequence[ast.expr] = call.args
     if call.keywords or any(isinstance(each, ast.Starred) for each in given):
         return None
@@ -81,7 +77,7 @@ def _text(node: Node) -> Node | None:
 
 
 def _above(node: Node, span: Span, levels: int) -> Node | None:
-    if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.value is UNKNOWN:
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return None
     path = node.value
     for _ in range(levels):

@@ -188,9 +188,7 @@ class Evaluator:
         right = self.node(expression.right, scope, depth + 1)
         return self._result(self.places.span(expression), type(expression.op), left, right)
 
-    def _result(
-        self, span: Span, operation: type[ast.operator], left: Node, right: Node
-    ) -> Node:
+    def _result(self, span: Span, operation: type[ast.operator], left: Node, right: Node) -> Node:
         value = arithmetic(operation, plain_value(left), plain_value(right))
         if not _of_options(left) and not _of_options(right):
             return _unknown(span) if value is UNKNOWN else Scalar(span, value)
