@@ -720,6 +720,7 @@ def build_options():
 
 def main():
     options = build_options()
+    {again}
     model = AutoModelForCausalLM.from_pretrained({path})
     args = TrainingArguments("out", per_device_train_batch_size=options.batch_size)
     Trainer(model=model, args=args, train_dataset=data).train()
@@ -742,9 +743,47 @@ main()
 )
 def test_a_path_that_the_script_puts_together(path: str, model: str | None) -> None:
     """Also the parser's own function may be called anything."""
-    run = _run({"src/train.py": _PUT_TOGETHER.replace("{path}", path)})
+    script = _PUT_TOGETHER.replace("{path}", path)
+    run = _run({"src/train.py": script.replace("{again}", "")})
     assert run.plan.model.id == model
     assert run.plan.batch.micro == 3
+
+
+@pytest.mark.parametrize(
+    ("again", "micro"), [("options = build_options()", 3), ("options = read(options)", None)]
+)
+def test_options_that_are_parsed_again(again: str, micro: int | None) -> None:
+    script = _PUT_TOGETHER.replace("{path}", "'Llama-2-7b-hf'").replace("{again}", again)
+    assert _run({"src/train.py": script}).cells[f.batch.micro] == micro
+
+
+_OF_TWO = """\
+from peft import LoraConfig, {other}, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+if is_known(model):
+    config = LoraConfig(r=32, target_modules=["q_proj", "v_proj"])
+else:
+    config = {other}(r={rank})
+model = get_peft_model(model, config)
+args = TrainingArguments("out", per_device_train_batch_size=1)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "rank", "method", "r"),
+    [
+        ("LoraConfig", 32, "lora", 32),
+        ("LoraConfig", 256, None, None),
+        ("LoraConfig", "pick()", None, None),
+    ],
+)
+def test_adapters_of_one_rank(other: str, rank: object, method: str | None, r: int | None) -> None:
+    """Whichever of them the model gets, what is trained is as large but for the modules."""
+    trained = _run(_OF_TWO.format(other=other, rank=rank)).plan.trainable
+    assert (trained.method, trained.r) == (method, r)
 
 
 _GOES_ON = """\

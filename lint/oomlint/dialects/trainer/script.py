@@ -23,6 +23,7 @@ from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
+    ALIKE_ADAPTERS,
     ARGUMENTS,
     ASSIGNED,
     CHECKPOINTS,
@@ -57,6 +58,10 @@ _TRAINER = re.compile(r"(^|\.)\w*Trainer$")
 _OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
 _OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known
+# peft 0.21.2 tuners/__init__.py: what get_peft_model takes.
+_ADAPTER_CONFIG = re.compile(
+    r"(^|\.)(\w*Lora|LoHa|LoKr|OFT|BOFT|IA3|Vera|LNTuning|Prompt\w*|Prefix\w*|AdaptionPrompt)Config$"
+)
 _LOADS_ADAPTER = re.compile(r"(^|\.)(Auto)?PeftModel\w*\.from_pretrained$")
 _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value(?!head)|draft", re.IGNORECASE)
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
@@ -212,7 +217,11 @@ def calls_beside(
     if adapter is not None:
         yield adapter, ADAPTER
     else:
-        yield from ((call, WRAPS) for call in calls if _wraps(call))
+        alike = _alike(calls)
+        if alike is not None:
+            yield alike, ALIKE_ADAPTERS
+        wrapped = WRAPS if alike is None else LOADED_ADAPTER
+        yield from ((call, wrapped) for call in calls if _wraps(call))
         yield from ((call, LOADED_ADAPTER) for call in calls if _trains_what_it_loads(call))
     for call in calls:
         if call.callee.endswith(
@@ -381,6 +390,21 @@ def _wraps(call: Call) -> bool:
 def _trains_what_it_loads(call: Call) -> bool:
     """Whether a call loads an adapter to train it on: PEFT freezes it unless told otherwise."""
     return bool(_LOADS_ADAPTER.search(call.callee)) and _value(call, "is_trainable") is True
+
+
+def _alike(calls: Sequence[Call]) -> Call | None:
+    """One of the adapters that a script makes configs of, if all are LoRA's and of the same rank, so that it matters
+    little which of them the model gets."""
+    made = [call for call in calls if _ADAPTER_CONFIG.search(call.callee)]
+    ranks = {_rank_of(call) for call in made if call.callee.endswith("LoraConfig")}
+    is_one = len(ranks) == 1 and None not in ranks
+    return made[0] if is_one and all(c.callee.endswith("LoraConfig") for c in made) else None
+
+
+def _rank_of(call: Call) -> int | None:
+    entry = call.arguments.entries.get("r")
+    rank = None if entry is None else plain_value(entry.value, "yaml12")
+    return rank if isinstance(rank, int) else None
 
 
 def _the_only(calls: Sequence[Call]) -> Call | None:

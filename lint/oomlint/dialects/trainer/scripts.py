@@ -98,7 +98,8 @@ def _wrapped_in_something(blocks: list[Block]) -> Origin | None:
             what = Entry(
                 "get_peft_model", block.anchor, Scalar(block.anchor, UNKNOWN), block.anchor
             )
-            return Origin("explicit", block, None, what)
+            why = "which adapter get_peft_model adds is known only when the script runs"
+            return Origin("explicit", block, None, what, source=why)
     return None
 
 
@@ -107,10 +108,10 @@ _OF_LOADED = {f.trainable.r: 8, f.trainable.alpha: 8, f.trainable.dropout: 0.0}
 
 @scripts.derive(*_OF_LOADED)
 def of_loaded_adapter(run: Cells) -> Any:
-    """Of an adapter that is trained on only its own files tell the rank."""
+    """Of an adapter that is trained on only its own files tell the rank, of one of several only running does."""
     if not is_script(run) or reaches(run, ADAPTER) or not reaches(run, LOADED_ADAPTER):
         return None
-    why = "the adapter that is trained on is not at hand: PEFT's default"
+    why = "which adapter is trained no file here tells: PEFT's default"
     return {field: Sourced(value, why, is_assumed=True) for field, value in _OF_LOADED.items()}
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import Scalar
-from oomlint.documents.python.parsers import comes_from_parser, option_names, positional_names
+from oomlint.documents.python.parsers import are_parsed, option_names, positional_names
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 from oomlint.documents.python.tree import Tree
 
@@ -327,7 +327,7 @@ def option_of(expression: ast.Attribute, scope: Scope, tree: Tree) -> str | None
     if not isinstance(expression.value, ast.Name):
         return None
     found = scope.find(expression.value.id)
-    if found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0], tree):
+    if found is None or not are_parsed(found[1], tree):
         return None
     return expression.attr
 

@@ -111,6 +111,12 @@ def _option_default(call: ast.Call) -> ast.expr | None:
     return None
 
 
+def are_parsed(bindings: list[Binding], tree: Tree) -> bool:
+    """Whether a name is what a parser gives, where it is bound more than once each time."""
+    is_plain = len(bindings) == 1 or all(binding.kind == "value" for binding in bindings)
+    return is_plain and all(comes_from_parser(binding, tree) for binding in bindings)
+
+
 def comes_from_parser(binding: Binding, tree: Tree) -> bool:
     """``args = parser.parse_args()``, ``args = get_args()`` or what else a function of the file is called that
     parses, or a parameter that holds it."""

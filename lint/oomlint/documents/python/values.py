@@ -29,8 +29,8 @@ from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.nodes import Filed, PythonEntry, PythonMapping, PythonScalar
 from oomlint.documents.python.parsers import (
     Switch,
+    are_parsed,
     argparse_defaults,
-    comes_from_parser,
     dataclass_variables,
     field_default,
     fire_functions,
@@ -216,7 +216,7 @@ class Evaluator:
             option = getattr(self.node(asked, scope, depth + 1), "option", "")
             if not option:
                 return unknown
-        elif found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0], self.tree):
+        elif found is None or not are_parsed(found[1], self.tree):
             return unknown
         if compared is not None and (not compared[0] or compared[1] is UNKNOWN):
             return unknown
@@ -727,13 +727,16 @@ class Evaluator:
     def _setting(self, holder: str, attribute: str, scope: Scope) -> ast.expr | None:
         """The default of ``args.x`` or ``script_args.x``."""
         found = scope.find(holder)
-        if found is None or len(found[1]) != 1:
+        if found is None:
+            return None
+        is_parsed = are_parsed(found[1], self.tree)
+        if len(found[1]) != 1 and not is_parsed:
             return None
         binding = found[1][0]
         cls = self._settings_class(holder, binding)
         if cls is not None:
             return field_default(self.scopes.classes.get(cls), attribute)
-        if comes_from_parser(binding, self.tree):
+        if is_parsed:
             return self.options.get(attribute)
         return None
 
