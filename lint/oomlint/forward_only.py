@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.common.evaluating import only_evaluates
 from oomlint.workspace import Workspace
 
 # What a program has that runs a model forward: an engine or actors that do, or a call that asks for no gradients.
@@ -51,6 +52,8 @@ class ForwardOnly:
 
     def _runs_forward(self, name: str) -> bool:
         text = self.workspace.read_or_none(name) or b""
+        if only_evaluates(text.decode("utf-8", "replace")):
+            return True
         if _IS_TRAINER.search(name.rpartition("/")[2]) or not _FORWARD.search(text):
             return False
         return not any(_TRAINS.search(each) for each in (text, *self._imported(name, text)))

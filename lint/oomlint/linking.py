@@ -643,9 +643,25 @@ class Linker:
                 reader = dialect.references[name]
                 reference = Reference(str(setting.value), location, reader, level=setting.level)
                 found = self._follow(reference, location.path, joining)
+                if self._stops_at(found, reference, dialect, claims):
+                    problem = f"cannot be used: it has no {dialect.asks[reader].key}"
+                    joining.missing.append(MissingFile(reference.path, location, problem))
+                    continue
                 claims += found
                 more = self._read_all(block for c in found for block in c.blocks)
                 blocks = merge_sequences(blocks, more)
+
+    def _stops_at(
+        self, found: list[Claim], reference: Reference, dialect: Dialect, claims: list[Claim]
+    ) -> bool:
+        """Whether a framework does not start with a file as it is; one that says less than for certain that it
+        takes it may do otherwise."""
+        demand = dialect.asks.get(reference.dialect)
+        if demand is None or reference.level > Level.STATED:
+            return False
+        blocks = [block for c in found if c.dialect.name == reference.dialect for block in c.blocks]
+        lacks = bool(blocks) and all(demand.key not in b.mapping.entries for b in blocks)
+        return lacks and demand.is_made(self._versions(claims))
 
     def _follow(
         self,

@@ -29,8 +29,9 @@ def alone(config, hardware="8xA100-80GB", **values):
     return run
 
 
-def under_trainer(config, more="", **values):
+def under_trainer(config, more="", pins="", **values):
     files = {"ds.json": json.dumps(config).encode(), "a.yaml": (TRAINER + more).encode()}
+    files |= {"requirements.txt": pins.encode()} if pins else {}
     options = LinkOptions(parse_hardware("8xA100-80GB"), None, values)
     return Linker(Workspace(Path("/p"), files), registry(), options).link(["a.yaml"]).runs[0]
 
@@ -68,8 +69,20 @@ def test_a_file_without_a_key_of_deepspeed_is_no_config(config):
     assert run.level(f.parallel.zero.stage) == Level.UNREAD
 
 
-def test_a_config_without_zero_is_still_one():
-    run = under_trainer({"bf16": {"enabled": True}})
+_NO_ZERO = {"bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": 4}
+
+
+def test_accelerate_stops_at_a_config_without_zero():
+    """It asks for the object, so that there is no stage 0 and no need of memory to speak of."""
+    run = under_trainer(_NO_ZERO)
+    [lost] = run.missing
+    assert lost.problem == "cannot be used: it has no zero_optimization"
+    assert run.level(f.parallel.zero.stage) == Level.UNREAD
+
+
+def test_before_accelerate_a_config_without_zero_is_one():
+    """Up to transformers 4.29 the Trainer hands the file to DeepSpeed itself."""
+    run = under_trainer(_NO_ZERO, pins="transformers==4.29.2\n")
     assert run.missing == ()
     assert run.plan.parallel.zero.stage == 0
 

@@ -14,6 +14,7 @@ from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
+from oomlint.judgement.doubts import doubts
 from oomlint.linking import Linker, LinkOptions
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import processes_of
@@ -602,6 +603,205 @@ def test_options_are_written_where_the_script_declares_them(is_declared: bool) -
     assert fix is not None
     assert {edit.path for edit in fix.edits} == ({"run.sh"} if is_declared else set())
     assert (fix.reason is None) == is_declared
+
+
+_CONTINUES = """\
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+
+base = AutoModelForCausalLM.from_pretrained(
+    "meta-llama/Llama-2-7b-hf",
+    quantization_config=BitsAndBytesConfig(load_in_4bit=True),
+)
+model = PeftModel.from_pretrained(base, "sft/adapter"{trainable})
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=4, bf16=True)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainable", "method"),
+    [(", is_trainable=True", "qlora"), (", is_trainable=False", "full"), ("", "full")],
+)
+def test_an_adapter_that_is_loaded_to_be_trained_on(trainable: str, method: str) -> None:
+    (run,) = _runs(_CONTINUES.format(trainable=trainable))
+    assert run.plan.model.id == "meta-llama/Llama-2-7b-hf"
+    assert run.plan.trainable.method == method
+    if method == "qlora":
+        assert run.plan.trainable.r == 8
+        assert run.cells.level(f.trainable.r) is Level.ASSUMED
+
+
+@pytest.mark.parametrize(
+    ("asked", "runs"),
+    [
+        ("trainer.train()\ntrainer.evaluate()", 1),
+        ("output, _ = trainer.evaluate(tokenized)", 0),
+        ("trainer.predict(tokenized)", 0),
+        ("run_training(trainer)\ntrainer.evaluate()", 1),
+    ],
+)
+def test_a_trainer_that_only_evaluates_trains_nothing(asked: str, runs: int) -> None:
+    script = _CONTINUES.format(trainable="").replace("Trainer(model=", "trainer = Trainer(model=")
+    script = script.replace(", train_dataset=data).train()", ")\n" + asked)
+    launch = "accelerate launch score.py --batch_size 8\n"
+    assert len(_runs({"score.py": script, "score.sh": launch})) == runs
+
+
+_EVALUATES = """\
+from dataclasses import dataclass
+from typing import Optional
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class Own:
+    few: Optional[int] = 50
+    most: Optional[int] = None
+
+def main():
+    (own,) = HfArgumentParser(Own).parse_args_into_dataclasses()
+    data = load_dataset("acme/talk")
+    eval_dataset = data["validation"]
+    {cut}
+    args = TrainingArguments("out", per_device_train_batch_size=1, eval_strategy="steps")
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+    Trainer(
+        model=model, args=args, train_dataset=data["train"], eval_dataset=eval_dataset,
+        compute_metrics=scores,
+    ).train()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cut", "samples", "level"),
+    [
+        ("pass", None, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.select(range(200))", 200, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.shuffle(1).select(range(min(200, len(data))))", 200, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.select(range(own.few))", 50, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.select(range(len(data) // 2))", None, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.select(range(read_size()))", None, Level.UNREAD),
+        ("train = data['train'].select(range(200))", None, Level.DEFAULT),
+        ("eval_dataset = load_dataset('acme/talk', split='test[:300]')", 300, Level.DEFAULT),
+        ("data = data['train'].train_test_split(test_size=500)", 500, Level.DEFAULT),
+        ("data = data['train'].train_test_split(test_size=0.1)", None, Level.DEFAULT),
+        (
+            "if own.most is not None: eval_dataset = eval_dataset.select(range(own.most))",
+            None,
+            Level.DEFAULT,
+        ),
+    ],
+)  # fmt: skip
+def test_a_set_to_evaluate_that_is_cut(cut: str, samples: int | None, level: Level) -> None:
+    run = _run(_EVALUATES.replace("{cut}", cut))
+    assert run.plan.eval.samples == samples
+    assert run.level(f.eval.samples) is level
+    guessed = [doubt.words for doubt in doubts(run) if "evaluates" in doubt.words]
+    assert bool(guessed) == (samples is None and level is Level.DEFAULT)
+
+
+_PUT_TOGETHER = """\
+import argparse
+import os
+from pathlib import Path
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+ROOT = Path(__file__).resolve().parent.parent
+
+def build_options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model-name", default="Llama-2-7b-hf")
+    parser.add_argument("--batch-size", type=int, default=3)
+    return parser.parse_args()
+
+def main():
+    options = build_options()
+    {again}
+    model = AutoModelForCausalLM.from_pretrained({path})
+    args = TrainingArguments("out", per_device_train_batch_size=options.batch_size)
+    Trainer(model=model, args=args, train_dataset=data).train()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ('str(ROOT / "models" / "Llama-2-7b-hf")', "models/Llama-2-7b-hf"),
+        ('ROOT / "models" / options.model_name', "models/Llama-2-7b-hf"),
+        ('os.path.join("/data", options.model_name)', "/data/Llama-2-7b-hf"),
+        ('Path("/data", "Llama-2-7b-hf").as_posix()', "/data/Llama-2-7b-hf"),
+        ('os.path.join(os.path.dirname(os.path.abspath(__file__)), "m")', "src/m"),
+        ('Path(__file__).parents[1] / "m"', "m"),
+        ('find(ROOT) / "m"', None),
+    ],
+)
+def test_a_path_that_the_script_puts_together(path: str, model: str | None) -> None:
+    """Also the parser's own function may be called anything."""
+    script = _PUT_TOGETHER.replace("{path}", path)
+    run = _run({"src/train.py": script.replace("{again}", "")})
+    assert run.plan.model.id == model
+    assert run.plan.batch.micro == 3
+
+
+@pytest.mark.parametrize(
+    ("again", "micro"), [("options = build_options()", 3), ("options = read(options)", None)]
+)
+def test_options_that_are_parsed_again(again: str, micro: int | None) -> None:
+    script = _PUT_TOGETHER.replace("{path}", "'Llama-2-7b-hf'").replace("{again}", again)
+    assert _run({"src/train.py": script}).cells[f.batch.micro] == micro
+
+
+_OF_TWO = """\
+from peft import LoraConfig, {other}, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+if is_known(model):
+    config = LoraConfig(r=32, target_modules=["q_proj", "v_proj"])
+else:
+    config = {other}(r={rank})
+model = get_peft_model(model, config)
+args = TrainingArguments("out", per_device_train_batch_size=1)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "rank", "method", "r"),
+    [
+        ("LoraConfig", 32, "lora", 32),
+        ("LoraConfig", 256, None, None),
+        ("LoraConfig", "pick()", None, None),
+    ],
+)
+def test_adapters_of_one_rank(other: str, rank: object, method: str | None, r: int | None) -> None:
+    """Whichever of them the model gets, what is trained is as large but for the modules."""
+    trained = _run(_OF_TWO.format(other=other, rank=rank)).plan.trainable
+    assert (trained.method, trained.r) == (method, r)
+
+
+_GOES_ON = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+resumed = find_last()
+if resumed:
+    model = AutoModelForCausalLM.from_pretrained(resumed)
+else:
+    model = AutoModelForCausalLM.from_pretrained("Llama-2-7b-hf")
+args = TrainingArguments("out", per_device_train_batch_size=1)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+def test_the_branch_that_names_the_model_counts() -> None:
+    """The other one goes on from a checkpoint of it."""
+    assert _run(_GOES_ON).plan.model.id == "Llama-2-7b-hf"
 
 
 # -- switches of the script ----------------------------------------------------------------------

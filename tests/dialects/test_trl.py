@@ -558,3 +558,35 @@ def test_other_objectives_have_had_max_length_before() -> None:
     run = run_of({**files, "requirements.txt": "trl==0.15.2\n"}, "c.yaml")
     assert run.plan.seq.max_len == 4096
     assert not run.stray
+
+
+_LOOP_OF_PPO = """\
+from trl import AutoModelForCausalLMWithValueHead, PPOConfig, PPOTrainer
+
+config = PPOConfig(
+    model_name="meta-llama/Llama-2-7b-hf",
+    batch_size=64,
+    mini_batch_size=4,
+    gradient_accumulation_steps=2,
+)
+model = AutoModelForCausalLMWithValueHead.from_pretrained(config.model_name)
+trainer = PPOTrainer(config, model, None, tokenizer, dataset=data)
+for batch in trainer.dataloader:
+    answers = trainer.generate(batch["input_ids"], max_new_tokens=64)
+    trainer.step(batch["input_ids"], answers, rewards(answers))
+"""
+
+
+@pytest.mark.parametrize("pinned", ["trl==0.9.4\n", ""])
+def test_ppo_in_a_loop_of_the_scripts_own(pinned: str) -> None:
+    """Up to TRL 0.11 PPOConfig names the model, and how long samples are is the loop's affair."""
+    run = _run({"ppo.py": _LOOP_OF_PPO, "requirements.txt": pinned})
+    assert run.plan.model.id == "meta-llama/Llama-2-7b-hf"
+    assert run.plan.batch.micro == 4
+    assert run.cells.level(f.seq.max_len) is Level.UNREAD
+    assert not [stray for stray in run.stray if stray.path == "model_name"]
+
+
+def test_ppo_of_today_has_no_such_keys() -> None:
+    run = _run({"ppo.py": _LOOP_OF_PPO, "requirements.txt": "trl==0.12.0\n"})
+    assert run.cells.level(f.seq.max_len) is Level.ASSUMED

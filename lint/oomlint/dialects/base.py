@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.changes import release_of
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.skeleton import Skeleton, Start
 from oomlint.dialects.table import Block, StrayKey
@@ -47,6 +48,22 @@ class Reference(Struct, frozen=True, eq=False):
     adopts: bool = True
     vouched_for: tuple[Reference, ...] = ()
     level: Level = Level.STATED
+
+
+class Demand(Struct, frozen=True):
+    """A key that a framework asks of a file which a setting of its names, or it stops; ``since`` are a package and
+    its release from which on it does."""
+
+    key: str
+    since: tuple[str, tuple[int, ...]] | None = None
+
+    def is_made(self, versions: MappingABC[str, tuple[str, str]]) -> bool:
+        """Whether the library that a project pins asks so; today's where none is pinned."""
+        if self.since is None:
+            return True
+        package, first = self.since
+        pinned = release_of(versions.get(package, ("", ""))[0])
+        return pinned is None or pinned >= first
 
 
 class Claim(Struct, frozen=True, eq=False):
@@ -133,6 +150,9 @@ class Dialect:
 
     references: ClassVar[MappingABC[str, str]] = {}
     """Private field that holds a path → dialect that reads the file."""
+
+    asks: ClassVar[MappingABC[str, Demand]] = {}
+    """Dialect that reads a file which a setting names → what must stand in it."""
 
     turns_down: ClassVar[str] = ""
     """Why a file that a setting names as one of it, and that it does not adopt, ends the run; empty where the run

@@ -19,6 +19,7 @@ from oomlint.judgement.launch import SHARDED, sharding_is_open
 from oomlint.judgement.lengths import otherwise_long
 from oomlint.judgement.severity import Confidence
 from oomlint.memory import Estimate
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
 
@@ -110,8 +111,11 @@ def _scaled(found: Iterable[Doubt]) -> Iterator[Doubt]:
 
 
 def _keeps_unknown_logits(run: Run) -> bool:
-    """Whether evaluation keeps the logits of a set of which nobody says how large it is."""
+    """Whether evaluation keeps the logits of a set of which nobody says how large it is; of one that is cut to what
+    only running tells the sizes of others say nothing."""
     settings = run.plan.eval
+    if run.level(f.eval.samples) is Level.UNREAD:
+        return False
     is_evaluated = settings.enabled is not False and settings.strategy != "no"
     return bool(settings.keeps_logits) and is_evaluated and settings.samples is None
 

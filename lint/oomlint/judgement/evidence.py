@@ -66,6 +66,7 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
     f.batch.micro: ({f.batch.micro: 1}, {f.batch.micro: 16}),
     # Instructions and their answers have some hundred tokens (168 on the mean in alpaca-gpt4-data-en,
     # benchmarks/accuracy/lengths.py): a length that nobody limits is rather below 2,048 than above.
+    f.eval.samples: ({f.eval.samples: 100}, {f.eval.samples: 16_600}),
     f.seq.max_len: ({f.seq.max_len: 256}, {f.seq.max_len: 1024}, {f.seq.max_len: 8192}),
     f.seq.packing: ({f.seq.packing: "none"}, {f.seq.packing: "varlen"}),
     f.checkpointing.mode: ({f.checkpointing.mode: "none"}, {f.checkpointing.mode: "full"}),

@@ -8,7 +8,8 @@ path, then from the project root, the working directory, the root of the git che
 every folder above the config. The presets that Axolotl and LLaMA-Factory ship
 (`zero2.json`, `ds_z3_config.json` ...) are known by name and need not be there. It also
 finds a referenced file that is there and cannot be parsed, or that is named as a DeepSpeed
-config and has no key of one: as it lies there no training starts with it.
+config and has no key of one, or none that accelerate asks for: as it lies there no training
+starts with it.
 
 ## Why it runs out of memory
 
@@ -32,8 +33,9 @@ Where the file only exists on the training machine, silence the line:
 
 * transformers `integrations/deepspeed.py` and Accelerate's `HfDeepSpeedConfig` open the path
   relative to the working directory of the process and raise when it does not exist.
-* accelerate 1.1.0 `utils/dataclasses.py:1127` raises where the DeepSpeed config has no
-  `zero_optimization`, DeepSpeed itself (`runtime/config.py`) where it has no batch size.
+* accelerate 0.12.0 to 1.8.0 `utils/dataclasses.py` (`DeepSpeedPlugin`) raises where the DeepSpeed
+  config has no `zero_optimization`; transformers' Trainer goes through it from 4.30 on. DeepSpeed
+  itself (`runtime/config.py`) raises where it has no batch size.
 """
 
 from __future__ import annotations
@@ -81,6 +83,15 @@ class ReferencedFileMissing(Rule):
                 "configs/ours.json": '{"id": "63860", "input": "a story", "output": "(C)"}\n',
             },
             why="a sample of the data stands in the file",
+        ),
+        Example(
+            files={
+                "train.yaml": f"{_RUN}deepspeed: configs/ours.json\n",
+                "configs/ours.json": (
+                    '{"bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": "auto"}\n'
+                ),
+            },
+            why="accelerate asks for the zero_optimization object",
         ),
     )
     good = (

@@ -13,6 +13,7 @@ from oomlint.dialects.accelerate.alone import alone
 from oomlint.dialects.accelerate.keys import ACCELERATE, DISTRIBUTED_TYPES
 from oomlint.dialects.base import Claim, ClaimKind, Dialect
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.asked import BY_ACCELERATE
 from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, roots
 
@@ -30,6 +31,7 @@ class Accelerate(Dialect):
     name = "accelerate"
     markers = (b"distributed_type",)
     references = {ref.deepspeed: "deepspeed"}
+    asks = BY_ACCELERATE
     meaning = alone
 
     def recognise(self, document: Document) -> Iterable[Claim]:

@@ -15,6 +15,7 @@ from oomlint.dialects.axolotl.meaning import meaning
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.deepspeed.fixes import swap_preset
 from oomlint.dialects.deepspeed.presets import AXOLOTL_HOME
 from oomlint.dialects.machine.launch import Launch
@@ -63,6 +64,7 @@ class Axolotl(Dialect):
     markers = (b"base_model", b"axolotl")
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed"}
+    asks = BY_TRAINER
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:

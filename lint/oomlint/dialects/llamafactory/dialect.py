@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.deepspeed.fixes import swap_preset
 from oomlint.dialects.deepspeed.presets import LLAMA_FACTORY_HOME
 from oomlint.dialects.llamafactory.changes import TRAINS_ON_TOKENS
@@ -81,6 +82,7 @@ class LlamaFactory(Dialect):
     markers = (b"model_name_or_path", b"llamafactory-cli", b"lmf train", b"LLaMA-Factory")
     suffixes = (*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed", launch.config_file: "accelerate"}
+    asks = BY_TRAINER
     meaning = meaning
     declared_in = tuple(
         f"src/{package}/hparams/{kind}_args.py"

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.fsdp_config import FsdpConfig
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
@@ -60,6 +61,7 @@ class MsSwift(Dialect):
     )  # fmt: skip
     suffixes = (*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed", own.fsdp: "ms-swift-fsdp"}
+    asks = BY_TRAINER
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:

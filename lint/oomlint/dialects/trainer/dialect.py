@@ -18,6 +18,7 @@ from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
@@ -97,6 +98,7 @@ class HfTrainer(Dialect):
     )  # fmt: skip
     suffixes: ClassVar[tuple[str, ...]] = (".py", *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
+    asks = BY_TRAINER
     meaning = meaning
 
     def meaning_of(self, blocks: Iterable[Block]) -> Meaning:

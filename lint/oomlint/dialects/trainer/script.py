@@ -17,11 +17,13 @@ from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.common.config_values import with_files
+from oomlint.dialects.common.evaluating import only_evaluates
 from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
+    ALIKE_ADAPTERS,
     ARGUMENTS,
     ASSIGNED,
     CHECKPOINTS,
@@ -29,6 +31,7 @@ from oomlint.dialects.trainer.tables import (
     EARLY_FROM_PRETRAINED,
     FROM_PRETRAINED,
     FROZEN_TOWER,
+    LOADED_ADAPTER,
     LOADING_TRAINER_CALL,
     PREPARES_KBIT,
     QUANTIZATION,
@@ -55,7 +58,12 @@ _TRAINER = re.compile(r"(^|\.)\w*Trainer$")
 _OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
 _OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known
-_OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value|draft", re.IGNORECASE)
+# peft 0.21.2 tuners/__init__.py: what get_peft_model takes.
+_ADAPTER_CONFIG = re.compile(
+    r"(^|\.)(\w*Lora|LoHa|LoKr|OFT|BOFT|IA3|Vera|LNTuning|Prompt\w*|Prefix\w*|AdaptionPrompt)Config$"
+)
+_LOADS_ADAPTER = re.compile(r"(^|\.)(Auto)?PeftModel\w*\.from_pretrained$")
+_OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value(?!head)|draft", re.IGNORECASE)
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 
 
@@ -117,6 +125,8 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     if _imports_unsloth(document) is not patched:
         return
     calls: Sequence[Call] = getattr(document, "calls", ())
+    if calls and only_evaluates(document.source.text):
+        return
     defaults = getattr(document, "option_defaults", None)
     configs = [c for c in calls if _CONFIG.search(c.callee) and _may_configure(c, document)]
     trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c, document)]
@@ -207,7 +217,12 @@ def calls_beside(
     if adapter is not None:
         yield adapter, ADAPTER
     else:
-        yield from ((call, WRAPS) for call in calls if _wraps(call))
+        alike = _alike(calls)
+        if alike is not None:
+            yield alike, ALIKE_ADAPTERS
+        wrapped = WRAPS if alike is None else LOADED_ADAPTER
+        yield from ((call, wrapped) for call in calls if _wraps(call))
+        yield from ((call, LOADED_ADAPTER) for call in calls if _trains_what_it_loads(call))
     for call in calls:
         if call.callee.endswith(
             ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
@@ -258,8 +273,18 @@ def _model_of(calls: Sequence[Call], trainer: Call | None, defaults: Mapping | N
         and "Config" not in call.callee
     ]
     options = _defaults_of(defaults)
-    reached = [call for call in loaders if is_reached(call.arguments, options)]
-    return next(iter(reached or loaders), None)
+    reached = [call for call in loaders if is_reached(call.arguments, options)] or loaders
+    return next((_named_for(call, reached) for call in reached), None)
+
+
+def _named_for(call: Call, loaders: Sequence[Call]) -> Call:
+    """A call that loads a model, or the one in the other branch of an ``if`` around it where that one alone names
+    what it loads: one goes on from a checkpoint of the other."""
+    if _value(call, "pretrained_model_name_or_path", "0") is not UNKNOWN:
+        return call
+    others = (each for each in loaders if each is not call and may_replace(each, call))
+    named = (e for e in others if isinstance(_value(e, "pretrained_model_name_or_path", "0"), str))
+    return next(named, call)
 
 
 def _defaults_of(defaults: Mapping | None) -> MappingABC[str, Node]:
@@ -268,7 +293,11 @@ def _defaults_of(defaults: Mapping | None) -> MappingABC[str, Node]:
 
 def is_reached(arguments: Mapping, options: MappingABC[str, Node]) -> bool:
     """Whether the switches around a call let it run; one that nobody sets may be either."""
-    guards = getattr(arguments, "guards", ())
+    return are_held(getattr(arguments, "guards", ()), options)
+
+
+def are_held(guards: Iterable[tuple[str, bool]], options: MappingABC[str, Node]) -> bool:
+    """Whether switches are as a place in the script asks; one that nobody sets may be either."""
     return all(name not in options or is_on(name, options) == held for name, held in guards)
 
 
@@ -284,9 +313,12 @@ def is_on(option: str, options: MappingABC[str, Node]) -> bool:
 
 
 def _unwrapped(call: Call | None) -> Call | None:
-    """The call inside ``get_peft_model(prepare_model_for_kbit_training(...), ...)``."""
+    """The call inside ``get_peft_model(prepare_model_for_kbit_training(...), ...)``, or inside one that loads an
+    adapter over it."""
     while call is not None and call.callee.rpartition(".")[2] in _WRAPPERS:
         call = _argument(call, "model", "0")
+    if call is not None and _LOADS_ADAPTER.search(call.callee):
+        return _unwrapped(_argument(call, "model", "0")) or call
     return call
 
 
@@ -353,6 +385,26 @@ def _wraps(call: Call) -> bool:
     """Whether a call is PEFT's own ``get_peft_model``."""
     package, _, name = call.callee.rpartition(".")
     return name == "get_peft_model" and package in ("", "peft")
+
+
+def _trains_what_it_loads(call: Call) -> bool:
+    """Whether a call loads an adapter to train it on: PEFT freezes it unless told otherwise."""
+    return bool(_LOADS_ADAPTER.search(call.callee)) and _value(call, "is_trainable") is True
+
+
+def _alike(calls: Sequence[Call]) -> Call | None:
+    """One of the adapters that a script makes configs of, if all are LoRA's and of the same rank, so that it matters
+    little which of them the model gets."""
+    made = [call for call in calls if _ADAPTER_CONFIG.search(call.callee)]
+    ranks = {_rank_of(call) for call in made if call.callee.endswith("LoraConfig")}
+    is_one = len(ranks) == 1 and None not in ranks
+    return made[0] if is_one and all(c.callee.endswith("LoraConfig") for c in made) else None
+
+
+def _rank_of(call: Call) -> int | None:
+    entry = call.arguments.entries.get("r")
+    rank = None if entry is None else plain_value(entry.value, "yaml12")
+    return rank if isinstance(rank, int) else None
 
 
 def _the_only(calls: Sequence[Call]) -> Call | None:

@@ -14,19 +14,21 @@ from oomlint.dialects.table import Block, Origin
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import bits_of
-from oomlint.dialects.trainer.statements import options, reaches
+from oomlint.dialects.trainer.script import are_held
+from oomlint.dialects.trainer.statements import options, reaches, switches_of
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
     CHECKPOINTS,
     EARLY_FROM_PRETRAINED,
     FROM_PRETRAINED,
+    LOADED_ADAPTER,
     LOADING_TRAINER_CALL,
     PREPARES_KBIT,
     TOLD_OF_ADAPTER,
     TRAINER_CALL,
     WRAPS,
 )
-from oomlint.documents.base import UNKNOWN, Entry, Node, Scalar
+from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, Scalar
 from oomlint.plan.fields import f
 
 calls = Meaning(assigned, options)
@@ -67,7 +69,7 @@ def gives_model(run: Cells) -> Any:
 def adapts(run: Cells) -> Any:
     if not is_script(run):
         return None
-    return True if reaches(run, ADAPTER) or run[script.adapter] else None
+    return True if reaches(run, ADAPTER, LOADED_ADAPTER) or run[script.adapter] else None
 
 
 @scripts.default(hf.use_peft, source="no call of the script adds an adapter")
@@ -85,7 +87,7 @@ def unclear_adapter(run: Cells, field: Any, said: Said) -> Said:
     if wrapped is not None and reaches(run, WRAPS):
         return wrapped
     given = run.said(script.adapter)
-    is_adapted = reaches(run, ADAPTER) or not isinstance(given, Origin)
+    is_adapted = reaches(run, ADAPTER, LOADED_ADAPTER) or not isinstance(given, Origin)
     return said if is_adapted else given
 
 
@@ -96,8 +98,21 @@ def _wrapped_in_something(blocks: list[Block]) -> Origin | None:
             what = Entry(
                 "get_peft_model", block.anchor, Scalar(block.anchor, UNKNOWN), block.anchor
             )
-            return Origin("explicit", block, None, what)
+            why = "which adapter get_peft_model adds is known only when the script runs"
+            return Origin("explicit", block, None, what, source=why)
     return None
+
+
+_OF_LOADED = {f.trainable.r: 8, f.trainable.alpha: 8, f.trainable.dropout: 0.0}
+
+
+@scripts.derive(*_OF_LOADED)
+def of_loaded_adapter(run: Cells) -> Any:
+    """Of an adapter that is trained on only its own files tell the rank, of one of several only running does."""
+    if not is_script(run) or reaches(run, ADAPTER) or not reaches(run, LOADED_ADAPTER):
+        return None
+    why = "which adapter is trained no file here tells: PEFT's default"
+    return {field: Sourced(value, why, is_assumed=True) for field, value in _OF_LOADED.items()}
 
 
 @scripts.derive(f.quant.prepares_kbit)
@@ -175,6 +190,48 @@ def keeps_logits(run: Cells) -> Any:
         if "compute_metrics" in names:
             return "preprocess_logits_for_metrics" not in names and not run[f.eval.generate]
     return None
+
+
+@calls.derive(f.eval.samples)
+def evaluated(run: Cells) -> Any:
+    """What is left of a set that the script cuts to a number; of several the largest."""
+    cuts = _cuts(run)
+    sizes = [cut.detail["size"] for _, cut in cuts]
+    if not sizes or None in sizes:
+        return None
+    return Sourced(max(sizes), f"{cuts[0][0].path} cuts the set to it")
+
+
+@calls.said(f.eval.samples)
+def evaluated_as_told(run: Cells, field: Any, said: Said) -> Said:
+    """Of a set that is cut to what only running tells nobody knows the size, however large such sets often are."""
+    unclear = [(block, cut) for block, cut in _cuts(run) if cut.detail["size"] is None]
+    if said is not None or not unclear:
+        return said
+    block, cut = unclear[0]
+    span = cut.location.span
+    entry = Entry("eval_dataset", span, Scalar(span, UNKNOWN), span)
+    why = "how many samples are evaluated only the script's own options tell"
+    return Origin("explicit", block, None, entry, source=why)
+
+
+def _cuts(run: Cells) -> list[tuple[Block, Fact]]:
+    """The calls that cut a set to evaluate, as far as the switches around them let them run."""
+    found = run.given.once(_all_cuts)
+    if not found:
+        return []
+    switches = switches_of(run.given.blocks)
+    return [each for each in found if are_held(each[1].detail["guards"], switches)]
+
+
+def _all_cuts(blocks: list[Block]) -> list[tuple[Block, Fact]]:
+    documents = {id(block.document): block for block in blocks}
+    return [
+        (block, fact)
+        for block in documents.values()
+        for fact in getattr(block.document, "facts", ())
+        if fact.kind == "cuts-evaluation"
+    ]
 
 
 @calls.said(f.eval.keeps_logits)

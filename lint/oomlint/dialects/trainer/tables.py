@@ -133,6 +133,24 @@ WRAPS = Table(
     section="adapter",
 )
 
+# peft 0.21.2 peft_model.py PeftModel.from_pretrained and auto.py AutoPeftModel: what is loaded is trained on only with
+# is_trainable=True; rank and targets stand in the adapter's own adapter_config.json. So it is for a model that
+# get_peft_model gives one of several LoraConfigs.
+LOADED_ADAPTER = Table(
+    name="adapter of a rank that is not told",
+    rows=(),
+    known_prefixes=("",),
+    section="adapter",
+)
+
+# Of several LoraConfigs that differ in other things than the rank.
+ALIKE_ADAPTERS = Table(
+    name="LoraConfig of several",
+    rows=ADAPTER.rows[:3],
+    known_prefixes=("",),
+    section="adapter",
+)
+
 # torch 2.9 nn/modules/module.py requires_grad_: what no gradient is asked of keeps nothing for one.
 FROZEN_TOWER = Table(
     name="vision tower",

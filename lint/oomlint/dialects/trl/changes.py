@@ -37,6 +37,10 @@ GRPO_NEEDS_NO_REFERENCE = Change(
     "trl", (0, 19), "beta is 0.04, which needs a reference model",
     "TRL 0.18.2 and 0.19.0 trainer/grpo_config.py", was=0.04,
 )  # fmt: skip
+STEPS_BY_ITSELF = Change(
+    "trl", (0, 12), "the script's own loop generates and calls PPOTrainer.step",
+    "TRL 0.11.4 and 0.12.0 trainer/ppo_trainer.py",
+)  # fmt: skip
 LONG_COMPLETIONS = Change(
     "trl", (1, 10), "completions have up to 256 tokens",
     "TRL 1.9.0 and f2cd5771 (1.10.0.dev0) trainer/grpo_config.py", was=256,

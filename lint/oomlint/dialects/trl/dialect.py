@@ -17,6 +17,7 @@ from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONMENT
 from oomlint.dialects.machine.launches import launches
@@ -74,6 +75,7 @@ class Trl(Dialect):
     markers = (b"model_name_or_path", b"trl", b"--config", b"Trainer")
     suffixes = (".yaml", ".yml", ".py", *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
+    asks = BY_TRAINER
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:

@@ -18,3 +18,4 @@ class trl(Private, prefix="trl"):  # noqa: N801  a namespace of fields, read lik
     vllm: bool
     vllm_mode: str
     steps_per_generation: int
+    mini_batch: int

@@ -9,11 +9,17 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.generation import completions_of_round
-from oomlint.dialects.meaning import Meaning, Sourced, Wishes
-from oomlint.dialects.table import Block
-from oomlint.dialects.trl.changes import COLOCATES, COUNTS_COMPLETIONS, LONG_COMPLETIONS
+from oomlint.dialects.meaning import Meaning, Said, Sourced, Wishes
+from oomlint.dialects.table import Block, Origin
+from oomlint.dialects.trl.changes import (
+    COLOCATES,
+    COUNTS_COMPLETIONS,
+    LONG_COMPLETIONS,
+    STEPS_BY_ITSELF,
+)
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.objectives import brings_own_trainer
+from oomlint.documents.base import UNKNOWN, Entry, Scalar
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
@@ -29,6 +35,46 @@ def rolls_out(run: Cells) -> bool:
 
 def _config(run: Cells) -> str:
     return f"TRL f2cd5771 trainer/{run[f.objective.kind]}_config.py"
+
+
+# -- PPO up to 0.11 ----------------------------------------------------------------------------------
+
+# TRL 0.11.4 trainer/ppo_config.py and not 0.12.0's: what tells the one from the other where nobody pins a release.
+_OF_LOOPS = frozenset(
+    {
+        "model_name", "query_dataset", "init_kl_coef", "adap_kl_ctrl", "ppo_epochs", "forward_batch_size",
+        "optimize_cuda_cache", "optimize_device_cache", "is_peft_model", "tracker_project_name", "log_with",
+    }
+)  # fmt: skip
+
+
+def _loops_itself(run: Cells) -> bool:
+    """Whether a script of PPO generates in a loop of its own, as up to TRL 0.11."""
+    if run[f.objective.kind] != "ppo":
+        return False
+    made = run.made(STEPS_BY_ITSELF)
+    return run.given.once(_is_of_loops) if made is None else not made
+
+
+def _is_of_loops(blocks: list[Block]) -> bool:
+    said = (block.mapping.entries for block in blocks if block.table.section == "training")
+    return any(not _OF_LOOPS.isdisjoint(entries) for entries in said)
+
+
+@rollouts.said(_R.max_prompt_tokens, _R.max_completion_tokens)
+def of_own_loop(run: Cells, field: Any, said: Said) -> Said:
+    """How long prompts and answers are is between the script's data and its own call of ``generate``."""
+    if said is not None or not _loops_itself(run):
+        return said
+    block = run.blocks[-1]
+    nowhere = Entry("generate", block.anchor, Scalar(block.anchor, UNKNOWN), block.anchor)
+    why = "up to TRL 0.11 the script's own loop cuts prompts and says how much is generated"
+    return Origin("explicit", block, None, nowhere, source=why)
+
+
+@rollouts.override(f.batch.micro, source="TRL 0.11.4 trainer/ppo_trainer.py step")
+def mini_batch(run: Cells) -> Any:
+    return run[trl.mini_batch] if _loops_itself(run) else None
 
 
 # -- completions -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES
@@ -33,6 +34,7 @@ class Unsloth(Dialect):
     suffixes: ClassVar[tuple[str, ...]] = (".py", *SHELL_SUFFIXES)
     only_marked: ClassVar[tuple[str, ...]] = (".py",)
     references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
+    asks = BY_TRAINER
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:

@@ -127,7 +127,7 @@ class ConfigChanges(ConfigPaths, ABC):
             test = test.left
         if not isinstance(test, ast.Attribute):
             return None
-        option = option_of(test, at.scope)
+        option = option_of(test, at.scope, at.home.tree)
         if option is None or option in self.options:
             return None
         default = at.home.options.get(option)

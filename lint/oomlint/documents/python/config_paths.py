@@ -15,8 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import Scalar
-from oomlint.documents.python.parsers import comes_from_parser, option_names, positional_names
+from oomlint.documents.python.parsers import are_parsed, option_names, positional_names
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
+from oomlint.documents.python.tree import Tree
 
 if TYPE_CHECKING:
     from oomlint.documents.python.values import Evaluator
@@ -196,7 +197,7 @@ class ConfigPaths:
         if expression.attr == "parent":
             inner = self._path(expression.value, at.deeper)
             return None if inner is None else posixpath.dirname(inner)
-        option = option_of(expression, at.scope)
+        option = option_of(expression, at.scope, at.home.tree)
         if option is not None:
             default = at.home.options.get(option)
             return self._option(option, default, at)
@@ -321,12 +322,12 @@ def default_of(function: FunctionNode, name: str) -> ast.expr | None:
     return next((value for argument, value in both if argument.arg == name), None)
 
 
-def option_of(expression: ast.Attribute, scope: Scope) -> str | None:
+def option_of(expression: ast.Attribute, scope: Scope, tree: Tree) -> str | None:
     """The option that ``args.config`` is, if ``args`` is what a parser of the command line gives."""
     if not isinstance(expression.value, ast.Name):
         return None
     found = scope.find(expression.value.id)
-    if found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0]):
+    if found is None or not are_parsed(found[1], tree):
         return None
     return expression.attr
 

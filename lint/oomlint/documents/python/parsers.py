@@ -111,8 +111,15 @@ def _option_default(call: ast.Call) -> ast.expr | None:
     return None
 
 
-def comes_from_parser(binding: Binding) -> bool:
-    """``args = parser.parse_args()``, ``args = get_args()``, or a parameter that holds it."""
+def are_parsed(bindings: list[Binding], tree: Tree) -> bool:
+    """Whether a name is what a parser gives, where it is bound more than once each time."""
+    is_plain = len(bindings) == 1 or all(binding.kind == "value" for binding in bindings)
+    return is_plain and all(comes_from_parser(binding, tree) for binding in bindings)
+
+
+def comes_from_parser(binding: Binding, tree: Tree) -> bool:
+    """``args = parser.parse_args()``, ``args = get_args()`` or what else a function of the file is called that
+    parses, or a parameter that holds it."""
     if binding.kind == "parameter":
         return binding.value is None
     value = binding.value
@@ -121,7 +128,21 @@ def comes_from_parser(binding: Binding) -> bool:
     if not isinstance(value, ast.Call):
         return binding.kind == "other"
     name = (dotted(value.func) or "").rsplit(".", 1)[-1]
-    return "parse" in name or name in ("get_args", "arguments", "get_arguments")
+    if "parse" in name or name in ("get_args", "arguments", "get_arguments"):
+        return True
+    return isinstance(value.func, ast.Name) and name in _that_parse(tree)
+
+
+def _that_parse(tree: Tree) -> Iterator[str]:
+    """The functions of a file that call a parser and give back what it found."""
+    for call in tree.calls_to("parse_args", "parse_known_args"):
+        function = tree.scope_of[id(call)].node
+        if isinstance(function, ast.FunctionDef) and any(_gives(function)):
+            yield function.name
+
+
+def _gives(function: ast.FunctionDef) -> Iterator[bool]:
+    return (isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
 
 
 def dataclass_variables(tree: Tree) -> dict[str, str]:

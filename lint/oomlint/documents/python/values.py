@@ -29,12 +29,13 @@ from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.nodes import Filed, PythonEntry, PythonMapping, PythonScalar
 from oomlint.documents.python.parsers import (
     Switch,
+    are_parsed,
     argparse_defaults,
-    comes_from_parser,
     dataclass_variables,
     field_default,
     fire_functions,
 )
+from oomlint.documents.python.paths import joined, path_of
 from oomlint.documents.python.scopes import Binding, Scope, dotted, enclosed
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.text import Source, Span
@@ -183,10 +184,11 @@ class Evaluator:
 
     def _arithmetic(self, expression: ast.BinOp, scope: Scope, depth: int) -> Node:
         """``args.devices * args.batch``: another number where the command line gives one of them."""
-        span = self.places.span(expression)
         left = self.node(expression.left, scope, depth + 1)
         right = self.node(expression.right, scope, depth + 1)
-        operation = type(expression.op)
+        return self._result(self.places.span(expression), type(expression.op), left, right)
+
+    def _result(self, span: Span, operation: type[ast.operator], left: Node, right: Node) -> Node:
         value = arithmetic(operation, plain_value(left), plain_value(right))
         if not _of_options(left) and not _of_options(right):
             return _unknown(span) if value is UNKNOWN else Scalar(span, value)
@@ -214,7 +216,7 @@ class Evaluator:
             option = getattr(self.node(asked, scope, depth + 1), "option", "")
             if not option:
                 return unknown
-        elif found is None or len(found[1]) != 1 or not comes_from_parser(found[1][0]):
+        elif found is None or not are_parsed(found[1], self.tree):
             return unknown
         if compared is not None and (not compared[0] or compared[1] is UNKNOWN):
             return unknown
@@ -453,7 +455,28 @@ class Evaluator:
                 qualified = scope.imported(owner)
                 if qualified:
                     return Scalar(span, Name(f"{qualified}.{attribute}"))
-        return self._returned(expression, scope, depth) or _unknown(span)
+        return (
+            self._path(expression, scope, depth)
+            or self._returned(expression, scope, depth)
+            or _unknown(span)
+        )
+
+    def _path(self, expression: ast.expr, scope: Scope, depth: int) -> Node | None:
+        """What a path that the script puts together comes to."""
+        if "__file__" not in (text := self.places.source.text) and "ath" not in text:
+            return None
+        span = self.places.span(expression)
+
+        def join(left: Node, right: Node) -> Node:
+            return self._result(span, ast.Div, left, right)
+
+        return path_of(
+            expression,
+            scope,
+            span,
+            lambda part: self.node(part, scope, depth + 1),
+            join,
+        )
 
     def _number(
         self, kind: type[int] | type[float], expression: ast.Call, scope: Scope, depth: int
@@ -472,6 +495,8 @@ class Evaluator:
 
     def _name(self, expression: ast.Name, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)
+        if expression.id == "__file__":
+            return Scalar(span, self.places.source.path)
         found = scope.find(expression.id)
         if found is not None and len(found[1]) == 2 and self._of_ranks(found[1], found[0]):
             one, several = (b.value for b in found[1])
@@ -547,6 +572,10 @@ class Evaluator:
 
     def _attribute(self, expression: ast.Attribute, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)
+        if expression.attr == "parent":
+            above = self._path(expression, scope, depth)
+            if above is not None:
+                return above
         name = dotted(expression)
         if name is None:
             return _unknown(span)
@@ -643,7 +672,10 @@ class Evaluator:
     # -- parts, and what names lead to ------------------------------------------------
 
     def _subscript(self, expression: ast.Subscript, scope: Scope, depth: int) -> Node:
-        """``CONFIG["key"]`` of a dict that nothing changes."""
+        """``CONFIG["key"]`` of a dict that nothing changes, ``path.parents[1]``."""
+        above = self._path(expression, scope, depth)
+        if above is not None:
+            return above
         span = self.places.span(expression)
         name = dotted(expression.value)
         key = self.value(expression.slice, scope, depth + 1)
@@ -695,13 +727,16 @@ class Evaluator:
     def _setting(self, holder: str, attribute: str, scope: Scope) -> ast.expr | None:
         """The default of ``args.x`` or ``script_args.x``."""
         found = scope.find(holder)
-        if found is None or len(found[1]) != 1:
+        if found is None:
+            return None
+        is_parsed = are_parsed(found[1], self.tree)
+        if len(found[1]) != 1 and not is_parsed:
             return None
         binding = found[1][0]
         cls = self._settings_class(holder, binding)
         if cls is not None:
             return field_default(self.scopes.classes.get(cls), attribute)
-        if comes_from_parser(binding):
+        if is_parsed:
             return self.options.get(attribute)
         return None
 
@@ -885,8 +920,11 @@ def arithmetic(operation: type[ast.operator], left: Any, right: Any) -> Any:
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
     if isinstance(left, str) and isinstance(right, str):
-        short = len(left) + len(right) <= _LONGEST_TEXT
-        return left + right if operation is ast.Add and short else UNKNOWN
+        if len(left) + len(right) > _LONGEST_TEXT:
+            return UNKNOWN
+        if operation is ast.Div:
+            return joined(left, right)
+        return left + right if operation is ast.Add else UNKNOWN
     for value in (left, right):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return UNKNOWN
