@@ -312,6 +312,12 @@ def test_a_script_that_joins_no_ranks_is_one_process() -> None:
     assert spread.parallel.backend == "device_map_pp"
 
 
+def test_a_comment_joins_no_ranks() -> None:
+    text = _FSDP.replace("model = FSDP(", "ignored(").replace("torch.distributed", "wrappers")
+    text = f'"""Once with LOCAL_RANK."""\n# torch.distributed is for later\n{text}'
+    assert _run(text).plan.parallel.world == 1
+
+
 def test_processes_that_a_script_joins_by_itself_share_nobody_knows_what() -> None:
     text = _FSDP.replace("model = FSDP(", "ignored(").replace(
         "import torch\n", "import torch\nimport torch.distributed\n", 1
