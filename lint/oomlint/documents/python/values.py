@@ -28,6 +28,7 @@ from oomlint.documents.python.instances import Found, attribute
 from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.nodes import Filed, PythonEntry, PythonMapping, PythonScalar
 from oomlint.documents.python.parsers import (
+    PARSES_ARGUMENTS,
     Switch,
     argparse_defaults,
     comes_from_parser,
@@ -567,6 +568,11 @@ class Evaluator:
                 if isinstance(default, Switch):
                     return _locked(node, f"{name} is a switch of the command line")
                 return node
+            parsed = self._parsed_elsewhere(root, scope, 0)
+            if parsed is not None and rest in parsed.options:
+                node = parsed.node(parsed.options[rest], parsed.scopes.module, depth + 1)
+                there = _from_elsewhere(node, span, parsed.places.source.path)
+                return _of_option(_or_none(there), rest)
             if self.settings.get(root, root) not in (root, *self.scopes.classes):
                 return _of_option(_unknown(span), rest)  # by the default of a library's class
         return _unknown(span)
@@ -687,6 +693,7 @@ class Evaluator:
         if isinstance(node, Scalar):
             kinds = ("either", "computed", "filed")
             is_open = any(getattr(node, kind, None) is not None for kind in kinds)
+            is_open = is_open or bool(getattr(node, "option", ""))
             if is_open or node.value is UNKNOWN or isinstance(node.value, Call):
                 return replace(node, via=span, locked=node.locked or _SHARED.format(name))
             return Scalar(span, node.value)
@@ -704,6 +711,33 @@ class Evaluator:
         if comes_from_parser(binding):
             return self.options.get(attribute)
         return None
+
+    def _parsed_elsewhere(self, holder: str, scope: Scope, depth: int) -> Evaluator | None:
+        """Who declares the options of ``args``, where a function of another module parses them:
+        ``args = get_args()``."""
+        found = scope.find(holder)
+        if found is None or len(found[1]) != 1 or depth > _DEEPEST:
+            return None
+        binding = found[1][0]
+        value, around = binding.value, found[0]
+        if binding.kind == "parameter":
+            given = self.given.get((id(found[0].node), holder), [])
+            value, around = given[0] if len(given) == 1 else (None, scope)
+            if isinstance(value, ast.Name):
+                return self._parsed_elsewhere(value.id, around, depth + 1)
+        called = dotted(value.func) if isinstance(value, ast.Call) else None
+        there = self.elsewhere(called, around) if called else None
+        if there is None:
+            return None
+        home, name = there
+        parses = (
+            isinstance(call.func, ast.Attribute) and call.func.attr in PARSES_ARGUMENTS
+            for function in home.tree.functions
+            if function.name == dotted(name)
+            for call in ast.walk(function)
+            if isinstance(call, ast.Call)
+        )
+        return home if any(parses) else None
 
     def _settings_class(self, holder: str, binding: Binding) -> str | None:
         annotation = binding.annotation
