@@ -351,7 +351,9 @@ def test_json_configs_are_read_too() -> None:
 
 
 def test_a_copy_of_the_second_configuration_has_its_own_keys() -> None:
-    files = {"v1.yaml": "model: Qwen/Qwen3-4B\ntrain_dataset: d.yaml\ncutoff_len: 2048\ntemplate: qwen3\n"}
+    files = {
+        "v1.yaml": "model: Qwen/Qwen3-4B\ntrain_dataset: d.yaml\ncutoff_len: 2048\ntemplate: qwen3\n"
+    }
     (run,) = link(files).runs
     assert [stray.path for stray in run.stray] == ["template"]
     files["src/llamafactory/v1/config/model_args.py"] = "class ModelArguments:\n    template: str\n"

@@ -332,7 +332,8 @@ def test_options_may_be_parsed_by_a_function_of_another_module() -> None:
     """What a command gives one of them takes the place of its default, however many read it."""
     text = _FSDP.replace("import functools\n", "import functools\nfrom shared import get_args\n")
     text = text.replace(
-        "model = AutoModel", "args = get_args()\nname = args.model_name\nprint(name)\nmodel = AutoModel"
+        "model = AutoModel",
+        "args = get_args()\nname = args.model_name\nprint(name)\nmodel = AutoModel",
     ).replace('"meta-llama/Llama-2-7b-hf"', "name")
     files = {"train.py": text, "shared.py": _PARSES}
     by_default = run_of(files, "train.py")

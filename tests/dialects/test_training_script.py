@@ -438,6 +438,7 @@ model = transformers.AutoModelForCausalLM.from_pretrained(training_args.model)
 if training_args.use_lora:
     config = LoraConfig(r=lora_args.lora_r, target_modules=lora_args.lora_target_modules)
     model = get_peft_model(model, config)
+data = cut(texts, training_args.model_max_length)
 trainer = transformers.Trainer(model=model, args=training_args, train_dataset=data)
 """
 
@@ -546,6 +547,7 @@ def train(attn_implementation=None):
     )
     if args.lora_enable:
         model = get_peft_model(model, LoraConfig(r=8))
+    data = cut(texts, args.model_max_length)
     Trainer(model=model, args=args, train_dataset=data).train()
 
 if __name__ == "__main__":

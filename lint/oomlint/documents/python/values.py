@@ -8,6 +8,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import (
@@ -101,6 +102,15 @@ class Places:
         )
 
 
+class _Given(Struct, frozen=True, eq=False):
+    """What the calls of a function give a parameter, as of a ``state``: how many calls of the script were
+    read by then, and whether files count. ``filed`` values came from config files."""
+
+    state: tuple[int, bool]
+    nodes: list[Node]
+    filed: int
+
+
 class Evaluator:
     """Evaluates expressions of one file. Every result is a node with its place."""
 
@@ -126,6 +136,10 @@ class Evaluator:
         self.settings = dataclass_variables(tree)
         self.fire = fire_functions(tree)
         self.given = _arguments_given(tree)
+        self.handed_on: dict[int, _Given] = {}
+        """By ``id`` of what is in ``given``."""
+        self.attributes: dict[int, dict[str, list[tuple[ast.expr, Scope]]]] = {}
+        """By ``id`` of a class: what its methods assign to attributes of ``self``."""
         self.handed: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
         """What scripts of other files give the parameters of functions here: see :mod:`.handed`."""
 
@@ -501,11 +515,26 @@ class Evaluator:
 
     def _given(self, given: list[tuple[ast.expr, Scope]], span: Span, depth: int) -> Node:
         """What the calls of a function give its parameter, where all of them say the same."""
-        nodes = [self.node(value, scope, depth + 1) for value, scope in given]
+        nodes = self._all_given(given, span, depth)
         values = {repr(plain_value(node)) for node in nodes}
         if len(values) > 1 or not isinstance(nodes[0], Scalar):
             return _unknown(span) if len(values) > 1 else _locked(nodes[0], _GIVEN)
         return replace(nodes[0], via=span, locked=nodes[0].locked or _GIVEN)
+
+    def _all_given(self, given: list[tuple[ast.expr, Scope]], span: Span, depth: int) -> list[Node]:
+        """What each call gives a parameter, worked out once: functions that hand their parameters on, or
+        call themselves, would be asked again for every way that leads there."""
+        state = (len(self.calls), self.files.suspended)
+        known = self.handed_on.get(id(given))
+        if known is not None and known.state == state:
+            self.files.count += known.filed
+            return known.nodes
+        # What refers to itself is nothing.
+        self.handed_on[id(given)] = _Given(state, [_unknown(span)], 0)
+        before = self.files.count
+        nodes = [self.node(value, scope, depth + 1) for value, scope in given]
+        self.handed_on[id(given)] = _Given(state, nodes, self.files.count - before)
+        return nodes
 
     def _returned(self, call: ast.Call, scope: Scope, depth: int) -> Node | None:
         """What a function of the project returns there of a config file, or as one decides; ``None``
@@ -582,17 +611,27 @@ class Evaluator:
         around: Scope | None = scope
         while around is not None and not isinstance(around.node, ast.ClassDef):
             around = around.parent
-        found: list[tuple[ast.expr, Scope]] = []
-        cls = None if around is None else around.node
-        for method in cls.body if isinstance(cls, ast.ClassDef) else ():
-            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found += (
-                    (node.value, self.scopes.of_node[id(method)])
-                    for node in ast.walk(method)
-                    if isinstance(node, ast.Assign)
-                    and any(dotted(target) == f"self.{name}" for target in node.targets)
-                )
+        if around is None or not isinstance(around.node, ast.ClassDef):
+            return None
+        cls = around.node
+        if id(cls) not in self.attributes:
+            self.attributes[id(cls)] = self._assigned_in(cls)
+        found = self.attributes[id(cls)].get(name, [])
         return found[0] if len(found) == 1 else None
+
+    def _assigned_in(self, cls: ast.ClassDef) -> dict[str, list[tuple[ast.expr, Scope]]]:
+        found: dict[str, list[tuple[ast.expr, Scope]]] = {}
+        for method in cls.body:
+            if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            for node in ast.walk(method):
+                targets = node.targets if isinstance(node, ast.Assign) else ()
+                names = {dotted(target) or "" for target in targets}
+                for name in names:
+                    if isinstance(node, ast.Assign) and name.startswith("self."):
+                        assigned = (node.value, self.scopes.of_node[id(method)])
+                        found.setdefault(name.removeprefix("self."), []).append(assigned)
+        return found
 
     def _of_object(self, found: Found, span: Span, name: str, depth: int) -> Node:
         """What an attribute of an object of the project is, from where it is asked for."""
