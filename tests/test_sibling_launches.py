@@ -67,6 +67,17 @@ def test_a_recipe_that_nothing_starts_is_taken_to_start_as_its_sibling(script: s
     assert not sharding_is_open(run)
 
 
+def test_a_recipe_that_nothing_starts_is_taken_to_start_as_a_siblings_head_says() -> None:
+    head = "# Start it\n# " + LINE.format(config="configs/a.yaml") + "\n"
+    files = {"configs/a.yaml": head + RECIPE, "configs/b.yaml": RECIPE}
+    run = _runs(files)["configs/b.yaml"]
+    assert run.plan.parallel.zero.stage == 3
+    assert run.level(f.parallel.backend) is Level.ASSUMED
+    other = head.replace("zero3", "zero2").replace("a.yaml", "c.yaml")
+    files |= {"configs/c.yaml": other + RECIPE, "accelerate/zero2.yaml": ZERO3.replace("3}", "2}")}
+    assert sharding_is_open(_runs(files)["configs/b.yaml"])
+
+
 def test_of_several_lines_that_of_the_nearest_sibling_counts() -> None:
     files = {
         "a.sh": LINE.format(config="configs/one/a.yaml"),
