@@ -983,3 +983,15 @@ def test_a_vision_tower_that_may_be_trained(left: str) -> None:
     loop = _SWITCHED[_SWITCHED.index("for param") : _SWITCHED.index("args = ")]
     plan = _run(_SWITCHED.replace(loop, f"{left}\n")).plan
     assert plan.model.vision.freeze_tower is None
+
+
+@pytest.mark.parametrize(("objective", "logits"), [("GRPO", "fused"), ("RLOO", "completion_only")])
+def test_rloo_takes_whole_logits_whatever_liger_patches(objective: str, logits: str) -> None:
+    script = (
+        f"from trl import {objective}Config, {objective}Trainer\n"
+        f"args = {objective}Config(output_dir='o', use_liger_kernel=True, num_generations=2)\n"
+        f"trainer = {objective}Trainer(model='Qwen/Qwen2.5-0.5B', args=args, reward_funcs=score,\n"
+        "    train_dataset=data)\ntrainer.train()\n"
+    )
+    loss = _run(script).plan.loss
+    assert (loss.logits_materialised, loss.liger.flce) == (logits, objective == "GRPO")
