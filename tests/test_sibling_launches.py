@@ -67,6 +67,28 @@ def test_a_recipe_that_nothing_starts_is_taken_to_start_as_its_sibling(script: s
     assert not sharding_is_open(run)
 
 
+FACTORY = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: ours
+template: qwen
+output_dir: out
+"""
+
+
+def test_a_config_that_nothing_starts_is_taken_to_start_as_a_siblings_head_says() -> None:
+    head = "# accelerate launch --config_file accelerate/zero3.yaml src/train.py configs/a.yaml\n\n"
+    files = {"configs/a.yaml": head + FACTORY, "configs/b.yaml": FACTORY}
+    run = _runs(files)["configs/b.yaml"]
+    assert run.plan.parallel.zero.stage == 3
+    assert run.level(f.parallel.backend) is Level.ASSUMED
+    other = head.replace("zero3", "zero2").replace("a.yaml", "c.yaml")
+    files |= {"configs/c.yaml": other + FACTORY, "accelerate/zero2.yaml": ZERO3.replace("3}", "2}")}
+    assert _runs(files)["configs/b.yaml"].level(f.parallel.world) is Level.UNREAD
+
+
 def test_of_several_lines_that_of_the_nearest_sibling_counts() -> None:
     files = {
         "a.sh": LINE.format(config="configs/one/a.yaml"),

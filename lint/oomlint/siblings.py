@@ -16,7 +16,7 @@ from oomlint.workspace import Workspace
 
 # Where projects keep their launch scripts, besides beside the README.
 _FOLDERS = ("", "scripts", "script", "slurm", "bash", "run", "launch")
-_STARTS = (b"launch", b"torchrun", b"deepspeed")
+STARTS = (b"launch", b"torchrun", b"deepspeed")
 
 
 def launch_scripts(workspace: Workspace, config: str) -> Iterator[str]:
@@ -58,4 +58,4 @@ def _folders_above(config: str) -> Iterator[str]:
 
 def _starts_something(workspace: Workspace, name: str) -> bool:
     data = workspace.read_or_none(name)
-    return data is not None and any(word in data for word in _STARTS)
+    return data is not None and any(word in data for word in STARTS)

@@ -28,7 +28,7 @@ from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.siblings import distance, launch_scripts, stand_alike
+from oomlint.siblings import STARTS, distance, launch_scripts, stand_alike
 from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class Suggestions:
         self.reading = reading
         self._shown: dict[tuple[str, str], list[_Line]] = {}
         self._scripted: dict[tuple[str, str], list[_Line]] = {}
+        self._headed: dict[tuple[str, str], list[_Line]] = {}
         self._commands: dict[str, Document | None] = {}
         self._guides: dict[str, tuple[str, ...]] = {}
 
@@ -99,7 +100,7 @@ class Suggestions:
         starts it; the claim on the config itself where there is none."""
         if claim.kind != "run" or kind_of(claim.path) not in (*YAML_SUFFIXES, *TOML_SUFFIXES):
             return claim
-        header = self._started_by(self._header(claim), claim)
+        header = self._started_by(_header(claim.document.source), claim)
         if len(header) == 1:
             return self._told(header[0], claim, IN_COMMENT, Level.STATED)
         if header:
@@ -141,7 +142,7 @@ class Suggestions:
         that a script starts the script counts, whatever a README shows, which mostly has examples: of
         those only the ones that stand as the config does."""
         found: list[_Line] = []
-        scripted = self._in_scripts(claim)
+        scripted = [*self._in_heads(claim), *self._in_scripts(claim)]
         run = {line.started for line in scripted}
         for line in (*scripted, *self._documented(claim)):
             if line.reason == IN_README and (
@@ -169,6 +170,25 @@ class Suggestions:
                 for started in self._started(launch, name, claim.dialect.name)
             ]
         return self._scripted[key]
+
+    def _in_heads(self, claim: Claim) -> list[_Line]:
+        """The lines at the heads of the configs of a folder that start these: worked out once for all."""
+        key = (claim.path.rpartition("/")[0], claim.dialect.name)
+        if key not in self._headed:
+            self._headed[key] = [
+                _Line(launch, name, OF_ANOTHER)
+                for name in self.workspace.beside(claim.path)
+                for launch in self._at_head_of(name, claim)
+                if name in self._started(launch, name, claim.dialect.name)
+            ]
+        return self._headed[key]
+
+    def _at_head_of(self, name: str, claim: Claim) -> Iterator[Claim]:
+        data = self.workspace.read_or_none(name) or b""
+        if b"#" in data and any(word in data for word in STARTS):
+            head = _header(Source(name, data.decode("utf-8", "replace")))
+            found = claim.dialect.recognise(head) if head is not None else ()
+            yield from (each for each in found if each.kind == "launch")
 
     def _documented(self, claim: Claim) -> Iterator[_Line]:
         """The lines that READMEs above a config show, of configs of its framework that are here."""
@@ -249,16 +269,6 @@ class Suggestions:
 
         return head_comment(claim.document)
 
-    def _header(self, claim: Claim) -> Document | None:
-        if "#" not in claim.document.source.text:  # nor is there a comment
-            return None
-        from oomlint.documents.header import start_in_header
-
-        try:
-            return start_in_header(claim.document.source)
-        except FileError:  # a comment need not be shell
-            return None
-
     def _started_by(self, document: Document | None, claim: Claim) -> list[Claim]:
         """The launch lines of a document that start a config."""
         if document is None:
@@ -286,6 +296,17 @@ class Suggestions:
             for each in launch.references
         )
         return replace(launch, blocks=blocks, references=references)
+
+
+def _header(source: Source) -> Document | None:
+    """What the comment at the head of a config starts."""
+    if "#" not in source.text:  # nor is there a comment
+        return None
+    from oomlint.documents.header import start_in_header
+
+    with suppress(FileError):  # a comment need not be shell
+        return start_in_header(source)
+    return None
 
 
 def _commands_in(readme: str, data: bytes) -> Document | None:

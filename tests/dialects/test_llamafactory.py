@@ -350,6 +350,17 @@ def test_json_configs_are_read_too() -> None:
     assert (run.framework, run.plan.model.id) == ("llama-factory", "a")
 
 
+def test_a_copy_of_the_second_configuration_has_its_own_keys() -> None:
+    files = {
+        "v1.yaml": "model: Qwen/Qwen3-4B\ntrain_dataset: d.yaml\ncutoff_len: 2048\ntemplate: qwen3\n"
+    }
+    (run,) = link(files).runs
+    assert [stray.path for stray in run.stray] == ["template"]
+    files["src/llamafactory/v1/config/model_args.py"] = "class ModelArguments:\n    template: str\n"
+    (run,) = link(files, "v1.yaml").runs
+    assert not run.stray
+
+
 def test_v1_config() -> None:
     text = (
         "model: Qwen/Qwen3-4B\ntrain_dataset: d.yaml\nmicro_batch_size: 2\nglobal_batch_size: 64\n"

@@ -312,6 +312,39 @@ def test_a_script_that_joins_no_ranks_is_one_process() -> None:
     assert spread.parallel.backend == "device_map_pp"
 
 
+def test_a_comment_joins_no_ranks() -> None:
+    text = _FSDP.replace("model = FSDP(", "ignored(").replace("torch.distributed", "wrappers")
+    text = f'"""Once with LOCAL_RANK."""\n# torch.distributed is for later\n{text}'
+    assert _run(text).plan.parallel.world == 1
+
+
+_PARSES = """\
+import argparse
+
+def get_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model_name", default="meta-llama/Llama-2-7b-hf")
+    return parser.parse_args()
+"""
+
+
+def test_options_may_be_parsed_by_a_function_of_another_module() -> None:
+    """What a command gives one of them takes the place of its default, however many read it."""
+    text = _FSDP.replace("import functools\n", "import functools\nfrom shared import get_args\n")
+    text = text.replace(
+        "model = AutoModel",
+        "args = get_args()\nname = args.model_name\nprint(name)\nmodel = AutoModel",
+    ).replace('"meta-llama/Llama-2-7b-hf"', "name")
+    files = {"train.py": text, "shared.py": _PARSES}
+    by_default = run_of(files, "train.py")
+    assert by_default.plan.model.id == "meta-llama/Llama-2-7b-hf"
+    assert by_default.level(f.model.id) is not Level.UNREAD
+    line = "torchrun --nproc_per_node 8 train.py --model_name Qwen/Qwen2.5-7B\n"
+    assert run_of({**files, "run.sh": line}).plan.model.id == "Qwen/Qwen2.5-7B"
+    own = text.replace("from shared import get_args\n", _PARSES)
+    assert run_of({"train.py": own, "run.sh": line}).plan.model.id == "Qwen/Qwen2.5-7B"
+
+
 def test_processes_that_a_script_joins_by_itself_share_nobody_knows_what() -> None:
     text = _FSDP.replace("model = FSDP(", "ignored(").replace(
         "import torch\n", "import torch\nimport torch.distributed\n", 1

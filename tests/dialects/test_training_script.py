@@ -439,6 +439,7 @@ model = transformers.AutoModelForCausalLM.from_pretrained(training_args.model)
 if training_args.use_lora:
     config = LoraConfig(r=lora_args.lora_r, target_modules=lora_args.lora_target_modules)
     model = get_peft_model(model, config)
+data = cut(texts, training_args.model_max_length)
 trainer = transformers.Trainer(model=model, args=training_args, train_dataset=data)
 """
 
@@ -547,6 +548,7 @@ def train(attn_implementation=None):
     )
     if args.lora_enable:
         model = get_peft_model(model, LoraConfig(r=8))
+    data = cut(texts, args.model_max_length)
     Trainer(model=model, args=args, train_dataset=data).train()
 
 if __name__ == "__main__":
@@ -1181,3 +1183,15 @@ def test_a_vision_tower_that_may_be_trained(left: str) -> None:
     loop = _SWITCHED[_SWITCHED.index("for param") : _SWITCHED.index("args = ")]
     plan = _run(_SWITCHED.replace(loop, f"{left}\n")).plan
     assert plan.model.vision.freeze_tower is None
+
+
+@pytest.mark.parametrize(("objective", "logits"), [("GRPO", "fused"), ("RLOO", "completion_only")])
+def test_rloo_takes_whole_logits_whatever_liger_patches(objective: str, logits: str) -> None:
+    script = (
+        f"from trl import {objective}Config, {objective}Trainer\n"
+        f"args = {objective}Config(output_dir='o', use_liger_kernel=True, num_generations=2)\n"
+        f"trainer = {objective}Trainer(model='Qwen/Qwen2.5-0.5B', args=args, reward_funcs=score,\n"
+        "    train_dataset=data)\ntrainer.train()\n"
+    )
+    loss = _run(script).plan.loss
+    assert (loss.logits_materialised, loss.liger.flce) == (logits, objective == "GRPO")

@@ -102,6 +102,8 @@ INNOCENT = {
     "on TPUs": "import torch, torch.distributed\nimport torch_xla\ns = torch.load(p)\nm.load_state_dict(s)\n",
     "evaluates what others trained": "import torch, torch.distributed\nfrom own import OwnTrainer\n"
     "m.load_state_dict(torch.load(p))\nm.eval()\n",
+    "nobody calls it": "import torch, torch.distributed\nclass Loop:\n    def resume(self):\n"
+    "        self.model.load_state_dict(torch.load(p))\nif __name__ == '__main__':\n    Loop().train()\n",
     "mapped": "import torch, torch.distributed\ntorch.load(p, map_location='cpu')\ntorch.load(p, 'cpu')\ntorch.load(p, **k)\n",
     "offloaded": FSDP + "c = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)\n"
     "FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT, c)\n",

@@ -178,3 +178,45 @@ def test_switches_around_a_call() -> None:
         "W.from_pretrained": (("rank", False),),
         "U.from_pretrained": (),
     }
+
+
+_UNREAD = """\
+from dataclasses import dataclass
+import transformers
+from data import make_data
+
+@dataclass
+class Arguments(transformers.TrainingArguments):
+    max_seq_length: int = 131072
+
+parser = transformers.HfArgumentParser((Arguments,))
+(args,) = parser.parse_args_into_dataclasses()
+trainer = transformers.Trainer(model, args, train_dataset=make_data(args))
+"""
+
+
+def _defaults(**modules: str) -> set[str]:
+    texts = {f"{name}.py": text for name, text in modules.items()}
+
+    def find(path: str) -> Source | None:
+        return Source(path, texts[path]) if path in texts else None
+
+    document = parse_python(Source("train.py", texts.pop("train.py")), find)
+    assert document is not None
+    return set(document.option_defaults.entries) if document.option_defaults else set()
+
+
+def test_a_length_that_nothing_reads_cuts_no_sample() -> None:
+    data = "def make_data(args):\n    return load(args.{})\n"
+    assert _defaults(train=_UNREAD, data=data.format("path")) == set()
+    assert _defaults(train=_UNREAD, data=data.format("max_seq_length")) == {"max_seq_length"}
+    everything = "def make_data(args):\n    return load(**vars(args))\n"
+    assert _defaults(train=_UNREAD, data=everything) == {"max_seq_length"}
+    of_trl = _UNREAD.replace("transformers.TrainingArguments", "trl.SFTConfig")
+    assert _defaults(train=of_trl, data=data.format("path")) == {"max_seq_length"}
+    read_here = f"{_UNREAD}print(args.max_seq_length)\n"
+    assert _defaults(train=read_here, data=data.format("path")) == {"max_seq_length"}
+
+
+def test_a_module_that_is_not_there_may_read_what_no_other_does() -> None:
+    assert _defaults(train=_UNREAD.replace("from data", "from .data")) == {"max_seq_length"}

@@ -15,6 +15,10 @@ other: with the old meaning 8 answers to each of 4 prompts are 32 sequences on t
 new one 4. Now such a config stops with *generation_batch_size must be divisible by
 num_generations*, in TRL once the model is loaded.
 
+TRL's GRPO and RLOO also stop with fewer than two answers to a prompt, of which they take the mean.
+
+TRL's GRPO and RLOO also stop with a single answer to a prompt: they compare each with the mean of all.
+
 ## How to fix it
 
 More accumulation, so that the round holds whole groups; the fix proposes the least that does. The
@@ -26,7 +30,7 @@ Where TRL 0.14 or older is pinned.
 
 ## Sources
 
-* TRL f2cd5771 `trainer/grpo_config.py:1077` and `:1110`; https://github.com/huggingface/trl/pull/2776
+* TRL f2cd5771 `trainer/grpo_config.py:1077`, `:1110` and `:1116`, `trainer/rloo_config.py:684`; https://github.com/huggingface/trl/pull/2776
 * Axolotl 067b021c `utils/schemas/validation.py:789` and `:875`; ms-swift 3602360a
   `rlhf_trainers/args_mixin.py:221`
 """
@@ -44,6 +48,9 @@ from oomlint_rules._examples import AXOLOTL
 _ROUND = f.objective.rollout.generation_batch
 _ACCUMULATION = f.batch.grad_accum
 
+# Whose advantages are those over the mean of a prompt's answers.
+_COMPARE = ("grpo", "rloo")
+
 _AXOLOTL = (
     AXOLOTL.replace("micro_batch_size: 1", "micro_batch_size: 3")
     + "gradient_accumulation_steps: {steps}\nrl: grpo\ntrl:\n  num_generations: 8\n"
@@ -54,6 +61,11 @@ _SWIFT = (
     " --dataset our/tasks.jsonl --reward_funcs accuracy --tuner_type lora"
     " --torch_dtype bfloat16 --num_generations 8 --per_device_train_batch_size 2"
     " --gradient_accumulation_steps {steps}\n"
+)
+_TRL = (
+    "from trl import GRPOConfig, GRPOTrainer\n\n"
+    "config = GRPOConfig(output_dir='o', per_device_train_batch_size=2, num_generations={answers})\n"
+    "GRPOTrainer(model='Qwen/Qwen2.5-0.5B', reward_funcs=score, args=config, train_dataset=tasks).train()\n"
 )
 
 
@@ -81,8 +93,14 @@ class GrpoBatchSemantics(Rule):
             files={"train.sh": _SWIFT.format(steps=1)},
             fixed={"train.sh": _SWIFT.format(steps=2)},
         ),
+        Example(
+            files={"train.py": _TRL.format(answers=1)},
+            hardware="1xH100-80GB",
+            why="the mean of one answer is itself",
+        ),
     )
     good = (
+        Example(files={"train.py": _TRL.format(answers=2)}, hardware="1xH100-80GB"),
         Example(files={"axolotl.yaml": _AXOLOTL.format(steps=8)}),
         Example(files={"train.sh": _SWIFT.format(steps=2)}),
         Example(
@@ -96,6 +114,16 @@ class GrpoBatchSemantics(Rule):
         rollout, origin = run.plan.objective.rollout, run.origin(_ROUND)
         total, group = rollout.generation_batch, rollout.n
         if not total or not group or origin is None:
+            return
+        if group < 2 and run.framework == "trl" and run.plan.objective.kind in _COMPARE:
+            yield self.finding(
+                run,
+                Severity.ERROR,
+                "one answer to a prompt has no others to be compared with",
+                at=(f.objective.rollout.n,),
+                details=("the run stops with an error", "it takes at least 2 answers to a prompt"),
+                confidence="high",
+            )
             return
         if f.parallel.world in origin.inputs and not _counted(run):
             return

@@ -27,6 +27,10 @@ class LlamaFactoryV1(Dialect):
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed"}
     meaning = meaning
+    declared_in = tuple(
+        f"src/llamafactory/v1/config/{kind}_args.py"
+        for kind in ("model", "data", "training", "sample")
+    )
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in roots(document):

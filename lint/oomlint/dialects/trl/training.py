@@ -155,10 +155,24 @@ def padding(run: Cells) -> Any:
 _SELECTIVE = "TRL f2cd5771 trainer/utils.py: selective_log_softmax"
 
 
+_WITHOUT_FUSED_LOSS = ("rloo", "ppo")
+
+
+def _fuses(run: Cells) -> bool:
+    """RLOO and PPO take logits from a forward pass without labels, which Liger's patched models give
+    whole, and know no loss of Liger's (TRL 0.22 to f2cd5771 trainer/rloo_trainer.py:966)."""
+    return bool(run[hf.liger]) and run[f.objective.kind] not in _WITHOUT_FUSED_LOSS
+
+
+@trainers.derive(f.loss.liger.flce)
+def fused_by_liger(run: Cells) -> Any:
+    return False if run[f.objective.kind] in _WITHOUT_FUSED_LOSS else None
+
+
 @trainers.derive(f.loss.logits_materialised)
 def logits(run: Cells) -> Any:
-    """Which logits exist at once; liger's fused losses spare them for every objective."""
-    if run[hf.liger]:
+    """Which logits exist at once; liger's fused losses spare them."""
+    if _fuses(run):
         return None
     if rolls_out(run):
         return Sourced("completion_only", "TRL f2cd5771 grpo_trainer.py:1374: logits_to_keep")
@@ -194,7 +208,7 @@ def fused_in_evaluation(run: Cells) -> Any:
 
 @trainers.derive(f.loss.algorithm)
 def algorithm(run: Cells) -> Any:
-    if run[hf.liger]:
+    if _fuses(run):
         return None
     if rolls_out(run) or run[f.objective.kind] in ("dpo", "kto"):
         return Sourced("rows", _SELECTIVE)
@@ -206,7 +220,7 @@ def algorithm(run: Cells) -> Any:
 
 @trainers.derive(f.loss.chunks, source="TRL f2cd5771 trainer/sft_trainer.py:86: 256 tokens a chunk")
 def chunks(run: Cells) -> Any:
-    if run[hf.liger] or not _chunks(run):
+    if _fuses(run) or not _chunks(run):
         return None
     rows, length = run[f.batch.micro], run[f.seq.max_len]
     return max(1, -(-rows * length // 256)) if rows and length else None

@@ -52,6 +52,8 @@ class ConfigChanges(ConfigPaths, ABC):
         """What functions change before they return what they load."""
         self.known: dict[tuple[int, int], Held] = {}
         """What was found of expressions."""
+        self.known_as_loaded: dict[tuple[int, int], Held] = {}
+        """The same while it is being seen what is changed."""
         self.suspended = False
         """Whether it is being seen what is changed: all objects count as they are loaded."""
 
@@ -66,6 +68,7 @@ class ConfigChanges(ConfigPaths, ABC):
                 function, At(home.scopes.of_node[id(function)], home)
             )
         self.known.clear()
+        self.known_as_loaded.clear()
         self._changed.clear()
 
     def is_changed(self, holder: Filed, key: str, home: Evaluator, *, popped: bool = False) -> bool:

@@ -78,13 +78,14 @@ class ConfigFiles(ConfigChanges):
     def held(self, expression: ast.expr, at: At) -> Held:
         if at.is_too_deep:
             return None
-        if at.frame is not None or self.suspended:
+        if at.frame is not None:
             return self._held(expression, at)
+        known = self.known_as_loaded if self.suspended else self.known
         key = (id(at.home), id(expression))
-        if key not in self.known:
-            self.known[key] = None  # what refers to itself is nothing
-            self.known[key] = self._held(expression, at)
-        return self.known[key]
+        if key not in known:
+            known[key] = None  # what refers to itself is nothing
+            known[key] = self._held(expression, at)
+        return known[key]
 
     def _held(self, expression: ast.expr, at: At) -> Held:
         if isinstance(expression, ast.Name):

@@ -352,7 +352,7 @@ def _read(
         _modules(scopes),
         declared,
         getattr(started(source, tree, find) if not calls else None, "path", None),
-        (*taken_in.read, *files.loaded.paths),
+        (*taken_in.read, *sorted(taken_in.looked_into), *files.loaded.paths),
         loop,
         files.loaded.paths,
         frozenset(files.asked),

@@ -17,6 +17,7 @@ from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dott
 from oomlint.documents.python.side_facts import side_facts
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, Places
+from oomlint.documents.python.wording import code_says
 from oomlint.documents.text import Edit, Location, Source
 
 _TRAINS = re.compile(r"train|fit|backward")
@@ -157,7 +158,7 @@ class _Look(Struct, frozen=True, eq=False):
         yield from self._config_not_kept()
         loads = [step for step in self.steps if step.name == "torch.load"]
         text = self.source.text
-        if not loads or not _MULTI_GPU.search(text) or _ON_TPU.search(text):
+        if not loads or _ON_TPU.search(text) or not code_says(self.tree.root, text, _MULTI_GPU):
             return
         if not _LEARNS.search(text) and any(step.last == "eval" for step in self.steps):
             return  # one process evaluates what others trained
@@ -169,6 +170,8 @@ class _Look(Struct, frozen=True, eq=False):
                 continue  # each rank reads its own file, saved from the same device
             if step.function is not None and self._saves_again(step.function):
                 continue  # a file is converted, once
+            if step.function is not None and self._is_idle(step.function):
+                continue
             if not _becomes_state(step.function or self.tree.root, step.node):
                 continue  # arguments, cached features: no tensors on a GPU, as far as one sees
             if positional == 1 and "pretrain" in ast.unparse(step.node.args[0]).lower():
@@ -178,6 +181,15 @@ class _Look(Struct, frozen=True, eq=False):
 
     def _saves_again(self, function: FunctionNode) -> bool:
         return any(step.function is function and step.name == "torch.save" for step in self.steps)
+
+    def _is_idle(self, function: FunctionNode) -> bool:
+        """Whether nothing of a program names a function that nobody else can call: a class with a base may
+        have it called from there, and a module by whoever imports it."""
+        if "__main__" not in self.source.text:
+            return False
+        inherits = any(function in each.body and each.bases for each in self.tree.classes)
+        named = re.findall(rf"\b{function.name}\b", self.source.text)
+        return not inherits and not function.name.startswith("__") and len(named) == 1
 
     def _load_before_config(self) -> Iterator[Fact]:
         """A model is loaded before anything tells transformers that ZeRO-3 will shard it."""

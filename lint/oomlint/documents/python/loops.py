@@ -23,6 +23,7 @@ from oomlint.documents.python.nodes import PythonScalar
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, Places, plain_value
+from oomlint.documents.python.wording import code_says
 from oomlint.documents.text import Span
 
 Kind = Literal["accelerate", "deepspeed", "fabric", "lightning", "torch"]
@@ -226,7 +227,7 @@ class _Reader:
             tuple(self._autocasts()),
             self._frozen(trained),
             self._checkpoints(),
-            bool(_JOINS.search(self.places.source.text)),
+            code_says(self.tree.root, self.places.source.text, _JOINS),
             self._splits_samples(),
             self._accumulation(),
             self._has_own_loss(kind, step),

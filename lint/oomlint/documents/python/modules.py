@@ -59,6 +59,8 @@ class Modules:
         self.find = find
         self.read: dict[str, Module | None] = {}
         """By path; ``None`` of a file that is no Python."""
+        self.looked_into: set[str] = set()
+        """Files that nothing was taken from, by path: what was not found there counts as well."""
 
     def of(self, module: str, level: int, from_path: str) -> Module | None:
         """The module that an import in a file means."""

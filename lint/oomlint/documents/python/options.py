@@ -14,6 +14,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.python.idle import PLAIN_BASES, read_by_nobody
+from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.modules import FindSource, Module, Modules, paths_of
 from oomlint.documents.python.parsers import (
     argparse_names,
@@ -56,7 +58,12 @@ def read_options(source: Source, tree: Tree, modules: Modules) -> Options:
     if not DECLARES.search(source.text):
         return Options()
     reader = _Reader(source, modules)
-    reader.read(Module(source, tree))
+    script = Module(source, tree)
+    reader.read(script)
+    lengths = reader.entries.keys() & reader.names & LENGTH_NAMES
+    if lengths and reader.bases <= PLAIN_BASES:
+        for name in read_by_nobody(frozenset(lengths), script, modules):
+            del reader.entries[name]
     return Options(
         frozenset(reader.names),
         frozenset(reader.bases),

@@ -14,6 +14,8 @@ from oomlint.documents.python.tree import Tree
 _PARSES: Final = frozenset(
     {"parse_args_into_dataclasses", "parse_args_and_config", "parse_dict", "parse_yaml_file"}
 )
+# argparse's own; what follows the known options is left in a second value.
+PARSES_ARGUMENTS: Final = frozenset({"parse_args", "parse_known_args"})
 
 
 class Switch(ast.Constant):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import (
@@ -28,6 +29,7 @@ from oomlint.documents.python.instances import Found, attribute
 from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.nodes import Filed, PythonEntry, PythonMapping, PythonScalar
 from oomlint.documents.python.parsers import (
+    PARSES_ARGUMENTS,
     Switch,
     are_parsed,
     argparse_defaults,
@@ -101,6 +103,15 @@ class Places:
         )
 
 
+class _Given(Struct, frozen=True, eq=False):
+    """What the calls of a function give a parameter, as of a ``state``: how many calls of the script were
+    read by then, and whether files count. ``filed`` values came from config files."""
+
+    state: tuple[int, bool]
+    nodes: list[Node]
+    filed: int
+
+
 class Evaluator:
     """Evaluates expressions of one file. Every result is a node with its place."""
 
@@ -126,6 +137,10 @@ class Evaluator:
         self.settings = dataclass_variables(tree)
         self.fire = fire_functions(tree)
         self.given = _arguments_given(tree)
+        self.handed_on: dict[int, _Given] = {}
+        """By ``id`` of what is in ``given``."""
+        self.attributes: dict[int, dict[str, list[tuple[ast.expr, Scope]]]] = {}
+        """By ``id`` of a class: what its methods assign to attributes of ``self``."""
         self.handed: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
         """What scripts of other files give the parameters of functions here: see :mod:`.handed`."""
 
@@ -525,11 +540,26 @@ class Evaluator:
 
     def _given(self, given: list[tuple[ast.expr, Scope]], span: Span, depth: int) -> Node:
         """What the calls of a function give its parameter, where all of them say the same."""
-        nodes = [self.node(value, scope, depth + 1) for value, scope in given]
+        nodes = self._all_given(given, span, depth)
         values = {repr(plain_value(node)) for node in nodes}
         if len(values) > 1 or not isinstance(nodes[0], Scalar):
             return _unknown(span) if len(values) > 1 else _locked(nodes[0], _GIVEN)
         return replace(nodes[0], via=span, locked=nodes[0].locked or _GIVEN)
+
+    def _all_given(self, given: list[tuple[ast.expr, Scope]], span: Span, depth: int) -> list[Node]:
+        """What each call gives a parameter, worked out once: functions that hand their parameters on, or
+        call themselves, would be asked again for every way that leads there."""
+        state = (len(self.calls), self.files.suspended)
+        known = self.handed_on.get(id(given))
+        if known is not None and known.state == state:
+            self.files.count += known.filed
+            return known.nodes
+        # What refers to itself is nothing.
+        self.handed_on[id(given)] = _Given(state, [_unknown(span)], 0)
+        before = self.files.count
+        nodes = [self.node(value, scope, depth + 1) for value, scope in given]
+        self.handed_on[id(given)] = _Given(state, nodes, self.files.count - before)
+        return nodes
 
     def _returned(self, call: ast.Call, scope: Scope, depth: int) -> Node | None:
         """What a function of the project returns there of a config file, or as one decides; ``None``
@@ -596,6 +626,11 @@ class Evaluator:
                 if isinstance(default, Switch):
                     return _locked(node, f"{name} is a switch of the command line")
                 return node
+            parsed = self._parsed_elsewhere(root, scope, 0)
+            if parsed is not None and rest in parsed.options:
+                node = parsed.node(parsed.options[rest], parsed.scopes.module, depth + 1)
+                there = _from_elsewhere(node, span, parsed.places.source.path)
+                return _of_option(_or_none(there), rest)
             if self.settings.get(root, root) not in (root, *self.scopes.classes):
                 return _of_option(_unknown(span), rest)  # by the default of a library's class
         return _unknown(span)
@@ -605,17 +640,27 @@ class Evaluator:
         around: Scope | None = scope
         while around is not None and not isinstance(around.node, ast.ClassDef):
             around = around.parent
-        found: list[tuple[ast.expr, Scope]] = []
-        cls = None if around is None else around.node
-        for method in cls.body if isinstance(cls, ast.ClassDef) else ():
-            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found += (
-                    (node.value, self.scopes.of_node[id(method)])
-                    for node in ast.walk(method)
-                    if isinstance(node, ast.Assign)
-                    and any(dotted(target) == f"self.{name}" for target in node.targets)
-                )
+        if around is None or not isinstance(around.node, ast.ClassDef):
+            return None
+        cls = around.node
+        if id(cls) not in self.attributes:
+            self.attributes[id(cls)] = self._assigned_in(cls)
+        found = self.attributes[id(cls)].get(name, [])
         return found[0] if len(found) == 1 else None
+
+    def _assigned_in(self, cls: ast.ClassDef) -> dict[str, list[tuple[ast.expr, Scope]]]:
+        found: dict[str, list[tuple[ast.expr, Scope]]] = {}
+        for method in cls.body:
+            if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            for node in ast.walk(method):
+                targets = node.targets if isinstance(node, ast.Assign) else ()
+                names = {dotted(target) or "" for target in targets}
+                for name in names:
+                    if isinstance(node, ast.Assign) and name.startswith("self."):
+                        assigned = (node.value, self.scopes.of_node[id(method)])
+                        found.setdefault(name.removeprefix("self."), []).append(assigned)
+        return found
 
     def _of_object(self, found: Found, span: Span, name: str, depth: int) -> Node:
         """What an attribute of an object of the project is, from where it is asked for."""
@@ -719,6 +764,7 @@ class Evaluator:
         if isinstance(node, Scalar):
             kinds = ("either", "computed", "filed")
             is_open = any(getattr(node, kind, None) is not None for kind in kinds)
+            is_open = is_open or bool(getattr(node, "option", ""))
             if is_open or node.value is UNKNOWN or isinstance(node.value, Call):
                 return replace(node, via=span, locked=node.locked or _SHARED.format(name))
             return Scalar(span, node.value)
@@ -739,6 +785,33 @@ class Evaluator:
         if is_parsed:
             return self.options.get(attribute)
         return None
+
+    def _parsed_elsewhere(self, holder: str, scope: Scope, depth: int) -> Evaluator | None:
+        """Who declares the options of ``args``, where a function of another module parses them:
+        ``args = get_args()``."""
+        found = scope.find(holder)
+        if found is None or len(found[1]) != 1 or depth > _DEEPEST:
+            return None
+        binding = found[1][0]
+        value, around = binding.value, found[0]
+        if binding.kind == "parameter":
+            given = self.given.get((id(found[0].node), holder), [])
+            value, around = given[0] if len(given) == 1 else (None, scope)
+            if isinstance(value, ast.Name):
+                return self._parsed_elsewhere(value.id, around, depth + 1)
+        called = dotted(value.func) if isinstance(value, ast.Call) else None
+        there = self.elsewhere(called, around) if called else None
+        if there is None:
+            return None
+        home, name = there
+        parses = (
+            isinstance(call.func, ast.Attribute) and call.func.attr in PARSES_ARGUMENTS
+            for function in home.tree.functions
+            if function.name == dotted(name)
+            for call in ast.walk(function)
+            if isinstance(call, ast.Call)
+        )
+        return home if any(parses) else None
 
     def _settings_class(self, holder: str, binding: Binding) -> str | None:
         annotation = binding.annotation
