@@ -201,17 +201,25 @@ class Linker:
         own, program = self._own_programs, _launch_of(launch)
         return (
             own.starts_another(launch)
-            or own.does_without(launch, program)
             or own.is_namesake(launch, program)
+            or (own.does_without(launch, program) and not self._has_run(launch))
             or (own.loops_itself(launch, program) and not self._has_run(launch))
             or self._forward_only.is_started_by(launch)
         )
 
     def _has_run(self, launch: Claim) -> bool:
-        """Whether the script of a command is itself read as a run."""
+        """Whether the script of a command is itself read as one that trains, and no config of the framework's stands
+        on the line."""
+        if any(r.dialect == launch.dialect.name for r in launch.references):
+            return False
         scripts = (r.path for r in launch.references if not r.dialect and r.path.endswith(".py"))
         found = (self.workspace.resolve(path, launch.path) for path in scripts)
-        return any(c.kind == "run" for name in found if name is not None for c in self.claims(name))
+        return any(
+            c.kind in ("run", "aside") and c.blocks
+            for name in found
+            if name is not None
+            for c in self.claims(name)
+        )
 
     def _built(
         self,
