@@ -47,7 +47,7 @@ def check_option(block: Block, row: Row, run: Cells) -> None:
         raise CannotEdit("nothing shows that the script has an option for it")
     if _is_file_of_script(block) and _is_unparsed(row, run):
         raise CannotEdit(f"the script that reads it declares no {row.key}")
-    if _is_file_of_script(block) and _is_unheard_of(row, run):
+    if _is_file_of_script(block) and _is_unheard_of(row, block, run):
         raise CannotEdit(f"nothing shows that the script which reads it declares {row.key}")
 
 
@@ -79,10 +79,12 @@ def _is_unparsed(row: Row, run: Cells) -> bool:
     return row.key not in known and names.isdisjoint(run.given.once(declared_options))
 
 
-def _is_unheard_of(row: Row, run: Cells) -> bool:
+def _is_unheard_of(row: Row, block: Block, run: Cells) -> bool:
     """Whether a file of arguments that no command here hands to a script would get a key which only some scripts
-    declare: all of them parse transformers' own arguments, and each has names of its own for its model."""
-    return row in MODEL_ROWS and not run.given.once(_parsers)
+    declare: all of them parse transformers' own arguments, and each has names of its own for its model. A
+    framework's config is no such file: its table has all keys."""
+    is_whole = block.table.ignores_unknown is not None
+    return not is_whole and row in MODEL_ROWS and not run.given.once(_parsers)
 
 
 def declared_options(blocks: list[Block]) -> frozenset[str]:
