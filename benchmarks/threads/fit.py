@@ -67,9 +67,7 @@ def reports() -> Iterator[Fact]:
             base = settled(run)
             others = [(doubt.weight, doubt.estimate) for doubt in doubts(base)]
             own = (1.0 - sum(weight for weight, _ in others), base.estimate)
-            yield Fact(
-                case.repository, (own, *others), limit, case.died, 1.0, is_report=True
-            )
+            yield Fact(case.repository, (own, *others), limit, case.died, 1.0, is_report=True)
 
 
 def tables(truth: Path) -> Iterator[Fact]:

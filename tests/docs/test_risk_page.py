@@ -21,7 +21,10 @@ PAGE = (ROOT / "docs" / "memory-model.md").read_text("utf-8")
 
 def test_the_formula_has_the_constants_of_the_code() -> None:
     assert f"width  = hypot({LAW.least_width}, ln(high / low) / 2)\n" in PAGE
-    assert f"1 / (1 + exp(-({LAW.level} + {LAW.slope} * ln((need + holes) / limit) / width)))\n" in PAGE
+    assert (
+        f"1 / (1 + exp(-({LAW.level} + {LAW.slope} * ln((need + holes) / limit) / width)))\n"
+        in PAGE
+    )
     floor, ceiling = f"{LAW.floor:.2f}", f"{LAW.ceiling:.2f}"
     assert f"risk   = {floor} + (1 - {floor} - {ceiling}) * passes    of a GPU\n" in PAGE
     assert f"risk   = (1 - {ceiling}) * passes                  of a host\n" in PAGE
