@@ -89,3 +89,9 @@ PACKED_BY_ONE_RANK = Change(
     "every rank keeps the packed weights in RAM that rank 0 alone is to load",
     "transformers 4.44.2 and 4.45.2 modeling_utils.py _load_state_dict_into_meta_model",
 )
+FLATTENED_ON_HOST = Change(
+    "deepspeed",
+    (0, 18, 7),
+    "every rank under ZeRO 1 or 2 flattens what it trains in RAM",
+    "DeepSpeed v0.9.5, v0.14.0 and v0.18.7 runtime/zero/stage_1_and_2.py __init__",
+)

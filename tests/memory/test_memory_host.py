@@ -35,6 +35,35 @@ def zero3(**changes: Any) -> Plan:
 
 
 @pytest.mark.parametrize(
+    ("stage", "release", "copies"),
+    [(2, "0.14.0", 2), (1, "0.14.0", 2), (2, "0.18.7", 0), (2, None, 0), (3, "0.14.0", 0)],
+)
+def test_stages_1_and_2_flatten_what_they_train_in_ram(
+    stage: int, release: str | None, copies: int
+) -> None:
+    """DeepSpeed before 0.18.7: each of eight ranks has its copy and the flat buffer beside it."""
+    versions: dict[str, Any] = {} if release is None else {"versions": {"deepspeed": release}}
+    changes: dict[str, Any] = {"parallel__zero__stage": stage, "load__device_map": "single"}
+    host = estimate(zero3(**changes, **versions)).host
+    assert host.parts is not None
+    flat = copies * 2 * NUMEL * 8
+    least = host.parts["load"]["model_copies"]
+    assert least == flat if copies else least < 2 * NUMEL * 8
+
+
+def test_adapters_alone_are_little_to_flatten() -> None:
+    changes: dict[str, Any] = {"parallel__zero__stage": 2, "load__device_map": "single"}
+    lora: dict[str, Any] = {
+        "trainable__method": "lora",
+        "trainable__r": 8,
+        "versions": {"deepspeed": "0.14.0"},
+    }
+    host = estimate(zero3(**changes, **lora)).host
+    assert host.parts is not None
+    assert host.parts["load"]["model_copies"] < 2 * NUMEL * 8
+
+
+@pytest.mark.parametrize(
     ("size", "rounded"), [(0, 0), (1, 1), (4096, 4096), (4097, 8192), (129.5e6, 2**27)]
 )
 def test_pinned_blocks_round_up_to_a_power_of_two(size: float, rounded: float) -> None:
@@ -122,7 +151,9 @@ def test_stage_2_pins_a_group_whole_and_stage_3_a_sub_group() -> None:
             offload__optimizer="cpu", parallel__zero__stage=stage, versions={"deepspeed": version},
             parallel__zero__sub_group_elems=2**20,
         )  # fmt: skip
-        return estimate(plan).host.components["pinned_rounding"] or 0.0
+        parts = estimate(plan).host.parts
+        assert parts is not None
+        return parts["train"]["pinned_rounding"]
 
     shard = NUMEL / 8
     block = power_of_two(4 * shard) - 4 * shard

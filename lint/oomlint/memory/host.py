@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomlint.changes import PACKED_BY_ONE_RANK
+from oomlint.changes import FLATTENED_ON_HOST, PACKED_BY_ONE_RANK
 from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.evaluation import kept_logits
 from oomlint.memory.facts import Facts, batchless
@@ -90,6 +90,25 @@ def host_load_bytes(plan: Plan) -> float | None:
         return load_bytes_of(f) if f.model is not None else None
     except OverflowError:
         return None  # sizes of hundreds of digits
+
+
+@batchless
+def flattened_of(f: Facts) -> float:
+    """Bytes of host RAM in which the ranks of one node put together what ZeRO's stages 1 and 2 train.
+
+    Each takes its parameters off the GPU and makes the flat buffer beside these copies
+    (``param.cpu_data``, ``flatten_dense_tensors_aligned``). Sums of gradients in fp32 under stage 1
+    are another optimizer, which does not (runtime/bf16_optimizer.py).
+    """
+    plan = f.plan
+    stage = plan.parallel.zero.stage or 0
+    is_late = not f.older(FLATTENED_ON_HOST.package, FLATTENED_ON_HOST.since)
+    if f.backend != "zero" or stage not in (1, 2) or is_late:
+        return 0.0
+    if stage == 1 and plan.precision.grad_accum == "fp32" and f.stream == 2:
+        return 0.0
+    width = 2.0 if f.stream == 2 else 4.0
+    return 2 * width * local_trained(f) * processes_of(f)
 
 
 @batchless
@@ -197,7 +216,8 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     train = waiting | {"activations": activations}
     # Shards are pinned while the whole copy that they come from is still there.
     early = f.backend in ("fsdp1", "fsdp2") or bool(plan.load.zero3_init)
-    load = {"model_copies": load_bytes_of(f), "process_overhead": process}
+    copies = max(load_bytes_of(f), flattened_of(f))
+    load = {"model_copies": copies, "process_overhead": process}
     if early:
         load |= {"offloaded_states": states, "pinned_rounding": rounding}
     if plan.load.resume and (back := read_back_of(f)) is not None:
