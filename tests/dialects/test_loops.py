@@ -220,6 +220,26 @@ def test_of_alternatives_the_one_counts_that_the_options_lead_to() -> None:
     assert (asked.quant.method, asked.trainable.method) == ("bnb4", "qlora")
 
 
+_SWITCH = 'parser.add_argument("--gradient-checkpointing", action="store_true")\n'
+_TWINS = (
+    'parser.add_argument("--gradient-checkpointing", action="store_true", default=True)\n'
+    'parser.add_argument("--no-gradient-checkpointing", dest="gradient_checkpointing",'
+    ' action="store_false")\n',
+    'parser.add_argument("--gradient-checkpointing", action=argparse.BooleanOptionalAction,'
+    " default=True)\n",
+)
+
+
+@pytest.mark.parametrize("twins", _TWINS)
+def test_a_switch_is_on_by_its_default_until_its_twin_is_given(twins: str) -> None:
+    text = _ACCELERATE.replace(_SWITCH, twins)
+    assert _run(text).plan.checkpointing.mode == "full"
+    for option, mode in (("", "full"), ("--no-gradient-checkpointing", "none")):
+        line = f"accelerate launch train.py {option}\n"
+        run = run_of({"train.py": text, "run.sh": line})
+        assert run.plan.checkpointing.mode == mode
+
+
 def test_a_length_that_is_only_named_so_is_assumed() -> None:
     text = _ACCELERATE.replace("truncation=True, max_length=2048", "").replace(
         "args = ", 'parser.add_argument("--max-seq-length", type=int, default=4096)\nargs = '
