@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping as MappingABC
-from types import MappingProxyType
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.idle import PLAIN_BASES, read_by_nobody
@@ -54,7 +53,7 @@ class Options(Struct, frozen=True, eq=False):
     """Whether the parser reads a YAML of these options too."""
     defaults: Mapping | None = None
     """Plain defaults of dataclass fields; those of other files are not to be edited here."""
-    stored: MappingABC[str, Stored] = MappingProxyType({})
+    stored: MappingABC[str, Stored] = field(default_factory=dict)
     """Of options without a value that store it elsewhere, or ``False``: see :func:`stored_constants`."""
 
 
