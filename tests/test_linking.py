@@ -149,6 +149,15 @@ def test_broken_script_in_a_folder_is_an_error_only_if_it_trains(line, is_error)
     assert link({"train.py": text}, explicit=["train.py"]).errors
 
 
+def test_data_a_line_is_no_broken_config_unless_somebody_names_it():
+    record = '{"chosen": "a", "zero_optimization": {"stage": 3}}\n'
+    assert not link({"pairs.json": record * 3}).errors
+    assert link({"pairs.json": record + "{\n"}).errors
+    assert link({"pairs.json": record * 3}, explicit=["pairs.json"]).errors
+    (run,) = link({"pairs.json": record * 3, "a.yaml": f"{RUN}deepspeed: pairs.json\n"}).runs
+    assert [file.reference for file in run.missing] == ["pairs.json"]
+
+
 def test_broken_file_that_was_named_is_an_error():
     linked = link(
         {"other.yaml": "a: [\n", "notes.txt": b"\xff"}, explicit=["other.yaml", "notes.txt"]

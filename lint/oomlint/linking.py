@@ -37,7 +37,7 @@ from oomlint.documents import (
     languages_of,
 )
 from oomlint.documents.base import UNKNOWN, Document, Scalar
-from oomlint.documents.text import Location
+from oomlint.documents.text import Location, Source
 from oomlint.errors import FileError, InternalError, in_words
 from oomlint.forward_only import ForwardOnly
 from oomlint.lineage import Lineage
@@ -453,7 +453,8 @@ class Linker:
                 return ()
             claims = self.claims(name)
         except FileError as error:
-            if must_read or self._has_marker(name, data, proof=True):
+            is_ours = self._has_marker(name, data, proof=True) and not _holds_records(name, data)
+            if must_read or is_ours:
                 linked.errors.append(error)
             return ()
         if name in self._failures and (must_read or self._has_marker(name, data, proof=True)):
@@ -960,6 +961,17 @@ class Linker:
             return self._models[key]
 
         return find
+
+
+def _holds_records(name: str, data: bytes) -> bool:
+    """Whether a file is data that is called like a config, and no config that is broken."""
+    if kind_of(name) not in JSON_SUFFIXES:
+        return False
+    from oomlint.documents.json import is_json_lines
+
+    with suppress(FileError):
+        return is_json_lines(Source.from_bytes(name, data))
+    return False
 
 
 def _at_most(block: Block, level: Level) -> Block:

@@ -220,6 +220,26 @@ def test_of_alternatives_the_one_counts_that_the_options_lead_to() -> None:
     assert (asked.quant.method, asked.trainable.method) == ("bnb4", "qlora")
 
 
+_SWITCH = 'parser.add_argument("--gradient-checkpointing", action="store_true")\n'
+_OFF_TWIN = """\
+parser.add_argument("--gradient-checkpointing", action="store_true", default=True)
+parser.add_argument("--no-gradient-checkpointing", dest="gradient_checkpointing", action="store_false")
+"""
+_BOTH = """\
+parser.add_argument("--gradient-checkpointing", action=argparse.BooleanOptionalAction, default=True)
+"""
+
+
+@pytest.mark.parametrize("twins", [_OFF_TWIN, _BOTH])
+def test_a_switch_is_on_by_its_default_until_its_twin_is_given(twins: str) -> None:
+    text = _ACCELERATE.replace(_SWITCH, twins)
+    assert _run(text).plan.checkpointing.mode == "full"
+    for option, mode in (("", "full"), ("--no-gradient-checkpointing", "none")):
+        line = f"accelerate launch train.py {option}\n"
+        run = run_of({"train.py": text, "run.sh": line})
+        assert run.plan.checkpointing.mode == mode
+
+
 def test_a_length_that_is_only_named_so_is_assumed() -> None:
     text = _ACCELERATE.replace("truncation=True, max_length=2048", "").replace(
         "args = ", 'parser.add_argument("--max-seq-length", type=int, default=4096)\nargs = '
@@ -350,6 +370,49 @@ def test_processes_that_a_script_joins_by_itself_share_nobody_knows_what() -> No
         "import torch\n", "import torch\nimport torch.distributed\n", 1
     )
     assert _run(text).level(f.parallel.backend) is Level.UNREAD
+
+
+_MANY = parse_hardware("8xA100-80GB")
+_BY_DEFAULT = """\
+import os
+
+def alone():
+    os.environ.setdefault("RANK", "0")
+    os.environ.setdefault("WORLD_SIZE", "1")
+
+alone()
+"""
+_BY_ASSIGNMENT = 'import os\nos.environ["WORLD_SIZE"] = "1"\n'
+_WHERE_UNSET = """\
+import os
+if "RANK" not in os.environ:
+    os.environ.update({"RANK": "0", "WORLD_SIZE": "1"})
+"""
+
+
+@pytest.mark.parametrize("setting", [_BY_DEFAULT, _BY_ASSIGNMENT, _WHERE_UNSET])
+def test_a_script_that_sets_its_world_size_to_one_is_one_process(setting: str) -> None:
+    text = _ENGINE.replace("import json\n", setting, 1)
+    assert (
+        run_of({"train.py": text, "ds.yaml": _DS}, "train.py", hardware=_MANY).plan.parallel.dp == 1
+    )
+    launched = {"train.py": text, "ds.yaml": _DS, "run.sh": "deepspeed --num_gpus 4 train.py\n"}
+    assert run_of(launched, hardware=_MANY).plan.parallel.dp == 4
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'import os\nos.environ["WORLD_SIZE"] = str(ranks())\n',
+        'import os\nif alone():\n    os.environ["WORLD_SIZE"] = "1"\n',
+        'import os\n\ndef alone():\n    os.environ["WORLD_SIZE"] = "1"\n',
+    ],
+)
+def test_a_world_size_that_is_not_known_to_be_one_says_nothing(setting: str) -> None:
+    text = _ENGINE.replace("import json\n", setting, 1)
+    assert (
+        run_of({"train.py": text, "ds.yaml": _DS}, "train.py", hardware=_MANY).plan.parallel.dp == 8
+    )
 
 
 # -- DeepSpeed -------------------------------------------------------------------------------------

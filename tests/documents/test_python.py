@@ -108,6 +108,16 @@ def test_calls_are_read_with_exact_spans(newline: str, bom: bool) -> None:
         ("p.add_argument('--x-y', '-x', default=4)\nargs = p.parse_args()\nTrainer(x=args.x_y)", 4),
         ("p.add_argument('--x', action='store_true')\nargs = p.parse_args()\nTrainer(x=args.x)", False),
         ("p.add_argument('--x', default=4)\ndef main(args):\n    Trainer(x=args.x)", 4),
+        # Of options that share a destination the first one's default holds.
+        ("p.add_argument('--x', action='store_true', default=True)\np.add_argument('--no_x', dest='x', action='store_false')\nargs = p.parse_args()\nTrainer(x=args.x)", True),
+        ("p.add_argument('--no_x', dest='x', action='store_false')\np.add_argument('--x', action='store_true')\nargs = p.parse_args()\nTrainer(x=args.x)", True),
+        ("g = p.add_mutually_exclusive_group()\ng.add_argument('--x', dest='x', action='store_true')\ng.add_argument('--no_x', dest='x', action='store_false')\np.set_defaults(x=True)\nargs = p.parse_args()\nTrainer(x=args.x)", True),
+        ("p.set_defaults(x=3)\np.add_argument('--x', type=int)\nargs = p.parse_args()\nTrainer(x=args.x)", 3),
+        ("p.set_defaults(x=3)\np.add_argument('--x', default=4)\nargs = p.parse_args()\nTrainer(x=args.x)", 4),
+        ("p.add_argument('--x', default=argparse.SUPPRESS)\np.add_argument('--y', dest='x', default=4)\nargs = p.parse_args()\nTrainer(x=args.x)", 4),
+        ("p.add_argument('--x', action=argparse.BooleanOptionalAction, default=True)\nargs = p.parse_args()\nTrainer(x=args.x)", True),
+        ("p.add_argument('--x', default=4)\nq.add_argument('--x', default=5)\nargs = p.parse_args()\nTrainer(x=args.x)", UNKNOWN),
+        ("p.add_argument('--x', default=4)\nif c:\n    p.set_defaults(x=5)\nargs = p.parse_args()\nTrainer(x=args.x)", UNKNOWN),
         (("@dataclass\nclass S:\n    x: int = 4\n"
          "s, t = HfArgumentParser((S, T)).parse_args_into_dataclasses()\nTrainer(x=s.x)"), 4),
         (("@dataclass\nclass S:\n    x: int = field(default=4)\n"

@@ -56,6 +56,8 @@ FOUND = {
     "loss-scaled": (LOOP + "    total += loss / len(d)\n", ("loss-accumulated-with-graph", 4)),
     "loss-of-epoch": ("for e in es:\n  total = 0\n  for b in d:\n    loss = m(b)\n    loss.backward()\n    total += loss\n",
                       ("loss-accumulated-with-graph", 6)),
+    "loss-averaged": (LOOP + "    total += loss\n    total = mean_of_ranks(total)\n    mean = total.item()\n",
+                      ("loss-accumulated-with-graph", 4)),
     "loss-appended": (LOOP + "    losses.append(loss)\n", ("loss-accumulated-with-graph", 4)),
     "loss-accelerate": ("def f():\n  for b in d:\n    loss = m(b)\n    accelerator.backward(loss)\n    t += loss\n",
                         ("loss-accumulated-with-graph", 5)),
@@ -77,6 +79,9 @@ def test_found(name: str) -> None:
 INNOCENT = {
     "a schedule's state": "import torch\nimport torch.distributed\ns = torch.load(p)\nlr_scheduler.load_state_dict(s)\n",
     "loss that starts anew": LOOP + "    total += loss\n    if step:\n        log(total.item())\n        total = 0\n",
+    "a number by the end of the turn": LOOP + "    total += loss\n    total = mean_of_ranks(total).item()\n",
+    "a float by the end of the turn": LOOP + "    total += loss\n    total = float(total) / 2\n",
+    "detached by the end of the turn": LOOP + "    total += loss\n    total = total.detach().cpu()\n",
     "losses that are cleared": LOOP + "    losses.append(loss)\n    if step:\n        losses.clear()\n",
     "conversion": "import torch\nimport torch.distributed\ndef convert(p):\n    s = torch.load(p)\n    torch.save(s, p)\n",
     "child's return code": "try:\n    subprocess.run(c, check=True)  # Trainer\n"

@@ -155,6 +155,8 @@ def test_values_as_the_shell_makes_them(text: str, values: list[object]) -> None
     [
         ('A=(--y 3)\nif [ $B = 1 ]; then A+=(--d a.json); elif [ $B = 2 ]; then A+=(--f b); fi\npython t.py "${A[@]}" --x 2', {"y": "3", "d": UNKNOWN, "f": UNKNOWN, "x": "2"}),
         ('A=()\n[ -n "$S" ] && A+=(--d "$S")\npython t.py --x 2 "${A[@]}"', {"x": "2", "d": UNKNOWN}),
+        # The value that the first guard leaves unknown is still the option's behind the second.
+        ('A=()\nS="${S:-}"\nif [[ -n "${S}" ]]; then A+=(--d "${S}"); fi\n[ -n "$T" ] && A+=(--f "$T")\n[[ -z "$U" ]] || A+=(--g "$U")\npython t.py --x 2 "${A[@]}"', {"x": "2", "d": UNKNOWN, "f": UNKNOWN, "g": UNKNOWN}),
         ('A=\nif [ $B = 1 ]; then A="--d a.json --p"; fi\npython t.py $A --x 2', {"d": UNKNOWN, "p": UNKNOWN, "x": "2"}),
         ("if [ $B = 1 ]; then M=a; else M=b; fi\npython t.py --x $M", {"x": UNKNOWN}),
     ],

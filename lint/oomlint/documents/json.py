@@ -8,6 +8,7 @@ accepts both and records where the strict one would stop.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any, Final, NoReturn
 
 from msgspec import Struct
@@ -192,6 +193,21 @@ def parse_json(source: Source) -> JsonDocument:
     if len(source.text) > _MAX_CHARACTERS:
         raise ParseError(source.path, "too large for a training config (over 4 million characters)")
     return _Scanner(source).document()
+
+
+def is_json_lines(source: Source) -> bool:
+    """Whether a text is records of data, one a line, as training sets are kept under ``.json`` too: its first two
+    lines are an object each. A config is one object, over whatever lines."""
+    lines = (line for line in source.text.splitlines() if line.strip())
+    first = list(islice(lines, 2))
+    return len(first) == 2 and all(_is_object(line) for line in first)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(parse_json(Source("", line)).root, Mapping)
+    except ParseError:
+        return False
 
 
 def _check_lock(node: Node) -> None:

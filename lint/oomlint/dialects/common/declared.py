@@ -20,6 +20,7 @@ from oomlint.errors import CannotEdit
 
 if TYPE_CHECKING:
     from oomlint.documents.python.options import Options
+    from oomlint.documents.python.parsers import Stored
 
 _ARGUMENTS = (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)
 
@@ -96,6 +97,11 @@ def declares_own(blocks: Sequence[Block]) -> bool:
     """Whether the script's parser is its own: it declares options, and none by a class of transformers."""
     parsers = _parsers(blocks)
     return any(parser.names for parser in parsers) and not _library_keys(parsers)
+
+
+def stored_options(blocks: Sequence[Block]) -> dict[str, Stored]:
+    """What options of the scripts of a run do that have no value: ``--no_x`` makes ``x`` false."""
+    return {name: stored for parser in _parsers(blocks) for name, stored in parser.stored.items()}
 
 
 def _parsers(blocks: Sequence[Block]) -> tuple[Options, ...]:

@@ -6,7 +6,8 @@ from oomlint.plan.fields import Private
 
 
 class loop(Private, prefix="loop"):  # noqa: N801  a namespace of fields, read like ``f``
-    """``kind``: who runs backward. ``joins``: it speaks of processes that are joined. ``amp``: mixed precision that an Accelerator is given, which
+    """``kind``: who runs backward. ``joins``: it speaks of processes that are joined. ``ranks``: how many
+    it says itself that there are, where no launcher does. ``amp``: mixed precision that an Accelerator is given, which
     beats its launcher's. ``optimizer``: the class as the script names it, ``bits``: of its states.
     ``accumulates``: after how many batches it steps. ``splits``: the batches of the loader are shared among the
     ranks. ``casts``: the dtype that the whole model is cast to. ``autocasts``: the dtype under ``torch.autocast``,
@@ -19,6 +20,7 @@ class loop(Private, prefix="loop"):  # noqa: N801  a namespace of fields, read l
 
     kind: str
     joins: bool
+    ranks: int
     amp: str
     optimizer: str
     bits: int

@@ -217,6 +217,21 @@ def one_gpu(run: Cells) -> Any:
     return None if run[loop.joins] or _has(run, DDP, FSDP1, FSDP2) else 1
 
 
+@usual.derive(
+    f.parallel.gpus_per_node,
+    f.parallel.nodes,
+    source="the script says by WORLD_SIZE that it is one process",
+)
+def one_rank(run: Cells) -> Any:
+    """Where no line here starts a script that sets WORLD_SIZE to 1, it is the one process that it says it is
+    (torch 2.9 distributed/rendezvous.py _env_rendezvous_handler). Of more of them nobody sees what starts them."""
+    if launcher_of(run) is not None or _is(run, "lightning", "fabric") or _spreads(run):
+        return None
+    if run[loop.ranks] != 1:
+        return None
+    return {f.parallel.gpus_per_node: 1, f.parallel.nodes: 1}
+
+
 def _spreads(run: Cells) -> bool:
     """Whether one process lays its layers on all GPUs that it sees."""
     return _is(run, "torch") and run[f.load.device_map] in ("auto", "balanced", "explicit")

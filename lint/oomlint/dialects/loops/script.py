@@ -386,6 +386,8 @@ def _centre(document: Document, loop: Loop) -> Block:
     if loop.outputs_kept is not None:
         entries["outputs"] = Entry("outputs", span, Scalar(span, loop.outputs_kept), span)
     entries["joins"] = Entry("joins", span, Scalar(span, loop.joins), span)
+    if loop.ranks is not None:
+        entries["ranks"] = Entry("WORLD_SIZE", loop.ranks.span, loop.ranks, loop.ranks.span)
     unread: dict[str, Span | None] = {
         "loss": span if loop.own_loss else None,
         "frozen": loop.frozen,

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.declared import stored_options
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
@@ -102,7 +103,15 @@ def options_of(blocks: list[Block]) -> MappingABC[str, Node]:
         is_listed = block.table.section in ("options", "defaults")
         if is_listed or is_command(block) or _is_in_place(block):
             found.update((name, entry.value) for name, entry in block.mapping.entries.items())
+    for name, stored in stored_options(blocks).items():
+        given = found.get(name)
+        if isinstance(given, Scalar) and given.value in (True, UNKNOWN):
+            value = stored.value if given.value is True else UNKNOWN
+            found[stored.destination] = Scalar(given.span, value, locked=_STORED.format(name))
     return found
+
+
+_STORED = "--{} stores it"
 
 
 # Of TrainingArguments: off where a command line does not set them.

@@ -599,17 +599,33 @@ def _appends(node: ast.AST) -> bool:
 
 def _starts_anew(name: str, node: ast.AST, loops: Sequence[ast.AST]) -> bool:
     """Whether the loop around ``node`` itself gives the name a new start, as after each step of
-    accumulated gradients: then no more than their graphs are kept."""
+    accumulated gradients, or makes a number of the sum: then no more than their graphs are kept."""
     around = [loop for loop in loops if any(inner is node for inner in ast.walk(loop))]
     innermost = max(around, key=lambda loop: loop.lineno)  # type: ignore[attr-defined]
     for inner in ast.walk(innermost):
         match inner:
-            case ast.Assign(targets=[target], value=ast.Constant() | ast.List(elts=[])):
-                if dotted(target) == name:
+            case ast.Assign(targets=[target], value=value):
+                if dotted(target) == name and _holds_no_graph(value):
                     return True
             case ast.Call(func=ast.Attribute(value=held, attr="clear")):
                 if dotted(held) == name:
                     return True
+    return False
+
+
+def _holds_no_graph(value: ast.expr) -> bool:
+    """Whether what an expression comes to refers to no graph, whatever it is made of."""
+    match value:
+        case ast.Constant() | ast.List(elts=[]):
+            return True
+        case ast.Call(func=ast.Name(id="float" | "int")):
+            return True
+        case ast.Call(func=ast.Attribute(attr="item" | "detach" | "tolist")):
+            return True
+        case ast.Call(func=ast.Attribute(value=tensor)):
+            return _holds_no_graph(tensor)
+        case ast.BinOp(left=left, right=right):
+            return _holds_no_graph(left) and _holds_no_graph(right)
     return False
 
 

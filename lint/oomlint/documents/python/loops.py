@@ -20,6 +20,7 @@ from oomlint.documents.python.calls import Step
 from oomlint.documents.python.flow import Flow
 from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.nodes import PythonScalar
+from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, Places, plain_value
@@ -93,6 +94,8 @@ class Loop(Struct, frozen=True, eq=False):
     """Where ``gradient_checkpointing`` of the model is set as an attribute."""
     joins: bool = False
     """Whether it speaks of processes that are joined."""
+    ranks: Scalar | None = None
+    """How many processes it says itself that there are, where no launcher does."""
     splits_samples: Span | None = None
     """A call that divides each sample among the ranks."""
     accumulation: Node | None = None
@@ -228,6 +231,7 @@ class _Reader:
             self._frozen(trained),
             self._checkpoints(),
             code_says(self.tree.root, self.places.source.text, _JOINS),
+            self._ranks(),
             self._splits_samples(),
             self._accumulation(),
             self._has_own_loss(kind, step),
@@ -389,6 +393,15 @@ class _Reader:
         node = self.node_of[id(call)]
         is_beside = self.flow.scope_of[id(node)] is step.scope
         return is_beside and node.lineno > (step.node.end_lineno or 0)
+
+    def _ranks(self) -> Scalar | None:
+        """``os.environ.setdefault("WORLD_SIZE", "1")``: the number of processes, where it is one number."""
+        found = list(variable_set("WORLD_SIZE", self.tree, self.steps))
+        nodes = [self.evaluator.node(value, scope) for value, scope in found]
+        numbers = {str(node.value) for node in nodes if isinstance(node, Scalar)}
+        if len(numbers) != 1 or not (number := numbers.pop()).isdigit():
+            return None
+        return Scalar(self.places.span(found[0][0]), int(number), locked="a launcher may set it")
 
     def _has_own_loss(self, kind: Kind, step: Step) -> bool:
         if kind == "lightning" or not isinstance(step.node.func, ast.Attribute):

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping as MappingABC
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.idle import PLAIN_BASES, read_by_nobody
 from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.modules import FindSource, Module, Modules, paths_of
 from oomlint.documents.python.parsers import (
+    Stored,
     argparse_names,
     command_functions,
     parsed_classes,
+    stored_constants,
     takes_a_file,
 )
 from oomlint.documents.python.scopes import dotted
@@ -51,6 +53,8 @@ class Options(Struct, frozen=True, eq=False):
     """Whether the parser reads a YAML of these options too."""
     defaults: Mapping | None = None
     """Plain defaults of dataclass fields; those of other files are not to be edited here."""
+    stored: MappingABC[str, Stored] = field(default_factory=dict)
+    """Of options without a value that store it elsewhere, or ``False``: see :func:`stored_constants`."""
 
 
 def read_options(source: Source, tree: Tree, modules: Modules) -> Options:
@@ -70,6 +74,7 @@ def read_options(source: Source, tree: Tree, modules: Modules) -> Options:
         reader.found_parser and reader.is_whole,
         reader.takes_a_file,
         reader.mapping(),
+        stored_constants(tree),
     )
 
 

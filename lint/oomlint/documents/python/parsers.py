@@ -23,22 +23,105 @@ class Switch(ast.Constant):
 
 
 def argparse_defaults(tree: Tree) -> dict[str, ast.expr]:
-    """Default expressions of options by destination; options without one are left out."""
-    found: dict[str, ast.expr] = {}
-    twice: set[str] = set()
+    """Default expressions of options by destination; options without one are left out, and so are those that
+    several parsers of the file have."""
+    adds: dict[str, list[ast.Call]] = {}
     for node in tree.calls_to("add_argument"):
         destination = _destination(node) if isinstance(node.func, ast.Attribute) else None
-        if destination is None:
-            continue
-        if destination in found:
-            twice.add(destination)
-        default = _option_default(node)
-        if default is not None:
-            found[destination] = default
+        if destination is not None:
+            adds.setdefault(destination, []).append(node)
+    sets: dict[str, list[ast.Call]] = {}
     for node in tree.calls_to("set_defaults"):
         if isinstance(node.func, ast.Attribute):
-            twice.update(keyword.arg for keyword in node.keywords if keyword.arg)
-    return {name: value for name, value in found.items() if name not in twice}
+            for keyword in node.keywords:
+                sets.setdefault(keyword.arg or "", []).append(node)
+    found = {name: _default(name, each, sets.get(name, []), tree) for name, each in adds.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _default(name: str, adds: list[ast.Call], sets: list[ast.Call], tree: Tree) -> ast.expr | None:
+    """What an option holds where nobody gives it. Of several that share a destination it is the default of the
+    first; ``set_defaults`` replaces those of the options before it, and is there for the ones behind it that
+    have none of their own (CPython 3.13 Lib/argparse.py parse_known_args, set_defaults, add_argument)."""
+    calls = sorted((*adds, *sets), key=lambda call: (call.lineno, call.col_offset))
+    if len({_parser_of(call, tree) for call in calls}) > 1:
+        return None
+    defaults: list[ast.expr | None] = []
+    preset: ast.expr | None = None
+    for call in calls:
+        own = _option_default(call)
+        if call in sets:
+            if not _always_runs(call, tree):
+                return None
+            preset = next(keyword.value for keyword in call.keywords if keyword.arg == name)
+            defaults = [preset] * len(defaults)
+        elif preset is not None and not any(keyword.arg == "default" for keyword in call.keywords):
+            defaults.append(preset)
+        elif own is None or not (dotted(own) or "").endswith("SUPPRESS"):
+            defaults.append(own)
+    return defaults[0] if defaults else preset
+
+
+_GROUPS: Final = frozenset({"add_argument_group", "add_mutually_exclusive_group"})
+
+
+def _parser_of(call: ast.Call, tree: Tree) -> tuple[int, str]:
+    """The parser that a method is called on, by its name and the scope of it, through groups of its options."""
+    scope = tree.scope_of[id(call)]
+    holder = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    for _ in range(_DEEPEST_GROUP):
+        made: ast.expr | None = holder
+        if isinstance(holder, ast.Name) and (found := scope.find(holder.id)) is not None:
+            scope, bindings = found
+            made = bindings[0].value if len(bindings) == 1 else None
+        match made:
+            case ast.Call(func=ast.Attribute(value=parser, attr=method)) if method in _GROUPS:
+                holder = parser
+            case _:
+                break
+    return id(scope), dotted(holder) or ast.dump(holder)
+
+
+# argparse itself warns of groups in groups (CPython 3.13 Lib/argparse.py _ArgumentGroup).
+_DEEPEST_GROUP: Final = 3
+
+
+def _always_runs(call: ast.Call, tree: Tree) -> bool:
+    """Whether a call is a statement of its function or file, in no block that may be passed by."""
+    body = getattr(tree.scope_of[id(call)].node, "body", ())
+    return any(isinstance(each, ast.Expr) and each.value is call for each in body)
+
+
+class Stored(Struct, frozen=True):
+    """What an option does that has no value: the constant that it stores, and where."""
+
+    destination: str
+    value: bool
+
+
+def stored_constants(tree: Tree) -> dict[str, Stored]:
+    """The options that store a constant elsewhere than under their own name, or ``False``: the twin
+    ``--no_x`` of ``--x``, and the one that ``BooleanOptionalAction`` adds. Spelt with underscores."""
+    found: dict[str, Stored] = {}
+    for node in tree.calls_to("add_argument"):
+        destination = _destination(node)
+        action = next((k.value for k in node.keywords if k.arg == "action"), None)
+        if destination is None or action is None:
+            continue
+        words = [a.value for a in node.args if isinstance(a, ast.Constant)]
+        names = [w.lstrip("-").replace("-", "_") for w in words if isinstance(w, str)]
+        if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
+            is_on = action.value == "store_true"
+            named = {n: Stored(destination, is_on) for n in names if n != destination or not is_on}
+            found.update(named)
+        elif _is_twofold(action):
+            found.update({f"no_{name}": Stored(destination, False) for name in names})
+    return found
+
+
+def _is_twofold(action: ast.expr | None) -> bool:
+    """``argparse.BooleanOptionalAction``: ``--x`` and ``--no-x`` (CPython 3.13 Lib/argparse.py)."""
+    return action is not None and (dotted(action) or "").endswith("BooleanOptionalAction")
 
 
 class ArgparseNames(Struct, frozen=True):
@@ -62,6 +145,8 @@ def argparse_names(tree: Tree) -> ArgparseNames:
             if isinstance(a, ast.Constant) and isinstance(a.value, str)
         }
         known |= spelled
+        if any(_is_twofold(keyword.value) for keyword in node.keywords if keyword.arg == "action"):
+            known |= {f"no_{name}" for name in spelled}
         are_all &= bool(spelled)
     return ArgparseNames(frozenset(known), are_all)
 

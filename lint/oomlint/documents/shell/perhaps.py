@@ -52,9 +52,7 @@ def may_hold(
 
 def _elements(arrays: Sequence[Sequence[Field]], step: Step) -> Iterator[Field]:
     words = [[field_text(field) for field in array] for array in arrays]
-    shared = list(
-        takewhile(lambda each: None not in each and len(set(each)) == 1, zip(*words, strict=False))
-    )
+    shared = list(takewhile(_are_alike, zip(*arrays, strict=False)))
     for number, _ in enumerate(shared):
         field = arrays[-1][number]
         is_same = all(array[number] is field for array in arrays)
@@ -66,6 +64,15 @@ def _elements(arrays: Sequence[Sequence[Field]], step: Step) -> Iterator[Field]:
             yield (Chunk(None, (step,)),)
     if rest:
         yield (Chunk(None, (step,), many=True),)
+
+
+def _are_alike(fields: Sequence[Field]) -> bool:
+    """Whether words of several outcomes are one: they say the same, or are what stood there before the branch.
+    The unknown value of an option is such a word, and without it the option would be read as a bare flag."""
+    if all(field is fields[0] for field in fields):
+        return True
+    texts = {field_text(field) for field in fields}
+    return None not in texts and len(texts) == 1
 
 
 def _options(words: Iterable[str]) -> tuple[str, ...]:
