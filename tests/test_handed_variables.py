@@ -3,6 +3,7 @@
 import pytest
 from tests.linked import link
 
+from oomlint.documents.shell import document
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
@@ -39,6 +40,24 @@ def test_a_script_runs_with_the_variables_of_the_one_that_starts_it(outer, model
     runs = link(files).runs
     assert [run.plan.model.id for run in runs] == models
     assert {run.plan.batch.micro for run in runs} == {8}
+
+
+def test_a_script_is_read_once_for_each_way_in_which_it_is_started(monkeypatch):
+    ways = []
+    read = document.parse_shell
+
+    def counted(source, find, *given):
+        ways.append((source.path, *given))
+        return read(source, find, *given)
+
+    monkeypatch.setattr(document, "parse_shell", counted)
+    outer = "for M in 4B 8B; do MODEL=Qwen/Qwen3-$M bash scripts/between.sh; done\n"
+    between = "export MODEL=$MODEL\nexport BATCH=4\nbash scripts/train.sh\n"
+    files = {"a.sh": outer, "scripts/between.sh": between, "scripts/train.sh": NEEDS}
+    assert len(link(files).runs) == 2
+    started = [repr(way) for way in ways if len(way) > 1]
+    assert len(started) == 4
+    assert len(set(started)) == 4
 
 
 def test_variables_go_through_a_script_that_does_not_read_them():

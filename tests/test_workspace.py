@@ -145,6 +145,34 @@ def test_walk_takes_suffixes_in_order_and_leaves_tool_folders_and_loops(project)
     assert found == ["a.yaml", "ds.json", "configs/run.yaml"]
 
 
+def _recorded(run: Path) -> None:
+    (run / ".hydra").mkdir(parents=True)
+    for name in ("config.yaml", "hydra.yaml", "overrides.yaml"):
+        (run / ".hydra" / name).write_text("")
+
+
+def _walked(folder: Path) -> list[str]:
+    return [p.relative_to(folder).as_posix() for p in walk(folder, (".yaml",))]
+
+
+def test_walk_leaves_what_hydra_recorded_of_past_runs(tmp_path: Path) -> None:
+    _recorded(tmp_path / "outputs" / "2025-07-17" / "15-30-34")
+    sweep = tmp_path / "multirun" / "2025-07-17" / "15-30-34"
+    _recorded(sweep / "0")
+    (sweep / "multirun.yaml").write_text("")
+    (tmp_path / "multirun.yaml").write_text("")
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("")
+    (tmp_path / "odd" / ".hydra").mkdir(parents=True)
+    (tmp_path / "odd" / ".hydra" / "config.yaml").write_text("")
+    assert _walked(tmp_path) == ["multirun.yaml", "conf/config.yaml", "odd/.hydra/config.yaml"]
+
+
+def test_walk_looks_into_a_record_of_hydra_that_somebody_names(tmp_path: Path) -> None:
+    _recorded(tmp_path)
+    assert _walked(tmp_path / ".hydra") == ["config.yaml", "hydra.yaml", "overrides.yaml"]
+
+
 def test_a_folder_that_the_user_names_is_a_project(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     project = tmp_path / "there"

@@ -28,6 +28,13 @@ _SKIPPED_FOLDERS = frozenset(
     }
 )  # fmt: skip
 
+# What Hydra writes of every run that it starts, in its output folder: the config as composed, its own settings,
+# and what the command line said (hydra 1.3, core/utils.py, run_job; the folder is `hydra.output_subdir`).
+_HYDRA_FOLDER = ".hydra"
+_HYDRA_FILES = frozenset({"config.yaml", "hydra.yaml", "overrides.yaml"})
+# And of a sweep, beside the folders of its runs (hydra 1.3, _internal/core_plugins/basic_sweeper.py).
+_HYDRA_SWEEP = "multirun.yaml"
+
 
 class Disk:
     """Looks at files by absolute path."""
@@ -201,8 +208,8 @@ def walk(
     trouble: Callable[[str], None] = lambda _: None,
     deepest: int | None = None,
 ) -> Iterator[Path]:
-    """Files below a folder whose kind is one of ``suffixes``, sorted, tool folders left out, and
-    folders more than ``deepest`` below it.
+    """Files below a folder whose kind is one of ``suffixes``, sorted, tool folders and what Hydra keeps of past
+    runs left out, and folders more than ``deepest`` below it.
 
     Links to folders are not followed, so there are no cycles. ``trouble`` is told the paths of
     folders that cannot be looked into, and of texts that a killed ``--fix`` did not put in place.
@@ -216,8 +223,25 @@ def walk(
         is_last = deepest is not None and len(Path(parent).relative_to(folder).parts) >= deepest
         wanted = () if is_last else folders
         folders[:] = sorted(f for f in wanted if f not in _SKIPPED_FOLDERS)
-        for file in sorted(files):
+        if parent != str(folder) and _is_record(parent, files):
+            folders.clear()
+            continue
+        past = {_HYDRA_SWEEP} if _is_sweep(parent, folders, files) else ()
+        for file in sorted(set(files).difference(past)):
             if kind_of(file) in suffixes:
                 yield Path(parent, file)
             elif file.endswith(STAGED):
                 trouble(os.path.join(parent, file))
+
+
+def _is_record(folder: str, files: Sequence[str]) -> bool:
+    """Whether a folder is Hydra's record of a past run, which is no config that anybody starts."""
+    return os.path.basename(folder) == _HYDRA_FOLDER and _HYDRA_FILES.issubset(files)
+
+
+def _is_sweep(folder: str, folders: Sequence[str], files: Sequence[str]) -> bool:
+    """Whether a folder holds the runs of one of Hydra's sweeps, and with them the record of it."""
+    if _HYDRA_SWEEP not in files:
+        return False
+    records = (os.path.join(folder, each, _HYDRA_FOLDER) for each in folders)
+    return any(all(os.path.isfile(os.path.join(r, f)) for f in _HYDRA_FILES) for r in records)

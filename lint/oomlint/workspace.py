@@ -32,6 +32,9 @@ _DEEPEST_PATH = 24
 # Requirements take in others that take in others; what is deeper is a circle.
 _DEEPEST_INCLUDE = 4
 
+_Started = tuple[str, tuple[str | None, ...], tuple[tuple[str, str | None], ...]]
+"""A script's name, its arguments and variables."""
+
 _Pins = Callable[[str, str], dict[str, str]]
 """Package → version, of a file's name and text."""
 
@@ -66,6 +69,7 @@ class Workspace:
         self.named = tuple(named)
         self.disk = disk
         self._documents: dict[str, Document | FileError | None] = {}
+        self._as_started: dict[_Started, Document] = {}
         self._pins: dict[tuple[str, _Pins], dict[str, tuple[str, str]]] = {}
         self._git_roots: dict[str, str | None] = {}
         self._absent: dict[str, frozenset[str]] = {}
@@ -165,12 +169,15 @@ class Workspace:
         Raises:
             FileError: it cannot be read, decoded or parsed.
         """
-        from oomlint.documents.shell.document import parse_shell
+        key = (name, tuple(arguments), tuple(variables))
+        if key not in self._as_started:
+            from oomlint.documents.shell.document import parse_shell
 
-        source = Source.from_bytes(name, self.read(name))
-        return parse_shell(
-            source, lambda reference: self._found(reference, name), arguments, variables
-        )
+            source = Source.from_bytes(name, self.read(name))
+            self._as_started[key] = parse_shell(
+                source, lambda reference: self._found(reference, name), arguments, variables
+            )
+        return self._as_started[key]
 
     def configured(self, name: str, options: Mapping[str, str | None]) -> Document | None:
         """A Python script as a command with these options starts it: see

@@ -42,6 +42,16 @@ def test_a_clean_folder_exits_with_0(oomlint, project):
     assert "oomlint estimate" in result.stdout
 
 
+def test_a_record_of_hydra_is_no_run_unless_it_is_named(oomlint, axolotl, project):
+    record = project / "outputs" / "2025-07-17" / "15-30-34" / ".hydra"
+    record.mkdir(parents=True)
+    for name in ("hydra.yaml", "overrides.yaml"):
+        (record / name).write_text("")
+    config = axolotl.rename(record / "config.yaml")
+    assert "no training run found" in oomlint(*H100).stdout
+    assert "config.yaml:7:1" in oomlint(str(config.relative_to(project)), *H100).stdout
+
+
 def test_a_missing_path_is_a_usage_error_that_names_it(oomlint):
     result = oomlint("nowhere/config.yaml")
     assert result.exit_code == 2

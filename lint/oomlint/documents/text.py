@@ -19,6 +19,7 @@ from oomlint.errors import CannotEdit, EncodingError
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_NO_BREAK = re.compile(r"[^\r\n]")
 
 
 class Span(Struct, frozen=True, order=True):
@@ -79,6 +80,11 @@ class Source(Struct, frozen=True, dict=True):
     @cached_property
     def line_starts(self) -> tuple[int, ...]:
         return (0, *(match.end() for match in _LINE_BREAK.finditer(self.text)))
+
+    @cached_property
+    def blank(self) -> str:
+        """A text as long, with nothing in it but the line breaks."""
+        return _NO_BREAK.sub(" ", self.text)
 
     @cached_property
     def newline(self) -> str:

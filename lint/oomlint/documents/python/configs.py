@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping as MappingABC
+from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -128,7 +128,9 @@ class ConfigFiles(ConfigChanges):
             elsewhere = at.imported(name.id)
             return None if elsewhere is None else self.held(*elsewhere)
         if binding.kind == "parameter":
-            return _agreed([self.held(*each) for each in self.given(name.id, owner, at)])
+            # What all calls of a function give it, if that is the same.
+            given = (self.held(*each) for each in self.given(name.id, owner, at))
+            return _alike(given, _is_same_object)
         if binding.kind != "value" or binding.value is None:
             return None
         return self.held(binding.value, at.within(owner))
@@ -186,12 +188,12 @@ class ConfigFiles(ConfigChanges):
         own, inner = there.scopes.of_node[id(function)], Frame(function, call, at)
         values = [n.value for n in _enclosed_statements(function) if isinstance(n, ast.Return)]
         inside = At(own, there, inner, at.depth + 1)
-        found_all = [self.held(value, inside) for value in values if value is not None]
-        first = next((each for each in found_all if each is not None), None)
-        if not isinstance(first, Filed):
-            return None
         # Branches for other languages end at other readers of the same file.
-        if not all(isinstance(each, Filed) and each.file is first.file for each in found_all):
+        first = _alike(
+            (self.held(value, inside) for value in values if value is not None),
+            lambda one, other: one.file is other.file,
+        )
+        if first is None:
             return None
         self.in_loaders |= self.changes_in(function, At(own, there, inner))
         return first
@@ -318,16 +320,19 @@ class ConfigFiles(ConfigChanges):
 # -- syntax ----------------------------------------------------------------------------------------
 
 
-def _agreed(found: list[Held]) -> Filed | None:
-    """What all calls of a function give, if that is the same object of a file."""
-    first = next(iter(found), None)
-    if not isinstance(first, Filed):
-        return None
-    same = all(
-        isinstance(each, Filed) and (each.file, each.path) == (first.file, first.path)
-        for each in found
-    )
-    return first if same else None
+def _alike(found: Iterable[Held], is_same: Callable[[Filed, Filed], bool]) -> Filed | None:
+    """The first of what several ways lead to, if all lead to objects of a file that are the same so far. The
+    first way that leads elsewhere ends it: the ways behind it branch as often again."""
+    first: Filed | None = None
+    for each in found:
+        if not isinstance(each, Filed) or (first is not None and not is_same(each, first)):
+            return None
+        first = first or each
+    return first
+
+
+def _is_same_object(one: Filed, other: Filed) -> bool:
+    return (one.file, one.path) == (other.file, other.path)
 
 
 def _enclosed_statements(function: FunctionNode) -> Iterator[ast.AST]:

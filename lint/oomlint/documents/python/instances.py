@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from oomlint.documents.python.scopes import Scope, dotted
+from oomlint.documents.python.tree import Assignment
 
 if TYPE_CHECKING:
     from oomlint.documents.python.values import Evaluator
@@ -166,7 +167,7 @@ def _of_class(held: _Object, first: _Object, name: str, depth: int) -> Found | N
     nobody can tell: a positional argument, a method that assigns it, a base that is not here."""
     if depth > _DEEPEST or (first.call is not None and _is_open(first.call)):
         return None
-    stores = list(_assigned(held.cls, name))
+    stores = [node for node, _ in held.home.tree.stores_of(held.cls).get(name, ())]
     if stores and first.call is not None:
         return _of_init(held, first, stores)
     values = [value for target, value in _fields(held.cls) if target == name]
@@ -186,9 +187,7 @@ def _of_class(held: _Object, first: _Object, name: str, depth: int) -> Found | N
     return None
 
 
-def _of_init(
-    held: _Object, first: _Object, stores: list[ast.Assign | ast.AnnAssign]
-) -> Found | None:
+def _of_init(held: _Object, first: _Object, stores: list[Assignment]) -> Found | None:
     """What the one statement of ``__init__`` that assigns the attribute gives it."""
     init = _method(held.cls, "__init__")
     if init is None or len(stores) != 1 or stores[0] not in init.body or held.cls is not first.cls:
@@ -236,21 +235,6 @@ def _default(value: ast.expr | None) -> ast.expr | None:
         return factory.body
     made = isinstance(factory, (ast.Name, ast.Attribute))
     return ast.copy_location(ast.Call(factory, [], []), value) if made and factory else None
-
-
-def _assigned(cls: ast.ClassDef, name: str) -> Iterator[ast.Assign | ast.AnnAssign]:
-    """Where methods assign ``self.name``; what is not a plain statement counts as one too."""
-    for node in ast.walk(cls):
-        targets = (
-            node.targets
-            if isinstance(node, ast.Assign)
-            else [node.target]
-            if isinstance(node, (ast.AnnAssign, ast.AugAssign))
-            else []
-        )
-        if any(dotted(target) == f"self.{name}" for target in targets):
-            assert isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign))
-            yield node  # type: ignore[misc]
 
 
 def _method(cls: ast.ClassDef, name: str) -> ast.FunctionDef | None:

@@ -30,6 +30,10 @@ _CHANGES_IN_PLACE = frozenset(
 )  # fmt: skip
 
 
+Assignment: TypeAlias = ast.Assign | ast.AnnAssign | ast.AugAssign
+Stored: TypeAlias = dict[str, list[tuple[Assignment, FunctionNode | None]]]
+
+
 class Tree(Struct, eq=False):
     """A file as parsed. The lists are in the order of ``ast.walk``: what stands less deep first."""
 
@@ -48,6 +52,15 @@ class Tree(Struct, eq=False):
     tries: list[ast.Try] = field(default_factory=list)
     branches: dict[int, tuple[ast.If, Scope]] = field(default_factory=dict)
     """By the line of an ``if``: the statement and the scope in which its test stands."""
+    stored: dict[int, Stored] = field(default_factory=dict)
+    """By ``id`` of a class: see :meth:`stores_of`."""
+
+    def stores_of(self, cls: ast.ClassDef) -> Stored:
+        """What a class assigns to ``self.name``, by that name, with the method where it does so. A class is
+        gone through once, however many of its attributes are asked for."""
+        if id(cls) not in self.stored:
+            self.stored[id(cls)] = _stored_in(cls)
+        return self.stored[id(cls)]
 
     def calls_to(self, *names: str) -> Iterator[ast.Call]:
         """Calls whose last name is one of these."""
@@ -98,6 +111,23 @@ def read_tree(root: ast.Module) -> Tree:
             elif value.__class__ not in _BARREN:
                 found.append((value, place, statement))
     return tree
+
+
+def _stored_in(cls: ast.ClassDef) -> Stored:
+    found: Stored = {}
+    for statement in cls.body:
+        method = (
+            statement if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+        )
+        for node in ast.walk(statement):
+            if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            holders = {name.partition(".") for name in map(dotted, targets) if name is not None}
+            for holder, _, name in holders:
+                if holder == "self" and name:
+                    found.setdefault(name, []).append((node, method))
+    return found
 
 
 def _mapped_by(call: ast.Call) -> Iterator[ast.Lambda]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import isfinite
 from typing import Any, Final
 
@@ -139,10 +139,10 @@ class Evaluator:
         self.given = _arguments_given(tree)
         self.handed_on: dict[int, _Given] = {}
         """By ``id`` of what is in ``given``."""
-        self.attributes: dict[int, dict[str, list[tuple[ast.expr, Scope]]]] = {}
-        """By ``id`` of a class: what its methods assign to attributes of ``self``."""
         self.handed: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
         """What scripts of other files give the parameters of functions here: see :mod:`.handed`."""
+        self._by_ranks_alone: dict[int, frozenset[int]] = {}
+        """By ``id`` of what opens a scope: see :meth:`_given_to_ranks`."""
 
     # -- nodes ------------------------------------------------------------------------
 
@@ -293,14 +293,17 @@ class Evaluator:
         first, second = bindings
         if first.value is None or second.value is None:
             return False
-        return any(
-            isinstance(statement, ast.Assign) and statement.value is second.value
-            for branch in ast.walk(scope.node)
-            if isinstance(branch, ast.If)
-            and not branch.orelse
-            and self._asks_for_ranks(branch.test, scope)
-            for statement in branch.body
-        )
+        if id(scope.node) not in self._by_ranks_alone:
+            self._by_ranks_alone[id(scope.node)] = frozenset(self._given_to_ranks(scope))
+        return id(second.value) in self._by_ranks_alone[id(scope.node)]
+
+    def _given_to_ranks(self, scope: Scope) -> Iterator[int]:
+        """The values, by ``id``, that a scope assigns where several processes run and nowhere else."""
+        for branch in ast.walk(scope.node):
+            if not isinstance(branch, ast.If) or branch.orelse:
+                continue
+            if self._asks_for_ranks(branch.test, scope):
+                yield from (id(each.value) for each in branch.body if isinstance(each, ast.Assign))
 
     def arguments(self, call: ast.Call, scope: Scope) -> PythonMapping:
         """The arguments of a call; positional ones are named ``"0"``, ``"1"`` …"""
@@ -642,25 +645,12 @@ class Evaluator:
             around = around.parent
         if around is None or not isinstance(around.node, ast.ClassDef):
             return None
-        cls = around.node
-        if id(cls) not in self.attributes:
-            self.attributes[id(cls)] = self._assigned_in(cls)
-        found = self.attributes[id(cls)].get(name, [])
+        found = [
+            (node.value, self.scopes.of_node[id(method)])
+            for node, method in self.tree.stores_of(around.node).get(name, ())
+            if method is not None and isinstance(node, ast.Assign)
+        ]
         return found[0] if len(found) == 1 else None
-
-    def _assigned_in(self, cls: ast.ClassDef) -> dict[str, list[tuple[ast.expr, Scope]]]:
-        found: dict[str, list[tuple[ast.expr, Scope]]] = {}
-        for method in cls.body:
-            if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                continue
-            for node in ast.walk(method):
-                targets = node.targets if isinstance(node, ast.Assign) else ()
-                names = {dotted(target) or "" for target in targets}
-                for name in names:
-                    if isinstance(node, ast.Assign) and name.startswith("self."):
-                        assigned = (node.value, self.scopes.of_node[id(method)])
-                        found.setdefault(name.removeprefix("self."), []).append(assigned)
-        return found
 
     def _of_object(self, found: Found, span: Span, name: str, depth: int) -> Node:
         """What an attribute of an object of the project is, from where it is asked for."""

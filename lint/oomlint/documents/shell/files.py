@@ -7,7 +7,6 @@ that every span is one of the script itself.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
 
 YAML_ENDINGS = (".yaml", ".yml")
-_NOT_A_BREAK = re.compile(r"[^\r\n]")
 # What every dialect takes for a value that only the run can tell, as short as a variable can be.
 _UNKNOWN_IN_YAML = "${"
 
@@ -92,7 +90,7 @@ def written_source(host: Source, content: Field, name: str) -> Source | None:
     """The text of the file in the places of the script. A value that has no room where its
     variable stands is unknown in YAML, and ``None`` comes back for what has no word for that."""
     unknown = _UNKNOWN_IN_YAML if name.lower().endswith(YAML_ENDINGS) else ""
-    blank = _NOT_A_BREAK.sub(" ", host.text)
+    blank = host.blank
     parts: list[str] = []
     cursor, opened = 0, False
     for start, end, value in _pieces(content):

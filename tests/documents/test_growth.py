@@ -1,0 +1,166 @@
+"""What it takes to read a script grows as the script does: counted in nodes looked at, never in seconds."""
+
+import ast
+from collections.abc import Callable
+from functools import cached_property
+
+import pytest
+
+from oomlint.documents.base import UNKNOWN, Node, Scalar
+from oomlint.documents.python.config_changes import Held
+from oomlint.documents.python.config_paths import At
+from oomlint.documents.python.configs import ConfigFiles
+from oomlint.documents.python.document import parse_python
+from oomlint.documents.python.scopes import Scope
+from oomlint.documents.python.values import Evaluator
+from oomlint.documents.shell.document import parse_shell
+from oomlint.documents.text import Source
+
+_HEAD = "import json\nimport os\nfrom transformers import TrainingArguments\n"
+
+
+def _attributes(count: int) -> str:
+    """A class that asks for each of its attributes, as a trainer of a carried library does."""
+    made = "".join(f"        self.a{n} = {n}\n" for n in range(count))
+    asked = "".join(f"        if self.a{n}:\n            work(self.a{n})\n" for n in range(count))
+    return f"{_HEAD}class Trainer:\n    def __init__(self):\n{made}    def train(self):\n{asked}"
+
+
+def _settings(count: int) -> str:
+    """An object of settings each of which a call is given."""
+    made = "".join(f"        self.a{n} = {n}\n" for n in range(count))
+    given = "".join(f"TrainingArguments(output_dir='o', seed=c.a{n})\n" for n in range(count))
+    return f"{_HEAD}class Config:\n    def __init__(self):\n{made}c = Config()\n{given}"
+
+
+def _twice_bound(count: int) -> str:
+    """Names that a second statement gives another value where several processes run."""
+    bound = "".join(
+        f"    b{n} = {n}\n    if world_size != 1:\n        b{n} = 0\n    TrainingArguments('o', seed=b{n})\n"
+        for n in range(count)
+    )
+    return f"{_HEAD}def main():\n    world_size = int(os.environ['WORLD_SIZE'])\n{bound}main()\n"
+
+
+def _looked_at(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    looks = 0
+    children = ast.iter_child_nodes
+
+    def counted(node: ast.AST) -> object:
+        nonlocal looks
+        looks += 1
+        return children(node)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ast, "iter_child_nodes", counted)
+        assert parse_python(Source("train.py", text)) is not None
+    return looks
+
+
+@pytest.mark.parametrize("script", [_attributes, _settings, _twice_bound])
+def test_a_script_four_times_as_long_takes_no_more_than_four_times_the_looks(
+    script: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, long = (_looked_at(script(count), monkeypatch) for count in (30, 120))
+    assert long < 5 * short
+
+
+def _calling(deep: int) -> str:
+    """A function that calls itself twice with what it was given, and one that is called through others."""
+    itself = "def walk(x, n):\n    walk(x, n - 1)\n    walk(x, n + 1)\n    TrainingArguments('o', seed=x)\n"
+    through = "".join(f"def f{n}(x):\n    f{n + 1}(x)\n    f{n + 1}(x)\n" for n in range(deep))
+    last = f"def f{deep}(x):\n    TrainingArguments('o', seed=x)\n"
+    return f"{_HEAD}{itself}{through}{last}walk(1, 2)\nf0(3)\n"
+
+
+def test_what_a_function_is_given_is_asked_once_and_not_along_every_way_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+    found = Evaluator._node
+
+    def counted(self: Evaluator, expression: ast.expr, scope: Scope, depth: int) -> Node:
+        nonlocal asked
+        asked += 1
+        assert asked < 5_000
+        return found(self, expression, scope, depth)
+
+    monkeypatch.setattr(Evaluator, "_node", counted)
+    document = parse_python(Source("train.py", _calling(20)))
+    assert document is not None
+    itself, last = (call.arguments.entries["seed"].value for call in document.calls)
+    assert isinstance(itself, Scalar)
+    assert isinstance(last, Scalar)
+    assert (itself.value, last.value) == (UNKNOWN, 3)
+
+
+def _returning(deep: int) -> str:
+    """Functions each of which returns what one of two calls of the next returns."""
+    through = "".join(
+        f"def f{n}(x):\n    if x:\n        return f{n + 1}(x)\n    return f{n + 1}(None)\n"
+        for n in range(deep)
+    )
+    called = "cfg = f0(1)\nTrainingArguments('o', seed=cfg['b'])\n"
+    return f"{_HEAD}{through}def f{deep}(x):\n    return x\n{called}"
+
+
+def _changing(_: int) -> str:
+    """A function that calls itself twice with the config that it changes."""
+    return _CHANGING
+
+
+_CHANGING = """\
+import yaml
+from transformers import TrainingArguments
+def walk(cfg, n):
+    cfg["a"] = n
+    walk(cfg, n - 1)
+    walk(cfg, n + 1)
+cfg = yaml.safe_load(open("a.yaml"))
+walk(cfg, 2)
+TrainingArguments("o", seed=cfg["b"])
+"""
+
+
+@pytest.mark.parametrize(("script", "seed"), [(_changing, 2), (_returning, UNKNOWN)])
+def test_a_config_is_followed_once_and_not_along_every_way(
+    script: Callable[[int], str], seed: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+    found = ConfigFiles._held
+
+    def counted(self: ConfigFiles, expression: ast.expr, at: At) -> Held:
+        nonlocal asked
+        asked += 1
+        assert asked < 1_000
+        return found(self, expression, at)
+
+    monkeypatch.setattr(ConfigFiles, "_held", counted)
+    document = parse_python(
+        Source("train.py", script(12)),
+        lambda path: Source(path, "a: 1\nb: 2\n") if path == "a.yaml" else None,
+    )
+    assert document is not None
+    value = document.calls[0].arguments.entries["seed"].value
+    assert isinstance(value, Scalar)
+    assert value.value == seed
+
+
+def test_a_shell_script_is_made_blank_once_for_all_the_files_that_it_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = 0
+    blank = Source.blank.func
+
+    def counted(self: Source) -> str:
+        nonlocal made
+        made += 1
+        return blank(self)
+
+    kept = cached_property(counted)
+    kept.__set_name__(Source, "blank")
+    monkeypatch.setattr(Source, "blank", kept)
+    written = "".join(f'cat > ds{n}.json <<EOF\n{{"a": {n}}}\nEOF\n' for n in range(20))
+    document = parse_shell(Source("run.sh", f"{written}python train.py --deepspeed ds1.json\n"))
+    assert len(document.files) == 20
+    assert made == 1
