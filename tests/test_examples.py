@@ -71,10 +71,7 @@ def test_70b_zero2_says_what_stage_3_leaves_and_what_is_enough(project):
     way = found["gpu-memory-at-risk"]["fix"]
     assert way["applicability"] == "safe"
     copied = "(in a copy, ds_z3_offload_optimizer.json, since ds_z2.json is called z2)"
-    said_way = (
-        "compute the loss fused with the output head; shard with ZeRO stage 3; "
-        "keep the optimizer in host RAM"
-    )
+    said_way = "shard with ZeRO stage 3; keep the optimizer in host RAM"
     assert way["title"] == f"{said_way} {copied}"
     assert way["predicted_bytes_after"] <= stage["limit_bytes"]
     assert found["micro-batch-too-large"]["fix"]["predicted_bytes_after"]
@@ -126,9 +123,9 @@ def test_llama_recipes_reads_once_and_exports(project):
     variables = "CUDA_VISIBLE_DEVICES=0,1 ACCELERATE_USE_FSDP=1 FSDP_CPU_RAM_EFFICIENT_LOADING=1"
     assert f"{variables} torchrun" in script
     assert subprocess.run(["bash", "-n", "finetune.sh"], check=False).returncode == 0
-    # It rather fits then, unless a release that nobody pins loads the weights in fp32.
+    # It fits then, unless a release that nobody pins loads the weights in fp32.
     left = {f["name"]: f["severity"] for f in fixed["findings"] if f["path"] == "finetune.sh"}
-    assert left == {"gpu-memory-at-risk": "warning"}
+    assert left == {"gpu-memory-at-risk": "info"}
     assert run_of(fixed, "finetune.sh")["verdict"] == "tight"
     assert check("--fix")["summary"]["fixed"] == 0
 
@@ -137,8 +134,8 @@ def test_llama_recipes_reads_once_and_exports(project):
 def test_where_no_rule_names_a_cause_the_parts_of_the_riskier_need_are_told(project):
     check("--fix")
     text = CliRunner().invoke(app, ["check", "finetune.sh"], env={"COLUMNS": "100"}).stdout
-    assert "needs 17.4 to 25.5 of 23.6 GiB per GPU in the backward pass" in text
-    assert "risk 45 %" in text
+    assert "info OOM100 gpu-memory-at-risk: needs 17.4 of 23.6 GiB per GPU, and 24.9 if" in text
+    assert "risk 34 %" in text
     assert "keep the frozen base in 4 bit" in text
 
 

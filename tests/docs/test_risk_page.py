@@ -21,10 +21,7 @@ PAGE = (ROOT / "docs" / "memory-model.md").read_text("utf-8")
 
 def test_the_formula_has_the_constants_of_the_code() -> None:
     assert f"width  = hypot({LAW.least_width}, ln(high / low) / 2)\n" in PAGE
-    assert (
-        f"1 / (1 + exp(-({LAW.level} + {LAW.slope} * ln((need + holes) / limit) / width)))\n"
-        in PAGE
-    )
+    assert f"1 / (1 + exp(-({LAW.level} + {LAW.slope} * ln(need / limit) / width)))\n" in PAGE
     floor, ceiling = f"{LAW.floor:.2f}", f"{LAW.ceiling:.2f}"
     assert f"risk   = {floor} + (1 - {floor} - {ceiling}) * passes    of a GPU\n" in PAGE
     assert f"risk   = (1 - {ceiling}) * passes                  of a host\n" in PAGE
@@ -44,7 +41,7 @@ def test_the_table_of_risks_is_worked_out() -> None:
 def risk(need: int, by: float, resource: Literal["gpu", "host"]) -> float | None:
     """Of a need with bounds so far below and above, where there are 1000 bytes."""
     device = {"peak_bytes": need, "low_bytes": (1 - by) * need, "high_bytes": (1 + by) * need}
-    device |= {"parts": None, "peak_phase": None, "holes_bytes": 0}
+    device |= {"parts": None, "peak_phase": None}
     estimate: Any = SimpleNamespace(**{resource: SimpleNamespace(**device)})
     return risk_in(estimate, resource, 1000)
 

@@ -97,26 +97,6 @@ def test_what_an_engine_takes_of_the_card_is_no_guess() -> None:
     assert risk_in(estimate, "gpu", 80, law=law) == pytest.approx(taken)
 
 
-def test_holes_have_to_fit_too() -> None:
-    """Ten bytes that torch holds between blocks and cannot give back are as much as ten that are needed, and
-    of a need of one instant as many as its share of the peak."""
-    device = DeviceEstimate(
-        peak_bytes=90,
-        low_bytes=80,
-        high_bytes=110,
-        peak_phase="backward",
-        parts={"backward": {"activations": 85.0, "context": 5.0}},
-        least_reserved_bytes=95,
-    )
-    assert device.holes_bytes == 10
-    assert risk_of_need(device, 90, 100) == probability(100, 80, 110, 100)
-    assert risk_of_need(device, 45, 50) == probability(50, 40, 55, 50)
-    tight = replace(device, high_bytes=92)
-    assert risk_of_need(tight, 90, 100) == probability(100, 80, 100, 100)
-    assert replace(device, least_reserved_bytes=80).holes_bytes == 0
-    assert HostEstimate(peak_bytes=90).holes_bytes == 0
-
-
 @pytest.mark.parametrize("resource", ["gpu", "host"])
 def test_what_fits_is_what_rather_lives_whoever_asks(resource: Literal["gpu", "host"]) -> None:
     """A peak, a need of one instant as large, and a risk: one answer, which is not that of the limit."""

@@ -124,7 +124,7 @@ def test_of_a_rollout_only_the_prompts_may_all_be_short() -> None:
 
 def test_run_that_dies_only_if_all_of_a_batch_are_long_is_a_note() -> None:
     """As read it dies, and by most of what data sets are like it lives."""
-    text = verl(80, response=2600)
+    text = verl(80, response=3000)
     report = lint(Workspace(Path("/p"), {"run.sh": text.encode()}), ["run.sh"], H100)
     (run,) = report.runs
     risk = judgement_of(run).risk

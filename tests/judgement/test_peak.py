@@ -229,8 +229,8 @@ def test_samples_that_are_joined_may_be_short_too():
         "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=a "
         "data.max_prompt_length=512 data.max_response_length=1024 "
         "actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B-Instruct "
-        "actor_rollout_ref.actor.ppo_mini_batch_size=64 "
-        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=64 trainer.nnodes=1 "
+        "actor_rollout_ref.actor.ppo_mini_batch_size=116 "
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=116 trainer.nnodes=1 "
         "trainer.n_gpus_per_node=1 actor_rollout_ref.model.use_remove_padding={}\n"
     )
     options = LinkOptions(parse_hardware("1xH100-80GB"), None, {})

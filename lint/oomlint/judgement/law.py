@@ -1,17 +1,16 @@
 """The probability that a run dies of a need that was predicted.
 
-What has to fit is the need and the holes between blocks in use, which torch's allocator cannot give back
-(:mod:`oomlint.memory.allocator`). It is taken to be spread around its prediction by a logistic law in its logarithm,
-wider where the prediction's own bounds are wider, and some runs die, or live, for reasons that no file tells::
+A need is taken to be spread around its prediction by a logistic law in its logarithm, wider where the
+prediction's own bounds are wider, and some runs die, or live, for reasons that no file tells::
 
-    passes = 1 / (1 + exp(-(level + slope * ln((peak + holes) / limit) / width)))
+    passes = 1 / (1 + exp(-(level + slope * ln(peak / limit) / width)))
     width = hypot(least_width, ln(high / low) / 2)
     risk = floor + (1 - floor - ceiling) * passes
 
-The numbers are fitted (``python -m benchmarks.threads.fit``, 2026-11-23) to 221 public reports of GPU runs
-that died or ran, of the half that is shown and the lot that was read, and to 239 rows of published tables of what
-fits. Of reports of runs that seemed to have room a quarter died, of such rows of tables one in fifty: hence
-``floor``. A larger one would be a little likelier, and leave next to nothing to a run that fits.
+The numbers are fitted (``python -m benchmarks.threads.fit``, 2026-11-23) to 113 public reports of GPU runs
+that died or ran, of the half that is shown, and to 239 rows of published tables of what fits; the two sets
+count alike. Runs begin to die a little below the limit: allocators leave holes, others use the card too. Of
+reports of runs that seemed to have room a fifth died, of such rows of tables none: hence ``floor``.
 
 What else a run may be (shorter samples than allowed, another release, sharded by a launcher that is not
 here) is no spread but a second reading, with a weight of its own (:mod:`oomlint.judgement.doubts`).
@@ -41,7 +40,7 @@ class Law(Struct, frozen=True):
     ceiling: float
 
 
-LAW = Law(level=1.1, slope=6.7, least_width=0.15, floor=0.12, ceiling=0.05)
+LAW = Law(level=1.0, slope=5.5, least_width=0.2, floor=0.10, ceiling=0.03)
 
 # Beyond it the answer is the same to more digits than anybody reads.
 _SURE = 30.0
@@ -105,13 +104,11 @@ def risk_of_need(
     *,
     taken: float = 0.0,
 ) -> float | None:
-    """The probability that ``need`` bytes, as uncertain as the peak of a device, pass a limit, with the holes
-    between them; of these an engine has ``taken`` some by measure, so that only the rest is uncertain, and has
-    the rest."""
+    """The probability that ``need`` bytes, as uncertain as the peak of a device, pass a limit; of these
+    an engine has ``taken`` some by measure, so that only the rest is uncertain, and has the rest."""
     peak, low, high = device.peak_bytes, device.low_bytes, device.high_bytes
     if need is None or peak is None or low is None or high is None:
         return None
     share = need / peak if peak else 1.0
     least, most = low * share - taken, high * share - taken
-    held = need + device.holes_bytes * share - taken
-    return probability(held, least, max(most, held), limit - taken, law)
+    return probability(need - taken, least, most, limit - taken, law)

@@ -163,17 +163,9 @@ class DeviceEstimate(_Phased, Struct, frozen=True):
             return 0
         return max(0, self.reserved_bytes - self.least_reserved_bytes)
 
-    @property
-    def holes_bytes(self) -> int:
-        """What of these it cannot: the holes between blocks in use."""
-        if self.least_reserved_bytes is None or self.allocated_bytes is None:
-            return 0
-        return max(0, self.least_reserved_bytes - self.allocated_bytes)
-
 
 class HostEstimate(_Phased, Struct, frozen=True):
-    """One node's RAM; the fields are those of :class:`DeviceEstimate` without the allocator, which
-    leaves no holes there: pages come back one by one."""
+    """One node's RAM; the fields are those of :class:`DeviceEstimate` without the allocator."""
 
     _PHASES: ClassVar = HOST_PHASES
     _COMPONENTS: ClassVar = HOST_COMPONENTS
@@ -183,10 +175,6 @@ class HostEstimate(_Phased, Struct, frozen=True):
     high_bytes: int | None = None
     peak_phase: str | None = None
     parts: Parts | None = None
-
-    @property
-    def holes_bytes(self) -> int:
-        return 0
 
 
 class Estimate(Struct, frozen=True):
