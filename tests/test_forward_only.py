@@ -72,7 +72,6 @@ def test_an_engine_that_generates_is_no_training() -> None:
     "more",
     [
         "Trainer(model).train()\n",
-        "loss.backward()\n",
         "optimizer = AdamW(model.parameters())\n",
         "train(model, training)\n",
     ],

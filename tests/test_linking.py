@@ -618,3 +618,13 @@ def test_a_key_that_the_projects_own_program_reads(launch, strays):
     }
     [run] = link(files, names=["run.yaml", "run.sh"]).runs
     assert [stray.path for stray in run.stray] == strays
+
+
+def test_a_program_that_cannot_be_read_costs_no_other_run():
+    files = {
+        "run.sh": f"accelerate launch train.py {_OWN}\n",
+        "train.py": "accelerator.backward(loss)\ndef (:\n",
+        "run.yaml": LLAMA_FACTORY,
+    }
+    linked = link(files, names=["run.sh", "run.yaml"])
+    assert [run.name for run in linked.runs if run.framework == "llama-factory"] == ["run.yaml"]

@@ -214,12 +214,12 @@ class Linker:
             return False
         scripts = (r.path for r in launch.references if not r.dialect and r.path.endswith(".py"))
         found = (self.workspace.resolve(path, launch.path) for path in scripts)
-        return any(
-            c.kind in ("run", "aside") and c.blocks
-            for name in found
-            if name is not None
-            for c in self.claims(name)
-        )
+        return any(self._trains_in(name) for name in found if name is not None)
+
+    def _trains_in(self, script: str) -> bool:
+        with suppress(FileError):
+            return any(c.kind in ("run", "aside") and c.blocks for c in self.claims(script))
+        return False
 
     def _built(
         self,

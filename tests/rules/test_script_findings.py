@@ -121,7 +121,7 @@ def test_workers_of_ranks_that_nobody_counts_are_worth_a_note_only():
 
 def test_a_loop_of_its_own_leaves_the_batch_to_deepspeed():
     files = {
-        "ds.json": b'{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4}',
+        "ds.json": b'{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {}}',
         "run.sh": b"torchrun --nproc_per_node 1 run_clm_no_trainer.py --deepspeed {OPTION} ds.json "
         b"--model_name_or_path openai-community/gpt2 --output_dir out --num_train_epochs 1 "
         b"--per_device_train_batch_size 4 --learning_rate 1e-5\n",
