@@ -44,6 +44,7 @@ from oomlint.dialects.trl.objectives import (
     options_of,
     recipe_of,
 )
+from oomlint.dialects.trl.rollouts import KEYS_OF_LOOPS, loops_itself
 from oomlint.documents.base import Document, Mapping, Scalar, roots
 from oomlint.documents.text import Location, Source, Span
 from oomlint.errors import CannotEdit
@@ -188,7 +189,8 @@ class Trl(Dialect):
 
     def strays(self, run: Cells) -> Iterable[StrayKey]:
         declared = run.given.once(declared_options)
-        strays = [stray for stray in run.given.stray if stray.path not in declared]
+        known = declared | KEYS_OF_LOOPS if loops_itself(run) else declared
+        strays = [stray for stray in run.given.stray if stray.path not in known]
         return [*strays, *dropped_keys(run)]
 
     def skeleton(self, start: Start) -> Skeleton:

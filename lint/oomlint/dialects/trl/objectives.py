@@ -52,12 +52,6 @@ OPEN_OPTIONS = {
     for objective, table in OPTIONS.items()
 }
 CALLS = {objective: call_table(f"TRL {objective} call") for objective in OPTIONS}
-# PPOConfig up to TRL 0.11 names the model itself, and what else the loop around it wants.
-CALLS["ppo"] = replace(
-    CALLS["ppo"],
-    known=CALLS["ppo"].known
-    | frozenset({"model_name", "query_dataset", "reward_model", "task_name", "target", "steps"}),
-)
 # Of a script whose name tells nothing of its objective.
 RECIPE_OPTIONS = replace(OPEN_OPTIONS["sft"], name="TRL recipe options")
 _OBJECTIVE_OF_TABLE = {

@@ -48,11 +48,20 @@ _OF_LOOPS = frozenset(
 )  # fmt: skip
 
 
-def _loops_itself(run: Cells) -> bool:
-    """Whether a script of PPO generates in a loop of its own, as up to TRL 0.11."""
+# Its keys that 0.12.0's does not have, but for those that TRL has for other objectives.
+KEYS_OF_LOOPS = frozenset(
+    {"model_name", "query_dataset", "reward_model", "task_name", "target", "steps"}
+)
+
+
+def loops_itself(run: Cells) -> bool:
+    """Whether a script of PPO generates in a loop of its own, as up to TRL 0.11: by the release, and where the
+    project asks for none, not even for a least one, by the keys."""
     if run[f.objective.kind] != "ppo":
         return False
     made = run.made(STEPS_BY_ITSELF)
+    if made is None and STEPS_BY_ITSELF.package in run.known.floors:
+        return False  # pip takes the newest that is allowed
     return run.given.once(_is_of_loops) if made is None else not made
 
 
@@ -64,7 +73,7 @@ def _is_of_loops(blocks: list[Block]) -> bool:
 @rollouts.said(_R.max_prompt_tokens, _R.max_completion_tokens)
 def of_own_loop(run: Cells, field: Any, said: Said) -> Said:
     """How long prompts and answers are is between the script's data and its own call of ``generate``."""
-    if said is not None or not _loops_itself(run):
+    if said is not None or not loops_itself(run):
         return said
     block = run.blocks[-1]
     nowhere = Entry("generate", block.anchor, Scalar(block.anchor, UNKNOWN), block.anchor)
@@ -74,7 +83,7 @@ def of_own_loop(run: Cells, field: Any, said: Said) -> Said:
 
 @rollouts.override(f.batch.micro, source="TRL 0.11.4 trainer/ppo_trainer.py step")
 def mini_batch(run: Cells) -> Any:
-    return run[trl.mini_batch] if _loops_itself(run) else None
+    return run[trl.mini_batch] if loops_itself(run) else None
 
 
 # -- completions -----------------------------------------------------------------------------------
