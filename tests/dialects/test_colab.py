@@ -34,7 +34,7 @@ def _lint(gpu: str | None, code: str = _CODE, hardware: str | None = None) -> Re
 
 
 @pytest.mark.parametrize(
-    ("gpu", "card"), [("T4", "T4-16GB"), ("L4", "L4-24GB"), ("A100", None), (None, None)]
+    ("gpu", "card"), [("T4", "T4-16GB"), ("L4", "L4-24GB"), ("A100", "A100-80GB"), (None, None)]
 )
 def test_a_notebook_names_the_gpu_that_it_runs_on(gpu: str | None, card: str | None) -> None:
     (run,) = _lint(gpu).runs

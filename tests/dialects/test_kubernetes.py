@@ -212,7 +212,7 @@ def test_only_a_volume_in_memory_can_grow(volume: str) -> None:
         ("cloud.google.com/gke-accelerator: nvidia-tesla-a100", "A100-40GB", None),
         ("cloud.google.com/gke-accelerator: nvidia-h100-mega-80gb", "H100-80GB", None),
         ("node.kubernetes.io/instance-type: p4d.24xlarge", "A100-40GB", 1152),
-        ("accelerator: a100", None, None),
+        ("accelerator: a100", "A100-80GB", None),
         ("kubernetes.io/arch: amd64", None, None),
     ],
 )

@@ -8,6 +8,7 @@ from tests.linked import run_of
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
+from oomlint.judgement.words import resting_on_card
 from oomlint.rule import Proposal
 from oomlint.run import Run
 
@@ -48,10 +49,28 @@ def test_infers_the_hardware(directives: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("directives", "name", "smaller"),
+    [
+        ("--gres=gpu:a100:8", "8xA100-80GB", ["A100-40GB"]),
+        ("--gpus-per-node=v100:4", "4xV100-32GB", ["V100-16GB"]),
+        ("--gres=gpu:h100:8", "8xH100-80GB", []),
+    ],
+)
+def test_a_name_of_several_sizes_is_taken_for_the_largest(
+    directives: str, name: str, smaller: list[str]
+) -> None:
+    """What does not fit there dies whichever it is."""
+    hardware = _run(directives, "srun torchrun --nproc_per_node gpu --nnodes 1").hardware
+    assert hardware is not None
+    assert hardware.name == name
+    assert [gpu.name for gpu in hardware.smaller] == smaller
+    assert bool(resting_on_card(hardware)) is bool(smaller)
+
+
+@pytest.mark.parametrize(
     "directives",
     [
         "",
-        "--gres=gpu:a100:8",  # 40 or 80 GB
         "--gres=gpu:8",
         "--gres=gpu:8; --constraint=a100|h100",
         "--gres=gpu:8; --constraint=infiniband",

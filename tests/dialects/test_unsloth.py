@@ -54,8 +54,8 @@ trainer.train()
 """
 
 
-def _run(text: str, name: str = "train.py") -> Run:
-    run = run_of({name: text})
+def _run(text: str, name: str = "train.py", hardware: str = "") -> Run:
+    run = run_of({name: text}, hardware=parse_hardware(hardware) if hardware else None)
     assert run.framework == "unsloth"
     return run
 
@@ -170,10 +170,24 @@ def test_a_length_that_only_running_tells_leaves_the_checkpoints_alone() -> None
     assert run.level(f.checkpointing.mode) < Level.ASSUMED
 
 
-def test_what_unsloth_chooses_by_the_machine_is_assumed() -> None:
+def test_what_unsloth_chooses_by_the_machine_is_assumed_where_nobody_says_which() -> None:
     run = _run(_SFT)
     assert _facts(run, "model.attn_impl", "load.dtype") == ("xformers", "bf16")
-    assert {run.level(field) for field in (f.model.attn_impl, f.load.dtype)} == {Level.ASSUMED}
+    assert run.level(f.model.attn_impl) < Level.ASSUMED
+    assert run.level(f.load.dtype) is Level.ASSUMED
+
+
+@pytest.mark.parametrize(("gpu", "dtype"), [("T4", "fp16"), ("RTX-4090", "bf16")])
+def test_the_gpu_tells_the_dtype_that_unsloth_takes(gpu: str, dtype: str) -> None:
+    run = _run(_SFT, hardware=gpu)
+    assert run.plan.load.dtype == dtype
+    assert run.level(f.load.dtype) < Level.ASSUMED
+
+
+def test_a_model_without_kernels_of_unsloth_attends_as_transformers_lets_it() -> None:
+    run = _run(_SFT.replace("unsloth/Llama-3.1-8B", "unsloth/gemma-3-4b-it"))
+    assert run.plan.model.dims is not None
+    assert run.level(f.model.attn_impl) is Level.ASSUMED
 
 
 def test_full_finetuning_is_in_bf16_without_autocast() -> None:

@@ -73,8 +73,13 @@ def test_weak_evidence_bounds_the_severity() -> None:
 def test_either_resource_kills() -> None:
     assert Risk(0.5, 0.6).any == 0.6
     assert Risk(0.5, None).any == 0.5
-    assert Risk(None, 0.9).any is None
-    assert Risk(None, 0.9).verdict == "unknown"
+    assert Risk(None, 0.3).any is None
+    assert Risk(None, 0.3).verdict == "unknown"
+
+
+def test_what_the_host_kills_dies_on_any_gpu() -> None:
+    assert Risk(None, 0.9).any == 0.9
+    assert Risk(None, 0.9).verdict == "does_not_fit"
 
 
 def test_what_an_engine_takes_of_the_card_is_no_guess() -> None:

@@ -164,3 +164,26 @@ def test_a_number_stays_with_its_unit_and_a_colour_goes_on() -> None:
     ]
     red = Paint(enabled=True)("one two", "bad")
     assert list(wrapped(red, 5, "", "")) == ["\x1b[31mone\x1b[0m", "\x1b[31mtwo\x1b[0m"]
+
+
+_JOB = """\
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:a100:8
+#SBATCH --mem=64G
+deepspeed --num_gpus 8 run_clm.py --deepspeed ds.json --do_train --bf16 --output_dir out \\
+    --model_name_or_path Qwen/Qwen2.5-7B --dataset_name tatsu-lab/alpaca --per_device_train_batch_size 1
+"""
+
+
+def test_a_host_that_is_too_small_is_told_in_its_own_numbers() -> None:
+    """Its limit before and after a fix, and what it needs should the dtype be another."""
+    deepspeed = '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}'
+    texts = {"job.sh": _JOB, "ds.json": deepspeed}
+    files = Workspace(Path("/project"), {name: text.encode() for name, text in texts.items()})
+    report = lint(files, [*texts], Options())
+    text = " ".join(render(report, "text", Paint()).split())
+    assert "does not fit: needs 252 of 64.0 GiB of host RAM a node while loading" in text
+    assert "the GPU is assumed to be A100-80GB; A100-40GB has" in text
+    assert "loading dtype is assumed to be fp32; otherwise 139 GiB" in text
+    assert "ask Slurm for 304 GiB a node: 252 of 64.0 GiB → 252 of 304 GiB" in text

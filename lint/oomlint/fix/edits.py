@@ -58,7 +58,8 @@ class Fix(Struct, frozen=True, eq=False):
     ``also`` are the names of the other runs for which the same change was found.
 
     ``changes`` are the fields of the plan that it sets, by name, ``gpu_bytes_after`` and
-    ``host_bytes_after`` the peaks that are predicted then, and ``risk_after`` what of these the run dies.
+    ``host_bytes_after`` the peaks that are predicted then, and ``risk_after`` how likely the run dies.
+    ``limit_bytes_after`` is how much there is then of the resource in question, where the fix changes that.
     """
 
     title: str
@@ -75,6 +76,7 @@ class Fix(Struct, frozen=True, eq=False):
     changes: MappingABC[str, Any] = field(default_factory=dict)
     gpu_bytes_after: int | None = None
     host_bytes_after: int | None = None
+    limit_bytes_after: int | None = None
     risk_after: Risk | None = None
     made: Made | None = None
 
@@ -112,7 +114,7 @@ def make_fix(
     try:
         written: dict[str, set[Any]] = {}
         plain = _plain_edits(run, proposal, expected, written)
-        after = _after(run, proposal)
+        changed = _after(run, proposal)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
     made = Made(run, proposal, resource, plain)
@@ -121,6 +123,9 @@ def make_fix(
         _check_comments(run, apart.edits)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error), made=made)
+    after = None if changed is None else changed.estimate
+    limits = _limits(run if changed is None else changed)
+    raised = limits[resource == "host"]
     rise = 0 if after is None else _rise(run, after)
     device = None if after is None else after.host if resource == "host" else after.gpu
     return Fix(
@@ -134,7 +139,8 @@ def make_fix(
         changes=_changes(run, proposal),
         gpu_bytes_after=None if after is None else after.gpu.peak_bytes,
         host_bytes_after=None if after is None else after.host.peak_bytes,
-        risk_after=None if after is None else _risk_by(run, after),
+        limit_bytes_after=None if raised == _limits(run)[resource == "host"] else raised,
+        risk_after=None if after is None else Risk.by(after, *limits),
         leaves=frozenset(apart.left),
         joins=apart.joined,
         made=made,
@@ -560,8 +566,8 @@ def _overriding(run: Run, locked: Block) -> Block:
     return next(overrides, locked)
 
 
-def _after(run: Run, proposal: Proposal) -> Estimate | None:
-    """The prediction once the proposal's fields are set and its keys are gone; of what else it
+def _after(run: Run, proposal: Proposal) -> Run | None:
+    """The run to compute with once the proposal's fields are set and its keys are gone; of what else it
     may do no number is known. A key under its right name is in the prediction already."""
     values: dict[Any, Any] = {}
     gone: set[int] = set()
@@ -573,11 +579,7 @@ def _after(run: Run, proposal: Proposal) -> Estimate | None:
     if not values and not gone:
         return None
     changed = _without(run, gone) if gone else run
-    return settled(changed.what_if(values) if values else changed).estimate
-
-
-def _risk_by(run: Run, after: Estimate) -> Risk:
-    return Risk.by(after, run.limits.gpu_bytes, run.limits.host_bytes)
+    return settled(changed.what_if(values) if values else changed)
 
 
 def _without(run: Run, gone: set[int]) -> Run:
@@ -592,6 +594,11 @@ def _without(run: Run, gone: set[int]) -> Run:
 
 def _kept(settings: MappingABC[str, Setting], gone: set[int]) -> dict[str, Setting]:
     return {name: s for name, s in settings.items() if id(s.origin.entry) not in gone}
+
+
+def _limits(run: Run) -> tuple[int | None, int | None]:
+    """What there is of GPU and host, in bytes."""
+    return run.limits.gpu_bytes, run.limits.host_bytes
 
 
 def _rise(run: Run, after: Estimate) -> int:

@@ -31,6 +31,8 @@ class Hardware(Struct, frozen=True, kw_only=True):
     """What the network gives a node, Gbit/s, where a machine type says it."""
     only_pcie: bool = False
     """Whether the GPUs of a node have no links of their own here, whatever such GPUs can have."""
+    smaller: tuple[Gpu, ...] = ()
+    """What else the GPU may be, where its name (``a100``) leaves its size open and it is taken for the largest."""
     source: str = ""
 
     @property

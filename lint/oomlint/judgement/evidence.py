@@ -97,8 +97,9 @@ class Basis(Struct, frozen=True):
     """One thing that is assumed or was not read, and what hangs on it.
 
     ``field`` is where it was lost: what follows from it is as weak. ``leaf`` is the field of the
-    plan by which it moves memory most. ``swing_bytes`` is how far the GPU's peak moves over what
-    ``leaf`` plausibly is; ``None`` where no peak is known. ``decides`` says of ``gpu`` and ``host``
+    plan by which it moves memory most. ``otherwise`` are the least and the most that a GPU and a host need, in bytes,
+    where ``leaf`` is something else that it plausibly is, and ``swing_bytes`` how far the GPU's peak moves
+    over all of them; ``None`` where no peak is known. ``decides`` says of ``gpu`` and ``host``
     whether the run fits at one of these values and not at another, ``eases`` whether there is something
     to say of it as it is taken, and nothing at another. ``why`` says in words for people on what the
     value rests, or why it was not read.
@@ -113,6 +114,7 @@ class Basis(Struct, frozen=True):
     line: int | None
     key: str
     swing_bytes: int | None
+    otherwise: Mapping[str, tuple[int, int]]
     decides: frozenset[str]
     eases: frozenset[str] = frozenset()
 
@@ -315,6 +317,7 @@ def _of_commits(run: Run) -> Iterator[Basis]:
                 line=None,
                 key=f"the release of {package}",
                 swing_bytes=_swing(estimates),
+                otherwise=_elsewise(found, _peaks(run.estimate)),
                 decides=decides,
                 eases=eases,
             )
@@ -337,6 +340,7 @@ def _of_fields(run: Run) -> Iterator[Basis]:
             for field in _lost_at(run, leaf):
                 basis = replace(
                     _basis(run, field, leaf, level, swing),
+                    otherwise=trials[leaf].otherwise,
                     decides=_decided(probe, estimates)
                     | _decided(probe, together)
                     | (_from(probe, EVEN) if is_kin else frozenset()),
@@ -389,6 +393,7 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         line=None if place is None else run.line_of(place),
         key=_LAUNCH if is_launch else _named(run, field, leaf),
         swing_bytes=swing,
+        otherwise={},
         decides=frozenset(),
     )
 
@@ -417,6 +422,12 @@ class _Trials(Struct, frozen=True):
     def swing(self) -> int | None:
         return _swing(self.estimates)
 
+    @property
+    def otherwise(self) -> Mapping[str, tuple[int, int]]:
+        """The least and the most that is needed where the field is not what it is taken for."""
+        own, *others = self.estimates
+        return _elsewise(others, _peaks(own))
+
     def extreme(self, pick: Any) -> Mapping[Any, Any]:
         """The change with the least, or the most, on the GPU."""
         peaks = [each.gpu.peak_bytes for each in self.estimates]
@@ -428,6 +439,24 @@ def _swing(estimates: Iterable[Estimate]) -> int | None:
     """How far the GPU's peak moves over some estimates."""
     known = [peak for each in estimates if (peak := each.gpu.peak_bytes) is not None]
     return max(known) - min(known) if known else None
+
+
+def _peaks(estimate: Estimate) -> Mapping[str, int | None]:
+    return {"gpu": estimate.gpu.peak_bytes, "host": estimate.host.peak_bytes}
+
+
+def _elsewise(
+    estimates: Sequence[Estimate], own: Mapping[str, int | None]
+) -> Mapping[str, tuple[int, int]]:
+    """The least and the most that a GPU and a host need by those of some estimates, in bytes, by which they need
+    another amount than their ``own``."""
+    found = {}
+    for resource, usual in own.items():
+        peaks = (_peaks(each)[resource] for each in estimates)
+        known = [peak for peak in peaks if peak is not None and peak != usual]
+        if known:
+            found[resource] = (min(known), max(known))
+    return found
 
 
 def _estimate(run: Run, change: Mapping[Any, Any]) -> Estimate:

@@ -36,9 +36,12 @@ class Risk(Struct, frozen=True):
 
     @property
     def any(self) -> float | None:
-        """Of either, the larger: both are unsure of the same run, so that they do not add up.
-        Without the GPU's there is none, whatever the host has."""
-        return None if self.gpu is None else max(self.gpu, self.host or 0.0)
+        """Of either, the larger: both are unsure of the same run, so that they do not add up. Of a GPU that
+        nobody knows there is none, unless the run rather dies of the host whatever the GPU is."""
+        host = self.host or 0.0
+        if self.gpu is None:
+            return host if host >= EVEN else None
+        return max(self.gpu, host)
 
     @property
     def verdict(self) -> Verdict:

@@ -15,6 +15,7 @@ from oomlint.judgement.unpredicted import why_unpredicted
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
+    from oomlint.judgement.evidence import Basis
     from oomlint.judgement.forecast import Forecast
     from oomlint.judgement.judgement import Judgement
     from oomlint.judgement.peak import Peak
@@ -145,6 +146,38 @@ def in_trouble(judgement: Judgement) -> str:
     return text if judgement.meant is None else f"{text}; {both_readings(judgement)}"
 
 
+# -- what it rests on --------------------------------------------------------------------
+
+
+def resting(basis: Basis, peak: Peak | None) -> str:
+    """``max_seq_length is assumed to be 2048; otherwise 46.2 to 133 GiB``, of the need that is at risk."""
+    resource = "gpu" if peak is None else peak.resource
+    return f"{basis.key} {_taken(basis)}{_elsewise(basis, resource)}"
+
+
+def resting_on_card(hardware: Hardware) -> str:
+    """``the GPU is assumed to be A100-80GB; A100-40GB has 39.4 GiB``; empty of one that is named in full."""
+    from oomlint.hardware import usable_bytes
+
+    others = [f"{gpu.name} has {gib(usable_bytes(gpu))}" for gpu in hardware.smaller]
+    return f"the GPU is assumed to be {hardware.gpu.name}; {', '.join(others)}" if others else ""
+
+
+def _taken(basis: Basis) -> str:
+    if basis.level.word == "unread":
+        return "was not read"
+    return "is not given" if basis.value is None else f"is assumed to be {basis.value}"
+
+
+def _elsewise(basis: Basis, resource: str) -> str:
+    found = basis.otherwise.get(resource)
+    if found is None:
+        return ""
+    least, most = found
+    amounts = gib(most) if gib(least) == gib(most) else f"{_bare(least)} to {gib(most)}"
+    return f"; otherwise {amounts}"
+
+
 # -- readings ----------------------------------------------------------------------------
 
 
@@ -227,6 +260,8 @@ def limits(forecast: Forecast, hardware: Hardware) -> str:
     from oomlint.hardware import usable_bytes
 
     text = f"({gib(usable_bytes(hardware.gpu))} usable per GPU"
+    for gpu in hardware.smaller:
+        text += f", {_bare(usable_bytes(gpu))} if it is {gpu.name}"
     ram = forecast.host_limit
     return text + (f", {gib(ram)} per host)" if ram is not None else ")")
 

@@ -119,18 +119,20 @@ def block(trouble: Trouble, places: Places, paint: Paint, width: int) -> Iterato
 def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
     spoken = judgement.spoken
     verdict = spoken.verdict
-    for number, peak in enumerate(judgement.peaks):
-        style = VERDICT_STYLES[verdict_at(peak.risk or 0.0)]
+    for number, each in enumerate(judgement.peaks):
+        style = VERDICT_STYLES[verdict_at(each.risk or 0.0)]
         head = "and" if number else f"{words.mark(verdict)} {words.verdict_words(verdict)}"
-        text, first = f"{head}: {words.need(peak)}", "    " if number else "  "
+        text, first = f"{head}: {words.need(each)}", "    " if number else "  "
         yield from wrapped(text, width, first, "    ", paint=partial(paint, style=style))
     if judgement.meant is not None:
         yield from wrapped(words.both_readings(judgement), width, "    ", "    ")
+    card = "" if judgement.hardware is None else words.resting_on_card(judgement.hardware)
+    if card:
+        yield from wrapped(f"rests on: {card}", width, "    ", "      ")
+    peak = judgement.peaks[0] if judgement.peaks else None
     weak = [] if spoken.evidence is None else spoken.evidence.rests_on[:2]
     for basis in weak:
-        verb = "was not read" if basis.level.word == "unread" else f"is assumed to be {basis.value}"
-        swing = f" (moves up to {gib(basis.swing_bytes)})" if basis.swing_bytes else ""
-        yield from wrapped(f"rests on: {basis.key} {verb}{swing}", width, "    ", "      ")
+        yield from wrapped(f"rests on: {words.resting(basis, peak)}", width, "    ", "      ")
 
 
 def _leading(

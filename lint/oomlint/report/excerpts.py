@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from oomlint.amounts import gib
+from oomlint.amounts import gib, of_gib
 from oomlint.documents.text import Location
 from oomlint.engine import Diagnosis
 from oomlint.fix.edits import Fix
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
 from oomlint.report.wrapping import columns, glued, wrapped
-from oomlint.rule import Applicability
+from oomlint.rule import Applicability, Finding
 
 _TAB = "    "
 # What is shown before a mark for which a line is too long.
@@ -49,13 +49,22 @@ def fix_lines(
     fix = diagnosis.fix
     if fix is None:
         return
-    before, after = diagnosis.finding.predicted_bytes, fix.predicted_bytes_after
-    is_a_peak = diagnosis.finding.resource in ("gpu", "host") and before
-    numbers = f"{gib(before)} → {gib(after)}" if is_a_peak and after is not None else ""
-    numbers = f": {glued(numbers)}" if numbers else ""
+    numbers = _numbers(diagnosis.finding, fix)
     style = "dim" if fix.applicability is Applicability.DISPLAY else "fix"
     head = paint(f"{label} ({how(fix)}):", style)
     yield from wrapped(f"{head} {visible(fix.title)}{numbers}", width, indent, f"{indent}  ")
+
+
+def _numbers(finding: Finding, fix: Fix) -> str:
+    """``: 88.7 GiB → 61.2 GiB``, a peak before and after; where the fix raises the limit, ``: 207 of 128 GiB → 207
+    of 248 GiB``; mostly nothing of what is no peak."""
+    before, after = finding.predicted_bytes, fix.predicted_bytes_after
+    if finding.resource not in ("gpu", "host") or not before or after is None:
+        return ""
+    limit, raised = finding.limit_bytes, fix.limit_bytes_after
+    if limit is not None and raised is not None:
+        return f": {glued(of_gib(before, limit))} → {glued(of_gib(after, raised))}"
+    return f": {glued(f'{gib(before)} → {gib(after)}')}"
 
 
 def how(fix: Fix) -> str:

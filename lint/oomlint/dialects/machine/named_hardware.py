@@ -35,6 +35,30 @@ def gpu_by_name(run: Cells) -> Any:
 
 
 @named_hardware.fact(f.device.type)
+def largest_by_name(run: Cells) -> Any:
+    """Of a name that comes in several sizes (``a100``) the largest: what does not fit there fits none of them."""
+    asked = _in_sizes(run)
+    if asked is None:
+        return None
+    spelling, gpus = asked
+    why = f"{_asker(run, scene.gpu_names)} asks for {spelling}, of which this is the largest"
+    return Sourced(gpus[-1].name, why)
+
+
+def _in_sizes(run: Cells) -> tuple[str, tuple[Gpu, ...]] | None:
+    """The spelling that stands for GPUs of one kind in several sizes, and these, the largest last, where nothing
+    names one of them."""
+    spellings = [name for tier in run.get(scene.gpu_names, ()) for name in tier]
+    if any(gpu_named(name) is not None for name in spellings):
+        return None
+    found = {sizes: name for name in spellings if (sizes := _sizes_of(name))}
+    if len(found) != 1:
+        return None
+    ((sizes, spelling),) = found.items()
+    return spelling, sizes
+
+
+@named_hardware.fact(f.device.type)
 def gpu_of_instance(run: Cells) -> Any:
     found = _instance(run)
     return None if found is None else Sourced(found.gpu.name, _source(run, found))
@@ -83,6 +107,20 @@ def gpu_named(name: str) -> Gpu | None:
 
 
 @cache
+def _sizes_of(name: str) -> tuple[Gpu, ...]:
+    """The GPUs of one kind that a name may stand for, the largest last; empty where it is clear or unknown."""
+    from oomlint.hardware import find_gpus
+
+    usual = [gpu for gpu in find_gpus(name) if not gpu.rare]
+    is_one_kind = len({gpu.arch for gpu in usual}) == 1
+    return tuple(sorted(usual, key=_memory)) if len(usual) > 1 and is_one_kind else ()
+
+
+def _memory(gpu: Gpu) -> int:
+    return gpu.total_bytes
+
+
+@cache
 def instance_named(name: str) -> Instance | None:
     """The machine type of a name; ``None`` if it is unknown."""
     from oomlint.hardware import find_instance
@@ -113,8 +151,11 @@ def hardware_in_files(run: Cells) -> Hardware | None:
     except UsageError:
         return None
     ram = run[f.host.ram_gib]
+    asked = _in_sizes(run)
+    smaller = () if asked is None or asked[1][-1] != gpu else asked[1][:-1]
     return replace(
         hardware,
+        smaller=smaller,
         host_bytes_per_node=None if ram is None else round(ram * _GIB),
         source=setting.origin.source + _place(run, setting.origin.inputs),
     )

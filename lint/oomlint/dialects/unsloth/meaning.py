@@ -10,7 +10,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.meaning import launch_one_process
-from oomlint.dialects.meaning import NOTHING, Meaning, Wishes
+from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
 from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.scripts import calls
@@ -19,6 +19,7 @@ from oomlint.dialects.unsloth.changes import ADAPTS_HEAD
 from oomlint.dialects.unsloth.keys import CLI, FAST_PEFT, SEVEN, WRAPPER, is_for_language, unsloth
 from oomlint.dialects.unsloth.training import training
 from oomlint.errors import CannotEdit
+from oomlint.hardware import find_gpus
 from oomlint.plan.fields import f
 
 meaning = Meaning(training, calls, trainers, launch_one_process)
@@ -144,6 +145,17 @@ def load_dtype(run: Cells) -> Any:
 @load_dtype.written
 def _(dtype: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {hf.load_dtype: dtype}
+
+
+@meaning.default(f.load.dtype)
+def dtype_by_gpu(run: Cells) -> Any:
+    """U models/llama.py FastLlamaModel.from_pretrained: without a dtype ``SUPPORTS_BFLOAT16`` decides."""
+    name = run[f.device.type]
+    kinds = {"bf16" if gpu.bf16 else "fp16" for gpu in find_gpus(name or "")}
+    if len(kinds) != 1:
+        return None
+    (dtype,) = kinds
+    return Sourced(dtype, f"Unsloth takes {dtype} on {name} where no dtype is given")
 
 
 @meaning.assume(f.load.dtype, why="Unsloth takes bf16 on GPUs from Ampere on, fp16 on older ones")

@@ -243,19 +243,24 @@ def chunks(run: Cells) -> Any:
 
 # -- kernels ---------------------------------------------------------------------------------------
 
+# U models/loader.py FastLanguageModel: the other ones go to FastModel, whose adapters are peft's.
+_WITH_KERNELS = frozenset({"llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3"})
+
 
 @training.override(f.model.attn_impl)
 def attention(run: Cells) -> Any:
-    """U models/llama.py: FlashAttention 2 where it is installed, else xformers, else sdpa."""
+    """U models/llama.py LlamaAttention_fast_forward: FlashAttention 2 where it is installed, else xformers,
+    else sdpa, none of which keeps scores; another model goes through transformers, whose choice Unsloth
+    changes from release to release."""
     if run.mentions(f.model.attn_impl):
         return None
-    return Sourced("xformers", "Unsloth takes FlashAttention 2 or xformers", is_assumed=True)
+    dims = run[f.model.dims]
+    is_own = dims is not None and dims.arch in _WITH_KERNELS
+    why = "Unsloth takes FlashAttention 2, xformers or sdpa, whatever is installed"
+    return Sourced("xformers", why, is_assumed=not is_own)
 
 
 training.cannot_say("Unsloth chooses the attention kernel itself", f.model.attn_impl)
-
-# U models/loader.py FastLanguageModel: the other ones go to FastModel, whose adapters are peft's.
-_WITH_KERNELS = frozenset({"llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3"})
 
 
 def _has_kernels(run: Cells) -> bool:
