@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.judgement import Relief, exceeds, relief, settled
+from oomlint.judgement import Relief, exceeds, judge_gpu, relief, settled
 from oomlint.judgement.ways_out import each_way_out
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
@@ -54,6 +54,20 @@ def _leading_changes(run: Run) -> Iterator[dict[Any, Any]]:
     while micro is not None and not plan.batch.auto_micro and micro % factor == 0:
         yield {f.batch.micro: micro // factor, f.batch.grad_accum: accum * factor}
         factor *= 2
+
+
+def scored_by(run: Run) -> Any | None:
+    """What says how much is scored at a time where the pass that takes log probabilities needs most: less in it
+    alone, training as it is, lowers the peak. Where training has the same budget, its backward pass mostly
+    needs more."""
+    before = judge_gpu(run)
+    for field in (f.objective.rollout.scored_tokens, f.objective.rollout.rollout_micro_batch):
+        if before is None or (run.plan.get(field) or 0) < 2:
+            continue
+        after = judge_gpu(run.assuming({field: 1}))
+        if after is not None and before.predicted - after.predicted >= before.worth:
+            return field
+    return None
 
 
 def what_is_enough(run: Run) -> Iterator[str]:

@@ -232,3 +232,24 @@ def test_nvme_is_used_where_the_files_name_a_path_and_the_host_is_small() -> Non
     assert not any(
         "nvme" in str(way.changes.values()) for way in ways_to_fit(without, unsafe=False)
     )
+
+
+_VERL = (
+    "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256"
+    " data.max_prompt_length=1024 data.max_response_length=3072"
+    " actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct"
+    " actor_rollout_ref.actor.ppo_mini_batch_size=64"
+    " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"
+    " actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=5"
+    " actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=64"
+    " trainer.n_gpus_per_node=8 trainer.nnodes=1\n"
+)
+
+
+def test_a_pass_that_scores_too_many_answers_is_given_fewer() -> None:
+    """Training is as it was: nothing is given up for it."""
+    (way, *_) = ways_to_fit(_run({"run.sh": _VERL}, "8xA100-40GB"))
+    assert any("log probabilities" in title for title in way.titles)
+    rollout = way.run.plan.objective.rollout
+    assert (rollout.rollout_micro_batch or 0) < 64
+    assert way.run.plan.batch.micro == 1

@@ -198,6 +198,21 @@ def _rollout(plan: Plan) -> Iterator[Move]:
             yield Move(rule, title, {f.objective.rollout.gpu_mem_util: share})
 
 
+def _scoring(plan: Plan) -> Iterator[Move]:
+    """The same log probabilities, fewer at a time."""
+    rule = "logprob-micro-batch-too-large"
+    sizes = {
+        f.objective.rollout.rollout_micro_batch: "answers",
+        f.objective.rollout.scored_tokens: "tokens",
+    }
+    for field, unit in sizes.items():
+        size, least = plan.get(field) or 0, 1 if unit == "answers" else plan.seq.max_len or 1
+        while size // 2 >= least:
+            size //= 2
+            title = f"take log probabilities of {size:,} {unit} at a time"
+            yield Move(rule, title, {field: size})
+
+
 def _offload(plan: Plan) -> Iterator[Move]:
     if plan.parallel.backend == "zero":
         optimizer = {f.offload.optimizer: "cpu"}
@@ -285,6 +300,7 @@ _SAFE = (
     _eval_batch,
     _eval_logits,
     _rollout,
+    _scoring,
     _sharding,
     _checkpointing,
     _micro_batch,

@@ -39,7 +39,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled, severity_of_need
+from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled
 from oomlint.memory import scored_logit_bytes
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
@@ -56,7 +56,7 @@ from oomlint.rule import (
     gib,
 )
 from oomlint.run import Run
-from oomlint_rules._remedies import card_bytes
+from oomlint_rules._remedies import card_bytes, scored_by
 
 _ROWS = f.objective.rollout.rollout_micro_batch
 _SCORED = f.objective.rollout.scored_tokens
@@ -119,12 +119,12 @@ class LogprobMicroBatchTooLarge(Rule):
     bad = (
         Example(
             files={"run.sh": _VERL.format(rows=64, more="")},
-            fixed={"run.sh": _VERL.format(rows=16, more="")},
+            fixed={"run.sh": _VERL.format(rows=8, more="")},
             hardware="8xA100-40GB",
         ),
         Example(
             files={"run.sh": _OPENRLHF.format(rows=32)},
-            fixed={"run.sh": _OPENRLHF.format(rows=8)},
+            fixed={"run.sh": _OPENRLHF.format(rows=16)},
             hardware="8xA100-80GB",
         ),
         Example(
@@ -156,44 +156,52 @@ class LogprobMicroBatchTooLarge(Rule):
         rows = plan.objective.rollout.rollout_micro_batch
         if rows is None or rows < 2:
             return
+        if run.limits.gpu_bytes is None:
+            yield from self._on_a_usual_card(run, rows)
+        else:
+            yield from self._on_its_card(run, rows)
+
+    def _on_its_card(self, run: Run, rows: int) -> Iterable[Finding]:
+        scoring, found = _scoring(run), _fewer_rows(run, rows)
+        if scoring is None or found is None or not found.is_worthwhile:
+            return
+        assert found.severity is not None
+        fewer = found.changes[_ROWS]
+        yield self.finding(
+            run,
+            found.severity,
+            _title(rows, scoring),
+            at=_ROWS,
+            details=(*found.before.context, f"with {fewer} at a time {found.sentence}"),
+            judged=found.before,
+            proposals=[_at_a_time(fewer)],
+        )
+
+    def _on_a_usual_card(self, run: Run, rows: int) -> Iterable[Finding]:
+        """Where nobody names the card: what only this pass keeps off one of 80 GB."""
         # All else that the run needs: of answers that are scored one at a time.
         judged, scoring = judge_gpu(run.assuming({_ROWS: 1})), _scoring(run)
         if judged is None or scoring is None:
             return
-        peak, limit = scoring.peak(rows), run.limits.gpu_bytes
-        room = run.margin * card_bytes(run)
-        if peak <= judged.predicted:
-            return
-        if limit is None and rows * scoring.row <= room:
-            return
-        if limit is not None and severity_of_need(run, "gpu", peak) is None:
-            return
+        peak, room = scoring.peak(rows), run.margin * card_bytes(run)
         fitting = _fitting(scoring, rows, room)
-        if fitting is None:
+        if peak <= judged.predicted or rows * scoring.row <= room or fitting is None:
             return
-        where = judged.where if limit is not None else "an 80 GB card"
-        whole = judge_gpu(run)
-        # Joined answers fill such a batch only where several are long: what the run is worth, so is this.
-        is_open = limit is not None and (whole is None or not whole.is_problem)
         yield self.finding(
             run,
-            Severity.INFO if is_open else Severity.WARNING,
-            f"log probabilities of {rows} answers at a time build up to {gib(rows * scoring.row)} of logits",
+            Severity.WARNING,
+            _title(rows, scoring),
             at=_ROWS,
             details=(
                 f"with {gib(scoring.beside)} of weights and states that is {gib(peak)}",
-                f"{where} gives {gib(limit or card_bytes(run))}",
+                f"an 80 GB card gives {gib(card_bytes(run))}",
                 f"{fitting} at a time make it {gib(scoring.peak(fitting))}",
             ),
             confidence=judged.confidence,
             resource="gpu",
             predicted=peak,
-            limit=limit,
-            proposals=[
-                Proposal.set(
-                    f"take log probabilities of {fitting} answers at a time", {_ROWS: fitting}
-                )
-            ],
+            limit=None,
+            proposals=[_at_a_time(fitting)],
         )
 
     def _token_budget(self, run: Run, tokens: int) -> Iterable[Finding]:
@@ -206,7 +214,7 @@ class LogprobMicroBatchTooLarge(Rule):
         field, most = (f.batch.micro, plan.batch.micro) if scored is None else (_SCORED, scored)
         if scoring is None or most is None or most < 2 or not plan.seq.max_len:
             return
-        if not _holds_the_peak(run):
+        if scored_by(run) is None:
             return  # what training itself needs decides, of which other findings speak
         found = _fewer_at_a_time(run, field, most)
         if found is None or not found.is_worthwhile or not found.before.may_gain_by("logits"):
@@ -228,17 +236,30 @@ class LogprobMicroBatchTooLarge(Rule):
         )
 
 
-def _holds_the_peak(run: Run) -> bool:
-    """Whether it is this pass that needs most: fewer tokens in it alone, those of training as they are, lower
-    the peak. Where training has the same budget, its backward pass mostly needs more."""
-    scored = run.plan.objective.rollout.scored_tokens
-    before = judge_gpu(run)
-    after = judge_gpu(run.assuming({_SCORED: 1})) if scored else None
-    return (
-        before is not None
-        and after is not None
-        and before.predicted - after.predicted >= before.worth
-    )
+def _title(rows: int, scoring: _Pass) -> str:
+    logits = gib(rows * scoring.row)
+    return f"log probabilities of {rows} answers at a time build up to {logits} of logits"
+
+
+def _at_a_time(rows: int) -> Proposal:
+    return Proposal.set(f"take log probabilities of {rows} answers at a time", {_ROWS: rows})
+
+
+def _fewer_rows(run: Run, rows: int) -> Relief | None:
+    """What the largest of the halves of ``rows`` brings with which the run fits, or by which this pass needs no
+    more than all else; ``None`` where it does not hold the peak."""
+    if scored_by(run) != _ROWS:
+        return None
+    rest = judge_gpu(run.assuming({_ROWS: 1}))
+    found = None
+    while rows > 1:
+        rows = (rows + 1) // 2
+        found = relief(run, {_ROWS: rows})
+        if found is None or rest is None:
+            return None
+        if found.suffices or found.after.predicted <= rest.predicted:
+            return found
+    return found
 
 
 def _fewer_at_a_time(run: Run, field: Any, most: int) -> Relief | None:

@@ -41,6 +41,7 @@ from oomlint.judgement import Peak, judge_gpu, relief
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
+from oomlint_rules._remedies import scored_by
 
 _YAML = (
     "base_model: NousResearch/Meta-Llama-3-8B\n"
@@ -162,4 +163,7 @@ class LogitsMaterializedLargeVocab(Rule):
 def _place(run: Run) -> tuple[Any, ...]:
     """The fields to point at: the switch where a file has it, else what makes the logits so many."""
     switch = f.loss.logits_materialised
-    return (switch,) if run.is_explicit(switch) else (f.batch.micro, f.seq.max_len, f.model.id)
+    if run.is_explicit(switch):
+        return (switch,)
+    scored = scored_by(run)
+    return (f.batch.micro if scored is None else scored, f.seq.max_len, f.model.id)
