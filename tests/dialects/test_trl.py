@@ -592,3 +592,50 @@ def test_ppo_of_today_has_no_such_keys(pinned: str) -> None:
     run = _run({"ppo.py": _LOOP_OF_PPO, "requirements.txt": pinned})
     assert run.cells.level(f.seq.max_len) is Level.ASSUMED
     assert "model_name" in {stray.path for stray in run.stray}
+
+
+_COMPARES = """\
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+other = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+args = DPOConfig(output_dir="out", precompute_ref_log_probs={precomputes})
+trainer = DPOTrainer({arguments}, train_dataset=data)
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "precomputes", "reference"),
+    [
+        ("model, other, args", True, "copy"),
+        ("model, ref_model=other, args=args", True, "copy"),
+        ("model, None, args", True, "precomputed"),
+        ("model, args=args", True, "precomputed"),
+        ("model, args=args", False, "copy"),
+    ],
+)
+def test_a_reference_that_the_trainer_is_given_stays_in_memory(
+    arguments: str, precomputes: bool, reference: str
+) -> None:
+    text = _COMPARES.format(arguments=arguments, precomputes=precomputes)
+    run = run_of({"dpo.py": text})
+    assert run.plan.objective.ref_model == reference
+    if arguments.startswith("model, other") or "ref_model=other" in arguments:
+        with pytest.raises(CannotEdit, match="stays in memory"):
+            run.what_if({f.objective.ref_model: "precomputed"})
+
+
+@pytest.mark.parametrize(
+    ("release", "reference"),
+    [("0.28.0", "precomputed"), ("0.29.0", "copy"), ("1.1.0", "copy"), ("1.2.0", "precomputed")],
+)
+def test_what_is_computed_beforehand_kept_its_reference_for_a_while(
+    release: str, reference: str
+) -> None:
+    files = {
+        "c.yaml": _SFT + "precompute_ref_log_probs: true\n",
+        "requirements.txt": f"trl=={release}\n",
+    }
+    assert run_of(files, "c.yaml").plan.objective.ref_model == reference

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.trainer.fields import script
 from oomlint.judgement import Relief, judge_gpu, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
@@ -133,10 +134,15 @@ class DpoRefModelCopy(Rule):
             details=(
                 *before.context,
                 f"without one {found.sentence}",
-                "its log-probabilities can be computed before training, or an adapter be trained",
+                _other_ways(run),
             ),
             judged=before,
             proposals=[
                 Proposal.set("compute the reference's log-probabilities before training", changes)
             ],
         )
+
+
+def _other_ways(run: Run) -> str:
+    ways = "its log-probabilities can be computed before training, or an adapter be trained"
+    return f"the trainer is given one; without it {ways}" if script.reference in run.settings else ways

@@ -65,11 +65,13 @@ class hf_fsdp(Private, prefix="hf.fsdp"):  # noqa: N801
 class script(Private, prefix="script"):  # noqa: N801
     """What a training script does with options of its own, and what its calls say together.
 
-    ``adapter``: its trainer is given a config of one. ``model_object``: its trainer is given a model
+    ``adapter``: its trainer is given a config of one. ``reference``: its trainer is given a second model, to compare
+    with. ``model_object``: its trainer is given a model
     that is loaded, and no name. ``own_lengths``: code of its own that decides how long samples are; it
     is never read."""
 
     adapter: Any
+    reference: Any
     own_lengths: Any
     model_object: bool
     kbit_checkpointing: bool

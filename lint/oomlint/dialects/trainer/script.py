@@ -38,6 +38,7 @@ from oomlint.dialects.trainer.tables import (
     TOKENIZER,
     TOLD_OF_ADAPTER,
     TRAINER_CALL,
+    WITH_REFERENCE,
     WRAPS,
 )
 from oomlint.documents.base import UNKNOWN, Call, Document, Entry, Mapping, Node, Scalar
@@ -46,6 +47,8 @@ from oomlint.documents.text import Span
 if TYPE_CHECKING:
     from oomlint.documents.python.nodes import Arm
 
+# TRL 1.16 trainer/dpo_trainer.py and kto_trainer.py, and what is made of them.
+_COMPARES = re.compile(r"(DPO|KTO)Trainer$")
 _MODEL_LOADER = re.compile(r"(^|\.)from_(pretrained|config)$")
 _CONFIG = re.compile(
     r"(^|\.)((Seq2Seq|Unsloth)?TrainingArguments|"
@@ -450,6 +453,8 @@ def script_claim(
         blocks.append(_block(document, run.config, config_table, made))
     if run.trainer is not None:
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
+        if _COMPARES.search(run.trainer.callee):
+            table = WITH_REFERENCE[table.name]
         if _adapts_as_told(run.trainer, document):
             table = TOLD_OF_ADAPTER[table.name]
         blocks.append(_block(document, run.trainer, table))

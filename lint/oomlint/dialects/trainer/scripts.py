@@ -26,6 +26,7 @@ from oomlint.dialects.trainer.tables import (
     PREPARES_KBIT,
     TOLD_OF_ADAPTER,
     TRAINER_CALL,
+    WITH_REFERENCE,
     WRAPS,
 )
 from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, Scalar
@@ -40,7 +41,13 @@ early_load = Meaning()
 classifier = Meaning()
 """A model that classifies has no logits over the vocabulary, in training or evaluation."""
 
-_TRAINER_TABLES = (TRAINER_CALL, LOADING_TRAINER_CALL, *TOLD_OF_ADAPTER.values())
+_LOADING_TABLES = (LOADING_TRAINER_CALL, WITH_REFERENCE[LOADING_TRAINER_CALL.name])
+_TRAINER_TABLES = (
+    TRAINER_CALL,
+    LOADING_TRAINER_CALL,
+    *WITH_REFERENCE.values(),
+    *TOLD_OF_ADAPTER.values(),
+)
 _SCRIPT_TABLES = (FROM_PRETRAINED, EARLY_FROM_PRETRAINED, ADAPTER, *_TRAINER_TABLES)
 
 
@@ -249,7 +256,7 @@ def _measures_own_model(blocks: list[Block]) -> tuple[Block, Entry] | None:
         return None
     for block in blocks:
         entries = block.mapping.entries
-        if block.table is LOADING_TRAINER_CALL and "compute_metrics" in entries:
+        if block.table in _LOADING_TABLES and "compute_metrics" in entries:
             model = entries.get("model")
             if model is not None and not _is_name(model.value):
                 return block, entries["compute_metrics"]

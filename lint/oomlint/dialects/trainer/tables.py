@@ -199,10 +199,21 @@ LOADING_TRAINER_CALL = Table(
     section="trainer",
 )
 
+
+def _with_reference(table: Table) -> Table:
+    """TRL 0.7 to 1.16 trainer/dpo_trainer.py, kto_trainer.py: ``DPOTrainer(model, ref_model, args)``."""
+    reference = Row("ref_model", script.reference, _PRESENCE, aliases=("1",))
+    return replace(table, name=f"{table.name}, beside a reference", rows=(*table.rows, reference))
+
+
+# Of trainers that take a second model to compare with.
+WITH_REFERENCE = {
+    table.name: _with_reference(table) for table in (TRAINER_CALL, LOADING_TRAINER_CALL)
+}
 # The same where the adapter is what the options of the run make it.
 TOLD_OF_ADAPTER = {
     table.name: replace(table, rows=tuple(row for row in table.rows if row.key != "peft_config"))
-    for table in (TRAINER_CALL, LOADING_TRAINER_CALL)
+    for table in (TRAINER_CALL, LOADING_TRAINER_CALL, *WITH_REFERENCE.values())
 }
 
 # transformers 5.23 training_args_seq2seq.py, besides the rows.

@@ -37,6 +37,19 @@ GRPO_NEEDS_NO_REFERENCE = Change(
     "trl", (0, 19), "beta is 0.04, which needs a reference model",
     "TRL 0.18.2 and 0.19.0 trainer/grpo_config.py", was=0.04,
 )  # fmt: skip
+# What is computed beforehand needed no second model at first, then one that stays, then none again.
+LOADS_REFERENCE = Change(
+    "trl", (0, 29), "DPO loads no reference whose log probabilities are computed beforehand",
+    "TRL 0.28.0 and 0.29.0 trainer/dpo_trainer.py",
+)  # fmt: skip
+SPARES_REFERENCE = Change(
+    "trl", (1, 2), "DPO keeps a reference whose log probabilities are computed beforehand",
+    "TRL 1.1.0 and 1.2.0 trainer/dpo_trainer.py",
+)  # fmt: skip
+LOADS_REFERENCE_UNDER_FSDP = Change(
+    "trl", (1, 15), "under FSDP nothing is loaded to compute a reference beforehand",
+    "TRL 1.14.0 and 1.15.0 trainer/dpo_trainer.py",
+)  # fmt: skip
 STEPS_BY_ITSELF = Change(
     "trl", (0, 12), "the script's own loop generates and calls PPOTrainer.step",
     "TRL 0.11.4 and 0.12.0 trainer/ppo_trainer.py",

@@ -28,9 +28,12 @@ from oomlint.dialects.trl.changes import (
     DPO_LEAVES_ENDS,
     GRPO_NEEDS_NO_REFERENCE,
     HAS_CHUNKS,
+    LOADS_REFERENCE,
+    LOADS_REFERENCE_UNDER_FSDP,
     MIXES_PRECISION,
     SFT_EVALUATES_FUSED,
     SFT_LEAVES_ENDS,
+    SPARES_REFERENCE,
     SPREADS,
 )
 from oomlint.dialects.trl.collators import collators
@@ -83,16 +86,32 @@ def _needs_reference(run: Cells) -> bool:
 def reference(run: Cells) -> Any:
     if not _needs_reference(run):
         return "none"
+    compares = run[f.objective.kind] in ("dpo", "kto")
+    if compares and run[script.reference]:
+        return "copy"
     if run[trl.precompute_ref]:
-        return "precomputed"
+        return "copy" if _keeps_computed(run) else "precomputed"
     if run[f.trainable.method] is None:
         return None
     return "shared_adapter_off" if is_adapter_run(run) else "copy"
 
 
+def _keeps_computed(run: Cells) -> bool:
+    """Whether a reference stays in memory whose log probabilities were computed beforehand."""
+    if is_adapter_run(run):
+        return False
+    is_dpo = run[f.objective.kind] == "dpo"
+    if is_dpo and run.has(LOADS_REFERENCE) and not run.has(SPARES_REFERENCE):
+        return True
+    is_fsdp = run[f.parallel.backend] in ("fsdp1", "fsdp2")
+    return is_fsdp and run.has(LOADS_REFERENCE_UNDER_FSDP)
+
+
 @reference.written
 def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     check_precomputed_reference(wanted, run)
+    if run[script.reference] or run.is_unread(script.reference):
+        raise CannotEdit("the script gives its trainer a reference, which then stays in memory")
     return {trl.precompute_ref: True}
 
 
