@@ -898,6 +898,31 @@ def test_the_tokenizer_says_how_long_samples_are(calls: str, length: int | None,
     assert (plan.seq.max_len, plan.seq.pad) == (length, pad)
 
 
+@pytest.mark.parametrize(
+    ("mapped", "length"),
+    [
+        ("lambda x: tok(x['t'], truncation=True, max_length=a.max_len)", 1500),
+        ("lambda x: tok.apply_chat_template(x['m'], truncation=True, max_length=777)", 777),
+        ("lambda x: other(x['t'], truncation=True, max_length=64)", None),
+    ],
+)
+def test_a_tokenizer_by_any_name_cuts_samples(mapped: str, length: int | None) -> None:
+    text = (
+        "import argparse\n"
+        "from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments\n"
+        "p = argparse.ArgumentParser()\n"
+        "p.add_argument('--max_len', type=int, default=2048)\n"
+        "a = p.parse_args()\n"
+        "tok = AutoTokenizer.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+        "m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+        f"data = load_from_disk('d').map({mapped})\n"
+        "args = TrainingArguments(output_dir='o', per_device_train_batch_size=4)\n"
+        "Trainer(model=m, args=args, train_dataset=data).train()\n"
+    )
+    files = {"train.py": text, "run.sh": "python train.py --max_len 1500\n"}
+    assert _run(files).plan.seq.max_len == length
+
+
 def test_a_lambda_that_a_data_set_is_mapped_by_cuts_samples() -> None:
     text = (
         "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"

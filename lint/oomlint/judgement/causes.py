@@ -76,7 +76,9 @@ def _is_copied(plan: Plan) -> bool:
 def _weights(plan: Plan) -> str | None:
     if _is_copied(plan):
         return "share the weights among the GPUs: ZeRO stage 3, or FSDP"
-    if plan.trainable.method in ("lora", "qlora") and plan.quant.method in (None, "none"):
+    if plan.quant.method not in (None, "none"):
+        return None  # no library trains over quantized weights that lie in host RAM
+    if plan.trainable.method in ("lora", "qlora"):
         return "keep the frozen base in 4 bit"
     return None if plan.offload.params == "cpu" else "keep the weights in host RAM"
 

@@ -154,8 +154,10 @@ def _largest_part(
     parts = [f"{cause.words} {gib(cause.size)}" for cause in judgement.causes]
     yield from wrapped(f"{rule} {', '.join(parts) or 'many small parts'}", width, "  ", "    ")
     yield from excerpt(headline.finding.location, label, places, paint, width, indent="    ")
-    if judgement.causes and judgement.causes[0].remedy:
-        yield from wrapped(f"what lowers it: {judgement.causes[0].remedy}", width, "    ", "    ")
+    lowered = next((cause for cause in judgement.causes if cause.remedy), None)
+    if lowered is not None:
+        part = "it" if lowered is judgement.causes[0] else f"{lowered.words}"
+        yield from wrapped(f"what lowers {part}: {lowered.remedy}", width, "    ", "    ")
 
 
 def _others(

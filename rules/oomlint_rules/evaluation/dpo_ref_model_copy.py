@@ -145,4 +145,6 @@ class DpoRefModelCopy(Rule):
 
 def _other_ways(run: Run) -> str:
     ways = "its log-probabilities can be computed before training, or an adapter be trained"
-    return f"the trainer is given one; without it {ways}" if script.reference in run.settings else ways
+    return (
+        f"the trainer is given one; without it {ways}" if script.reference in run.settings else ways
+    )

@@ -237,11 +237,12 @@ def calls_beside(
 
 def cutting(calls: Sequence[Call]) -> Iterator[Call]:
     """The call of a tokenizer that leaves samples longest, where every call that cuts them says
-    its length; prompts that are answered (``return_tensors``) are no samples unless padded."""
-    lengths: dict[Call, int] = {}
+    its length, or where there is but one; prompts that are answered (``return_tensors``) are no samples
+    unless padded."""
+    lengths: dict[Call, int | None] = {}
     for call in calls:
         given = call.arguments.entries
-        if call.callee.rpartition(".")[2] != "tokenizer":
+        if call.callee.rpartition(".")[2] not in ("tokenizer", "apply_chat_template"):
             continue
         cuts = _value(call, "truncation")
         if cuts is UNKNOWN:
@@ -250,12 +251,14 @@ def cutting(calls: Sequence[Call]) -> Iterator[Call]:
             continue
         if "return_tensors" in given and _value(call, "padding") != "max_length":
             continue
-        length = plain_value(given["max_length"].value, "yaml12") if "max_length" in given else None
-        if not isinstance(length, int):
+        if "max_length" not in given:
             return
-        lengths[call] = length
-    if lengths:
-        yield max(lengths, key=lambda call: lengths[call])
+        length = plain_value(given["max_length"].value, "yaml12")
+        lengths[call] = length if isinstance(length, int) else None
+    if len(lengths) == 1:
+        yield from lengths
+    elif None not in lengths.values():
+        yield from sorted(lengths, key=lambda call: lengths[call] or 0)[-1:]
 
 
 def _model_of(calls: Sequence[Call], trainer: Call | None, defaults: Mapping | None) -> Call | None:

@@ -35,7 +35,7 @@ _NAMES = frozenset(
         "fully_shard", "DistributedDataParallel", "DDP", "DataParallel", "StateDictOptions",
         "MixedPrecision", "MixedPrecisionPolicy", "CPUOffload", "CPUOffloadPolicy",
         "apply_activation_checkpointing", "checkpoint_wrapper", "DataLoader", "load_dataset",
-        "tokenizer", "set_per_process_memory_fraction", "cce_patch",
+        "tokenizer", "apply_chat_template", "set_per_process_memory_fraction", "cce_patch",
     }
 )  # fmt: skip
 _FAMILIES = (
@@ -326,6 +326,22 @@ def _holds_arguments(store: Store, evaluator: Evaluator) -> bool:
     return call is not None and bool(_ARGUMENTS.search(call.callee))
 
 
+# transformers 5.23 models/auto/tokenization_auto.py, and the classes of one family (LlamaTokenizerFast).
+_MAKES_TOKENIZER = re.compile(r"Tokenizer\w*\.from_pretrained$")
+
+
+def _is_of_tokenizer(step: Step) -> bool:
+    """Whether a call is one of a variable, whatever its name, that was given a tokenizer."""
+    if not isinstance(step.node.func, ast.Name):
+        return False
+    found = step.scope.find(step.node.func.id)
+    values = [] if found is None else [binding.value for binding in found[1]]
+    return any(
+        isinstance(value, ast.Call) and _MAKES_TOKENIZER.search(dotted(value.func) or "")
+        for value in values
+    )
+
+
 def read_calls(
     steps: list[Step], evaluator: Evaluator, places: Places
 ) -> tuple[list[Call], dict[int, Step]]:
@@ -334,7 +350,8 @@ def read_calls(
     origin: dict[int, Step] = {}
     for step in steps:
         last = step.name.rpartition(".")[2] or step.last
-        if not matters(step.name, last):
+        cuts = _is_of_tokenizer(step)
+        if not cuts and not matters(step.name, last):
             continue
         # An import under another name is reported by the name that it has at home.
         written = dotted(step.node.func) if last == step.last else None
@@ -343,7 +360,9 @@ def read_calls(
         arguments = replace(
             evaluator.arguments(step.node, step.scope), guards=step.guards, arms=step.arms
         )
-        call = Call(written or last, arguments, places.span(step.node), len(calls))
+        call = Call(
+            "tokenizer" if cuts else written or last, arguments, places.span(step.node), len(calls)
+        )
         evaluator.calls[id(step.node)] = call
         origin[id(call)] = step
         calls.append(call)
