@@ -97,7 +97,9 @@ class Basis(Struct, frozen=True):
     """One thing that is assumed or was not read, and what hangs on it.
 
     ``field`` is where it was lost: what follows from it is as weak. ``leaf`` is the field of the
-    plan by which it moves memory most. ``swing_bytes`` is how far the GPU's peak moves over what
+    plan by which it moves memory most. ``subject`` is that of the plan which ``value`` is the value of:
+    ``field``, or ``leaf`` where a dialect keeps ``field`` to itself. ``is_stated`` where a file does say
+    ``field``, and that it counts for this run is what is assumed. ``swing_bytes`` is how far the GPU's peak moves over what
     ``leaf`` plausibly is; ``None`` where no peak is known. ``decides`` says of ``gpu`` and ``host``
     whether the run fits at one of these values and not at another, ``eases`` whether there is something
     to say of it as it is taken, and nothing at another. ``why`` says in words for people on what the
@@ -106,6 +108,7 @@ class Basis(Struct, frozen=True):
 
     field: Any
     leaf: Any
+    subject: Any
     value: Any
     level: Level
     why: str
@@ -115,6 +118,7 @@ class Basis(Struct, frozen=True):
     swing_bytes: int | None
     decides: frozenset[str]
     eases: frozenset[str] = frozenset()
+    is_stated: bool = False
 
 
 class Evidence(Struct, frozen=True):
@@ -308,6 +312,7 @@ def _of_commits(run: Run) -> Iterator[Basis]:
             yield Basis(
                 field=f.versions,
                 leaf=f.versions,
+                subject=f.versions,
                 value=package,
                 level=Level.UNREAD,
                 why=run.parts.untold[package],
@@ -366,10 +371,11 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
     origin = run.origin(field)
     place = origin.location if origin is not None else None
     why = origin.source if origin is not None else ""
-    value = run.plan.get(field if field in leaf_paths() else leaf)
+    subject = field if field in leaf_paths() and leaf != f.model.dims else leaf
+    value = run.plan.get(subject)
     chosen = _left_to_the_model(run).get(leaf)
     if value is None and chosen is not None:
-        value, why = chosen.value, chosen.why
+        subject, value, why = leaf, chosen.value, chosen.why
     if leaf == f.model.dims:
         value = run.plan.get(leaf)
         known = run.origin(leaf)
@@ -382,6 +388,7 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
     return Basis(
         field=field,
         leaf=leaf,
+        subject=subject,
         value=value,
         level=level,
         why=why,
@@ -390,6 +397,7 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         key=_LAUNCH if is_launch else _named(run, field, leaf),
         swing_bytes=swing,
         decides=frozenset(),
+        is_stated=level is Level.ASSUMED and origin is not None and origin.kind == "explicit",
     )
 
 

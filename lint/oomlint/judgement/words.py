@@ -12,9 +12,13 @@ from oomlint.amounts import gib, of_gib, percent
 from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.severity import Verdict
 from oomlint.judgement.unpredicted import why_unpredicted
+from oomlint.plan.called import called
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
+    from oomlint.judgement.evidence import Basis
     from oomlint.judgement.forecast import Forecast
     from oomlint.judgement.judgement import Judgement
     from oomlint.judgement.peak import Peak
@@ -221,6 +225,19 @@ def left_open(forecast: Forecast) -> str:
         return ""
     words = evidence.left_open(forecast.evidence)
     return f": {words}" if words else ""
+
+
+def basis_words(basis: Basis) -> str:
+    """``loading dtype is assumed to be fp32``, one thing that a prediction rests on; of what a file says
+    that only may count for the run, which file it is."""
+    if basis.level is Level.UNREAD:
+        return f"{basis.key} was not read"
+    if basis.is_stated and basis.path is not None:
+        return f"{basis.path} is taken to count for this run, which no file says"
+    if basis.subject == f.model.dims:
+        return f"the model is assumed to have {basis.value} parameters"
+    name = basis.key if basis.field == basis.subject else called(basis.subject) or basis.subject
+    return f"nobody says {name}" if basis.value is None else f"{name} is assumed to be {basis.value}"
 
 
 def limits(forecast: Forecast, hardware: Hardware) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from msgspec import Struct
 
@@ -11,6 +12,7 @@ from oomlint.amounts import gib
 from oomlint.engine import Diagnosis, Report
 from oomlint.fix.edits import Fix
 from oomlint.judgement import Judgement, judgement_of, words
+from oomlint.judgement.evidence import Basis
 from oomlint.judgement.peak import reckoned_with
 from oomlint.judgement.severity import verdict_at
 from oomlint.precedence import suffices, worst_first
@@ -19,6 +21,9 @@ from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.places import Places
 from oomlint.report.wrapping import glued, wrapped
 from oomlint.rule import Applicability, Finding, Severity
+
+# Of what a verdict rests on, so much is told.
+_MOST_WEAK = 2
 
 
 class Trouble(Struct, frozen=True, eq=False):
@@ -126,11 +131,14 @@ def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
         yield from wrapped(text, width, first, "    ", paint=partial(paint, style=style))
     if judgement.meant is not None:
         yield from wrapped(words.both_readings(judgement), width, "    ", "    ")
-    weak = [] if spoken.evidence is None else spoken.evidence.rests_on[:2]
+    weak = () if spoken.evidence is None else spoken.evidence.rests_on
+    told: dict[str, Basis] = {}
     for basis in weak:
-        verb = "was not read" if basis.level.word == "unread" else f"is assumed to be {basis.value}"
+        # The widest swing stands first, and one file that is taken to count is told once.
+        told.setdefault(words.basis_words(basis), basis)
+    for text, basis in islice(told.items(), _MOST_WEAK):
         swing = f" (moves up to {gib(basis.swing_bytes)})" if basis.swing_bytes else ""
-        yield from wrapped(f"rests on: {basis.key} {verb}{swing}", width, "    ", "      ")
+        yield from wrapped(f"rests on: {visible(text)}{swing}", width, "    ", "      ")
 
 
 def _leading(
