@@ -343,7 +343,8 @@ def test_what_is_offloaded_is_pinned_by_default_from_one_release_on(
         "train.sh": f"deepspeed {command} --deepspeed ds.json\n",
     }
     of_plugin = {
-        "acc.yaml": "distributed_type: DEEPSPEED\n"
+        "acc.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
+        "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
         "deepspeed_config: {zero_stage: 3, offload_optimizer_device: cpu}\n",
         "train.sh": f"accelerate launch --config_file acc.yaml --num_processes 8 {command}\n",
     }
