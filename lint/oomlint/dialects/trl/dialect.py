@@ -73,6 +73,7 @@ class Trl(Dialect):
     name = "trl"
     library = "trl"
     launcher_may_shard = True
+    config_parsers = ("TrlParser", "HfArgumentParser", "H4ArgumentParser")
     markers = (b"model_name_or_path", b"trl", b"--config", b"Trainer")
     suffixes = (".yaml", ".yml", ".py", *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
