@@ -46,7 +46,7 @@ from oomlint.documents.text import Span
 if TYPE_CHECKING:
     from oomlint.documents.python.nodes import Arm
 
-_MODEL_LOADER = re.compile(r"(^|\.)from_(pretrained|config)$")
+_MODEL_LOADER = re.compile(r"(^|\.)(from_(pretrained|config)|\w+(ForCausalLM|LMHeadModel))$")
 _CONFIG = re.compile(
     r"(^|\.)((Seq2Seq|Unsloth)?TrainingArguments|"
     r"(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)Config)$"
