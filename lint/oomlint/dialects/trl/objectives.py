@@ -18,7 +18,7 @@ from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.dialects.trainer.keys import MODEL_ROWS, over
 from oomlint.dialects.trainer.script import classes_of, of_library
 from oomlint.dialects.trl.keys import KNOWN, RENAMED_LENGTH, TRL, call_table
-from oomlint.documents.base import Node, Scalar
+from oomlint.documents.base import Mapping, Node, Scalar
 
 # The objective of a script, a sub-command, a config class or a trainer, by a word in its name.
 OBJECTIVES = {
@@ -161,6 +161,15 @@ def recipe_of(launch: Launch) -> Node | None:
     named = launch.flag("config")
     node = named.value if named is not None else next(iter(launch.arguments), None)
     return node if node is not None and is_yaml(node) else None
+
+
+def words_of(launch: Launch) -> Mapping:
+    """The options of a command. Behind a recipe H4ArgumentParser takes ``beta=0.1`` for ``--beta=0.1``: it strips
+    the dashes (alignment-handbook 925acdfe src/alignment/configs.py parse_yaml_and_args)."""
+    words = launch.command.assignments.entries
+    if not words or launch.flag("config") is not None or not any(map(is_yaml, launch.arguments[:1])):
+        return launch.flags
+    return replace(launch.flags, entries={**words, **launch.flags.entries})
 
 
 _OF_TRL = re.compile(r"(^|[/.])trl[/.]scripts[/.]|(^|/)examples/scripts/")
