@@ -164,3 +164,16 @@ def test_a_number_stays_with_its_unit_and_a_colour_goes_on() -> None:
     ]
     red = Paint(enabled=True)("one two", "bad")
     assert list(wrapped(red, 5, "", "")) == ["\x1b[31mone\x1b[0m", "\x1b[31mtwo\x1b[0m"]
+
+
+def test_a_fix_that_moves_no_peak_says_no_numbers() -> None:
+    config = (
+        "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
+        "dataset: ours\ntemplate: qwen\noutput_dir: out\ncutoff_len: 512\nbf16: true\n"
+        "per_device_train_batch_size: 1\ntorch_empty_cache_steps: 1\n"
+    )
+    files = Workspace(Path("/project"), {"train.yaml": config.encode()})
+    options = Options(hardware=parse_hardware("8xA100-80GB"))
+    text = render(lint(files, ["train.yaml"], options), "text", Paint())
+    assert "remove torch_empty_cache_steps" in " ".join(text.split())
+    assert "→" not in text

@@ -51,8 +51,9 @@ def fix_lines(
         return
     before, after = diagnosis.finding.predicted_bytes, fix.predicted_bytes_after
     is_a_peak = diagnosis.finding.resource in ("gpu", "host") and before
-    numbers = f"{gib(before)} → {gib(after)}" if is_a_peak and after is not None else ""
-    numbers = f": {glued(numbers)}" if numbers else ""
+    # What is no change of the peak, of speed say, has no numbers: "31.5 GiB → 31.5 GiB" tells nothing.
+    changes = is_a_peak and after is not None and gib(before) != gib(after)
+    numbers = f": {glued(f'{gib(before)} → {gib(after)}')}" if changes else ""
     style = "dim" if fix.applicability is Applicability.DISPLAY else "fix"
     head = paint(f"{label} ({how(fix)}):", style)
     yield from wrapped(f"{head} {visible(fix.title)}{numbers}", width, indent, f"{indent}  ")
