@@ -227,6 +227,13 @@ def objective_of_recipe(blocks: Sequence[Block]) -> str | None:
     return _objective_of_keys(keys) or by_path or ("dpo" if "beta" in keys else None)
 
 
+def cuts_prompts(blocks: Sequence[Block]) -> bool:
+    """Whether a recipe limits prompts beside whole samples, as those on pairs of answers do and SFTConfig has no key
+    for (TRL 0.9.6 trainer/sft_config.py, dpo_config.py, cpo_config.py, orpo_config.py)."""
+    wanted = {"max_prompt_length", "max_length"}
+    return any(block.table is TRL and wanted <= block.mapping.entries.keys() for block in blocks)
+
+
 def _trainers_in(run: Cells) -> Iterator[str]:
     """TRL's classes by which scripts train whose arguments are parsed from a command line."""
     for block in run.blocks:
