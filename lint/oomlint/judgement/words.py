@@ -237,7 +237,9 @@ def basis_words(basis: Basis) -> str:
     if basis.subject == f.model.dims:
         return f"the model is assumed to have {basis.value} parameters"
     name = basis.key if basis.field == basis.subject else called(basis.subject) or basis.subject
-    return f"nobody says {name}" if basis.value is None else f"{name} is assumed to be {basis.value}"
+    return (
+        f"nobody says {name}" if basis.value is None else f"{name} is assumed to be {basis.value}"
+    )
 
 
 def limits(forecast: Forecast, hardware: Hardware) -> str:

@@ -127,7 +127,9 @@ def _swing(basis: Basis) -> str:
 
 def basis_sentence(basis: Basis) -> str:
     """``load.dtype = fp32, assumed: nothing names a dtype; moves the peak of a GPU by …``"""
-    text = f"{basis.subject} = {shown(basis.value)}, {LEVEL_WORDS[basis.level]}: {visible(basis.why)}"
+    text = (
+        f"{basis.subject} = {shown(basis.value)}, {LEVEL_WORDS[basis.level]}: {visible(basis.why)}"
+    )
     return f"{text}; {_swing(basis)}" if basis.swing_bytes else text
 
 

@@ -91,7 +91,9 @@ class UnknownModel(Rule):
             return
         if run.model is None and run.plan.model.dims is None:
             title = f"the dimensions of {short(name, 46)} are not known"
-            sought = (f"{name} is not in the catalogue, and no config.json was found for it",)
+            sought: tuple[str, ...] = (
+                f"{name} is not in the catalogue, and no config.json was found for it",
+            )
             if is_to_be_named(name):
                 title, sought = f"{short(name, 40)} stands for a model that is to be named", ()
             yield self.finding(

@@ -167,7 +167,11 @@ def words_of(launch: Launch) -> Mapping:
     """The options of a command. Behind a recipe H4ArgumentParser takes ``beta=0.1`` for ``--beta=0.1``: it strips
     the dashes (alignment-handbook 925acdfe src/alignment/configs.py parse_yaml_and_args)."""
     words = launch.command.assignments.entries
-    if not words or launch.flag("config") is not None or not any(map(is_yaml, launch.arguments[:1])):
+    if (
+        not words
+        or launch.flag("config") is not None
+        or not any(map(is_yaml, launch.arguments[:1]))
+    ):
         return launch.flags
     return replace(launch.flags, entries={**words, **launch.flags.entries})
 
