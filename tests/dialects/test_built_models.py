@@ -55,8 +55,7 @@ def test_new_weights_are_fp32_in_every_release(pinned: str) -> None:
         "model = LlamaForCausalLM(AutoConfig.from_pretrained(NAME, vocab_size=5000))\n",
         "model = GPT2LMHeadModel(GPT2Config(n_embd=768, n_layer=6))\n",
         "config = make()\nmodel = LlamaForCausalLM(config)\n",
-        "config = AutoConfig.from_pretrained(NAME)\nconfig = smaller(config)\n"
-        "model = LlamaForCausalLM(config)\n",
+        "config = AutoConfig.from_pretrained(NAME)\nconfig = smaller(config)\nmodel = LlamaForCausalLM(config)\n",
     ],
 )
 def test_a_configuration_that_the_script_changes_is_not_that_models(text: str) -> None:
