@@ -222,6 +222,7 @@ class OwnPrograms:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._found: dict[tuple[str, str], bool] = {}
+        self._loading: dict[tuple[str, tuple[str, ...]], tuple[bytes, ...]] = {}
 
     def has(self, claim: Claim) -> bool:
         """Whether the project around a config declares the framework's own arguments, in files of
@@ -246,14 +247,20 @@ class OwnPrograms:
         if len(keys) < _FEWEST_KEYS:
             return False
         folder = str(self.workspace.project_around(config.path))
+        if (folder, parsers) not in self._loading:
+            self._loading[folder, parsers] = tuple(self._loading_without(folder, parsers))
         words = [b"[\"']" + re.escape(key.encode()) + b"[\"']" for key in keys]
-        parses = re.compile("|".join(parsers).encode())
-        texts = [self.workspace.read_or_none(p) or b"" for p in _programs(self.workspace, folder)]
-        return not any(map(parses.search, texts)) and any(
+        return any(
             sum(re.search(word, text) is not None for word in words) * 2 >= len(words)
-            for text in texts
-            if re.search(_LOADS, text)
+            for text in self._loading[folder, parsers]
         )
+
+    def _loading_without(self, folder: str, parsers: tuple[str, ...]) -> Iterator[bytes]:
+        """The programs that load files, of a project where none has one of these parsers."""
+        texts = [self.workspace.read_or_none(p) or b"" for p in _programs(self.workspace, folder)]
+        parses = re.compile("|".join(parsers).encode())
+        if not any(map(parses.search, texts)):
+            yield from (text for text in texts if re.search(_LOADS, text))
 
     def starts_another(self, launch: Claim) -> bool:
         """Whether the script of a command trains nothing itself but starts a launcher as a process
