@@ -208,6 +208,8 @@ _STARTS = (
     rb"[\[(=,]\s*[rbf]?[\"'](?:torchrun|accelerate|deepspeed|llamafactory-cli|swift|axolotl|trl|tune)"
     rb"(?:[\"']\s*,|[ ]+[\w-])"
 )
+# Of a config with fewer, a program names most keys by chance.
+_FEWEST_KEYS = 6
 _AS_PROCESS = rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\("
 # What a program that trains by itself has.
 _TRAINS = rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b"
@@ -220,6 +222,7 @@ class OwnPrograms:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._found: dict[tuple[str, str], bool] = {}
+        self._loading: dict[tuple[str, tuple[str, ...]], tuple[bytes, ...]] = {}
 
     def has(self, claim: Claim) -> bool:
         """Whether the project around a config declares the framework's own arguments, in files of
@@ -232,6 +235,32 @@ class OwnPrograms:
         if key not in self._found:
             self._found[key] = any(self._akin(folder, dialect))
         return self._found[key]
+
+    def reads_itself(self, config: Claim) -> bool:
+        """Whether a program of the project's own loads a config and names most of its keys, where nothing in the
+        project has the parser that the framework's programs read such a file with: what the keys mean is
+        that program's to say, a name that the framework gave up included."""
+        parsers = config.dialect.config_parsers
+        if not parsers or config.path.endswith(".py") or not config.blocks:
+            return False
+        keys = config.blocks[-1].mapping.entries
+        if len(keys) < _FEWEST_KEYS:
+            return False
+        folder = str(self.workspace.project_around(config.path))
+        if (folder, parsers) not in self._loading:
+            self._loading[folder, parsers] = tuple(self._loading_without(folder, parsers))
+        words = [b"[\"']" + re.escape(key.encode()) + b"[\"']" for key in keys]
+        return any(
+            sum(re.search(word, text) is not None for word in words) * 2 >= len(words)
+            for text in self._loading[folder, parsers]
+        )
+
+    def _loading_without(self, folder: str, parsers: tuple[str, ...]) -> Iterator[bytes]:
+        """The programs that load files, of a project where none has one of these parsers."""
+        texts = [self.workspace.read_or_none(p) or b"" for p in _programs(self.workspace, folder)]
+        parses = re.compile("|".join(parsers).encode())
+        if not any(map(parses.search, texts)):
+            yield from (text for text in texts if re.search(_LOADS, text))
 
     def starts_another(self, launch: Claim) -> bool:
         """Whether the script of a command trains nothing itself but starts a launcher as a process

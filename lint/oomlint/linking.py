@@ -182,6 +182,7 @@ class Linker:
             # What a command starts may be a run of one framework, and its config another's.
             alone = [c for c in alone if not (c.is_launched and c.anchor in started)]
             alone = [c for c in alone if not (c.is_launched and self._is_of_own_program(c))]
+            alone = [c for c in alone if kind != "run" or not self._own_programs.reads_itself(c)]
             alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
             found = self._built(alone, used, linked, self._suggestions.started)
             runs += (run for run in found if kind == "part" or run.dialect.trains(run.cells))

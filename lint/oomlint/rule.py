@@ -307,7 +307,8 @@ class Rule:
         severity = bound(severity, evidence)
         details = tuple(details)
         if evidence is Level.UNREAD:
-            details = (*details, f"{unread} was not read, and may say otherwise")
+            were = "was" if len(unread) == 1 else "were"
+            details = (*details, f"{' and '.join(unread)} {were} not read, and may say otherwise")
         if judged is not None:
             confidence = confidence or judged.confidence
             predicted = judged.predicted if predicted is None else predicted
@@ -371,7 +372,7 @@ class ListedRule(Struct, frozen=True, eq=False):
 
 def _evidence(
     run: Run, fields: tuple[Any, ...], resource: Resource | None
-) -> tuple[Level | None, str]:
+) -> tuple[Level | None, tuple[str, ...]]:
     """How well that is known on which a finding rests, the fields that it speaks of and, of one that
     holds a peak of a resource against a limit, those that decide; and the names of what was not
     read among it."""
@@ -387,7 +388,7 @@ def _evidence(
             level, names = found, {}
         if found is level:
             names |= dict.fromkeys(_named(run, basis.field, basis.key) for basis in bases)
-    return level, " and ".join(names)
+    return level, tuple(names)
 
 
 def _named(run: Run, field: Any, key: str = "") -> str:

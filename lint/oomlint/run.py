@@ -361,8 +361,11 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         """The key that sets a field, as this run's file spells it, for messages; what people call it where no
         file here has a key for it."""
         origin = self.origin(field)
-        if origin is not None and origin.key:
-            return origin.key
+        key = None if origin is None else origin.key
+        if key and not (key.isdigit() and origin is not None and origin.row is not None):
+            return key
+        if origin is not None and origin.row is not None:
+            return origin.row.key  # of an argument that Python is given by its place
         block = self.block_with(field)
         return block.table.by_field[field].key if block else called(field) or field
 

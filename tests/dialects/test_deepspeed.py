@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.dialects.deepspeed.dialect import looks_like_deepspeed
@@ -327,3 +328,39 @@ def test_a_missing_file_is_a_preset_only_where_its_framework_has_it(path, is_kno
 @pytest.mark.parametrize("path", ["my.json", "zero3.yaml", "zero9.json", "xzero3.json", ""])
 def test_other_names_are_no_presets(path):
     assert shipped_preset(path) is None
+
+
+@pytest.mark.parametrize(("pinned", "pins"), [("0.19.4", False), ("0.19.5", True)])
+@pytest.mark.parametrize("is_json", [False, True])
+def test_what_is_offloaded_is_pinned_by_default_from_one_release_on(
+    pinned: str, pins: bool, is_json: bool
+) -> None:
+    command = "train.py --model_name_or_path Qwen/Qwen2.5-7B --output_dir out --bf16 True --per_device_train_batch_size 1"
+    stage = '"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"'
+    requirements = {"requirements.txt": f"deepspeed=={pinned}\n"}
+    of_json = {
+        "ds.json": f"{{{stage}}}}}}}\n",
+        "train.sh": f"deepspeed {command} --deepspeed ds.json\n",
+    }
+    of_plugin = {
+        "acc.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
+        "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
+        "deepspeed_config: {zero_stage: 3, offload_optimizer_device: cpu}\n",
+        "train.sh": f"accelerate launch --config_file acc.yaml --num_processes 8 {command}\n",
+    }
+    (run,) = link(requirements | (of_json if is_json else of_plugin)).runs
+    assert run.plan.offload.optimizer == "cpu"
+    assert run.plan.offload.pin_memory is pins
+
+
+def test_what_a_file_says_of_pinning_counts_in_every_release() -> None:
+    (run,) = link(
+        {
+            "requirements.txt": "deepspeed==0.14.4\n",
+            "ds.json": '{"zero_optimization": {"stage": 3, "offload_optimizer": '
+            '{"device": "cpu", "pin_memory": true}}}\n',
+            "train.sh": "deepspeed train.py --model_name_or_path Qwen/Qwen2.5-7B "
+            "--output_dir out --per_device_train_batch_size 1 --deepspeed ds.json\n",
+        }
+    ).runs
+    assert run.plan.offload.pin_memory is True

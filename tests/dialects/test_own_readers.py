@@ -90,3 +90,36 @@ def test_a_key_that_a_class_of_the_scripts_parser_declares_is_no_slip(
     linker = Linker(Workspace(tmp_path), registry(), LinkOptions())
     (run,) = linker.link(["recipe.yaml"]).runs
     assert len(run.stray) == strays
+
+
+_ASKED = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\noutput_dir: out\nlearning_rate: 1.0e-5\nload_in_4bit: true\n"
+    "per_device_train_batch_size: 1\nmax_seq_length: 4096\nsft_schema: chat\n"
+)
+_READS_ITSELF = (
+    "import yaml\ndef load_config(path):\n    return dict(yaml.safe_load(path.read_text()))\n"
+    "config = load_config(path)\nsettings = {\n    'output_dir': config['output_dir'],\n"
+    "    'learning_rate': config.get('learning_rate'),\n"
+    "    'per_device_train_batch_size': config.get('per_device_train_batch_size', 1),\n"
+    "    'max_length': int(config.get('max_seq_length', 1024)),\n}\nschema = config['sft_schema']\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "runs"),
+    [
+        (_READS_ITSELF, 0),
+        ("import yaml\nconfig = yaml.safe_load(file)\nschema = config['sft_schema']\n", 1),
+        (_READS_ITSELF + "TrlParser((ScriptArguments, SFTConfig))\n", 1),
+        (_READS_ITSELF.replace("load_config", "made").replace("yaml.safe_load", "made"), 1),
+    ],
+)
+def test_a_config_whose_keys_a_program_of_the_projects_own_asks_for_is_not_the_frameworks(
+    program: str, runs: int, tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "recipe.yaml").write_text(_ASKED)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "tune.py").write_text(program)
+    linker = Linker(Workspace(tmp_path), registry(), LinkOptions())
+    assert len(linker.link(["recipe.yaml"]).runs) == runs

@@ -639,3 +639,19 @@ def test_what_is_computed_beforehand_kept_its_reference_for_a_while(
         "requirements.txt": f"trl=={release}\n",
     }
     assert run_of(files, "c.yaml").plan.objective.ref_model == reference
+
+
+def test_behind_a_recipe_words_with_an_equals_sign_are_options() -> None:
+    files = {
+        "recipe.yaml": "model_name_or_path: Qwen/Qwen2.5-0.5B\nbeta: 0.1\nmax_length: 512\n"
+        "output_dir: out\nper_device_train_batch_size: 8\nlearning_rate: 1.0e-6\n",
+        "train.sh": "accelerate launch --num_processes 2 scripts/run_dpo.py recipe.yaml "
+        "model_name_or_path=Qwen/Qwen2.5-7B per_device_train_batch_size=4 run_name=x\n",
+    }
+    (run,) = link(files).runs
+    assert run.plan.model.id == "Qwen/Qwen2.5-7B"
+    assert run.plan.batch.micro == 4
+    assert run.plan.seq.max_len == 512
+    files["train.sh"] = files["train.sh"].replace("recipe.yaml", "--config recipe.yaml")
+    (run,) = link(files).runs
+    assert run.plan.batch.micro == 8

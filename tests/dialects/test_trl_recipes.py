@@ -134,3 +134,17 @@ def test_the_sampler_of_the_projects_own_trainer_tells_what_a_batch_counts(sampl
     run = run_of(files)
     assert run.plan.objective.pairs_per_sample == 1
     assert (run.level(f.objective.pairs_per_sample) is Level.ASSUMED) == (level is Level.ASSUMED)
+
+
+def test_a_recipe_that_limits_prompts_beside_samples_trains_on_pairs() -> None:
+    recipe = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\nbf16: true\nmax_length: 2048\noutput_dir: out\n"
+        "per_device_train_batch_size: 4\neta: 0.0075\nmax_prompt_length: 1800\n"
+    )
+    run = run_of({"own.yaml": recipe})
+    assert run.plan.objective.kind == "cpo"
+    assert run.level(f.objective.kind) is Level.ASSUMED
+    assert run.plan.objective.pairs_per_sample == 2
+    assert run.plan.objective.ref_model in (None, "none")
+    alone = run_of({"own.yaml": recipe.replace("max_prompt_length: 1800\n", "")})
+    assert alone.plan.objective.kind == "sft"

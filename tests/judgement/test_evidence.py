@@ -14,6 +14,7 @@ from oomlint.hardware import parse_hardware
 from oomlint.judgement import EVEN, judgement_of
 from oomlint.judgement.evidence import evidence_of, rests_on, weakest
 from oomlint.judgement.forecast import Risk
+from oomlint.judgement.words import basis_words
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.report.runs import evidence_object
@@ -244,3 +245,45 @@ def test_a_model_that_its_name_alone_tells_of_makes_no_error() -> None:
     # What is open of the known one is as open of the other: it is no consequence of the model.
     others = {b.leaf: b.why for b in rests_on(named) if b is not basis}
     assert others == {b.leaf: b.why for b in rests_on(known)}
+
+
+def _rests_in_words(files: dict[str, str], config: str) -> list[str]:
+    texts = {name: text.encode() for name, text in files.items()}
+    report = lint(
+        Workspace(Path("/project"), texts), list(files), Options(hardware=parse_hardware(_NODE))
+    )
+    (run,) = (run for run in report.runs if run.claims[0].path == config)
+    return [basis_words(basis) for basis in rests_on(run)]
+
+
+def test_a_file_that_only_may_count_is_named_and_not_said_to_be_of_another_fields_value() -> None:
+    recipe = (
+        "model_name_or_path: alignment-handbook/zephyr-7b-sft-full\nbf16: true\nbeta: 0.1\n"
+        "max_length: 1024\noutput_dir: out\nper_device_train_batch_size: 1\n"
+    )
+    words = _rests_in_words(
+        {
+            "a.sh": "accelerate launch --config_file zero3.yaml run_mine.py configs/a.yaml\n",
+            "zero3.yaml": "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\n"
+            "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 4\n",
+            "configs/a.yaml": recipe,
+            "configs/b.yaml": recipe,
+        },
+        "configs/b.yaml",
+    )
+    assert "zero3.yaml is taken to count for this run, which no file says" in words
+    assert not any("distributed_type" in said or "num_machines" in said for said in words)
+
+
+def test_the_value_that_is_shown_is_that_of_the_field_named() -> None:
+    run = _run(
+        "model_name_or_path: Qwen/Qwen2.5-7B\nbf16: true\nbeta: 0.1\nmax_length: 1024\n"
+        "output_dir: out\nper_device_train_batch_size: 8\n",
+        "train.yaml",
+    )
+    shown = evidence_object(evidence_of(run))["rests_on"]
+    assert shown
+    for basis, each in zip(rests_on(run), shown, strict=True):
+        assert each["field"] == basis.subject
+        if basis.level is Level.ASSUMED:
+            assert run.plan.get(basis.subject) in (None, basis.value)

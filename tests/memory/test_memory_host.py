@@ -145,6 +145,16 @@ def test_trained_parameters_move_into_one_pinned_block_and_leave_theirs_behind()
     assert both["pinned_rounding"] - alone["pinned_rounding"] == pytest.approx(8 * left)
 
 
+def test_the_block_that_trained_parameters_move_to_is_pinned_even_where_nothing_else_is() -> None:
+    def lost(**offload: Any) -> float:
+        plan = zero3(offload__optimizer="cpu", offload__pin_memory=False, **offload)
+        return estimate(plan).host.components["pinned_rounding"] or 0
+
+    shard = 2 * NUMEL / 8
+    assert lost() == 0
+    assert lost(offload__params="cpu") == pytest.approx(8 * (power_of_two(shard) - shard))
+
+
 def test_stage_2_pins_a_group_whole_and_stage_3_a_sub_group() -> None:
     def lost(stage: int, version: str) -> float:
         plan = zero3(

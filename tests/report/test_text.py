@@ -187,3 +187,16 @@ def test_a_host_that_is_too_small_is_told_in_its_own_numbers() -> None:
     assert "the GPU is assumed to be A100-80GB; A100-40GB has" in text
     assert "loading dtype is assumed to be fp32; otherwise 139 GiB" in text
     assert "ask Slurm for 304 GiB a node: 252 of 64.0 GiB → 252 of 304 GiB" in text
+
+
+def test_a_fix_that_moves_no_peak_says_no_numbers() -> None:
+    config = (
+        "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
+        "dataset: ours\ntemplate: qwen\noutput_dir: out\ncutoff_len: 512\nbf16: true\n"
+        "per_device_train_batch_size: 1\ntorch_empty_cache_steps: 1\n"
+    )
+    files = Workspace(Path("/project"), {"train.yaml": config.encode()})
+    options = Options(hardware=parse_hardware("8xA100-80GB"))
+    text = render(lint(files, ["train.yaml"], options), "text", Paint())
+    assert "remove torch_empty_cache_steps" in " ".join(text.split())
+    assert "→" not in text

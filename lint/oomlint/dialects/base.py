@@ -192,6 +192,10 @@ class Dialect:
     """Keys that nobody but the framework thought of: whoever declares one in a file named as in
     ``declared_in``, in a package of another name, has built a program of its own after it."""
 
+    config_parsers: ClassVar[tuple[str, ...]] = ()
+    """The parsers that read a config of the framework's, where its programs are other people's: a project without
+    one may have a reader of its own, which takes from the file what it asks for."""
+
     meaning: ClassVar[Meaning] = Meaning()
     """What the framework makes of its keys, and how it says a wish."""
 

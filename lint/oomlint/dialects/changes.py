@@ -106,6 +106,12 @@ BF16_BELOW_STAGE_1 = Change(
     "below stage 1 the BF16_Optimizer shards masters and states, and keeps fp32 gradients",
     "DeepSpeed 0.17.5 and 0.17.6 runtime/engine.py _do_optimizer_sanity_check, get_data_types",
 )
+PINS_OFFLOADED = Change(
+    "deepspeed",
+    (0, 19, 5),
+    "offloaded states are pinned where nobody says otherwise",
+    "DeepSpeed 0.19.4 and 0.19.5 runtime/zero/offload_config.py: pin_memory",
+)
 
 # -- peft ------------------------------------------------------------------------------------------
 

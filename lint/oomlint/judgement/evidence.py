@@ -97,9 +97,11 @@ class Basis(Struct, frozen=True):
     """One thing that is assumed or was not read, and what hangs on it.
 
     ``field`` is where it was lost: what follows from it is as weak. ``leaf`` is the field of the
-    plan by which it moves memory most. ``otherwise`` are the least and the most that a GPU and a host need, in bytes,
-    where ``leaf`` is something else that it plausibly is, and ``swing_bytes`` how far the GPU's peak moves
-    over all of them; ``None`` where no peak is known. ``decides`` says of ``gpu`` and ``host``
+    plan by which it moves memory most. ``subject`` is that of the plan which ``value`` is the value of:
+    ``field``, or ``leaf`` where a dialect keeps ``field`` to itself. ``is_stated`` where a file does say
+    ``field``, and that it counts for this run is what is assumed. ``otherwise`` are the least and the most that a
+    GPU and a host need, in bytes, where ``leaf`` is something else that it plausibly is, and ``swing_bytes`` how
+    far the GPU's peak moves over all of them; ``None`` where no peak is known. ``decides`` says of ``gpu`` and ``host``
     whether the run fits at one of these values and not at another, ``eases`` whether there is something
     to say of it as it is taken, and nothing at another. ``why`` says in words for people on what the
     value rests, or why it was not read.
@@ -107,6 +109,7 @@ class Basis(Struct, frozen=True):
 
     field: Any
     leaf: Any
+    subject: Any
     value: Any
     level: Level
     why: str
@@ -117,6 +120,7 @@ class Basis(Struct, frozen=True):
     otherwise: Mapping[str, tuple[int, int]]
     decides: frozenset[str]
     eases: frozenset[str] = frozenset()
+    is_stated: bool = False
 
 
 class Evidence(Struct, frozen=True):
@@ -310,6 +314,7 @@ def _of_commits(run: Run) -> Iterator[Basis]:
             yield Basis(
                 field=f.versions,
                 leaf=f.versions,
+                subject=f.versions,
                 value=package,
                 level=Level.UNREAD,
                 why=run.parts.untold[package],
@@ -370,10 +375,11 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
     origin = run.origin(field)
     place = origin.location if origin is not None else None
     why = origin.source if origin is not None else ""
-    value = run.plan.get(field if field in leaf_paths() else leaf)
+    subject = field if field in leaf_paths() and leaf != f.model.dims else leaf
+    value = run.plan.get(subject)
     chosen = _left_to_the_model(run).get(leaf)
     if value is None and chosen is not None:
-        value, why = chosen.value, chosen.why
+        subject, value, why = leaf, chosen.value, chosen.why
     if leaf == f.model.dims:
         value = run.plan.get(leaf)
         known = run.origin(leaf)
@@ -386,6 +392,7 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
     return Basis(
         field=field,
         leaf=leaf,
+        subject=subject,
         value=value,
         level=level,
         why=why,
@@ -395,6 +402,7 @@ def _basis(run: Run, field: Any, leaf: Any, level: Level, swing: int | None) -> 
         swing_bytes=swing,
         otherwise={},
         decides=frozenset(),
+        is_stated=level is Level.ASSUMED and origin is not None and origin.kind == "explicit",
     )
 
 

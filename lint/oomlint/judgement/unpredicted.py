@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from oomlint.plan.fields import f
@@ -11,6 +12,12 @@ if TYPE_CHECKING:
 
 # A folder of these names is one of another machine, or of none: no file can be put there.
 _NO_FOLDER = ("~", "$", "<", "{", "@")
+# What people write where whoever starts the run is to name his model.
+_TO_FILL_IN = re.compile(
+    r"(?i)(?:.*/)?(?:x{3,}|\.{3}|<[^<>]+>|todo|your[-_ ]?\w*|(?:model|ckpt|checkpoint)[-_]?(?:path|dir))/?"
+    r"|/?path/to/.*"
+)
+_STATE_IT = "state it with --set model.id=ORGANISATION/NAME"
 
 
 def why_unpredicted(forecast: Forecast) -> str:
@@ -29,14 +36,22 @@ def why_unpredicted(forecast: Forecast) -> str:
     if name is None and model.arch is not None and not known:
         return f"what layers of {model.arch} keep is not known"
     if name is None:
-        lead = "which model it trains is not known"
-        return f"{lead}: state it with --set model.id=ORGANISATION/NAME"
+        return f"which model it trains is not known: {_STATE_IT}"
+    if not known and is_to_be_named(name):
+        return f"{name} stands for a model that is to be named: {_STATE_IT}"
     lead = f"too little of {name} is known" if known else f"the model {name} is not known"
     return f"{lead}: {what_tells_of(name)}"
 
 
+def is_to_be_named(model: str) -> bool:
+    """Whether a name is only a word for one: ``xxx``, ``<path_to_model>``, ``/path/to/model``."""
+    return _TO_FILL_IN.fullmatch(model) is not None
+
+
 def what_tells_of(model: str) -> str:
     """What a user can do about a model of this name that is not known."""
+    if is_to_be_named(model):
+        return _STATE_IT
     alike = "state --set model.id=… with the model that it derives from"
     if any(mark in model for mark in _NO_FOLDER) or "://" in model:
         return alike

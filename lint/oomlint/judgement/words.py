@@ -12,6 +12,9 @@ from oomlint.amounts import gib, of_gib, percent
 from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.severity import Verdict
 from oomlint.judgement.unpredicted import why_unpredicted
+from oomlint.plan.called import called
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
@@ -149,10 +152,19 @@ def in_trouble(judgement: Judgement) -> str:
 # -- what it rests on --------------------------------------------------------------------
 
 
-def resting(basis: Basis, peak: Peak | None) -> str:
-    """``max_seq_length is assumed to be 2048; otherwise 46.2 to 133 GiB``, of the need that is at risk."""
-    resource = "gpu" if peak is None else peak.resource
-    return f"{basis.key} {_taken(basis)}{_elsewise(basis, resource)}"
+def basis_words(basis: Basis) -> str:
+    """``loading dtype is assumed to be fp32``, one thing that a prediction rests on; of what a file says
+    that only may count for the run, which file it is."""
+    if basis.level is Level.UNREAD:
+        return f"{basis.key} was not read"
+    if basis.is_stated and basis.path is not None:
+        return f"{basis.path} is taken to count for this run, which no file says"
+    if basis.subject == f.model.dims:
+        return f"the model is assumed to have {basis.value} parameters"
+    name = basis.key if basis.field == basis.subject else called(basis.subject) or basis.subject
+    return (
+        f"nobody says {name}" if basis.value is None else f"{name} is assumed to be {basis.value}"
+    )
 
 
 def resting_on_card(hardware: Hardware) -> str:
@@ -163,14 +175,10 @@ def resting_on_card(hardware: Hardware) -> str:
     return f"the GPU is assumed to be {hardware.gpu.name}; {', '.join(others)}" if others else ""
 
 
-def _taken(basis: Basis) -> str:
-    if basis.level.word == "unread":
-        return "was not read"
-    return "is not given" if basis.value is None else f"is assumed to be {basis.value}"
-
-
-def _elsewise(basis: Basis, resource: str) -> str:
-    found = basis.otherwise.get(resource)
+def elsewise(basis: Basis, peak: Peak | None) -> str:
+    """``; otherwise 46.2 to 133 GiB``, of the need that is at risk, where a value is another; empty where it moves
+    nothing."""
+    found = basis.otherwise.get("gpu" if peak is None else peak.resource)
     if found is None:
         return ""
     least, most = found

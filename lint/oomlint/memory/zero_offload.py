@@ -86,11 +86,12 @@ def _flat_per_group(f: Facts, shard: float, states: float) -> tuple[float, float
 def _of_the_parameters(f: Facts) -> tuple[float, float]:
     """Of one rank: its shard of every weight."""
     stored = (frozen_weight_bytes(f) + trained_storage(f)) / f.shard
-    if not pins(f):
-        return stored, 0.0
-    # Every weight's shard is pinned on its own (partition_parameters.py _partition_param). Trained
-    # ones then move to one pinned block a parameter group (stage3.py
-    # _create_param_groups_fp16_flat_cpu_memory); the blocks they leave stay with torch's allocator,
-    # which gives none back.
+    # Trained ones move to one block a parameter group, which is pinned whatever the config says (stage3.py
+    # _create_param_groups_fp16_flat_cpu_memory).
     moved = min(stored, max(2.0, f.weight) * local_trained(f) / f.shard)
+    if not pins(f):
+        rounds = not f.older("torch", (1, 11))
+        return stored, power_of_two(moved) - moved if rounds else 0.0
+    # Every weight's shard is pinned on its own (partition_parameters.py _partition_param), and the blocks
+    # that they leave stay with torch's allocator, which gives none back.
     return stored, stored * BLOCKS_OF_THEIR_OWN + power_of_two(moved)

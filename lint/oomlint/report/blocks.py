@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from msgspec import Struct
 
@@ -19,6 +20,9 @@ from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.places import Places
 from oomlint.report.wrapping import glued, wrapped
 from oomlint.rule import Applicability, Finding, Severity
+
+# Of what a verdict rests on, so much is told.
+_MOST_WEAK = 2
 
 
 class Trouble(Struct, frozen=True, eq=False):
@@ -130,9 +134,13 @@ def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
     if card:
         yield from wrapped(f"rests on: {card}", width, "    ", "      ")
     peak = judgement.peaks[0] if judgement.peaks else None
-    weak = [] if spoken.evidence is None else spoken.evidence.rests_on[:2]
+    weak = () if spoken.evidence is None else spoken.evidence.rests_on
+    told: dict[str, str] = {}
     for basis in weak:
-        yield from wrapped(f"rests on: {words.resting(basis, peak)}", width, "    ", "      ")
+        # The widest swing stands first, and one file that is taken to count is told once.
+        told.setdefault(words.basis_words(basis), words.elsewise(basis, peak))
+    for text, instead in islice(told.items(), _MOST_WEAK):
+        yield from wrapped(f"rests on: {visible(text)}{instead}", width, "    ", "      ")
 
 
 def _leading(

@@ -64,7 +64,8 @@ def _numbers(finding: Finding, fix: Fix) -> str:
     limit, raised = finding.limit_bytes, fix.limit_bytes_after
     if limit is not None and raised is not None:
         return f": {glued(of_gib(before, limit))} → {glued(of_gib(after, raised))}"
-    return f": {glued(f'{gib(before)} → {gib(after)}')}"
+    # What is no change of the peak, of speed say, has no numbers: "31.5 GiB → 31.5 GiB" tells nothing.
+    return "" if gib(before) == gib(after) else f": {glued(f'{gib(before)} → {gib(after)}')}"
 
 
 def how(fix: Fix) -> str:

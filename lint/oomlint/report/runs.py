@@ -171,7 +171,7 @@ def evidence_object(evidence: Evidence, doubts: Iterable[Doubt] = ()) -> Evidenc
         "level": cast("Any", evidence.level.word),
         "rests_on": [
             {
-                "field": str(basis.leaf),
+                "field": str(basis.subject),
                 "value": basis.value,
                 "level": cast("Any", basis.level.word),
                 "why": basis.why,

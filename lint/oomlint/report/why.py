@@ -109,7 +109,7 @@ def _overview(run: Run, paint: Paint) -> Iterator[str]:
 def _basis(run: Run, basis: Basis, paint: Paint) -> Iterator[str]:
     style = "warning" if basis.level is Level.UNREAD else "info"
     how = paint(LEVEL_WORDS[basis.level], style)
-    yield f"  {paint(str(basis.leaf), 'bold')} = {shown(basis.value)}  {how}"
+    yield f"  {paint(str(basis.subject), 'bold')} = {shown(basis.value)}  {how}"
     place = _place(run, basis.field)
     if place:
         yield f"    {place}"
@@ -127,7 +127,9 @@ def _swing(basis: Basis) -> str:
 
 def basis_sentence(basis: Basis) -> str:
     """``load.dtype = fp32, assumed: nothing names a dtype; moves the peak of a GPU by …``"""
-    text = f"{basis.leaf} = {shown(basis.value)}, {LEVEL_WORDS[basis.level]}: {visible(basis.why)}"
+    text = (
+        f"{basis.subject} = {shown(basis.value)}, {LEVEL_WORDS[basis.level]}: {visible(basis.why)}"
+    )
     return f"{text}; {_swing(basis)}" if basis.swing_bytes else text
 
 

@@ -106,7 +106,9 @@ class SaveOptimizerStates(Rule):
             return
         severity, problem = _save_problem(run) or (Severity.INFO, "")
         keep = plan.save.keep
-        kept = f", and {keep if isinstance(keep, int) else 'all'} checkpoints are kept"
+        all_of_them = "all checkpoints are kept"
+        number = "1 checkpoint is kept" if keep == 1 else f"{keep} checkpoints are kept"
+        kept = f", and {number if isinstance(keep, int) else all_of_them}"
         yield self.finding(
             run,
             severity,

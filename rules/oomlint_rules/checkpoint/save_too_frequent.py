@@ -104,7 +104,7 @@ class SaveTooFrequent(Rule):
         yield self.finding(
             run,
             Severity.INFO,
-            f"{what} is gathered and written every {every:g} steps",
+            f"{what} is gathered and written every {'step' if every == 1 else f'{every:g} steps'}",
             at=f.save.every,
             details=(
                 *base,

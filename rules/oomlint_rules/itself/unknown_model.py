@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement.unpredicted import what_tells_of
+from oomlint.judgement.unpredicted import is_to_be_named, what_tells_of
 from oomlint.models import ModelFacts
 from oomlint.plan.fields import f
 from oomlint.rule import Example, Finding, Rule, Severity, count, short
@@ -53,6 +53,10 @@ class UnknownModel(Rule):
 
     bad = (
         Example(files={"train.yaml": f"base_model: acme/house-model\n{_REST}"}),
+        Example(
+            files={"train.yaml": f"base_model: /path/to/your/model\n{_REST}"},
+            why="the name is only a word for one",
+        ),
         Example(
             files={"train.yaml": f"base_model: acme/house-model-13b\n{_REST}"},
             why="only the size is known, from the name",
@@ -86,13 +90,19 @@ class UnknownModel(Rule):
         if name is None:
             return
         if run.model is None and run.plan.model.dims is None:
+            title = f"the dimensions of {short(name, 46)} are not known"
+            sought: tuple[str, ...] = (
+                f"{name} is not in the catalogue, and no config.json was found for it",
+            )
+            if is_to_be_named(name):
+                title, sought = f"{short(name, 40)} stands for a model that is to be named", ()
             yield self.finding(
                 run,
                 Severity.INFO,
-                f"the dimensions of {short(name, 46)} are not known",
+                title,
                 at=f.model.id,
                 details=(
-                    f"{name} is not in the catalogue, and no config.json was found for it",
+                    *sought,
                     "GPU and host memory are not predicted, and no rule that needs them speaks",
                     what_tells_of(name),
                 ),

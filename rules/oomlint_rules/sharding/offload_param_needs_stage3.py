@@ -120,6 +120,18 @@ class OffloadParamNeedsStage3(Rule):
             files={"ds.json": deepspeed('"stage": 2, "offload_optimizer": {"device": "cpu"}')},
         ),
         Example(
+            files={
+                "train.sh": command(
+                    "--deepspeed ds.json", "accelerate launch --config_file acc.yaml"
+                ),
+                "acc.yaml": accelerate(
+                    "DEEPSPEED", "deepspeed_config:\n  zero_stage: 3\n  offload_param_device: cpu\n"
+                ),
+                "ds.json": deepspeed('"stage": 2'),
+            },
+            why="the JSON takes the place of all that Accelerate's file says of DeepSpeed",
+        ),
+        Example(
             files={"ds.json": deepspeed('"stage": 2, "offload_param": {"device": "none"}')},
         ),
     )
@@ -129,10 +141,10 @@ class OffloadParamNeedsStage3(Rule):
         if stage is None:
             return
         params = _written(run, f.offload.params)
-        if params is not None:
+        if params is not None and not _means_more(run, params, 3):
             yield self._ignored(run, params, f.offload.params, "parameters", 3, stage)
         optimizer = _written(run, f.offload.optimizer)
-        if stage == 0 and optimizer is not None:
+        if stage == 0 and optimizer is not None and not _means_more(run, optimizer, 1):
             yield self._ignored(run, optimizer, f.offload.optimizer, "the optimizer", 1, stage)
 
     def _ignored(
@@ -164,6 +176,18 @@ def _written(run: Run, field: Any) -> Setting | None:
     setting = run.settings.get(field)
     earlier = setting.shadowed if setting is not None else ()
     return next((s for s in earlier if s.value != "none" and s.origin.kind == "explicit"), None)
+
+
+def _means_more(run: Run, said: Setting, needed: int) -> bool:
+    """Whether the file that asks for offloading asks for a stage that would do it too: then all of what
+    it says of sharding gives way to another file, which is no question of the stage."""
+    stage = run.settings.get(f.parallel.zero.stage)
+    others = stage.shadowed if stage is not None else ()
+    return any(
+        each.origin.block is said.origin.block and each.value >= needed
+        for each in others
+        if isinstance(each.value, int) and each.origin.block is not None
+    )
 
 
 def _proposals(run: Run, said: Setting, field: Any, needed: int) -> Iterable[Proposal]:

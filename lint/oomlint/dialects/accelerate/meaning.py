@@ -18,8 +18,10 @@ from msgspec.structs import replace
 from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.accelerate.keys import ACCELERATE, own
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.changes import PINS_OFFLOADED
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import deepspeed, fsdp, ref
+from oomlint.dialects.common.offloading import pins_by_default
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
@@ -189,6 +191,13 @@ def deepspeed_defaults(run: Cells) -> Any:
     if distributed_type(run) != "deepspeed" or run[ref.deepspeed] is not None:
         return None
     return _DEEPSPEED_DEFAULTS
+
+
+@accelerate.derive(f.offload.pin_memory, source=PINS_OFFLOADED.source)
+def pins_offloaded(run: Cells) -> Any:
+    """The plugin writes no ``pin_memory`` (accelerate 1.10.1 utils/dataclasses.py __post_init__)."""
+    is_plugin = distributed_type(run) == "deepspeed" and run[ref.deepspeed] is None
+    return pins_by_default(run) if is_plugin else None
 
 
 @accelerate.derive(f.load.zero3_init, source="accelerate 16cb6eb8 utils/dataclasses.py:1324")

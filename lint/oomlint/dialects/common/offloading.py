@@ -1,10 +1,19 @@
-"""Wishes to keep something in the host's memory."""
+"""What is kept in the host's memory: whether it is pinned there, and wishes for it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.changes import PINS_OFFLOADED
 from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
+
+
+def pins_by_default(run: Cells) -> bool | None:
+    """Whether DeepSpeed pins what it offloads where nobody says; ``None`` where it offloads nothing."""
+    offloads = {"cpu", "nvme"} & {run[f.offload.optimizer], run[f.offload.params]}
+    return run.has(PINS_OFFLOADED) if offloads else None
 
 
 def to_cpu(device: Any, what: str) -> bool:

@@ -12,8 +12,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.changes import PINS_OFFLOADED
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.common.offloading import pins_by_default
 from oomlint.dialects.deepspeed.blocks import preset_block, wished_preset
 from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced
@@ -95,6 +97,12 @@ def old_offload(run: Cells) -> Any:
 @deepspeed_json.derive(f.offload.params, source="DS/zero/config.py:181-202")
 def old_offload_of_parameters(run: Cells) -> Any:
     return run[ds.cpu_offload_param]
+
+
+@deepspeed_json.derive(f.offload.pin_memory, source=PINS_OFFLOADED.source)
+def pins_offloaded(run: Cells) -> Any:
+    is_file = any(block.table is DEEPSPEED for block in run.blocks)
+    return pins_by_default(run) if is_file and uses_deepspeed(run) else None
 
 
 @deepspeed_json.override(_Z.stage, source="DS/zero/config.py:33")

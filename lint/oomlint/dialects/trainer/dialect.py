@@ -92,6 +92,7 @@ class HfTrainer(Dialect):
     name = "hf-trainer"
     trainer = r"\w*Trainer"
     launcher_may_shard = True
+    config_parsers = ("TrlParser", "HfArgumentParser", "H4ArgumentParser")
     markers: ClassVar[tuple[bytes, ...]] = (
         b"per_device_train_batch_size", b"output_dir", b"python", b"torchrun", b"launch",
         b"import train", b"deepspeed ",

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 # TRL 1.16 trainer/dpo_trainer.py and kto_trainer.py, and what is made of them.
 _COMPARES = re.compile(r"(DPO|KTO)Trainer$")
-_MODEL_LOADER = re.compile(r"(^|\.)from_(pretrained|config)$")
+_MODEL_LOADER = re.compile(r"(^|\.)(from_(pretrained|config)|\w+(ForCausalLM|LMHeadModel))$")
 _CONFIG = re.compile(
     r"(^|\.)((Seq2Seq|Unsloth)?TrainingArguments|"
     r"(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)Config)$"

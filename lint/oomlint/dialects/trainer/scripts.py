@@ -151,6 +151,22 @@ def _is_old(blocks: list[Block]) -> bool:
     return not _BEFORE_5.isdisjoint(name for block in blocks for name in block.mapping.entries)
 
 
+_BUILT = re.compile(r"(?:\w+\.)*\w+(?:ForCausalLM|LMHeadModel)")
+
+
+def _builds(blocks: list[Block]) -> bool:
+    loaders = (b for b in blocks if b.table in (FROM_PRETRAINED, EARLY_FROM_PRETRAINED))
+    return any(
+        _BUILT.fullmatch(b.document.source.text[b.anchor.start : b.anchor.end]) for b in loaders
+    )
+
+
+@scripts.derive(f.load.dtype, source="torch: a module makes its parameters in the default dtype")
+def dtype_of_built(run: Cells) -> Any:
+    """``LlamaForCausalLM(config)`` loads nothing, and is fp32 whatever the checkpoint is."""
+    return "fp32" if is_script(run) and run.given.once(_builds) else None
+
+
 @scripts.assume(f.load.dtype)
 def likely_dtype(run: Cells) -> Any:
     """``from_pretrained`` without a dtype: fp32 up to transformers 4.57, from 5.0 on what the

@@ -43,6 +43,7 @@ from oomlint.dialects.trl.objectives import (
     objective_of_recipe,
     options_of,
     recipe_of,
+    words_of,
 )
 from oomlint.dialects.trl.rollouts import KEYS_OF_LOOPS, loops_itself
 from oomlint.documents.base import Document, Mapping, Scalar, roots
@@ -73,6 +74,7 @@ class Trl(Dialect):
     name = "trl"
     library = "trl"
     launcher_may_shard = True
+    config_parsers = ("TrlParser", "HfArgumentParser", "H4ArgumentParser")
     markers = (b"model_name_or_path", b"trl", b"--config", b"Trainer")
     suffixes = (".yaml", ".yml", ".py", *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
@@ -115,7 +117,7 @@ class Trl(Dialect):
                 yield from self._of_own_script(launch)
                 continue
             table = options_of(launch, objective)
-            options = parsed_options(launch.flags, table)
+            options = parsed_options(words_of(launch), table)
             blocks: tuple[Block, ...] = launch.blocks
             references = [*launch.scene_references]
             if launch.name == "trl":
@@ -139,7 +141,7 @@ class Trl(Dialect):
         the script's parser takes such: then what the line says need not stand in the file. Without
         a file the options are TRL's if the parser is made of its classes."""
         recipe = recipe_of(launch)
-        options = parsed_options(launch.flags, RECIPE_OPTIONS)
+        options = parsed_options(words_of(launch), RECIPE_OPTIONS)
         if isinstance(recipe, Scalar):
             where = Location(launch.document.source.path, place(recipe))
             named = Reference(

@@ -18,7 +18,7 @@ from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.dialects.trainer.keys import MODEL_ROWS, over
 from oomlint.dialects.trainer.script import classes_of, of_library
 from oomlint.dialects.trl.keys import KNOWN, RENAMED_LENGTH, TRL, call_table
-from oomlint.documents.base import Node, Scalar
+from oomlint.documents.base import Mapping, Node, Scalar
 
 # The objective of a script, a sub-command, a config class or a trainer, by a word in its name.
 OBJECTIVES = {
@@ -163,6 +163,19 @@ def recipe_of(launch: Launch) -> Node | None:
     return node if node is not None and is_yaml(node) else None
 
 
+def words_of(launch: Launch) -> Mapping:
+    """The options of a command. Behind a recipe H4ArgumentParser takes ``beta=0.1`` for ``--beta=0.1``: it strips
+    the dashes (alignment-handbook 925acdfe src/alignment/configs.py parse_yaml_and_args)."""
+    words = launch.command.assignments.entries
+    if (
+        not words
+        or launch.flag("config") is not None
+        or not any(map(is_yaml, launch.arguments[:1]))
+    ):
+        return launch.flags
+    return replace(launch.flags, entries={**words, **launch.flags.entries})
+
+
 _OF_TRL = re.compile(r"(^|[/.])trl[/.]scripts[/.]|(^|/)examples/scripts/")
 
 
@@ -216,6 +229,13 @@ def objective_of_recipe(blocks: Sequence[Block]) -> str | None:
     paths = [block.path for block in blocks if block.table is TRL]
     by_path = next((o for o in map(_objective_of_path, paths) if o is not None), None)
     return _objective_of_keys(keys) or by_path or ("dpo" if "beta" in keys else None)
+
+
+def cuts_prompts(blocks: Sequence[Block]) -> bool:
+    """Whether a recipe limits prompts beside whole samples, as those on pairs of answers do and SFTConfig has no key
+    for (TRL 0.9.6 trainer/sft_config.py, dpo_config.py, cpo_config.py, orpo_config.py)."""
+    wanted = {"max_prompt_length", "max_length"}
+    return any(block.table is TRL and wanted <= block.mapping.entries.keys() for block in blocks)
 
 
 def _trainers_in(run: Cells) -> Iterator[str]:

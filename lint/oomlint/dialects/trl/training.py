@@ -39,7 +39,7 @@ from oomlint.dialects.trl.changes import (
 from oomlint.dialects.trl.collators import collators
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.keys import BASE_SOURCE
-from oomlint.dialects.trl.objectives import objective_of_run
+from oomlint.dialects.trl.objectives import cuts_prompts, objective_of_run
 from oomlint.dialects.trl.rollouts import rollouts, rolls_out
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
@@ -56,6 +56,12 @@ def objective(run: Cells) -> Any:
 
 @trainers.assume(f.objective.kind, why="no key and no name speaks of another objective")
 def likely_objective(run: Cells) -> Any:
+    """A project's own trainer on pairs has the keys of TRL's, and a name of its own: INPOTrainer, SPPOTrainer."""
+    if run.given.once(cuts_prompts):
+        return Sourced(
+            "cpo",
+            "max_prompt_length is a key of trainers on pairs of answers, and nothing speaks of a reference",
+        )
     return "sft"
 
 

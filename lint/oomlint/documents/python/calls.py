@@ -10,7 +10,8 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.documents.base import Call
+from oomlint.documents.base import Call, Node
+from oomlint.documents.python.built import is_built, name_of_built
 from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, settled
 from oomlint.documents.python.tree import Tree
@@ -351,7 +352,8 @@ def read_calls(
     for step in steps:
         last = step.name.rpartition(".")[2] or step.last
         cuts = _is_of_tokenizer(step)
-        if not cuts and not matters(step.name, last):
+        named = name_of_built(step) if is_built(step.name) else None
+        if not cuts and named is None and not matters(step.name, last):
             continue
         # An import under another name is reported by the name that it has at home.
         written = dotted(step.node.func) if last == step.last else None
@@ -360,10 +362,18 @@ def read_calls(
         arguments = replace(
             evaluator.arguments(step.node, step.scope), guards=step.guards, arms=step.arms
         )
-        call = Call(
-            "tokenizer" if cuts else written or last, arguments, places.span(step.node), len(calls)
-        )
+        if named is not None:
+            arguments = _after(arguments, evaluator.node(*named))
+        callee = "tokenizer" if cuts else written or last
+        call = Call(callee, arguments, places.span(step.node), len(calls))
         evaluator.calls[id(step.node)] = call
         origin[id(call)] = step
         calls.append(call)
     return calls, origin
+
+
+def _after(arguments: PythonMapping, name: Node) -> PythonMapping:
+    """The arguments of a call that builds a model, with the name of the one that it is built after."""
+    entry = PythonEntry("pretrained_model_name_or_path", name.span, name, name.span)
+    kept = {key: given for key, given in arguments.entries.items() if key not in ("0", "config")}
+    return replace(arguments, entries={**kept, entry.key: entry})
