@@ -593,8 +593,24 @@ _LOOP = "from diffusers import AutoencoderKL\nfor batch in data:\n    accelerato
 
 @pytest.mark.parametrize(
     ("script", "runs"),
-    [(_LOOP, []), (_LOOP + "class Ours(Trainer): pass\n", ["run.sh"]), (None, ["run.sh"])],
-    ids=["a loop", "a trainer with a step of its own", "not here"],
+    [
+        (_LOOP, []),
+        (_LOOP + "class Ours(Trainer): pass\n", ["run.sh"]),
+        (None, ["run.sh"]),
+        ("import jax\n# Initialize our Trainer\nstep = jax.pmap(train_step)\n", []),
+        ("import pytorch_lightning as pl\ntrainer = pl.Trainer.from_argparse_args(args)\n", []),
+        ("from transformers import (\n    TFTrainer,\n)\ntrainer = TFTrainer(model, args)\n", []),
+        ("import tensorflow as tf\nfrom transformers import Trainer\n", ["run.sh"]),
+    ],
+    ids=[
+        "a loop",
+        "a trainer with a step of its own",
+        "not here",
+        "JAX",
+        "Lightning",
+        "TensorFlow",
+        "TensorFlow beside a trainer",
+    ],
 )
 def test_options_like_the_trainers_of_a_loop_without_one(script, runs):
     files = {"run.sh": f"accelerate launch train.py {_OWN}\n"}

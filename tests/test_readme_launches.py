@@ -2,6 +2,8 @@
 
 from tests.linked import link, run_of
 
+from oomlint.documents.readme import starts_in_readme
+from oomlint.documents.text import Source
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
@@ -57,6 +59,15 @@ def test_a_prompt_and_a_continued_line_are_read():
         "  configs/a.yaml",
     )
     assert _run(readme).plan.parallel.world == 2
+
+
+def test_a_fence_ends_a_command_that_a_backslash_would_go_on():
+    first = _readme(f"{LAUNCH.format(name='a')} --micro_batch_size 4 \\")
+    document = starts_in_readme(
+        Source("README.md", first + _readme("python other.py \\", "  --a 1"))
+    )
+    assert document is not None
+    assert len(document.commands) == 2
 
 
 def test_of_lines_that_differ_the_first_is_assumed():

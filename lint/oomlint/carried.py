@@ -31,6 +31,20 @@ _DEEPEST = 4
 # To read so many takes a tenth of a second.
 _MOST_PROGRAMS = 500
 _VERSION = r"(?m)^(?:VERSION|__version__)\s*=\s*[\"']([^\"'\s]+)"
+# Programs that train by these have options of the same names (transformers 4.57 examples/flax,
+# examples/tensorflow; its research_projects over Lightning).
+_IS_OF_ANOTHER = re.compile(
+    rb"^[ \t]*(?:import|from)[ \t]+(?:jax|flax|tensorflow|pytorch_lightning|lightning)\b"
+    rb"|\bTFTrainer\b",
+    re.MULTILINE,
+)
+# A class that is imported, called or derived from, not a word of a comment; Lightning's is named with its
+# module, TensorFlow's has a name of its own.
+_NAMES_TRAINER = re.compile(
+    rb"(?:(?<![\w.])|\btransformers\.)(?!TF)\w*Trainer[ \t]*[(),]"
+    rb"|^[ \t]*from[ \t]+[\w.]+[ \t]+import\b[^\n#]*\b(?!TF)\w*Trainer\b",
+    re.MULTILINE,
+)
 _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 
 
@@ -282,13 +296,15 @@ class OwnPrograms:
 
     def loops_itself(self, launch: Claim, program: Launch | None) -> bool:
         """Whether a command that has options like those of a trainer's programs starts one of the project's own
-        which goes through its loop by itself, and has no trainer."""
+        which goes through its loop by itself, and has no trainer, or leaves it to another framework."""
         trainer = launch.dialect.trainer
         found = None if not trainer or program is None else self._program(launch, program)
         if found is None:
             return False
         data = self.workspace.read_or_none(found) or b""
-        return b".backward(" in data and re.search(rf"\b{trainer}\b".encode(), data) is None
+        if b".backward(" in data and re.search(rf"\b{trainer}\b".encode(), data) is None:
+            return True
+        return _IS_OF_ANOTHER.search(data) is not None and _NAMES_TRAINER.search(data) is None
 
     def _program(self, launch: Claim, program: Launch) -> str | None:
         """The file here of the script or the module that a command starts."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -119,6 +120,12 @@ def classes_of(text: str) -> Own:
     return {name: tuple(re.findall(r"[\w.]+(?=\s*(?:,|$))", bases)) for name, bases in found}
 
 
+def own_classes(document: Document) -> Own:
+    """The classes that a script defines, and those of other files of the project that it trains with."""
+    imported: Own = getattr(document, "classes", {})
+    return {**imported, **classes_of(document.source.text)}
+
+
 def script_runs(document: Document, *, patched: bool = False) -> Iterator[ScriptRun]:
     """The runs that a Python script starts through a Trainer: through one that Unsloth, which has
     a dialect of its own, has ``patched`` from within, or through one as it comes."""
@@ -128,9 +135,9 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     if calls and only_evaluates(document.source.text):
         return
     defaults = getattr(document, "option_defaults", None)
-    configs = [c for c in calls if _CONFIG.search(c.callee) and _may_configure(c, document)]
+    own = own_classes(document) if calls else {}
+    configs = [c for c in calls if _CONFIG.search(c.callee) and _may_configure(c, document, own)]
     trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c, document)]
-    own = classes_of(document.source.text) if calls else {}
     found: list[ScriptRun] = []
     for trainer in trainers:
         config = _argument(trainer, "args", "1")
@@ -180,9 +187,11 @@ def _is_trainer(call: Call, document: Document) -> bool:
     return "args" in entries and bool({"model", "train_dataset", "0"} & set(entries))
 
 
-def _may_configure(call: Call, document: Document) -> bool:
+def _may_configure(call: Call, document: Document, own: Own) -> bool:
     """A class of the project's own that is called like TRL's (``models.RewardConfig``) configures a training if it
-    takes what training arguments are."""
+    takes what training arguments are, or is derived from a library's where it can be read."""
+    if call.callee in own:
+        return of_library(call.callee, own) not in own
     keys = set(call.arguments.entries)
     is_own = not _homes_of(call, document) <= {"trl", "transformers", "unsloth"}
     return not (is_own and keys and not keys & _OF_TRAINING)
@@ -447,7 +456,10 @@ def script_claim(
     if run.config is not None:
         is_plain = of_library(run.config.callee, run.own).endswith("TrainingArguments")
         made = PlainArguments if is_plain else Block
-        blocks.append(_block(document, run.config, config_table, made))
+        # A class that is derived from the library's has fields of its own.
+        is_own = run.config.callee in run.own
+        table = _open_table(config_table) if is_own else config_table
+        blocks.append(_block(document, run.config, table, made))
     if run.trainer is not None:
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
         if _adapts_as_told(run.trainer, document):
@@ -466,6 +478,11 @@ def script_claim(
     facts = getattr(document, "facts", ())
     merges = kind == "aside" and any(fact.kind == "merges-adapter" for fact in facts)
     return Claim(dialect, kind, document, tuple(with_files(blocks)), name=name, merges=merges)
+
+
+@cache
+def _open_table(table: Table) -> Table:
+    return replace(table, ignores_unknown=None)
 
 
 class PlainArguments(Block, frozen=True, eq=False):
