@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -458,7 +457,7 @@ def script_claim(
         made = PlainArguments if is_plain else Block
         # A class that is derived from the library's has fields of its own.
         is_own = run.config.callee in run.own
-        table = _open_table(config_table) if is_own else config_table
+        table = replace(config_table, ignores_unknown=None) if is_own else config_table
         blocks.append(_block(document, run.config, table, made))
     if run.trainer is not None:
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
@@ -478,11 +477,6 @@ def script_claim(
     facts = getattr(document, "facts", ())
     merges = kind == "aside" and any(fact.kind == "merges-adapter" for fact in facts)
     return Claim(dialect, kind, document, tuple(with_files(blocks)), name=name, merges=merges)
-
-
-@cache
-def _open_table(table: Table) -> Table:
-    return replace(table, ignores_unknown=None)
 
 
 class PlainArguments(Block, frozen=True, eq=False):
