@@ -326,6 +326,20 @@ def test_keys_that_the_projects_own_copy_of_a_framework_declares(files, known):
 
 
 @pytest.mark.parametrize(
+    ("path", "strays"),
+    [("src/llamafactory/hparams/data_args.py", ["their_key"]), ("a.py", ["our_key", "their_key"])],
+)
+def test_keys_that_a_patch_of_the_framework_adds(tmp_path, path, strays):
+    patch = f"--- a/{path}\n+++ b/{path}\n@@ -1 +1,2 @@\n     a: int\n+    our_key: int = 0\n-their_key\n"
+    (tmp_path / "patches").mkdir()
+    (tmp_path / "patches/key.patch").write_text(patch)
+    (tmp_path / "run.yaml").write_text(LLAMA_FACTORY + "our_key: 1\ntheir_key: 2\n")
+    workspace = Workspace(tmp_path, named=[tmp_path])
+    [run] = Linker(workspace, registry(), LinkOptions()).link(["run.yaml"]).runs
+    assert [stray.path for stray in run.stray] == strays
+
+
+@pytest.mark.parametrize(
     ("declared", "wrong"),
     [
         ('stage: Literal["pt", "sft", "ours"] = field(default="sft")\n', []),

@@ -162,6 +162,14 @@ def test_an_example_hands_a_script_what_it_takes() -> None:
     assert (run.plan.model.id, run.level(f.model.id)) == ("Qwen/Qwen3-8B", Level.STATED)
 
 
+def test_an_option_that_an_example_quotes_with_others_is_one_word() -> None:
+    line = "bash train.sh '--per_device_train_batch_size=3 --gradient_accumulation_steps=5'"
+    script = f"{_TAKES_MODEL.strip().replace('$1', 'Qwen/Qwen3-8B')} $1\n"
+    run = run_of({"README.md": _readme(line), "train.sh": script}, "train.sh")
+    assert (run.plan.batch.micro, run.plan.batch.grad_accum) == (3, 5)
+    assert not run.wrong
+
+
 def test_a_script_hands_on_what_an_example_hands_it() -> None:
     files = {
         "README.md": _readme("bash main.sh Qwen/Qwen3-8B"),

@@ -30,6 +30,8 @@ from oomlint.workspace import Workspace
 _DEEPEST = 4
 # To read so many takes a tenth of a second.
 _MOST_PROGRAMS = 500
+_PATCHES = (".patch", ".diff")
+_MOST_PATCHES = 50
 _VERSION = r"(?m)^(?:VERSION|__version__)\s*=\s*[\"']([^\"'\s]+)"
 # Programs that train by these have options of the same names (transformers 4.57 examples/flax,
 # examples/tensorflow; its research_projects over Lightning).
@@ -52,7 +54,7 @@ def without_declared(
     workspace: Workspace, run: Run, claims: Iterable[Claim], readers: OwnReaders
 ) -> Run:
     """The run less the stray keys that the project's own programs ask for, and less those and the
-    values out of range that its own copy of the framework declares."""
+    values out of range that its own copy of the framework declares, or a patch of it."""
     is_started = any(claim.is_launched for claim in claims) and not run.is_started_by_guess
     strays = tuple(
         stray for stray in run.stray if not readers.ask_for(stray, is_started=is_started)
@@ -62,7 +64,7 @@ def without_declared(
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]
     if not refused and not worded:
         return run
-    texts = list(_copies(workspace, claims))
+    texts = [*_copies(workspace, claims), *_patches(workspace, claims)]
     words = {word for text in texts for word in re.findall(rb"\w+", text)}
     choices = {choice for text in texts for choice in re.findall(_QUOTED, text)}
 
@@ -117,6 +119,22 @@ def _copies(workspace: Workspace, claims: Iterable[Claim]) -> Iterator[bytes]:
     for name in filter(None, names):
         with suppress(FileError):
             yield workspace.read(name)
+
+
+def _patches(workspace: Workspace, claims: Iterable[Claim]) -> Iterator[bytes]:
+    """What patches that the project carries add to the files of a run's framework."""
+    folders = {
+        (claim.dialect.name.replace("-", "").encode(), workspace.project_around(claim.path))
+        for claim in claims
+    }
+    for package, folder in sorted(folders):
+        unsaved = (name for name in workspace.overlay if name.endswith(_PATCHES))
+        names = (*unsaved, *workspace.below(str(folder), _PATCHES, _DEEPEST))
+        for name in names[:_MOST_PATCHES]:
+            for part in re.split(rb"(?m)^\+\+\+ ", workspace.read_or_none(name) or b"")[1:]:
+                path, _, hunks = part.partition(b"\n")
+                if package in path.replace(b"-", b"").replace(b"_", b"").split(b"/"):
+                    yield b"\n".join(re.findall(rb"(?m)^\+(.*)$", hunks))
 
 
 def _programs(workspace: Workspace, folder: str) -> Iterator[str]:
