@@ -150,7 +150,11 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
             if "per_device_train_batch_size" in config.arguments.entries
         ]
     parsed = parsed_config(document)
-    found = [replace(run, parsed=parsed) if _is_of_project(run) else run for run in found]
+    defined = classes_of(document.source.text) if parsed else {}
+    found = [
+        replace(run, parsed=parsed) if parsed and _is_of_project(run, defined) else run
+        for run in found
+    ]
     if not found and any(f.kind == "merges-adapter" for f in getattr(document, "facts", ())):
         found.append(_run_of(calls, None, None, defaults, own))
     for run in found:
@@ -165,12 +169,13 @@ def parsed_config(document: Document) -> str:
     return configs[0] if len(configs) == 1 else ""
 
 
-def _is_of_project(run: ScriptRun) -> bool:
+def _is_of_project(run: ScriptRun, defined: Own) -> bool:
     """Whether a trainer of the project's own is given arguments that a parser makes: it does what
-    TRL's does for the keys that it takes of TRL's class."""
+    TRL's does for the keys that it takes of TRL's class, unless the script itself shows all that it
+    adds to transformers'."""
     if run.trainer is None or run.config is not None or run.uses_trl:
         return False
-    return not _OF_TRANSFORMERS.search(of_library(run.trainer.callee, run.own))
+    return not _OF_TRANSFORMERS.search(of_library(run.trainer.callee, defined))
 
 
 def _imports_unsloth(document: Document) -> bool:
