@@ -98,6 +98,19 @@ def test_small_vocabulary_takes_more_tokens_and_of_other_languages_nobody_says_h
     assert axolotl("BelleGroup/train_0.5M_CN", model=LLAMA).plan.seq.longest is None
 
 
+@pytest.mark.parametrize(
+    ("name", "is_known"),
+    [
+        ("alpaca_gpt4_data_zh", True),
+        ("data/alpaca_gpt4_data_zh.json", True),
+        ("somebody/alpaca-gpt4-data-zh", True),
+        ("somebody/math", False),
+    ],
+)
+def test_whoever_holds_a_copy_it_is_the_same_set(name: str, is_known: bool) -> None:
+    assert (datasets.find(name) is not None) is is_known
+
+
 def test_name_that_a_project_registered_is_its_file() -> None:
     samples = [{"instruction": "a" * 317, "output": ""}, {"instruction": "b", "output": "c" * 3170}]
     info = {"mine": {"file_name": "mine.json"}, "theirs": {"hf_hub_url": "yahma/alpaca-cleaned"}}

@@ -326,6 +326,20 @@ def test_keys_that_the_projects_own_copy_of_a_framework_declares(files, known):
 
 
 @pytest.mark.parametrize(
+    ("path", "strays"),
+    [("src/llamafactory/hparams/data_args.py", ["their_key"]), ("a.py", ["our_key", "their_key"])],
+)
+def test_keys_that_a_patch_of_the_framework_adds(tmp_path, path, strays):
+    patch = f"--- a/{path}\n+++ b/{path}\n@@ -1 +1,2 @@\n     a: int\n+    our_key: int = 0\n-their_key\n"
+    (tmp_path / "patches").mkdir()
+    (tmp_path / "patches/key.patch").write_text(patch)
+    (tmp_path / "run.yaml").write_text(LLAMA_FACTORY + "our_key: 1\ntheir_key: 2\n")
+    workspace = Workspace(tmp_path, named=[tmp_path])
+    [run] = Linker(workspace, registry(), LinkOptions()).link(["run.yaml"]).runs
+    assert [stray.path for stray in run.stray] == strays
+
+
+@pytest.mark.parametrize(
     ("declared", "wrong"),
     [
         ('stage: Literal["pt", "sft", "ours"] = field(default="sft")\n', []),
@@ -593,8 +607,24 @@ _LOOP = "from diffusers import AutoencoderKL\nfor batch in data:\n    accelerato
 
 @pytest.mark.parametrize(
     ("script", "runs"),
-    [(_LOOP, []), (_LOOP + "class Ours(Trainer): pass\n", ["run.sh"]), (None, ["run.sh"])],
-    ids=["a loop", "a trainer with a step of its own", "not here"],
+    [
+        (_LOOP, []),
+        (_LOOP + "class Ours(Trainer): pass\n", ["run.sh"]),
+        (None, ["run.sh"]),
+        ("import jax\n# Initialize our Trainer\nstep = jax.pmap(train_step)\n", []),
+        ("import pytorch_lightning as pl\ntrainer = pl.Trainer.from_argparse_args(args)\n", []),
+        ("from transformers import (\n    TFTrainer,\n)\ntrainer = TFTrainer(model, args)\n", []),
+        ("import tensorflow as tf\nfrom transformers import Trainer\n", ["run.sh"]),
+    ],
+    ids=[
+        "a loop",
+        "a trainer with a step of its own",
+        "not here",
+        "JAX",
+        "Lightning",
+        "TensorFlow",
+        "TensorFlow beside a trainer",
+    ],
 )
 def test_options_like_the_trainers_of_a_loop_without_one(script, runs):
     files = {"run.sh": f"accelerate launch train.py {_OWN}\n"}

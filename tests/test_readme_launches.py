@@ -2,6 +2,8 @@
 
 from tests.linked import link, run_of
 
+from oomlint.documents.readme import starts_in_readme
+from oomlint.documents.text import Source
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
@@ -57,6 +59,15 @@ def test_a_prompt_and_a_continued_line_are_read():
         "  configs/a.yaml",
     )
     assert _run(readme).plan.parallel.world == 2
+
+
+def test_a_fence_ends_a_command_that_a_backslash_would_go_on():
+    first = _readme(f"{LAUNCH.format(name='a')} --micro_batch_size 4 \\")
+    document = starts_in_readme(
+        Source("README.md", first + _readme("python other.py \\", "  --a 1"))
+    )
+    assert document is not None
+    assert len(document.commands) == 2
 
 
 def test_of_lines_that_differ_the_first_is_assumed():
@@ -149,6 +160,14 @@ def test_an_example_hands_a_script_what_it_takes() -> None:
     files["train.sh"] = _TAKES_MODEL.replace("$1", "${1:-Qwen/Qwen3-8B}")
     run = run_of(files, "train.sh")
     assert (run.plan.model.id, run.level(f.model.id)) == ("Qwen/Qwen3-8B", Level.STATED)
+
+
+def test_an_option_that_an_example_quotes_with_others_is_one_word() -> None:
+    line = "bash train.sh '--per_device_train_batch_size=3 --gradient_accumulation_steps=5'"
+    script = f"{_TAKES_MODEL.strip().replace('$1', 'Qwen/Qwen3-8B')} $1\n"
+    run = run_of({"README.md": _readme(line), "train.sh": script}, "train.sh")
+    assert (run.plan.batch.micro, run.plan.batch.grad_accum) == (3, 5)
+    assert not run.wrong
 
 
 def test_a_script_hands_on_what_an_example_hands_it() -> None:

@@ -184,3 +184,12 @@ def test_a_version_may_be_given() -> None:
     run = _run({"versions.trl": "0.19.1"}, requirements_txt="trl==0.24.0\n")
     assert run.plan.versions == {"trl": "0.19.1"}
     assert run.plan.checkpointing.mode == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "pinned"),
+    [("setup.sh", "0.13.0"), ("install_env.sh", "0.13.0"), ("train.sh", None)],
+)
+def test_a_script_that_sets_up_the_environment_pins(name: str, pinned: str | None) -> None:
+    text = "set -e\npip3 install 'git+https://github.com/axolotl-ai-cloud/axolotl.git@v0.13.0'\n"
+    assert pins(name, text).get("axolotl") == pinned

@@ -30,7 +30,23 @@ from oomlint.workspace import Workspace
 _DEEPEST = 4
 # To read so many takes a tenth of a second.
 _MOST_PROGRAMS = 500
+_PATCHES = (".patch", ".diff")
+_MOST_PATCHES = 50
 _VERSION = r"(?m)^(?:VERSION|__version__)\s*=\s*[\"']([^\"'\s]+)"
+# Programs that train by these have options of the same names (transformers 4.57 examples/flax,
+# examples/tensorflow; its research_projects over Lightning).
+_IS_OF_ANOTHER = re.compile(
+    rb"^[ \t]*(?:import|from)[ \t]+(?:jax|flax|tensorflow|pytorch_lightning|lightning)\b"
+    rb"|\bTFTrainer\b",
+    re.MULTILINE,
+)
+# A class that is imported, called or derived from, not a word of a comment; Lightning's is named with its
+# module, TensorFlow's has a name of its own.
+_NAMES_TRAINER = re.compile(
+    rb"(?:(?<![\w.])|\btransformers\.)(?!TF)\w*Trainer[ \t]*[(),]"
+    rb"|^[ \t]*from[ \t]+[\w.]+[ \t]+import\b[^\n#]*\b(?!TF)\w*Trainer\b",
+    re.MULTILINE,
+)
 _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 
 
@@ -38,7 +54,7 @@ def without_declared(
     workspace: Workspace, run: Run, claims: Iterable[Claim], readers: OwnReaders
 ) -> Run:
     """The run less the stray keys that the project's own programs ask for, and less those and the
-    values out of range that its own copy of the framework declares."""
+    values out of range that its own copy of the framework declares, or a patch of it."""
     is_started = any(claim.is_launched for claim in claims) and not run.is_started_by_guess
     strays = tuple(
         stray for stray in run.stray if not readers.ask_for(stray, is_started=is_started)
@@ -48,7 +64,7 @@ def without_declared(
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]
     if not refused and not worded:
         return run
-    texts = list(_copies(workspace, claims))
+    texts = [*_copies(workspace, claims), *_patches(workspace, claims)]
     words = {word for text in texts for word in re.findall(rb"\w+", text)}
     choices = {choice for text in texts for choice in re.findall(_QUOTED, text)}
 
@@ -103,6 +119,22 @@ def _copies(workspace: Workspace, claims: Iterable[Claim]) -> Iterator[bytes]:
     for name in filter(None, names):
         with suppress(FileError):
             yield workspace.read(name)
+
+
+def _patches(workspace: Workspace, claims: Iterable[Claim]) -> Iterator[bytes]:
+    """What patches that the project carries add to the files of a run's framework."""
+    folders = {
+        (claim.dialect.name.replace("-", "").encode(), workspace.project_around(claim.path))
+        for claim in claims
+    }
+    for package, folder in sorted(folders):
+        unsaved = (name for name in workspace.overlay if name.endswith(_PATCHES))
+        names = (*unsaved, *workspace.below(str(folder), _PATCHES, _DEEPEST))
+        for name in names[:_MOST_PATCHES]:
+            for part in re.split(rb"(?m)^\+\+\+ ", workspace.read_or_none(name) or b"")[1:]:
+                path, _, hunks = part.partition(b"\n")
+                if package in path.replace(b"-", b"").replace(b"_", b"").split(b"/"):
+                    yield b"\n".join(re.findall(rb"(?m)^\+(.*)$", hunks))
 
 
 def _programs(workspace: Workspace, folder: str) -> Iterator[str]:
@@ -311,13 +343,15 @@ class OwnPrograms:
 
     def loops_itself(self, launch: Claim, program: Launch | None) -> bool:
         """Whether a command that has options like those of a trainer's programs starts one of the project's own
-        which goes through its loop by itself, and has no trainer."""
+        which goes through its loop by itself, and has no trainer, or leaves it to another framework."""
         trainer = launch.dialect.trainer
         found = None if not trainer or program is None else self._program(launch, program)
         if found is None:
             return False
         data = self.workspace.read_or_none(found) or b""
-        return b".backward(" in data and re.search(rf"\b{trainer}\b".encode(), data) is None
+        if b".backward(" in data and re.search(rf"\b{trainer}\b".encode(), data) is None:
+            return True
+        return _IS_OF_ANOTHER.search(data) is not None and _NAMES_TRAINER.search(data) is None
 
     def _program(self, launch: Claim, program: Launch) -> str | None:
         """The file here of the script or the module that a command starts."""

@@ -228,7 +228,7 @@ def walk(
             continue
         past = {_HYDRA_SWEEP} if _is_sweep(parent, folders, files) else ()
         for file in sorted(set(files).difference(past)):
-            if kind_of(file) in suffixes:
+            if (kind_of(file) or os.path.splitext(file)[1]) in suffixes:
                 yield Path(parent, file)
             elif file.endswith(STAGED):
                 trouble(os.path.join(parent, file))

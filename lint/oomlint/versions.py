@@ -39,6 +39,8 @@ _WHEEL = r"\s*\S*/[\w.]+-(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)[-+]"
 _IMAGE = r"(?mi)^[ \t]*FROM\s+\S*pytorch/pytorch:(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
 _INCLUDE = r"(?m)^[ \t]*(?:-r|--requirement|-c|--constraint)(?:[ \t]+|=|(?=[\w./]))([^\s#]+)"
 _INSTALL = r"\b(?:pip3?|uv pip)\s+install\s+([^\n;&|]+)"
+# A script that somebody runs once, before any training.
+_SETS_UP = r"(?:[\w-]*[_-])?(?:setup|install|env|environment)(?:[_-][\w-]*)?\.sh"
 _QUOTED = r"""["']([A-Za-z][\w.-]*(?:\[[\w,-]*\])?\s*[=<>~!^][^"'\n]*)["']"""
 _CONDA = r"(?m)^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?([A-Za-z][\w.-]*)\s*([=<>~!][^\"'#\n]*)"
 
@@ -273,6 +275,7 @@ _READERS: tuple[
     tuple[Callable[[str], bool], Callable[[str], Iterator[tuple[str, str]]]], ...
 ] = (
     # In rising precedence: what was really resolved counts most.
+    (lambda name: re.fullmatch(_SETS_UP, name) is not None, _installed),
     (lambda name: name.startswith("dockerfile") or name.endswith(".dockerfile"), _dockerfile),
     (lambda name: name == "setup.py", _quoted),
     (lambda name: name == "setup.cfg", _lines),

@@ -289,6 +289,11 @@ def test_megatron_has_data_parallelism_of_its_own() -> None:
     assert run.plan.parallel.ddp.find_unused is False
 
 
+def test_megatron_steps_by_an_optimizer_of_its_own() -> None:
+    optimizer = run_of(SFT + "tensor_model_parallel_size: 2\noptim: adamw_torch\n").plan.optimizer
+    assert (optimizer.kind, optimizer.fused, optimizer.foreach) == ("adamw", True, False)
+
+
 def test_workers_of_ray_are_the_ranks() -> None:
     line = "USE_RAY=1 NPROC_PER_NODE=2 llamafactory-cli train a.yaml ray_num_workers=4\n"
     (run,) = runs_of({"a.yaml": SFT, "run.sh": line})

@@ -237,3 +237,57 @@ def test_sky_accelerators_in_brackets_without_quotes() -> None:
     (run,) = _runs(task_yaml=task)
     plan: Any = run.plan
     assert (plan.device.type, plan.parallel.gpus_per_node) == ("H100-80GB", 8)
+
+
+_TRAINS = """\
+import transformers
+from transformers import AutoModelForTokenClassification, TrainingArguments
+from ours.prm import PRMTrainer
+
+model = AutoModelForTokenClassification.from_pretrained("Qwen/Qwen2.5-7B", num_labels=1)
+trainer = PRMTrainer(model=model, args=TrainingArguments("out"), train_dataset=data)
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "framework"),
+    [
+        ("from transformers import Trainer", "hf-trainer"),
+        ("from trl import PRMTrainer as Trainer", "trl"),
+    ],
+)
+def test_a_trainer_of_another_file_is_what_it_is_derived_from(library: str, framework: str) -> None:
+    files = {
+        "train.py": _TRAINS,
+        "ours/prm.py": f"{library}\n\n\nclass PRMTrainer(Trainer):\n    pass\n",
+    }
+    (run,) = link(files, "train.py").runs
+    assert run.framework == framework
+
+
+_CONFIGURES = """\
+from trl import setup_chat_format
+
+def go(trains):
+    from ours import SFTConfig
+
+    return trains(SFTConfig(output_dir="out", per_device_train_batch_size=2, val_file="a.jsonl"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("bases", "strays"),
+    [("", None), ("(trl.SFTConfig)", [False])],
+    ids=["a record of its own", "one with a field more"],
+)
+def test_a_config_of_another_file_is_what_it_is_derived_from(
+    bases: str, strays: list[bool] | None
+) -> None:
+    files = {
+        "train.py": _CONFIGURES,
+        "ours/__init__.py": "from .config import SFTConfig\n",
+        "ours/config.py": f"import trl\n\n\nclass SFTConfig{bases}:\n    val_file: str\n",
+    }
+    runs = link(files, "train.py").runs
+    found = [[s.block.table.refuses(s.path) for s in run.stray] for run in runs]
+    assert found == ([] if strays is None else [strays])

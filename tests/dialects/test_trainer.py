@@ -163,6 +163,7 @@ def test_fixes_go_to_the_script_not_to_the_launcher() -> None:
         "llamafactory-cli train --stage sft" + _REST,
         "python src/train_bash.py --stage sft --finetuning_type lora" + _REST,
         "accelerate launch run_clm_no_trainer.py" + _REST,
+        "python xla_spawn.py --num_cores 8 run_clm.py" + _REST,
         "python prepare.py --output_dir out",
         "python train.py --learning_rate 1e-4 --output_dir out --epochs 3",
         "python ppo_loop.py" + _REST + " --batch_size 64 --mini_batch_size 2 --init_kl_coef 0.3",

@@ -225,6 +225,19 @@ def test_a_recipe_lays_its_config_over_that_of_verl() -> None:
     assert (run.plan.checkpointing.mode, run.plan.seq.packing) == ("none", "varlen")
 
 
+def test_a_recipes_own_program_names_its_config() -> None:
+    files = {
+        "run.sh": _PLAIN.replace("verl.trainer.main_ppo", "recipe.ours.src.main_ours"),
+        "verl/trainer/config/ppo_trainer.yaml": _BASE,
+        "recipe/ours/src/main_ours.py": _OWN_PROGRAM.replace("agent_trainer", "ours_trainer"),
+        "recipe/ours/src/config/ours_trainer.yaml": (
+            "actor_rollout_ref:\n  model:\n    use_remove_padding: True\n"
+        ),
+    }
+    run = next(run for run in link(files).runs if "run.sh" in run.files)
+    assert run.plan.seq.packing == "varlen"
+
+
 _72B = """\
 python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=x \\
     data.max_prompt_length=512 data.max_response_length=512 trainer.nnodes=4 \\

@@ -9,6 +9,7 @@ ms-swift's tables, of those sets whose samples are text.
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from math import log, sqrt
 from typing import Literal
@@ -23,6 +24,9 @@ TEMPLATE = 26
 # (arXiv 2407.21783, section 3.2); of other languages nobody says.
 _SMALL_VOCABULARY = 64_000
 _MORE_TOKENS = 3.94 / 3.17
+_FILE_ENDING = re.compile(r"\.(?:jsonl?|parquet|csv)$")
+# `alpaca-gpt4-data-zh` is one set, `math` and `train-data` are many.
+_TELLING = 2
 
 
 def is_small(vocabulary: int) -> bool:
@@ -72,6 +76,27 @@ def _by_name() -> dict[str, Lengths]:
     return {name: each for each in catalogue() for name in each.names}
 
 
+@cache
+def _by_stem() -> dict[str, Lengths | None]:
+    """By what is left of a name without its owner; ``None`` of what several sets are called."""
+    found: dict[str, Lengths | None] = {}
+    for each in catalogue():
+        for stem in set(map(_stem_of, each.names)):
+            found[stem] = None if stem in found else each
+    return found
+
+
+def _stem_of(name: str) -> str:
+    """``alpaca-gpt4-data-zh`` of ``llm-wizard/alpaca-gpt4-data-zh`` and ``data/alpaca_gpt4_data_zh.json``."""
+    stem = name.lower().rpartition("/")[2]
+    return _FILE_ENDING.sub("", stem).replace("_", "-")
+
+
 def find(name: str) -> Lengths | None:
-    """The lengths of the set of a name, however its letters are cased; ``None`` of one that is unknown."""
-    return _by_name().get(name.lower())
+    """The lengths of the set of a name, however its letters are cased, and whoever holds a copy of it under a
+    name of several words; ``None`` of one that is unknown."""
+    exact = _by_name().get(name.lower())
+    if exact is not None:
+        return exact
+    stem = _stem_of(name)
+    return _by_stem().get(stem) if stem.count("-") >= _TELLING else None

@@ -62,7 +62,7 @@ def _commands(text: str) -> Iterator[list[Span]]:
         if fence is not None and not (inside and fence["info"].strip()):
             inside = not inside
             if lines:
-                yield lines
+                yield _ended(text, lines)
             lines = []
         elif inside:
             prompt = _PROMPT.match(text, line.start, line.end) if not lines else None
@@ -71,6 +71,14 @@ def _commands(text: str) -> Iterator[list[Span]]:
             if not _of(text, line).endswith("\\"):
                 yield lines
                 lines = []
+
+
+def _ended(text: str, lines: list[Span]) -> list[Span]:
+    """The lines of a command that the fence cuts off, the last less the backslash with which it
+    would go on into whatever stands next."""
+    *before, last = lines
+    said = text[last.start : last.end].rstrip("\\")
+    return [*before, Span(last.start, last.start + len(said))]
 
 
 def _of(text: str, line: Span) -> str:

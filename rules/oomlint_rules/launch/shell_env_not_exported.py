@@ -48,6 +48,7 @@ from oomlint.rule import (
     short,
 )
 from oomlint.run import Run
+from oomlint_rules._examples import LLAMA_FACTORY
 
 _RECIPE = (
     "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
@@ -72,6 +73,8 @@ _READ_BY = {
     "NNODES": _SWIFT | {"llama-factory", "llama-factory-v1"},
     "FORCE_TORCHRUN": frozenset({"llama-factory", "llama-factory-v1"}),
 }
+# What starts the processes by itself asks for none of those.
+_STARTS_ITSELF = frozenset({"torchrun", "accelerate", "deepspeed"})
 
 
 class ShellEnvNotExported(Rule):
@@ -123,6 +126,11 @@ class ShellEnvNotExported(Rule):
         ),
         Example(files={"train.sh": f"NNODES=1\n{_RECIPE}"}, why="torchrun does not read it"),
         Example(
+            files={"train.sh": "FORCE_TORCHRUN=1\ntorchrun src/train.py train.yaml\n"}
+            | {"train.yaml": LLAMA_FACTORY},
+            why="only llamafactory-cli asks for it, and torchrun is there already",
+        ),
+        Example(
             files={"train.sh": f"ACCELERATE_USE_DEEPSPEED=false\n{_RECIPE}"},
             why="without the line it is off, too",
         ),
@@ -134,7 +142,11 @@ class ShellEnvNotExported(Rule):
                 continue
             if fact.detail["value"].lower() == "false":
                 continue  # off without the line, too; a variable from outside stays exported
-            if run.dialect.name in _READ_BY.get(fact.detail["name"], (run.dialect.name,)):
+            readers = _READ_BY.get(fact.detail["name"])
+            is_read = readers is None or (
+                run.dialect.name in readers and fact.detail["program"] not in _STARTS_ITSELF
+            )
+            if is_read:
                 yield self._lost(run, fact)
 
     def _lost(self, run: Run, fact: Fact) -> Finding:

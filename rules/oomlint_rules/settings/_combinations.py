@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from oomlint.changes import Release, release_of
 from oomlint.dialects.table import Origin
 from oomlint.documents.base import UNKNOWN
 from oomlint.rule import Applicability, Finding, Rule, Severity
@@ -20,7 +21,8 @@ class Combination(Struct, frozen=True):
     ``together`` are fields (of the plan or the dialect's own) or keys that are all given and
     not false. ``unless`` are such of which none may be. ``holds`` tests what no key says.
     ``message`` completes "<framework> refuses …", ``details`` say why or what is taken instead;
-    ``drop`` is what the fix removes.
+    ``drop`` is what the fix removes. ``since`` is the framework's release that has it first, where an
+    older one that a project may pin has not.
     """
 
     together: tuple[Any, ...]
@@ -29,6 +31,7 @@ class Combination(Struct, frozen=True):
     unless: tuple[Any, ...] = ()
     holds: Callable[[Run], bool] = lambda _run: True
     details: tuple[str, ...] = ()
+    since: Release = ()
 
 
 def refusals(
@@ -36,7 +39,10 @@ def refusals(
 ) -> Iterator[Finding]:
     """A finding of ``rule`` for each combination of a table that stands in a run of ``framework``,
     as people call it."""
+    pinned = release_of(run.plan.versions.get(framework.lower()))
     for combination in _standing(run, table):
+        if pinned is not None and pinned < combination.since:
+            continue
         place = origin_of(run, combination.drop or combination.together[0])
         location = place.location if place is not None else None
         yield rule.finding(

@@ -31,6 +31,7 @@ Where another version of Axolotl, whose validators allow it, is pinned.
   `check_fsdp2_base_model_quant_rl`:1069, `check_activation_offloading_wo_gc`:1445,
   `check_mem_mismatch`:1214, `check_sample_packing_w_rl`:688, `check_relora`:1581,
   `check_fused_lora`:615, `check_lora_kernels_8bit`:648, `check_falcon_fsdp`:1397,
+  `check_lora_kernels_trust_remote_code`:669, which v0.15.0 has first,
   `check_mpt_checkpointing`:1403, `check_streaming_w_max_steps`:1370, `check_saves`:303,
   `check_evals`:331, `check_fsdp2_cpu_offload_pin_memory`:1052)
 """
@@ -108,7 +109,12 @@ _TABLE = (
         for kernel in ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
     ),
     *(
-        Combination((kernel, "trust_remote_code"), f"{kernel} with trust_remote_code", kernel)
+        Combination(
+            (kernel, "trust_remote_code"),
+            f"{kernel} with trust_remote_code",
+            kernel,
+            since=(0, 15),
+        )
         for kernel in ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
     ),
     Combination((own.fsdp,), "FSDP for Falcon models", holds=lambda run: _names("falcon", run)),
@@ -235,6 +241,13 @@ class AxolotlInvalidCombo(Rule):
         Example(files={"train.yaml": f"{AXOLOTL}activation_offloading: true\n"}),
         Example(files={"train.yaml": f"{AXOLOTL}streaming: true\nmax_steps: 100\n"}),
         Example(files={"train.yaml": f"{AXOLOTL}rl: dpo\n{_FSDP2}"}),
+        Example(
+            files={
+                "train.yaml": f"{AXOLOTL}lora_o_kernel: true\ntrust_remote_code: true\n",
+                "setup.sh": "pip install 'git+https://github.com/axolotl-ai-cloud/axolotl@v0.13.0'\n",
+            },
+            why="that release takes both",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -42,6 +42,13 @@ def degrees(run: Cells) -> Any:
     }
 
 
+@bridge.derive(f.optimizer.fused, f.optimizer.foreach)
+def steps(run: Cells) -> Any:
+    """Both train with Megatron-LM's own optimizer over a fused Adam of Transformer Engine or Apex
+    (Megatron-LM core_v0.14.0 megatron/core/optimizer/__init__.py:12-38), whatever ``optim`` says."""
+    return {f.optimizer.fused: True, f.optimizer.foreach: False} if _is_megatron(run) else None
+
+
 @bridge.derive(f.parallel.ddp.find_unused)
 def looks_for_unused(run: Cells) -> Any:
     """Megatron has a wrapper of its own for data parallelism."""

@@ -83,7 +83,12 @@ def _spelled(launch: Launch, entry: Entry) -> Iterator[str | None]:
         text = _text(entry.value)
         yield None if text is None else f"{entry.key}={text}"
         return
-    yield ("-" if len(entry.key) == 1 else "--") + entry.key
+    option = ("-" if len(entry.key) == 1 else "--") + entry.key
+    text = _text(entry.value)
+    if text is not None and launch.document.source.text.startswith("=", entry.key_span.end):
+        yield f"{option}={text}"  # one word, whatever blanks its quotes hold
+        return
+    yield option
     if isinstance(entry.value, SequenceNode):
         yield from map(_text, entry.value.items)
     elif not (isinstance(entry.value, Scalar) and entry.value.value is True):

@@ -64,6 +64,9 @@ _OTHER_PROGRAMS = frozenset(
     {"swift", "megatron", "llamafactory-cli", "lmf", "axolotl", "litgpt", "xtuner", "tune", "trl"}
 )
 
+# Programs that start others on TPUs (transformers 4.57 examples/pytorch/xla_spawn.py).
+_TPU_LAUNCHERS = frozenset({"xla_spawn"})
+
 # Scripts of frameworks that have a dialect of their own.
 _OTHER_SCRIPTS = frozenset({"unsloth-cli"})
 
@@ -81,7 +84,7 @@ def is_trainer_command(launch: Launch) -> bool:
     deepspeed = launch.flag("deepspeed")
     if deepspeed is not None and _is_bare(deepspeed.value):
         return False  # the switch of deepspeed.add_config_arguments, for loops of their own
-    if is_of_other_package(launch):
+    if is_of_other_package(launch) or launch.stem in _TPU_LAUNCHERS:
         return False
     shared = flags & SIGNATURE
     telling = {"per_device_train_batch_size", "per_gpu_train_batch_size"} & flags

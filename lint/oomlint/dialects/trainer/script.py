@@ -122,6 +122,12 @@ def classes_of(text: str) -> Own:
     return {name: tuple(re.findall(r"[\w.]+(?=\s*(?:,|$))", bases)) for name, bases in found}
 
 
+def own_classes(document: Document) -> Own:
+    """The classes that a script defines, and those of other files of the project that it trains with."""
+    imported: Own = getattr(document, "classes", {})
+    return {**imported, **classes_of(document.source.text)}
+
+
 def script_runs(document: Document, *, patched: bool = False) -> Iterator[ScriptRun]:
     """The runs that a Python script starts through a Trainer: through one that Unsloth, which has
     a dialect of its own, has ``patched`` from within, or through one as it comes."""
@@ -131,9 +137,9 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     if calls and only_evaluates(document.source.text):
         return
     defaults = getattr(document, "option_defaults", None)
-    configs = [c for c in calls if _CONFIG.search(c.callee) and _may_configure(c, document)]
+    own = own_classes(document) if calls else {}
+    configs = [c for c in calls if _CONFIG.search(c.callee) and _may_configure(c, document, own)]
     trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c, document)]
-    own = classes_of(document.source.text) if calls else {}
     found: list[ScriptRun] = []
     for trainer in trainers:
         config = _argument(trainer, "args", "1")
@@ -147,7 +153,11 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
             if "per_device_train_batch_size" in config.arguments.entries
         ]
     parsed = parsed_config(document)
-    found = [replace(run, parsed=parsed) if _is_of_project(run) else run for run in found]
+    defined = classes_of(document.source.text) if parsed else {}
+    found = [
+        replace(run, parsed=parsed) if parsed and _is_of_project(run, defined) else run
+        for run in found
+    ]
     if not found and any(f.kind == "merges-adapter" for f in getattr(document, "facts", ())):
         found.append(_run_of(calls, None, None, defaults, own))
     for run in found:
@@ -162,12 +172,13 @@ def parsed_config(document: Document) -> str:
     return configs[0] if len(configs) == 1 else ""
 
 
-def _is_of_project(run: ScriptRun) -> bool:
+def _is_of_project(run: ScriptRun, defined: Own) -> bool:
     """Whether a trainer of the project's own is given arguments that a parser makes: it does what
-    TRL's does for the keys that it takes of TRL's class."""
+    TRL's does for the keys that it takes of TRL's class, unless the script itself shows all that it
+    adds to transformers'."""
     if run.trainer is None or run.config is not None or run.uses_trl:
         return False
-    return not _OF_TRANSFORMERS.search(of_library(run.trainer.callee, run.own))
+    return not _OF_TRANSFORMERS.search(of_library(run.trainer.callee, defined))
 
 
 def _imports_unsloth(document: Document) -> bool:
@@ -183,9 +194,11 @@ def _is_trainer(call: Call, document: Document) -> bool:
     return "args" in entries and bool({"model", "train_dataset", "0"} & set(entries))
 
 
-def _may_configure(call: Call, document: Document) -> bool:
+def _may_configure(call: Call, document: Document, own: Own) -> bool:
     """A class of the project's own that is called like TRL's (``models.RewardConfig``) configures a training if it
-    takes what training arguments are."""
+    takes what training arguments are, or is derived from a library's where it can be read."""
+    if call.callee in own:
+        return of_library(call.callee, own) not in own
     keys = set(call.arguments.entries)
     is_own = not _homes_of(call, document) <= {"trl", "transformers", "unsloth"}
     return not (is_own and keys and not keys & _OF_TRAINING)
@@ -453,7 +466,10 @@ def script_claim(
     if run.config is not None:
         is_plain = of_library(run.config.callee, run.own).endswith("TrainingArguments")
         made = PlainArguments if is_plain else Block
-        blocks.append(_block(document, run.config, config_table, made))
+        # A class that is derived from the library's has fields of its own.
+        is_own = run.config.callee in run.own
+        table = replace(config_table, ignores_unknown=None) if is_own else config_table
+        blocks.append(_block(document, run.config, table, made))
     if run.trainer is not None:
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
         if _COMPARES.search(run.trainer.callee):

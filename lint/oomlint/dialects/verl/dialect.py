@@ -251,6 +251,8 @@ def _bases(launch: Launch, module: str, kind: str) -> Iterable[str]:
         yield "verl/trainer/config/ppo_trainer.yaml"
     if name:
         yield f"{folder}/config/{name}.yaml"
+    elif stem not in _NAMED_BY_TRAINER and launch.stem not in _OF_EXAMPLES:
+        yield _file_of(module)  # a recipe's own program, whose @hydra.main names its config
 
 
 def _only_validates(launch: Launch) -> bool:

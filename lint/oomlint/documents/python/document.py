@@ -52,6 +52,8 @@ _TEST_FILE: Final = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test)\.py$")
 _TEST_FUNCTION: Final = re.compile(r"^[ \t]*(?:async )?def test_", re.MULTILINE)
 # As for scripts of the shell. A tree of ast takes up to 350 bytes a character (measured).
 _MOST_CHARACTERS: Final = 1_000_000
+# Libraries have classes of these names, and projects have others.
+_TRAINS: Final = re.compile(r"(?:Trainer|Config)$")
 _STRING_START: Final = re.compile(r"([rRbBuUfF]*)('''|\"\"\"|'|\")")
 
 
@@ -79,6 +81,9 @@ class PythonDocument(Struct, frozen=True, eq=False):
     """Options, and numbers of words behind the script, that name a config file to it."""
     assigned: tuple[Call, ...] = ()
     """Statements that change its training arguments, each as a call that is given the new value."""
+    classes: MappingABC[str, tuple[str, ...]] = {}
+    """Classes of other files of the project that it calls to train or to configure that, by the name here, each
+    with what it is derived from."""
 
     def set_value(self, node: Node, value: Literal) -> list[Edit]:
         """Replace an expression by a literal in the file's quotes, or by a :class:`Name`.
@@ -339,11 +344,14 @@ def _read(
     steps = reached_by_files(every, tree, evaluator)
     calls, origin = read_calls(steps, evaluator, places)
     stores = reached_by_files(stores, tree, evaluator)
+    module = Module(source, tree)
     facts = (
         *facts_of(source, tree, places, evaluator, steps, calls, origin),
-        *sampler_facts(Module(source, tree), calls, taken_in),
+        *sampler_facts(module, calls, taken_in),
     )
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
+    named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
+    bases = {name: taken_in.bases_of(module.qualified(name), source.path) for name in named}
     return PythonDocument(
         source,
         tuple(calls),
@@ -357,6 +365,7 @@ def _read(
         files.loaded.paths,
         frozenset(files.asked),
         tuple(read_stores(stores, calls, tree, evaluator, places)),
+        {name: found for name, found in bases.items() if found is not None},
     )
 
 

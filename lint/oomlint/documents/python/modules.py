@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from oomlint.documents.python.scopes import FunctionNode
+from oomlint.documents.python.scopes import FunctionNode, dotted
 from oomlint.documents.python.tree import Tree, read_tree
 from oomlint.documents.text import Source
 
@@ -20,6 +20,8 @@ FindSource: TypeAlias = Callable[[str], Source | None]
 """The text of another file of the project, by its path as an import names it."""
 
 _MOST_FILES: Final = 12
+# Packages hand on what their modules define.
+_DEEPEST: Final = 3
 # A tree takes up to 350 bytes a character (measured).
 _MOST_KEPT: Final = 50_000
 # What is not looked for in a project: half of what training scripts import, and no setting of theirs.
@@ -50,6 +52,12 @@ class Module(Struct, eq=False):
                 if isinstance(node, ast.ImportFrom):
                     origin = (node.module or "", node.level, name.name)
                 self.imports[name.asname or name.name] = origin
+
+    def qualified(self, name: str) -> str:
+        """A dotted name as its import gives it: ``.models.Base`` of ``from .models import Base``."""
+        root, _, rest = name.partition(".")
+        module, level, inner = self.imports.get(root, (root, 0, ""))
+        return "." * level + ".".join(filter(None, (module, inner, rest)))
 
 
 class Modules:
@@ -86,6 +94,19 @@ class Modules:
             if found is not None:
                 return found, ".".join(parts[length:])
         return None
+
+    def bases_of(self, qualified: str, from_path: str, depth: int = 0) -> tuple[str, ...] | None:
+        """What a class of the project that an import in a file names is derived from, dotted as its own file
+        imports it; ``None`` of one that is not here."""
+        found = self.holding(qualified, from_path)
+        if found is None or depth > _DEEPEST:
+            return None
+        home, name = found
+        if name in home.classes:
+            written = map(dotted, home.classes[name].bases)
+            return tuple(home.qualified(base) for base in written if base is not None)
+        handed_on = home.qualified(name)
+        return None if handed_on == name else self.bases_of(handed_on, home.source.path, depth + 1)
 
 
 def paths_of(module: str, level: int, from_path: str) -> Iterator[str]:

@@ -43,7 +43,8 @@ def facts_of(
     """All facts of a script, in the order in which they stand.
 
     Kinds: ``broken-continuation`` (detail ``reason``: ``no-backslash``, ``blank-after-backslash``,
-    ``blank-line`` or ``comment``), ``env-not-exported`` (``name``, ``value``), ``unknown-env``
+    ``blank-line`` or ``comment``), ``env-not-exported`` (``name``, ``value``,
+    ``program`` that does not get it), ``unknown-env``
     (``name``, ``known``), and those of :func:`~oomlint.documents.shell.side_facts.side_facts`.
     """
     facts: list[Fact] = []
@@ -273,11 +274,11 @@ def _not_exported(source: Source, script: Script) -> Iterator[Fact]:
         return
     exported = _exported_names(script)
     used = set(_REFERENCE.findall(source.text))
-    launches = [
-        _command_start(script, command)
+    launches = {
+        _command_start(script, command): program.rpartition("/")[2]
         for command in _nodes(script.root, "command")
-        if script.sound(command) and is_launch(_program(script, command))
-    ]
+        if script.sound(command) and is_launch(program := _program(script, command))
+    }
     prefixed = {
         script.text.of(child).split("=")[0]
         for command in _nodes(script.root, "command")
@@ -299,7 +300,7 @@ def _not_exported(source: Source, script: Script) -> Iterator[Fact]:
         if _CONTINUED.match(source.text, span.end):
             continue  # a comment cut it off from its command: that is the fault to mend
         name, _, value = script.text.of(lost[0]).partition("=")
-        detail = {"name": name, "value": value.strip("\"'")}
+        detail = {"name": name, "value": value.strip("\"'"), "program": launches[after[0]]}
         between = source.text[span.end : after[0]]
         if _JOIN.fullmatch(between):
             mend = Edit(source.path, span.end, after[0], " ")
