@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.documents.base import Call
+from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, settled
 from oomlint.documents.python.tree import Tree
@@ -257,6 +258,12 @@ def matters(name: str, last: str) -> bool:
     )
 
 
+def cuts_samples(call: ast.Call, last: str) -> bool:
+    """``OwnDataset(path, tokenizer=tokenizer, max_len=512)``: a dataset that makes tokens, told how many."""
+    given = {keyword.arg for keyword in call.keywords}
+    return last.endswith("Dataset") and "tokenizer" in given and not LENGTH_NAMES.isdisjoint(given)
+
+
 _Reached = TypeVar("_Reached", Step, Store)
 
 
@@ -334,7 +341,7 @@ def read_calls(
     origin: dict[int, Step] = {}
     for step in steps:
         last = step.name.rpartition(".")[2] or step.last
-        if not matters(step.name, last):
+        if not matters(step.name, last) and not cuts_samples(step.node, last):
             continue
         # An import under another name is reported by the name that it has at home.
         written = dotted(step.node.func) if last == step.last else None
