@@ -310,3 +310,19 @@ def test_omegaconf_changes_what_it_is_given() -> None:
     loads = 'cfg = OmegaConf.load("configs/a.yaml")\n'
     assert _run(loads + TRAIN).plan.model.id == "Qwen/Qwen2.5-7B"
     assert _run(loads + update + TRAIN).plan.model.id is None
+
+
+def test_a_notebook_takes_its_values_from_the_file_too() -> None:
+    helper = "import yaml\n\ndef load(name):\n    return yaml.safe_load(open('configs/' + name))\n"
+    code = f"from own.settings import load\n{HEAD}cfg = load('a.yaml')\n{TRAIN}"
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": code}
+    files = {
+        "notebooks/train.ipynb": json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4}),
+        "src/own/settings.py": helper,
+    }
+
+    def read(config: str) -> Run:
+        return run_of({**files, "configs/a.yaml": config}, "notebooks/train.ipynb")
+
+    assert (read(YAML).plan.model.id, read(YAML).plan.batch.micro) == ("Qwen/Qwen2.5-7B", 4)
+    assert fixed(read, YAML, {f.batch.micro: 1}) == YAML.replace("batch: 4", "batch: 1")

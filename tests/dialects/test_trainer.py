@@ -233,3 +233,16 @@ def test_a_rank_of_zero_is_no_adapter() -> None:
     run = _run("torchrun --nproc_per_node 2 train.py" + _REST + " --lora_r 0\n")
     assert run.plan.trainable.method == "full"
     assert not run.wrong
+
+
+@pytest.mark.parametrize(("device", "changes"), [("none", True), ("cpu", False)])
+def test_no_optimizer_but_adam_is_written_where_deepspeed_offloads_it(
+    device: str, changes: bool
+) -> None:
+    """Accelerate would put DeepSpeed's Adam for the CPU in its place."""
+    zero = f'{{"zero_optimization": {{"stage": 3, "offload_optimizer": {{"device": "{device}"}}}}}}'
+    text = "torchrun --nproc_per_node 4 run_clm.py" + _REST + " --deepspeed ds.json\n"
+    run = run_of({"run.sh": text, "ds.json": zero}, "run.sh")
+    wish = Proposal("t", (SetFields({"optimizer.kind": "adafactor"}),), Applicability.SAFE)
+    fix = make_fix(run, wish, None)
+    assert bool(fix is not None and fix.edits) is changes

@@ -1220,3 +1220,58 @@ def test_rloo_takes_whole_logits_whatever_liger_patches(objective: str, logits: 
     )
     loss = _run(script).plan.loss
     assert (loss.logits_materialised, loss.liger.flce) == (logits, objective == "GRPO")
+
+
+_DATASETS = """\
+import fire
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+from own_data import PairDataset, TextDataset
+
+def train(cutoff_len: int = 512):
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+    tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+    texts = TextDataset("a.json", tokenizer=tokenizer, max_len=cutoff_len)
+    pairs = PairDataset("b.json", tokenizer=tokenizer, max_len={other})
+    args = TrainingArguments(output_dir="o", per_device_train_batch_size=8)
+    Trainer(model=model, args=args, train_dataset=texts + pairs).train()
+
+fire.Fire(train)
+"""
+
+
+@pytest.mark.parametrize(("other", "length"), [("256", 512), ("1024", 1024), ("found()", None)])
+def test_datasets_of_the_projects_own_say_how_long_samples_are(
+    other: str, length: int | None
+) -> None:
+    assert _run(_DATASETS.replace("{other}", other)).plan.seq.max_len == length
+
+
+_BY_CARD = """\
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+half = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+model = AutoModelForCausalLM.from_pretrained(
+    "Qwen/Qwen2.5-0.5B", torch_dtype=torch.bfloat16 if half else torch.float32
+)
+args = TrainingArguments(
+    output_dir="o", per_device_train_batch_size=8, deepspeed="ds.json",
+    bf16=torch.cuda.is_available() and {more}, fp16=not torch.cuda.is_bf16_supported(),
+)
+Trainer(model=model, args=args, train_dataset=d).train()
+"""
+_BF16 = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+
+
+def test_what_the_card_decides_is_so_on_a_card_for_training() -> None:
+    script = _BY_CARD.replace("{more}", "torch.cuda.is_bf16_supported()")
+    (run,) = (r for r in _runs({"train.py": script, "ds.json": _BF16}) if r.plan.model.id)
+    assert (run.plan.load.dtype, run.plan.precision.compute) == ("bf16", "bf16")
+
+
+@pytest.mark.parametrize(("more", "speaks"), [("wants_half()", False), ("False", True)])
+def test_a_precision_that_only_running_tells_differs_from_none(more: str, speaks: bool) -> None:
+    files = {"train.py": _BY_CARD.replace("{more}", more), "ds.json": _BF16}
+    workspace = Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
+    report = lint(workspace, list(files), Options())
+    codes = {each.rule.code for each in report.diagnoses}
+    assert ("OOM803" in codes) is speaks

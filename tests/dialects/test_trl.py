@@ -14,6 +14,8 @@ from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.judgement.evidence import assumed_otherwise
 from oomlint.linking import Linker, LinkOptions
+from oomlint.memory.facts import Facts
+from oomlint.memory.logits import logits_of
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
@@ -387,6 +389,31 @@ def test_the_trainer_that_a_script_makes_says_what_it_optimises(
     run = next(r for r in _runs({"run.sh": line, "pairwise_model.py": script}) if "run" in r.name)
     assert run.framework == "trl"
     assert (run.plan.objective.kind, run.plan.objective.pairs_per_sample) == (kind, pairs)
+
+
+_OWN_TRAINER = (
+    "from trl import GRPOConfig, SFTConfig\nfrom own_trainer import RankingTrainer\n"
+    "args = {config}(output_dir='o', per_device_train_batch_size=8, max_completion_length=32)\n"
+    "RankingTrainer(model='Qwen/Qwen3-0.6B', args=args, train_dataset=d).train()\n"
+)
+
+
+@pytest.mark.parametrize(("config", "kind"), [("GRPOConfig", "grpo"), ("SFTConfig", "sft")])
+def test_arguments_of_trls_tell_what_a_trainer_of_the_projects_own_optimises(
+    config: str, kind: str
+) -> None:
+    run = _run({"rl.py": _OWN_TRAINER.format(config=config)})
+    assert (run.framework, run.plan.objective.kind) == ("trl", kind)
+
+
+def test_grpo_makes_logits_of_answers_alone() -> None:
+    text = _OWN_TRAINER.format(config="GRPOConfig")
+    short, long = (
+        _run({"rl.py": text.replace("=32", f"={answer}, max_prompt_length={prompt}")})
+        for answer, prompt in ((32, 992), (992, 32))
+    )
+    kept = [logits_of(Facts(run.plan), 1024).kept for run in (short, long)]
+    assert kept[0] == pytest.approx(kept[1] * 33 / 993)
 
 
 def test_generate_gathers_the_model_unless_it_is_told_not_to() -> None:

@@ -116,7 +116,8 @@ def test_of_a_rollout_only_the_prompts_may_all_be_short() -> None:
     short = short_samples(run)
     assert short is not None
     assert short.plan.seq.max_len == 512 + 1024
-    assert (short.estimate.gpu.peak_bytes or 0) < 0.75 * (run.estimate.gpu.peak_bytes or 0)
+    # Of prompts no logits are made.
+    assert (short.estimate.gpu.peak_bytes or 0) < (run.estimate.gpu.peak_bytes or 0)
     assert [each.words for each in doubts(run) if each.is_of_lengths] == [
         "no sample has more than 1,536 tokens"
     ]

@@ -11,7 +11,7 @@ from tests.plans import SMALL_LLAMA
 from oomlint.memory import Estimate, estimate, facts
 from oomlint.memory.facts import Facts
 from oomlint.plan import Plan
-from oomlint.plan.model import Moe
+from oomlint.plan.model import ModelDims, Moe
 from oomlint.plan.training import Fsdp, Parallel
 
 BASE = Plan().with_values(
@@ -98,3 +98,13 @@ def test_qlora_without_quantization_is_completed_and_says_so():
     assert found.gpu == estimate(said).gpu
     fields = {assumption.field: assumption.value for assumption in found.assumptions}
     assert (fields["quant.method"], fields["precision.param"]) == ("bnb4", "bf16")
+
+
+def test_a_model_of_known_size_alone_has_no_matrices_of_scores() -> None:
+    """Gated linear attention and state spaces come in all sizes, and their configs say "eager" like others."""
+    by_size = ModelDims(params_total=1_700_000_000, params_active=1_700_000_000)
+    long = BASE.with_values({"model.dims": by_size, "seq.max_len": 4096, "batch.micro": 2})
+    eager, sdpa = (
+        estimate(long.with_values({"model.attn_impl": impl})).gpu for impl in ("eager", "sdpa")
+    )
+    assert eager.peak_bytes == sdpa.peak_bytes

@@ -195,6 +195,13 @@ def test_every_rank_that_loads_holds_its_own_copy() -> None:
     assert first_only == 2 * NUMEL
 
 
+def test_a_rank_of_a_pipeline_builds_its_stage_alone() -> None:
+    whole, staged = (
+        host_load_bytes(zero3(parallel__zero__stage=1, parallel__pp=stages)) for stages in (1, 4)
+    )
+    assert staged == pytest.approx((whole or 0) / 4)
+
+
 def test_ranks_of_other_nodes_do_not_count() -> None:
     found = host_load_bytes(
         zero3(

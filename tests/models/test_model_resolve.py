@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from oomlint.models import ModelFacts, resolve
+from oomlint.models.resolve import lookup
 
 TINY = {
     "model_type": "llama",
@@ -176,3 +177,19 @@ def test_folders_as_modelscope_names_them(path: str, vocab: int, layers: int) ->
     facts = resolve_in({}, path)
     assert facts is not None
     assert (facts.dims.vocab, facts.dims.layers) == (vocab, layers)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "total"),
+    [
+        ("FacebookAI/xlm-roberta-large", "xlm-roberta", 559_890_432),
+        ("roberta-base", "roberta", 124_645_632),
+        ("bert-base-multilingual-cased", "bert", 177_853_440),
+        ("BAAI/bge-m3", "xlm-roberta", 567_754_752),
+        ("microsoft/deberta-v3-large", "deberta-v2", 434_012_160),
+    ],
+)
+def test_encoders_are_known_with_what_their_classes_count(name: str, arch: str, total: int) -> None:
+    facts = lookup(name)
+    assert facts is not None
+    assert (facts.dims.arch, facts.dims.params_total) == (arch, total)

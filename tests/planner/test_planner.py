@@ -253,3 +253,15 @@ def test_a_pass_that_scores_too_many_answers_is_given_fewer() -> None:
     rollout = way.run.plan.objective.rollout
     assert (rollout.rollout_micro_batch or 0) < 64
     assert way.run.plan.batch.micro == 1
+
+
+def test_no_other_attention_is_proposed_for_a_model_of_known_size_alone() -> None:
+    text = (
+        "model_name_or_path: own/gla-1.7B\ndataset_name: own/data\nattn_implementation: {}\n"
+        "max_length: 4096\nper_device_train_batch_size: 2\nlearning_rate: 1.0e-4\nbf16: true\n"
+    )
+    workspace = Workspace(Path("/p"), {"sft.yaml": text.format("eager").encode()})
+    options = LinkOptions(hardware=parse_hardware("1xRTX-4090"))
+    (run,) = Linker(workspace, registry(), options).link(["sft.yaml"]).runs
+    ways = ways_to_fit(run)
+    assert not [way for way in ways if "attend" in str(way)]

@@ -67,7 +67,7 @@ def parse(
     if kind == ".ipynb":
         from oomlint.documents.notebook import parse_notebook
 
-        return parse_notebook(source)
+        return parse_notebook(source, find)
     if kind == ".mk":
         from oomlint.documents.makefile import parse_makefile
 

@@ -12,7 +12,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -30,6 +30,9 @@ from oomlint.documents.excerpt import (
 )
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import ParseError
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.modules import FindSource
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder(strict=False)
@@ -121,7 +124,7 @@ def code_cells(source: Source) -> list[Cell]:
     return _Reader(source).cells() or []
 
 
-def parse_notebook(source: Source) -> ExcerptDocument | None:
+def parse_notebook(source: Source, find: FindSource = lambda _path: None) -> ExcerptDocument | None:
     """Read a notebook: its Python, and its shell lines beside it. ``None`` where it is in another
     language or nothing of ours is in it.
 
@@ -139,7 +142,7 @@ def parse_notebook(source: Source) -> ExcerptDocument | None:
         return None
     locate = _Cells(tuple(cells))
     code, shell = _python(source, cells), _shell(source, cells)
-    script = parse_python(code.source)
+    script = parse_python(code.source, find)
     if shell is not None:
         shell = replace(shell, gpu=reader.gpu)
     if script is not None:

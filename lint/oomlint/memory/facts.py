@@ -485,6 +485,12 @@ class Facts:
     def _runs_sdpa(self) -> bool:
         return self.plan.model.attn_impl in (None, "sdpa")
 
+    def _shape_is_known(self) -> bool:
+        """Of a model known by its size alone nobody says that it has scores of all tokens with all: there are
+        linear attentions and state spaces of every size."""
+        dims = self.plan.model.dims
+        return dims is not None and bool(dims.layers)
+
     def _kernel(self, model: Skeleton) -> tuple[Kernel, bool]:
         """Which attention kernel runs, and whether it is given a dense mask.
 
@@ -498,7 +504,7 @@ class Facts:
         padded = pad in ("longest", "max_len") and self.rows > 1 and not packed
         if impl in ("flash2", "flash3", "flex", "xformers", "sage", "ring", "cudnn"):
             return "flash", False
-        if impl == "eager":
+        if impl == "eager" and self._shape_is_known():
             return "eager", False
         if impl is None and model.traits.refuses_sdpa:
             return "eager", False

@@ -47,7 +47,9 @@ def load_bytes_of(f: Facts) -> float:
     load = f.plan.load
     file_width = {"fp32": 4.0, "float32": 4.0}.get(str(f.plan.model.ckpt_dtype), 2.0)
     width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(load.dtype or "", file_width)
-    copy = m.numel * width
+    # A stage of a pipeline is built by its own ranks (Megatron-LM core_r0.13.0
+    # megatron.training.training get_model; DeepSpeed 0.18 runtime/pipe/module.py PipelineModule._build).
+    copy = m.numel * width / (1 if f.backend == "device_map_pp" else f.pp)
     if f.plan.quant.method not in (None, "none") and not f.plan.quant.dequantised_on_load:
         # Quantised on the way to the GPU, one shard file at a time; where rank 0 loads for all
         # of FSDP's, it does so on the host.

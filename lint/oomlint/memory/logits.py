@@ -141,7 +141,7 @@ def _logits(f: Facts, tokens: float, *, spares: bool = True) -> Logits:
         cast = e if wide > e else 0.0
         return Logits(wide * each, (wide + cast) * each, 2 * wide * each, norm, [])
     if loss.algorithm == "rows":
-        return _by_rows(f, each, wide, norm)
+        return _by_rows(f, each * (_answers(f) if mode == "completion_only" else 1.0), wide, norm)
     return _plain(f, profile, tokens, wide, norm)
 
 
@@ -204,6 +204,13 @@ def _softmax(each: float, norm: float, *, keeps_logits: bool) -> Logits:
     if keeps_logits:
         return Logits(8 * each, 8 * each, 12 * each, norm, [])
     return Logits(4 * each, 8 * each, 6 * each, norm, [])
+
+
+def _answers(f: Facts) -> float:
+    """The share of the positions whose logits are made where only answers are learned from: each answer's
+    and the one before (TRL f2cd5771 trainer/grpo_trainer.py:1374 logits_to_keep + 1)."""
+    answer = f.plan.objective.rollout.max_completion_tokens
+    return min(1.0, (answer + 1) / f.length) if answer and f.length else 1.0
 
 
 def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:

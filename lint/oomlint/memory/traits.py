@@ -86,6 +86,9 @@ _T5 = Traits(norm="t5", rotary=0, dropout=True, attention_dropout=True, inner_dr
              activation="gelu_tanh_python")  # fmt: skip
 _BART = Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, positions=2,
                rotary=0, dropout=True, narrow_loss=True)  # fmt: skip
+# Encoders normalise after the residual sum, which keeps as much.
+_BERT = Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, rotary=0,
+               dropout=True, attention_dropout=True)  # fmt: skip
 _GEMMA4 = Traits(norm="rms_fp32_weight", norms=4, post_norms=True, logit_softcap=True,
                  value_norm=True, experts_beside=True, output_scale=True)  # fmt: skip
 _GEMMA3N = Traits(norm="rms_fp32_weight", norms=4, post_norms=True, logit_softcap=True,
@@ -125,9 +128,9 @@ _TRAITS: dict[str, Traits] = {
     "phi3": Traits(fused_qkv=True, fused_gate_up=True, concatenated_rope=True),
     "phi4_multimodal": Traits(fused_qkv=True, fused_gate_up=True, rotary=0.75,
                               concatenated_rope=True),
-    # Encoders normalise after the residual sum, which keeps as much.
-    "bert": Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, rotary=0,
-                   dropout=True, attention_dropout=True),
+    "bert": _BERT,
+    "roberta": _BERT,
+    "xlm-roberta": _BERT,
     "modernbert": Traits(norm="ln", norm_bias=False, fused_qkv=True, fused_gate_up=True,
                          activation="gelu", wide_rope=True),
     "bart": _BART,

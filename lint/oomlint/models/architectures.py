@@ -96,10 +96,12 @@ _BLOCKS: Final[Mapping[str, str]] = {
     "qwen3_omni_moe_thinker": "Qwen3OmniMoeThinkerTextDecoderLayer",
     "qwen3_vl": "Qwen3VLTextDecoderLayer",
     "qwen3_vl_moe": "Qwen3VLMoeTextDecoderLayer",
+    "roberta": "RobertaLayer",
     "seed_oss": "SeedOssDecoderLayer",
     "smollm3": "SmolLM3DecoderLayer",
     "stablelm": "StableLmDecoderLayer",
     "starcoder2": "Starcoder2DecoderLayer",
+    "xlm-roberta": "XLMRobertaLayer",
     "t5": "T5Block",
 }
 

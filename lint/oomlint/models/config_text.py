@@ -13,21 +13,21 @@ _MAX_LAYERS: Final = 10**5
 
 _LAYER_NORM: Final = frozenset(
     "gpt2 gpt_bigcode gptj gpt_neo gpt_neox opt bloom falcon mpt stablelm starcoder2 olmo cohere "
-    "cohere2 phi nemotron dbrx phimoe bart mbart blenderbot modernbert bert".split()
+    "cohere2 phi nemotron dbrx phimoe bart mbart blenderbot modernbert bert roberta xlm-roberta".split()
 )
 _UNGATED: Final = frozenset(
     "gpt2 gpt_bigcode gptj gpt_neo gpt_neox opt bloom falcon mpt starcoder2 phi nemotron arcee "
-    "apertus bart mbart blenderbot bert".split()
+    "apertus bart mbart blenderbot bert roberta xlm-roberta".split()
 )
 _FOUR_TIMES: Final = frozenset("gpt2 gpt_bigcode gptj gpt_neo bloom falcon mpt".split())
 """Architectures whose MLP is four times the hidden size where the file does not say."""
 _GELU: Final = frozenset("gpt2 gpt_bigcode gptj gpt_neo gpt_neox bloom falcon mpt phi".split())
 _ALWAYS_ATTENTION_BIAS: Final = frozenset(
     "qwen qwen2 qwen2_moe qwen2_vl qwen2_5_vl gpt2 gpt_bigcode gpt_neo opt bloom phi chatglm "
-    "gpt_oss phimoe mimo bert".split()
+    "gpt_oss phimoe mimo bert roberta xlm-roberta".split()
 )
 _ALWAYS_MLP_BIAS: Final = frozenset(
-    "gpt2 gpt_bigcode gptj gpt_neo gpt_neox opt bloom phi gpt_oss bert".split()
+    "gpt2 gpt_bigcode gptj gpt_neo gpt_neox opt bloom phi gpt_oss bert roberta xlm-roberta".split()
 )
 _ALWAYS_QK_NORM: Final = frozenset(
     "qwen3 qwen3_moe qwen3_next qwen3_5 qwen3_5_moe qwen3_vl qwen3_vl_moe gemma3 gemma3_text "

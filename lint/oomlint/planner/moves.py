@@ -80,7 +80,9 @@ def _loss(plan: Plan) -> Iterator[Move]:
 
 
 def _attention(plan: Plan) -> Iterator[Move]:
-    if plan.model.attn_impl == "eager":
+    # The classes of a model of which only the size is known may have no other attention.
+    has_layers = plan.model.dims is not None and bool(plan.model.dims.layers)
+    if plan.model.attn_impl == "eager" and has_layers:
         for kernel in ("sdpa", "flash2"):
             yield Move(
                 "attention-quadratic-fallback", f"attend with {kernel}", {f.model.attn_impl: kernel}

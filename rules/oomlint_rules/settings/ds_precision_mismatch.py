@@ -131,8 +131,8 @@ class DsPrecisionMismatch(Rule):
         if all(said.get(dtype) is True for dtype in ("bf16", "fp16")):
             yield self._both(run)
             return
-        amp = run.settings.get("amp")
-        if amp is None:
+        amp, is_open = run.settings.get("amp"), run.settings.get("amp_is_open")
+        if amp is None or (is_open is not None and is_open.value):
             return
         for field, dtype in _SWITCHES:
             if self._clashes(said.get(dtype), dtype, str(amp.value), trainer_compares(run)):

@@ -102,9 +102,20 @@ def _check_own(run: Cells) -> None:
         raise CannotEdit("the optimizer is set in the DeepSpeed config; change it there")
 
 
+def _check_offloaded(wanted: Any, run: Cells, wishes: Wishes) -> None:
+    """accelerate 1.6 utils/deepspeed.py map_pytorch_optim_to_deepspeed: of what is offloaded DeepSpeedCPUAdam
+    takes the place, whatever optimizer it was."""
+    offloaded = (
+        wishes[f.offload.optimizer] if f.offload.optimizer in wishes else run[f.offload.optimizer]
+    )
+    if wanted != "adamw" and offloaded not in (None, "none") and run[f.parallel.backend] == "zero":
+        raise CannotEdit("DeepSpeed's own Adam takes the place of an optimizer that is offloaded")
+
+
 @optimizers.written(f.optimizer.kind)
 def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     _check_own(run)
+    _check_offloaded(wanted, run, wishes)
     if wanted not in OPTIMIZER_NAMES:
         raise CannotEdit(f"the Trainer has no optimizer for {wanted}")
     return {f.optimizer.name: OPTIMIZER_NAMES[wanted]}

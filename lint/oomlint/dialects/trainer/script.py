@@ -27,6 +27,7 @@ from oomlint.dialects.trainer.tables import (
     ARGUMENTS,
     ASSIGNED,
     CHECKPOINTS,
+    DATASET,
     DEFAULTS,
     EARLY_FROM_PRETRAINED,
     FROM_PRETRAINED,
@@ -42,6 +43,7 @@ from oomlint.dialects.trainer.tables import (
     WRAPS,
 )
 from oomlint.documents.base import UNKNOWN, Call, Document, Entry, Mapping, Node, Scalar
+from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
@@ -50,13 +52,10 @@ if TYPE_CHECKING:
 # TRL 1.16 trainer/dpo_trainer.py and kto_trainer.py, and what is made of them.
 _COMPARES = re.compile(r"(DPO|KTO)Trainer$")
 _MODEL_LOADER = re.compile(r"(^|\.)(from_(pretrained|config)|\w+(ForCausalLM|LMHeadModel))$")
-_CONFIG = re.compile(
-    r"(^|\.)((Seq2Seq|Unsloth)?TrainingArguments|"
-    r"(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)Config)$"
-)
-_TRL_TRAINER = re.compile(
-    r"(^|\.)(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)Trainer$"
-)
+_OBJECTIVE = r"(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)"
+_TRL_CONFIG = re.compile(rf"(^|\.){_OBJECTIVE}Config$")
+_TRL_TRAINER = re.compile(rf"(^|\.){_OBJECTIVE}Trainer$")
+_CONFIG = re.compile(rf"(^|\.)(Seq2Seq|Unsloth)?TrainingArguments$|{_TRL_CONFIG.pattern}")
 _TRAINER = re.compile(r"(^|\.)\w*Trainer$")
 _OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
@@ -96,9 +95,13 @@ class ScriptRun(Struct, frozen=True):
     @property
     def named(self) -> str:
         """The class that tells what is trained: the trainer's, or the library's that a trainer of
-        the script's own is derived from; else that of its arguments."""
-        call = self.trainer or self.config
-        return self.parsed or ("" if call is None else of_library(call.callee, self.own))
+        the script's own is derived from. One of the project's own tells nothing by its name, and
+        TRL's class of its arguments does."""
+        named = [
+            of_library(c.callee, self.own) for c in (self.trainer, self.config) if c is not None
+        ]
+        of_trl = (name for name in named if _TRL_TRAINER.search(name) or _TRL_CONFIG.search(name))
+        return self.parsed or next(of_trl, named[0] if named else "")
 
 
 def of_library(name: str, own: Own) -> str:
@@ -214,6 +217,7 @@ def _run_of(
     model = _model_of(calls, trainer, defaults)
     others = list(calls_beside(calls, model, _defaults_of(defaults), trainer))
     if not _is_of_trl((trainer, config), own):
+        others += ((call, DATASET) for call in cut_datasets(calls))
         others += ((call, TOKENIZER) for call in cutting(calls))
     return ScriptRun(trainer, config, model, tuple(others), own=own)
 
@@ -272,6 +276,27 @@ def cutting(calls: Sequence[Call]) -> Iterator[Call]:
         yield from lengths
     elif None not in lengths.values():
         yield from sorted(lengths, key=lambda call: lengths[call] or 0)[-1:]
+
+
+def cut_datasets(calls: Sequence[Call]) -> Iterator[Call]:
+    """The call of a dataset of the project's own that leaves samples longest, where all are told how many
+    tokens one may have."""
+    lengths: dict[Call, int] = {}
+    for call in calls:
+        if call.callee.endswith("Dataset"):
+            given = call.arguments.entries
+            said = next(e.value for name, e in given.items() if name in LENGTH_NAMES)
+            length = plain_value(said, "yaml12")
+            if not isinstance(length, int):
+                return
+            lengths[call] = length
+    if not lengths:
+        return
+    longest = max(lengths, key=lambda call: lengths[call])
+    if len(lengths) > 1:
+        alone = replace(longest.arguments, locked="several datasets are told how long samples are")
+        longest = replace(longest, arguments=alone)
+    yield longest
 
 
 def _model_of(calls: Sequence[Call], trainer: Call | None, defaults: Mapping | None) -> Call | None:

@@ -31,6 +31,7 @@ from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, TRAINER
 from oomlint.dialects.trl.fields import trl
 from oomlint.documents.base import Call
+from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -179,6 +180,21 @@ TOKENIZER = Table(
     rows=(
         Row("max_length", f.seq.max_len, LENGTH),
         Row("padding", f.seq.pad, choice({"max_length": "max_len"}, otherwise=None)),
+    ),
+    known_prefixes=("",),
+    section="script",
+)
+
+# A dataset of the project's own, which makes tokens of texts.
+DATASET = Table(
+    name="own dataset call",
+    rows=(
+        Row(
+            "max_length",
+            f.seq.max_len,
+            LENGTH,
+            aliases=tuple(sorted(LENGTH_NAMES - {"max_length"})),
+        ),
     ),
     known_prefixes=("",),
     section="script",

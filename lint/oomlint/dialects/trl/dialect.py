@@ -278,12 +278,20 @@ def _check_groups(own: Wishes, run: Cells) -> None:
         raise CannotEdit(f"before TRL 0.17 a micro batch must hold groups of {group} answers")
 
 
+# alignment-handbook 925acdfe src/alignment/configs.py DataArguments: how its recipes, and those of its many
+# descendants, name their data.
+_OF_HANDBOOK = frozenset({"dataset_mixer", "dataset_splits"})
+# An option of ms-swift, whose files have no such data; elsewhere a loss is called so.
+_ELSEWHERE = frozenset({"sft_type"})
+
+
 def _is_trl(keys: set[str]) -> bool:
+    foreign = keys & (FOREIGN_KEYS - _ELSEWHERE if keys & _OF_HANDBOOK else FOREIGN_KEYS)
     return (
         "model_name_or_path" in keys
         and len(keys & TRAINING_KEYS) >= 1
         and bool(keys & _OF_TRL)
-        and not keys & FOREIGN_KEYS
+        and not foreign
     )
 
 

@@ -201,6 +201,20 @@ def brings_own_trainer(run: Cells) -> bool:
     )
 
 
+def refers_to_nothing(run: Cells) -> bool:
+    """Whether a trainer of the project's own, whose name speaks of no objective of TRL's, is called without a
+    reference model."""
+    calls = [block for block in run.blocks if block.table.section == "trainer"]
+    return bool(calls) and not any(map(_may_refer, calls))
+
+
+def _may_refer(call: Block) -> bool:
+    text = call.document.source.text
+    name = of_library(text[call.anchor.start : call.anchor.end], classes_of(text))
+    speaks = any(word in name.lower() for word in OBJECTIVES)
+    return speaks or any("ref" in given or given == "1" for given in call.mapping.entries)
+
+
 def is_yaml(node: Node) -> bool:
     value = node.value if isinstance(node, Scalar) else None
     return isinstance(value, str) and value.endswith((".yaml", ".yml"))

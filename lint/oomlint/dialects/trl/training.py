@@ -39,7 +39,7 @@ from oomlint.dialects.trl.changes import (
 from oomlint.dialects.trl.collators import collators
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.keys import BASE_SOURCE
-from oomlint.dialects.trl.objectives import cuts_prompts, objective_of_run
+from oomlint.dialects.trl.objectives import cuts_prompts, objective_of_run, refers_to_nothing
 from oomlint.dialects.trl.rollouts import rollouts, rolls_out
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
@@ -83,7 +83,7 @@ def _needs_reference(run: Cells) -> bool:
     kind = run[f.objective.kind]
     if kind in ("grpo", "rloo"):
         return run.get(trl.beta, 0.05) != 0
-    return kind in ("dpo", "kto", "ppo")
+    return kind in ("dpo", "kto", "ppo") and not refers_to_nothing(run)
 
 
 @trainers.derive(

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import Call, Node
 from oomlint.documents.python.built import is_built, name_of_built
+from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, settled
 from oomlint.documents.python.tree import Tree
@@ -258,6 +259,12 @@ def matters(name: str, last: str) -> bool:
     )
 
 
+def cuts_samples(call: ast.Call, last: str) -> bool:
+    """``OwnDataset(path, tokenizer=tokenizer, max_len=512)``: a dataset that makes tokens, told how many."""
+    given = {keyword.arg for keyword in call.keywords}
+    return last.endswith("Dataset") and "tokenizer" in given and not LENGTH_NAMES.isdisjoint(given)
+
+
 _Reached = TypeVar("_Reached", Step, Store)
 
 
@@ -353,7 +360,8 @@ def read_calls(
         last = step.name.rpartition(".")[2] or step.last
         cuts = _is_of_tokenizer(step)
         named = name_of_built(step) if is_built(step.name) else None
-        if not cuts and named is None and not matters(step.name, last):
+        counts = matters(step.name, last) or cuts_samples(step.node, last)
+        if not cuts and named is None and not counts:
             continue
         # An import under another name is reported by the name that it has at home.
         written = dotted(step.node.func) if last == step.last else None

@@ -76,6 +76,17 @@ _GIVEN: Final = "it is what the function is given"
 _NUMBERS: Final[dict[str, type[int] | type[float]]] = {"int": int, "float": float}
 _RETURNED: Final = "it is what a function returns"
 _BY_FILE: Final = "a config file decides on it"
+_BY_CARD: Final = "the card decides on it"
+# A training that runs out of GPU memory has a GPU. From torch 2.5 on every card "supports" bf16, natively or in
+# emulation (torch 2.5.0 torch/cuda/__init__.py is_bf16_supported); an older torch without says fp16, of the same size.
+_OF_CARD: Final = frozenset(
+    {
+        "torch.cuda.is_available", "torch.cuda.is_bf16_supported",
+        "transformers.is_torch_cuda_available", "transformers.is_torch_bf16_gpu_available",
+        "transformers.utils.is_torch_cuda_available",
+        "transformers.utils.is_torch_bf16_gpu_available",
+    }
+)  # fmt: skip
 _SHARED: Final = "{} is used in several places"
 
 
@@ -195,7 +206,9 @@ class Evaluator:
             chosen = self._choice(expression, scope, depth)
             if value is UNKNOWN or isinstance(chosen, PythonScalar):
                 return replace(chosen, value=value)
-        return _unknown(span) if value is UNKNOWN else Scalar(span, value)
+        if value is UNKNOWN:
+            return _unknown(span)
+        return Scalar(span, value, locked=_BY_CARD if _asks_card(expression, scope) else None)
 
     def _arithmetic(self, expression: ast.BinOp, scope: Scope, depth: int) -> Node:
         """``args.devices * args.batch``: another number where the command line gives one of them."""
@@ -348,6 +361,9 @@ class Evaluator:
             return arithmetic(type(expression.op), left, right)
         if isinstance(expression, ast.JoinedStr):
             return self._format(expression, scope, depth)
+        if isinstance(expression, ast.BoolOp):
+            parts = [self.value(each, scope, depth + 1) for each in expression.values]
+            return _joined(expression.op, parts)
         if isinstance(expression, ast.IfExp):
             test = self.value(expression.test, scope, depth + 1)
             decided = self.decided(expression.test, scope, depth)
@@ -458,6 +474,8 @@ class Evaluator:
         if known is not None:
             return Scalar(span, known)
         name = dotted(expression.func)
+        if _is_of_card(expression, scope):
+            return Scalar(span, True, locked=_BY_CARD)
         if name == "dict" and not expression.args and scope.find("dict") is None:
             return replace(self.arguments(expression, scope), kind="call")
         if name in _NUMBERS and len(expression.args) == 1 and scope.find(name) is None:
@@ -894,6 +912,28 @@ def _compared(sign: ast.cmpop, left: Any, right: Any) -> bool | None:
         return None if comparison is None else bool(comparison(left, right))
     except TypeError:
         return None
+
+
+def _joined(operation: ast.boolop, parts: list[Any]) -> Any:
+    """What ``and`` or ``or`` makes of parts that are true or false; ``UNKNOWN`` where it hangs on another."""
+    ends = isinstance(operation, ast.Or)
+    if any(part is ends for part in parts):
+        return ends
+    return (
+        (not ends)
+        if all(part is not ends and isinstance(part, bool) for part in parts)
+        else UNKNOWN
+    )
+
+
+def _is_of_card(call: ast.Call, scope: Scope) -> bool:
+    name = dotted(call.func)
+    return name is not None and scope.imported(name) in _OF_CARD
+
+
+def _asks_card(expression: ast.expr, scope: Scope) -> bool:
+    calls = (each for each in ast.walk(expression) if isinstance(each, ast.Call))
+    return any(_is_of_card(call, scope) for call in calls)
 
 
 def _of_options(node: Node) -> bool:
