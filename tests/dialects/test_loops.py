@@ -604,3 +604,19 @@ def test_loaders_that_are_given_the_same_option_load_one_model() -> None:
     assert "except" in script
     assert _claimed(script) == ["loop"]
     assert _claimed(script.replace("ImageTextToText.from_pretrained(args.model)", "ImageTextToText.from_pretrained(args.other)")) == []  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "enabled"),
+    [
+        ("", False),
+        ("def validate_arguments(args):\n    pass\n", False),
+        ("model.eval()\n", None),
+        ("with torch.no_grad():\n    model(**next(iter(loader)))\n", None),
+        ("from mine import evaluate\nevaluate(model)\n", None),
+    ],
+    ids=["none", "options", "eval", "no-grad", "helper"],
+)
+def test_a_loop_evaluates_only_if_something_in_it_does(more, enabled):
+    run = run_of({"train.py": _ACCELERATE + more})
+    assert run.plan.eval.enabled is enabled

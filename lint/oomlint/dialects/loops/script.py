@@ -386,6 +386,7 @@ def _centre(document: Document, loop: Loop) -> Block:
     if loop.outputs_kept is not None:
         entries["outputs"] = Entry("outputs", span, Scalar(span, loop.outputs_kept), span)
     entries["joins"] = Entry("joins", span, Scalar(span, loop.joins), span)
+    entries["evaluates"] = Entry("evaluates", span, Scalar(span, loop.evaluates), span)
     if loop.ranks is not None:
         entries["ranks"] = Entry("WORLD_SIZE", loop.ranks.span, loop.ranks, loop.ranks.span)
     unread: dict[str, Span | None] = {

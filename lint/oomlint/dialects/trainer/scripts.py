@@ -41,6 +41,7 @@ classifier = Meaning()
 """A model that classifies has no logits over the vocabulary, in training or evaluation."""
 
 _TRAINER_TABLES = (TRAINER_CALL, LOADING_TRAINER_CALL, *TOLD_OF_ADAPTER.values())
+_LOADING = (LOADING_TRAINER_CALL, TOLD_OF_ADAPTER[LOADING_TRAINER_CALL.name])
 _SCRIPT_TABLES = (FROM_PRETRAINED, EARLY_FROM_PRETRAINED, ADAPTER, *_TRAINER_TABLES)
 
 
@@ -87,8 +88,18 @@ def unclear_adapter(run: Cells, field: Any, said: Said) -> Said:
     if wrapped is not None and reaches(run, WRAPS):
         return wrapped
     given = run.said(script.adapter)
-    is_adapted = reaches(run, ADAPTER, LOADED_ADAPTER) or not isinstance(given, Origin)
-    return said if is_adapted else given
+    if reaches(run, ADAPTER, LOADED_ADAPTER):
+        return said
+    return given if isinstance(given, Origin) else _made_elsewhere(run)
+
+
+def _made_elsewhere(run: Cells) -> Origin | None:
+    """The model that the trainer is given, where nothing in the script loads it: what makes it may have
+    wrapped it in adapters or frozen it."""
+    named = run.said(f.model.id)
+    if not isinstance(named, Origin) or named.block is None:
+        return None
+    return named if named.block.table in _LOADING else None
 
 
 def _wrapped_in_something(blocks: list[Block]) -> Origin | None:

@@ -56,6 +56,12 @@ _SPLITS: Final = re.compile(
 _JOINS: Final = re.compile(
     r"torch\.distributed|LOCAL_RANK|WORLD_SIZE|init_process_group|device_mesh|tp_plan"
 )
+# A model is put in order for it or its gradients are switched off, or a function is called like it.
+_EVALUATES: Final = re.compile(
+    r"no_grad|inference_mode|set_grad_enabled|\beval\(|\beval\b|evaluat|validation|validate\(|\bval_|_eval\b|\beval_"
+    r"|perplexity|\btest_",
+    re.IGNORECASE,
+)
 _STEPS_AGAIN: Final = re.compile(r"accum", re.IGNORECASE)
 
 
@@ -94,6 +100,8 @@ class Loop(Struct, frozen=True, eq=False):
     """Where ``gradient_checkpointing`` of the model is set as an attribute."""
     joins: bool = False
     """Whether it speaks of processes that are joined."""
+    evaluates: bool = True
+    """Whether anything in it may run the model forward alone."""
     ranks: Scalar | None = None
     """How many processes it says itself that there are, where no launcher does."""
     splits_samples: Span | None = None
@@ -231,6 +239,7 @@ class _Reader:
             self._frozen(trained),
             self._checkpoints(),
             code_says(self.tree.root, self.places.source.text, _JOINS),
+            code_says(self.tree.root, self.places.source.text, _EVALUATES),
             self._ranks(),
             self._splits_samples(),
             self._accumulation(),
