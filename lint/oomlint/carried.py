@@ -44,6 +44,8 @@ def without_declared(
         stray for stray in run.stray if not readers.ask_for(stray, is_started=is_started)
     )
     run = run if len(strays) == len(run.stray) else replace(run, stray=strays)
+    redeclared = frozenset(_redeclared(run, readers))
+    run = replace(run, redeclared=redeclared) if redeclared else run
     refused = [stray for stray in run.stray if stray.block.table.refuses(stray.path)]
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]
     if not refused and not worded:
@@ -63,6 +65,13 @@ def without_declared(
         stray=tuple(stray for stray in run.stray if not is_known(stray)),
         wrong=tuple(wrong for wrong in run.wrong if not is_choice(wrong)),
     )
+
+
+def _redeclared(run: Run, readers: OwnReaders) -> Iterator[str]:
+    """Old names of keys that a script of the project gives to options of its own."""
+    for block, _ in run.parts.blocks:
+        if not hasattr(block.document, "calls"):  # a call of the library's own class
+            yield from (key.path for key, _ in block.renamed() if readers.declare(key))
 
 
 def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str) -> bool:
@@ -169,6 +178,19 @@ class OwnReaders:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._words: dict[str, frozenset[bytes]] = {}
+        self._options: dict[str, frozenset[bytes]] = {}
+
+    def declare(self, key: StrayKey) -> bool:
+        """Whether a script of the project parses a key into a class of its own beside a library's arguments."""
+        folder = str(self.workspace.project_around(key.block.path))
+        if folder not in self._options:
+            self._options[folder] = frozenset(self._parsed(folder))
+        return key.entry.key.encode() in self._options[folder]
+
+    def _parsed(self, folder: str) -> Iterator[bytes]:
+        for name in _programs(self.workspace, folder):
+            if re.search(_PARSES, self.workspace.read_or_none(name) or b""):
+                yield from self._declared(name)
 
     def ask_for(self, stray: StrayKey, *, is_started: bool) -> bool:
         """Whether a program of the project loads files and asks for such a key, or has it among its options: one
