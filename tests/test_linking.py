@@ -589,12 +589,18 @@ def test_a_program_that_names_the_framework_is_its():
 
 
 _LOOP = "from diffusers import AutoencoderKL\nfor batch in data:\n    accelerator.backward(loss)\n"
+_FUNCTIONAL = "from torch.func import grad_and_value\nstep = grad_and_value(loss)\n"
 
 
 @pytest.mark.parametrize(
     ("script", "runs"),
-    [(_LOOP, []), (_LOOP + "class Ours(Trainer): pass\n", ["run.sh"]), (None, ["run.sh"])],
-    ids=["a loop", "a trainer with a step of its own", "not here"],
+    [
+        (_LOOP, []),
+        (_FUNCTIONAL, []),
+        (_LOOP + "class Ours(Trainer): pass\n", ["run.sh"]),
+        (None, ["run.sh"]),
+    ],
+    ids=["a loop", "a function", "a trainer with a step of its own", "not here"],
 )
 def test_options_like_the_trainers_of_a_loop_without_one(script, runs):
     files = {"run.sh": f"accelerate launch train.py {_OWN}\n"}

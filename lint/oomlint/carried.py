@@ -235,6 +235,10 @@ _AS_PROCESS = rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\("
 _TRAINS = rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b"
 
 
+# Who runs backward, or asks torch for gradients as a function's value (torch 2.9 func, autograd.grad).
+_DIFFERENTIATES = rb"\.backward\(|\bgrad_and_value\(|\bautograd\.grad\("
+
+
 class OwnPrograms:
     """Which projects train with a program of their own that took over a framework's arguments, or
     that starts a framework's."""
@@ -310,7 +314,10 @@ class OwnPrograms:
         if found is None:
             return False
         data = self.workspace.read_or_none(found) or b""
-        return b".backward(" in data and re.search(rf"\b{trainer}\b".encode(), data) is None
+        return (
+            re.search(_DIFFERENTIATES, data) is not None
+            and re.search(rf"\b{trainer}\b".encode(), data) is None
+        )
 
     def _program(self, launch: Claim, program: Launch) -> str | None:
         """The file here of the script or the module that a command starts."""
