@@ -603,12 +603,14 @@ def test_a_program_that_names_the_framework_is_its():
 
 
 _LOOP = "from diffusers import AutoencoderKL\nfor batch in data:\n    accelerator.backward(loss)\n"
+_FUNCTIONAL = "from torch.func import grad_and_value\nstep = grad_and_value(loss)\n"
 
 
 @pytest.mark.parametrize(
     ("script", "runs"),
     [
         (_LOOP, []),
+        (_FUNCTIONAL, []),
         (_LOOP + "class Ours(Trainer): pass\n", ["run.sh"]),
         (None, ["run.sh"]),
         ("import jax\n# Initialize our Trainer\nstep = jax.pmap(train_step)\n", []),
@@ -618,6 +620,7 @@ _LOOP = "from diffusers import AutoencoderKL\nfor batch in data:\n    accelerato
     ],
     ids=[
         "a loop",
+        "a function",
         "a trainer with a step of its own",
         "not here",
         "JAX",

@@ -60,6 +60,8 @@ def without_declared(
         stray for stray in run.stray if not readers.ask_for(stray, is_started=is_started)
     )
     run = run if len(strays) == len(run.stray) else replace(run, stray=strays)
+    redeclared = frozenset(_redeclared(run, readers))
+    run = replace(run, redeclared=redeclared) if redeclared else run
     refused = [stray for stray in run.stray if stray.block.table.refuses(stray.path)]
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]
     if not refused and not worded:
@@ -79,6 +81,13 @@ def without_declared(
         stray=tuple(stray for stray in run.stray if not is_known(stray)),
         wrong=tuple(wrong for wrong in run.wrong if not is_choice(wrong)),
     )
+
+
+def _redeclared(run: Run, readers: OwnReaders) -> Iterator[str]:
+    """Old names of keys that a script of the project gives to options of its own."""
+    for block, _ in run.parts.blocks:
+        if not hasattr(block.document, "calls"):  # a call of the library's own class
+            yield from (key.path for key, _ in block.renamed() if readers.declare(key))
 
 
 def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str) -> bool:
@@ -201,6 +210,19 @@ class OwnReaders:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._words: dict[str, frozenset[bytes]] = {}
+        self._options: dict[str, frozenset[bytes]] = {}
+
+    def declare(self, key: StrayKey) -> bool:
+        """Whether a script of the project parses a key into a class of its own beside a library's arguments."""
+        folder = str(self.workspace.project_around(key.block.path))
+        if folder not in self._options:
+            self._options[folder] = frozenset(self._parsed(folder))
+        return key.entry.key.encode() in self._options[folder]
+
+    def _parsed(self, folder: str) -> Iterator[bytes]:
+        for name in _programs(self.workspace, folder):
+            if re.search(_PARSES, self.workspace.read_or_none(name) or b""):
+                yield from self._declared(name)
 
     def ask_for(self, stray: StrayKey, *, is_started: bool) -> bool:
         """Whether a program of the project loads files and asks for such a key, or has it among its options: one
@@ -245,6 +267,10 @@ _FEWEST_KEYS = 6
 _AS_PROCESS = rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\("
 # What a program that trains by itself has.
 _TRAINS = rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b"
+
+
+# Who runs backward, or asks torch for gradients as a function's value (torch 2.9 func, autograd.grad).
+_DIFFERENTIATES = rb"\.backward\(|\bgrad_and_value\(|\bautograd\.grad\("
 
 
 class OwnPrograms:
@@ -349,7 +375,8 @@ class OwnPrograms:
         if found is None:
             return False
         data = self.workspace.read_or_none(found) or b""
-        if b".backward(" in data and re.search(rf"\b{trainer}\b".encode(), data) is None:
+        differentiates = re.search(_DIFFERENTIATES, data) is not None
+        if differentiates and re.search(rf"\b{trainer}\b".encode(), data) is None:
             return True
         return _IS_OF_ANOTHER.search(data) is not None and _NAMES_TRAINER.search(data) is None
 

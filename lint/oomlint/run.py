@@ -191,6 +191,8 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     settings: MappingABC[Any, Setting]
     plan: Plan
     stray: tuple[StrayKey, ...] = ()
+    redeclared: frozenset[str] = frozenset()
+    """Keys with a new name in the framework, whose old one the project's own script has for options of its own."""
     wrong: tuple[WrongValue, ...] = ()
     unreadable: MappingABC[Any, Origin] = field(default_factory=dict)
     """Fields whose key is there but whose value only running the user's code would tell."""

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.dialects.base import Claim
+from oomlint.dialects.base import Claim, Reference
 from oomlint.dialects.kinds import is_stand_in
 from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
-from oomlint.documents.base import Document
+from oomlint.documents.base import UNKNOWN, Document, Entry
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.plan.evidence import Level
@@ -167,7 +167,10 @@ class Suggestions:
                 _Line(launch, started, OF_ANOTHER)
                 for name in launch_scripts(self.workspace, claim.path)
                 for launch in self.reading.launches(name)
-                for started in self._started(launch, name, claim.dialect.name)
+                for started in (
+                    *self._started(launch, name, claim.dialect.name),
+                    *([name] if _takes_any(launch, claim.dialect.name) else ()),
+                )
             ]
         return self._scripted[key]
 
@@ -298,6 +301,13 @@ class Suggestions:
         return replace(launch, blocks=blocks, references=references)
 
 
+def _takes_any(launch: Claim, dialect: str) -> bool:
+    """Whether a line starts the config of a framework that it is given itself (``--config $1``)."""
+    entry = launch.blocks[-1].mapping.entries.get("config") if launch.blocks else None
+    is_open = isinstance(entry, Entry) and getattr(entry.value, "value", None) is UNKNOWN
+    return is_open and launch.dialect.name == dialect
+
+
 def _header(source: Source) -> Document | None:
     """What the comment at the head of a config starts."""
     if "#" not in source.text:  # nor is there a comment
@@ -326,6 +336,8 @@ def _as_beside(launch: Claim, claim: Claim) -> Claim:
         for r in launch.references
         if r.dialect
     )
+    if _takes_any(launch, claim.dialect.name):
+        references = (*references, Reference(claim.path, launch.anchor, claim.dialect.name))
     blocks = tuple(block for block in launch.blocks if block.table.section != "training")
     return replace(launch, blocks=blocks, references=references)
 

@@ -129,7 +129,10 @@ def test_switch_stands_for_two_values():
         kind.write("half")
 
 
-@pytest.mark.parametrize("word", ["xxxx", "XXX", "???", "...", "<n_gpus>", "TODO", "TO_BE_FILLED"])
+@pytest.mark.parametrize(
+    "word",
+    ["xxxx", "XXX", "???", "...", "<n_gpus>", "TODO", "TO_BE_FILLED", "${stage},", "{{ stage }}"],
+)
 def test_what_is_to_be_filled_in_is_no_mistake(word):
     with pytest.raises(StandIn):
         POSITIVE.read(word)

@@ -604,3 +604,91 @@ def test_loaders_that_are_given_the_same_option_load_one_model() -> None:
     assert "except" in script
     assert _claimed(script) == ["loop"]
     assert _claimed(script.replace("ImageTextToText.from_pretrained(args.model)", "ImageTextToText.from_pretrained(args.other)")) == []  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "enabled"),
+    [
+        ("", False),
+        ("def validate_arguments(args):\n    pass\n", False),
+        ("model.eval()\n", None),
+        ("with torch.no_grad():\n    model(**next(iter(loader)))\n", None),
+        ("from mine import evaluate\nevaluate(model)\n", None),
+    ],
+    ids=["none", "options", "eval", "no-grad", "helper"],
+)
+def test_a_loop_evaluates_only_if_something_in_it_does(more, enabled):
+    run = run_of({"train.py": _ACCELERATE + more})
+    assert run.plan.eval.enabled is enabled
+
+
+_MODULE = """\
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+from transformers import T5ForConditionalGeneration
+
+
+class Base(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = T5ForConditionalGeneration.from_pretrained("t5-base")
+
+    def training_step(self, batch, index):
+        return self.model(**batch).loss
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+
+class Large(Base):
+    def __init__(self):
+        super().__init__()
+        self.model = T5ForConditionalGeneration.from_pretrained("t5-3b")
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters())
+
+
+class Data(pl.LightningDataModule):
+    def train_dataloader(self):
+        return DataLoader(self.train, batch_size=6)
+
+    def val_dataloader(self):
+        return DataLoader(self.val, batch_size=32)
+"""
+_FITS = """\
+import pytorch_lightning as pl
+from {place} import Data, {name}
+
+trainer = pl.Trainer(gpus=2, precision=16, accumulate_grad_batches=4)
+trainer.fit({name}(), datamodule=Data())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "optimizer"), [("Base", "t5-base", "adamw"), ("Large", "t5-3b", "sgd")]
+)
+@pytest.mark.parametrize("package", [False, True], ids=["module", "package"])
+def test_lightning_trains_a_class_of_another_file(name, model, optimizer, package):
+    place = "mine" if package else "mine.module"
+    files = {"train.py": _FITS.format(place=place, name=name), "mine/module.py": _MODULE}
+    if package:
+        files["mine/__init__.py"] = f"from .module import Data, {name}\n"
+    run = run_of(files)
+    plan = run.plan
+    assert (run.framework, plan.model.id, plan.optimizer.kind) == ("lightning", model, optimizer)
+    assert (plan.batch.micro, plan.batch.grad_accum, plan.parallel.gpus_per_node) == (6, 4, 2)
+    assert plan.eval.enabled is None
+
+
+def test_what_lightning_trains_that_is_no_language_model_is_no_run_of_ours():
+    module = _MODULE.replace('T5ForConditionalGeneration.from_pretrained("t5-base")', "Net()")
+    module = module.replace('T5ForConditionalGeneration.from_pretrained("t5-3b")', "Net()")
+    files = {"train.py": _FITS.format(place="mine", name="Base"), "mine.py": module}
+    assert not link(files).runs
+    assert not link({"train.py": files["train.py"]}).runs
+
+
+def test_a_class_that_no_file_trains_is_no_run():
+    assert not link({"mine.py": _MODULE}).runs

@@ -123,3 +123,21 @@ def test_a_config_whose_keys_a_program_of_the_projects_own_asks_for_is_not_the_f
     (tmp_path / "own" / "tune.py").write_text(program)
     linker = Linker(Workspace(tmp_path), registry(), LinkOptions())
     assert len(linker.link(["recipe.yaml"]).runs) == runs
+
+
+@pytest.mark.parametrize(("base", "is_own"), [("SFTConfig", True), ("OtherConfig", False)])
+def test_an_old_name_that_the_script_gives_to_an_option_of_its_own_is_none(
+    base: str, is_own: bool, tmp_path: Path
+) -> None:
+    script = (
+        "from dataclasses import dataclass\n"
+        f"from trl import {base}, TrlParser\n"
+        "@dataclass\nclass ScriptArguments:\n    max_seq_length: int = 2048\n"
+        f"parser = TrlParser((ScriptArguments, {base}))\n"
+    ).replace("from trl import OtherConfig", "from mine import OtherConfig")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text(script)
+    (tmp_path / "recipe.yaml").write_text(f"{_RECIPE}max_seq_length: 4096\n")
+    linker = Linker(Workspace(tmp_path), registry(), LinkOptions())
+    (run,) = linker.link(["recipe.yaml"]).runs
+    assert ("max_seq_length" in run.redeclared) is is_own

@@ -1275,3 +1275,32 @@ def test_a_precision_that_only_running_tells_differs_from_none(more: str, speaks
     report = lint(workspace, list(files), Options())
     codes = {each.rule.code for each in report.diagnoses}
     assert ("OOM803" in codes) is speaks
+
+
+_LOADS_BEHIND = """\
+from peft import AutoPeftModelForCausalLM
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+from helpers import prepare_model
+
+(args,) = HfArgumentParser([TrainingArguments]).parse_args_into_dataclasses()
+model, tokenizer = prepare_model(args)
+trainer = Trainer(model=model, args=args, train_dataset=data)
+trainer.train()
+model = AutoPeftModelForCausalLM.from_pretrained(args.output_dir)
+model.merge_and_unload().save_pretrained("merged")
+"""
+
+
+def test_what_is_loaded_behind_the_trainer_is_not_what_it_trains():
+    line = (
+        "torchrun --nproc_per_node 8 train.py --output_dir out --num_train_epochs 1"
+        " --per_device_train_batch_size 1 --bf16 True --learning_rate 1e-4 --deepspeed ds.json\n"
+    )
+    files = {
+        "train.py": _LOADS_BEHIND,
+        "go.sh": line,
+        "ds.json": '{"zero_optimization": {"stage": 3}}',
+    }
+    run = run_of(files, "go.sh")
+    assert run.plan.model.id != "out"
+    assert run.cells.is_unread(f.trainable.method)

@@ -148,3 +148,36 @@ def test_a_recipe_that_limits_prompts_beside_samples_trains_on_pairs() -> None:
     assert run.plan.objective.ref_model in (None, "none")
     alone = run_of({"own.yaml": recipe.replace("max_prompt_length: 1800\n", "")})
     assert alone.plan.objective.kind == "sft"
+
+
+_ANY_CONFIG = """\
+CONFIG=""
+while [ $# -gt 0 ]; do
+  case $1 in
+    --config) CONFIG=$2; shift 2 ;;
+    *) shift ;;
+  esac
+done
+accelerate launch --config_file zero3.yaml --num_processes 8 sft.py --config "$CONFIG"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "backend"),
+    [(_ANY_CONFIG, "zero"), (_ANY_CONFIG.replace('--config "$CONFIG"', ""), None)],
+    ids=["any-config", "no-config"],
+)
+def test_a_line_that_starts_the_config_it_is_given_starts_those_below_it(line, backend):
+    files = {
+        "job/run.sh": line,
+        "job/zero3.yaml": "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\n"
+        "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n",
+        "job/sft.py": "from trl import ModelConfig, SFTConfig, TrlParser\n"
+        "parser = TrlParser((ModelConfig, SFTConfig))\n",
+        "job/recipes/full.yaml": "model_name_or_path: meta-llama/Llama-2-7b-hf\n"
+        "dataset_name: a/b\nlearning_rate: 1.0e-5\noutput_dir: out\nmax_length: 2048\n",
+    }
+    run = next(r for r in link(files).runs if r.name.startswith("job/recipes/full.yaml"))
+    assert run.plan.parallel.backend == backend
+    if backend is not None:
+        assert run.level(f.parallel.backend) is Level.ASSUMED

@@ -337,3 +337,13 @@ def test_the_loss_is_cut_as_unsloth_cuts_it() -> None:
     assert run.plan.loss.chunks == 16 * tokens * vocab / 2**32 // 4 * 4 + 4
     assert run.level(f.loss.chunks) is Level.ASSUMED
     assert _run(_SFT.replace("SFT", "DPO")).plan.loss.chunks is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "micro"),
+    [("4", 2), ("1", 8), ("1, num_generations = 2", 2), ("3, num_generations = 4", 4)],
+)
+def test_a_round_without_whole_groups_gets_a_larger_micro_batch(steps: str, micro: int) -> None:
+    text = _SFT.replace("SFT", "GRPO").replace("steps = 4", f"steps = {steps}")
+    run = run_of({"train.py": text}, "train.py", hardware=parse_hardware("1xH100-80GB"))
+    assert run.plan.batch.micro == micro

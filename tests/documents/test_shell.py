@@ -119,6 +119,9 @@ def test_sbatch_lines_after_the_first_command_do_not_count() -> None:
         ("A=1\nB=$A\npython t.py --x run-$B", "run-1"),
         ("export N=4; python t.py --x $N", "4"),
         ("for N in 4; do python t.py --x $N; done", "4"),
+        ("for N in {4..4}; do python t.py --x $N; done", "4"),
+        ("N={4..5}\npython t.py --x \"$N\"", "{4..5}"),
+        ("for N in run{1..3}; do python t.py --x $N; done", UNKNOWN),
         ("python t.py --x 'a b'", "a b"),
         ("python t.py --x a\\ b", "a b"),
         ('python t.py --x "a\\"b"', 'a"b'),
@@ -555,3 +558,17 @@ def test_a_function_is_followed_for_each_run_of_an_ablation() -> None:
     commands = parse_shell(Source("run.sh", text)).commands
     trained = [c.words[2].value for c in commands if c.words[0].value == "llamafactory-cli"]
     assert trained == [f"configs/{number}.yaml" for number in range(23)]
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ("{2..4}", ["2", "3", "4"]),
+        ("{3..1}", ["3", "2", "1"]),
+        ("0 {4..8..2}", ["0", "4", "6", "8"]),
+        ("{1e-4,2e-4}", ["1e-4", "2e-4"]),
+    ],
+)
+def test_a_loop_over_braces_runs_once_for_each_word(words: str, values: list[str]) -> None:
+    commands = read(f"for N in {words}; do python t.py --x $N; done").commands
+    assert [plain(c.flags.entries["x"].value) for c in commands] == values

@@ -27,7 +27,8 @@ class StandIn(BadValue):
 
 # TO_BE_FILLED, and CONFIG_MBSIZE, of a template (with a comma: DeepSpeed reads JSON as Hjson); what
 # people blank out; and OmegaConf's ???, which a launch line has to give.
-_STAND_IN = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO"
+# ${stage} stands for a value in what envsubst fills in.
+_STAND_IN = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO|\$\{\w+\},?|\{\{[^{}]+\}\},?"
 
 
 def is_stand_in(path: str) -> bool:

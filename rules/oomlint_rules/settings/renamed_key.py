@@ -82,7 +82,7 @@ class RenamedKey(Rule):
         for block, _reading in run.parts.blocks:
             for key, renaming in block.renamed():
                 severity = _severity(run, renaming)
-                if severity is not None:
+                if severity is not None and key.path not in run.redeclared:
                     yield self._old(run, key, renaming, severity)
 
     def _old(self, run: Run, key: StrayKey, renaming: Renaming, severity: Severity) -> Finding:

@@ -11,19 +11,23 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared import declares_own
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.loops.meaning import meaning
-from oomlint.dialects.loops.script import loop_claim
+from oomlint.dialects.loops.script import loop_claim, part_claims
 from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
+from oomlint.dialects.trainer.tables import FROM_PRETRAINED
 from oomlint.documents import PYTHON_SUFFIXES
 from oomlint.documents.base import Document
 
 
 class Loops(Dialect):
     name = "loop"
-    markers: ClassVar[tuple[bytes, ...]] = (b".backward(", b".fit(")
+    markers: ClassVar[tuple[bytes, ...]] = (
+        b".backward(", b".fit(", b"def training_step(", b"def train_dataloader(",
+    )  # fmt: skip
     markers_prove = False
     suffixes = PYTHON_SUFFIXES
     only_marked = PYTHON_SUFFIXES
@@ -35,6 +39,12 @@ class Loops(Dialect):
         claim = loop_claim(self, document)
         if claim is not None:
             yield claim
+        yield from part_claims(self, document)
+
+    def trains(self, run: Cells) -> bool:
+        """A class of another file that Lightning is given may train anything: it is a run of ours where that file
+        loads a model that can be named."""
+        return any(block.table is FROM_PRETRAINED for block in run.blocks)
 
     def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
         """What a parser of the script's own declares is what the script makes of it, though it be called

@@ -6,7 +6,8 @@ from oomlint.plan.fields import Private
 
 
 class loop(Private, prefix="loop"):  # noqa: N801  a namespace of fields, read like ``f``
-    """``kind``: who runs backward. ``joins``: it speaks of processes that are joined. ``ranks``: how many
+    """``kind``: who runs backward. ``joins``: it speaks of processes that are joined. ``evaluates``:
+    something in it may run the model forward alone. ``ranks``: how many
     it says itself that there are, where no launcher does. ``amp``: mixed precision that an Accelerator is given, which
     beats its launcher's. ``optimizer``: the class as the script names it, ``bits``: of its states.
     ``accumulates``: after how many batches it steps. ``splits``: the batches of the loader are shared among the
@@ -20,6 +21,7 @@ class loop(Private, prefix="loop"):  # noqa: N801  a namespace of fields, read l
 
     kind: str
     joins: bool
+    evaluates: bool
     ranks: int
     amp: str
     optimizer: str

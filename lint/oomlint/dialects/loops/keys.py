@@ -76,6 +76,7 @@ CENTRE = Table(
         Row("steps", loop.accumulates, POSITIVE),
         Row("outputs", f.loss.outputs_kept, BOOLEAN),
         Row("joins", loop.joins, BOOLEAN),
+        Row("evaluates", loop.evaluates, BOOLEAN),
         Row("ranks", loop.ranks, POSITIVE),
         Row("loss", loop.own_loss, BOOLEAN),
         Row("frozen", loop.freezes, BOOLEAN),

@@ -26,9 +26,11 @@ _F, _Z = f.parallel.fsdp, f.parallel.zero
 
 
 def _read_devices(raw: Any) -> int | None:
-    """PL/trainer/trainer.py:96: a number, a list of cards, ``"auto"`` or -1 for all of them."""
+    """PL/trainer/trainer.py:96: a number, a list of cards, also as ``"0,1"``, ``"auto"`` or -1 for all of them."""
     if isinstance(raw, list):
         return len(raw)
+    if "," in str(raw):  # FB/utilities/device_parser.py:101
+        return len([card for card in str(raw).split(",") if card.strip()])
     if str(raw) in ("auto", "-1"):
         return None
     if not str(raw).isdigit():
@@ -51,7 +53,8 @@ TRAINER = Table(
     (
         Row("strategy", loop.strategy, _STRATEGY),
         Row("precision", loop.precision, _PRECISION, default="32-true", source="FB/plugins/precision/precision.py:23"),
-        Row("devices", f.parallel.gpus_per_node, _DEVICES),
+        # pytorch_lightning 1.9 trainer/trainer.py: ``gpus``, until 2.0.
+        Row("devices", f.parallel.gpus_per_node, _DEVICES, aliases=("gpus",)),
         Row("num_nodes", f.parallel.nodes, POSITIVE),
         Row("accumulate_grad_batches", loop.accumulates, POSITIVE),
     ),

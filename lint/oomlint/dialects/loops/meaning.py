@@ -391,6 +391,17 @@ def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {hf.checkpointing: True}
 
 
+# -- evaluation ------------------------------------------------------------------------------------
+
+
+@usual.derive(f.eval.enabled, f.eval.strategy, source="nothing in the script evaluates")
+def never_evaluates(run: Cells) -> Any:
+    """What a script calls of another module (``evaluate(model)``) is named in it too."""
+    if run[loop.evaluates] is not False:
+        return None
+    return {f.eval.enabled: False, f.eval.strategy: "no"}
+
+
 # -- loss ------------------------------------------------------------------------------------------
 
 usual.constant(f.loss.logits_materialised, "full", "transformers' own loss on labels")

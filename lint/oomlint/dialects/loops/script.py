@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.common.config_values import with_files
 from oomlint.dialects.loops.keys import (
     ACCELERATOR,
@@ -47,7 +47,7 @@ from oomlint.dialects.trainer.script import calls_beside, cutting, is_reached, m
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED, QUANTIZATION, TOKENIZER
 from oomlint.documents.base import UNKNOWN, Call, Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.python.loops import Place
-from oomlint.documents.text import Edit, Span
+from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
 
@@ -98,18 +98,49 @@ def loop_claim(dialect: Dialect, document: Document) -> Claim | None:
     loop: Loop | None = getattr(document, "loop", None)
     if loop is None or _imports(document) & _FOREIGN or _TESTS.search(document.source.path):
         return None
+    blocks = _blocks(document, loop)
+    if blocks is None:
+        return None
+    names = any(_names_model(block) for block in blocks if block.table is FROM_PRETRAINED)
+    if not names and not _is_program(document) and not (loop.parts and loop.is_started):
+        return None  # a module of a library: who uses it says what is trained
+    where = Location(document.source.path, loop.centre.span)
+    parts = (
+        Reference(part.path, where, dialect.name, optional=True, claim=part.name, adopts=False)
+        for part in loop.parts
+    )
+    framework = _FRAMEWORKS[loop.kind]
+    return Claim(dialect, "run", document, blocks, tuple(parts), framework=framework)
+
+
+def part_claims(dialect: Dialect, document: Document) -> Iterator[Claim]:
+    """The claims on classes that Lightning trains in another file, or takes batches from there."""
+    parts: tuple[Loop, ...] = getattr(document, "lightning", ())
+    if not parts or _imports(document) & _FOREIGN or _TESTS.search(document.source.path):
+        return
+    for loop in parts:
+        blocks = _blocks(document, loop)
+        if blocks is not None:
+            name = f"{document.source.path}:{loop.name}"
+            yield Claim(dialect, "aside", document, blocks, name=name, framework="lightning")
+
+
+def _blocks(document: Document, loop: Loop) -> tuple[Block, ...] | None:
+    """What a loop says, or a part of one; ``None`` where no language model is trained, as far as one sees."""
     switches = _switches(document, loop)
     options = {name: entry.value for name, entry in switches.items()}
     models = _models(document, loop, options)
-    if not models:
+    is_made_elsewhere = not loop.models and bool(loop.parts or loop.name)
+    if not models and not is_made_elsewhere:
         return None
     calls: tuple[Call, ...] = getattr(document, "calls", ())
     blocks: list[Block] = []
     for model in models:
         blocks.append(_model_block(document, loop, model))
         blocks += (_block(document, call, QUANTIZATION) for call in _quantizers(model))
-    beside = calls_beside(calls, None, options)
-    blocks += (_block(document, call, table) for call, table in beside)
+    if models or not loop.name:
+        beside = calls_beside(calls, None, options)
+        blocks += (_block(document, call, table) for call, table in beside)
     blocks += _lengths(document, loop)
     blocks += (_block(document, call, TOKENIZER) for call in cutting(calls))
     blocks += _how(document, loop, calls, options)
@@ -117,11 +148,7 @@ def loop_claim(dialect: Dialect, document: Document) -> Claim | None:
         where = Span(loop.centre.span.start, loop.centre.span.start)
         blocks.insert(0, Block(document, Mapping(where, switches), SWITCHES, where))
     blocks += machine_of_notebook(document)
-    blocks = list(with_files(blocks))
-    names = any(_names_model(block) for block in blocks if block.table is FROM_PRETRAINED)
-    if not names and not _is_program(document):
-        return None  # a module of a library: who uses it says what is trained
-    return Claim(dialect, "run", document, tuple(blocks), framework=_FRAMEWORKS[loop.kind])
+    return tuple(with_files(blocks))
 
 
 def _imports(document: Document) -> frozenset[str]:
@@ -379,13 +406,16 @@ def _mixed(document: Document, calls: tuple[Call, ...]) -> Iterator[Block]:
 def _centre(document: Document, loop: Loop) -> Block:
     span = loop.centre.span
     name = loop.centre.callee
-    entries = {CLASS: Entry(name, span, Scalar(span, loop.kind, locked=_COMPUTED), span)}
+    entries: dict[str, Entry] = {}
+    if not loop.name:
+        entries[CLASS] = Entry(name, span, Scalar(span, loop.kind, locked=_COMPUTED), span)
+        entries["joins"] = Entry("joins", span, Scalar(span, loop.joins), span)
+        entries["evaluates"] = Entry("evaluates", span, Scalar(span, loop.evaluates), span)
     if loop.accumulation is not None:
         said = loop.accumulation
         entries["steps"] = Entry("steps", said.span, said, said.span)
     if loop.outputs_kept is not None:
         entries["outputs"] = Entry("outputs", span, Scalar(span, loop.outputs_kept), span)
-    entries["joins"] = Entry("joins", span, Scalar(span, loop.joins), span)
     if loop.ranks is not None:
         entries["ranks"] = Entry("WORLD_SIZE", loop.ranks.span, loop.ranks, loop.ranks.span)
     unread: dict[str, Span | None] = {

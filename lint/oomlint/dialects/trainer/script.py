@@ -315,10 +315,17 @@ def _model_of(calls: Sequence[Call], trainer: Call | None, defaults: Mapping | N
         and call is not reference
         and not _OTHER_MODEL.search(call.callee)
         and "Config" not in call.callee
+        and not _comes_after(call, trainer)
     ]
     options = _defaults_of(defaults)
     reached = [call for call in loaders if is_reached(call.arguments, options)] or loaders
     return next((_named_for(call, reached) for call in reached), None)
+
+
+def _comes_after(call: Call, trainer: Call | None) -> bool:
+    """Whether a model is loaded when the trainer has been given its own: to merge, to try or to publish it."""
+    given = None if trainer is None else _value(trainer, "model", "0")
+    return trainer is not None and given is not None and call.order > trainer.order
 
 
 def _named_for(call: Call, loaders: Sequence[Call]) -> Call:

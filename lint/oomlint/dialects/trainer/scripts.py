@@ -41,7 +41,12 @@ early_load = Meaning()
 classifier = Meaning()
 """A model that classifies has no logits over the vocabulary, in training or evaluation."""
 
-_LOADING_TABLES = (LOADING_TRAINER_CALL, WITH_REFERENCE[LOADING_TRAINER_CALL.name])
+_LOADING = (
+    LOADING_TRAINER_CALL,
+    TOLD_OF_ADAPTER[LOADING_TRAINER_CALL.name],
+    WITH_REFERENCE[LOADING_TRAINER_CALL.name],
+    TOLD_OF_ADAPTER[WITH_REFERENCE[LOADING_TRAINER_CALL.name].name],
+)
 _TRAINER_TABLES = (
     TRAINER_CALL,
     LOADING_TRAINER_CALL,
@@ -94,8 +99,18 @@ def unclear_adapter(run: Cells, field: Any, said: Said) -> Said:
     if wrapped is not None and reaches(run, WRAPS):
         return wrapped
     given = run.said(script.adapter)
-    is_adapted = reaches(run, ADAPTER, LOADED_ADAPTER) or not isinstance(given, Origin)
-    return said if is_adapted else given
+    if reaches(run, ADAPTER, LOADED_ADAPTER):
+        return said
+    return given if isinstance(given, Origin) else _made_elsewhere(run)
+
+
+def _made_elsewhere(run: Cells) -> Origin | None:
+    """The model that the trainer is given, where nothing in the script loads it: what makes it may have
+    wrapped it in adapters or frozen it."""
+    named = run.said(f.model.id)
+    if not isinstance(named, Origin) or named.block is None:
+        return None
+    return named if named.block.table in _LOADING else None
 
 
 def _wrapped_in_something(blocks: list[Block]) -> Origin | None:
@@ -272,7 +287,7 @@ def _measures_own_model(blocks: list[Block]) -> tuple[Block, Entry] | None:
         return None
     for block in blocks:
         entries = block.mapping.entries
-        if block.table in _LOADING_TABLES and "compute_metrics" in entries:
+        if block.table in _LOADING and "compute_metrics" in entries:
             model = entries.get("model")
             if model is not None and not _is_name(model.value):
                 return block, entries["compute_metrics"]

@@ -297,3 +297,15 @@ def fused_parts(run: Cells) -> Any:
     assert dims is not None
     has_bias = {"mlp": dims.mlp_bias, "qkv": dims.attn_bias, "o": False}
     return tuple(part for part, biased in has_bias.items() if not biased)
+
+
+@training.override(f.batch.micro, source="unsloth 2026.1.1 models/rl.py:886")
+def whole_group(run: Cells) -> Any:
+    """A round that would hold no whole groups of answers gets a micro batch of as many as a group has."""
+    micro, group, steps = run.base(f.batch.micro), run[_R.n], run[f.batch.grad_accum]
+    world = run[f.parallel.world]
+    if not (rolls_out(run) and micro and group and steps and world):
+        return None
+    if run.says(trl.steps_per_generation) or run.says(_R.generation_batch):
+        return None
+    return group if micro * steps * world % group else None

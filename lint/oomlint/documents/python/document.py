@@ -75,6 +75,8 @@ class PythonDocument(Struct, frozen=True, eq=False):
     """Paths of other files that this one takes declarations or values from."""
     loop: Loop | None = None
     """The training loop that the script writes out itself."""
+    lightning: tuple[Loop, ...] = ()
+    """Its classes that Lightning trains in another file, or takes batches from there."""
     configs: tuple[str, ...] = ()
     """Display paths of the config files that it takes values from."""
     config_options: frozenset[str] = frozenset()
@@ -325,7 +327,7 @@ def _read(
     from oomlint.documents.python.configs import ConfigFiles
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.handed import note_handed
-    from oomlint.documents.python.loops import read_loop
+    from oomlint.documents.python.loops import read_loop, read_parts
     from oomlint.documents.python.modules import Module, Modules
     from oomlint.documents.python.options import read_options, started
     from oomlint.documents.python.samplers import sampler_facts
@@ -352,6 +354,7 @@ def _read(
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
     bases = {name: taken_in.bases_of(module.qualified(name), source.path) for name in named}
+    parts = read_parts(tree, steps, evaluator, places, calls, origin)
     return PythonDocument(
         source,
         tuple(calls),
@@ -362,6 +365,7 @@ def _read(
         getattr(started(source, tree, find) if not calls else None, "path", None),
         (*taken_in.read, *sorted(taken_in.looked_into), *files.loaded.paths),
         loop,
+        parts,
         files.loaded.paths,
         frozenset(files.asked),
         tuple(read_stores(stores, calls, tree, evaluator, places)),

@@ -19,6 +19,14 @@ from oomlint.documents.base import UNKNOWN, Call, Entry, Mapping, Node, Scalar
 from oomlint.documents.python.calls import Step
 from oomlint.documents.python.flow import Flow
 from oomlint.documents.python.lengths import LENGTH_NAMES
+from oomlint.documents.python.lightning import (
+    Part,
+    given_to,
+    holds,
+    imports_lightning,
+    is_trained,
+    parts_in,
+)
 from oomlint.documents.python.nodes import PythonScalar
 from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import call_name, dotted
@@ -42,8 +50,8 @@ _EITHER: Final = "it is one of several dicts"
 _NO_OPTIMIZER: Final = re.compile(r"sched|warmup|prof|env|bar|progress", re.IGNORECASE)
 _LOADERS: Final = ("from_pretrained", "from_config")
 _CASTS: Final = frozenset({"half", "bfloat16", "float", "to"})
-_MODULE: Final = re.compile(r"(?:^|\.)(?:L|pl|lightning|pytorch_lightning)?\.?LightningModule$")
-_LIGHTNING: Final = re.compile(r"^(?:lightning|pytorch_lightning|lightning_fabric)\b")
+# pytorch_lightning 1.9 trainer/trainer.py from_argparse_args, besides the class itself.
+_TRAINERS: Final = frozenset({"Trainer", "from_argparse_args"})
 _MODEL_NAME: Final = re.compile(r"model|engine|net|fsdp|ddp", re.IGNORECASE)
 _CROSS_ENTROPY: Final = re.compile(
     r"cross_?entropy|(?:^|\.)(?:nll|lm|ce)_loss$|(?:^|\.)(?:loss_f(?:n|ct|unction)|criterion)$",
@@ -55,6 +63,12 @@ _SPLITS: Final = re.compile(
 )
 _JOINS: Final = re.compile(
     r"torch\.distributed|LOCAL_RANK|WORLD_SIZE|init_process_group|device_mesh|tp_plan"
+)
+# A model is put in order for it or its gradients are switched off, or a function is called like it.
+_EVALUATES: Final = re.compile(
+    r"no_grad|inference_mode|set_grad_enabled|\beval\(|\beval\b|evaluat|validation|validate\(|\bval_|_eval\b|\beval_"
+    r"|perplexity|\btest_",
+    re.IGNORECASE,
 )
 _STEPS_AGAIN: Final = re.compile(r"accum", re.IGNORECASE)
 
@@ -94,6 +108,8 @@ class Loop(Struct, frozen=True, eq=False):
     """Where ``gradient_checkpointing`` of the model is set as an attribute."""
     joins: bool = False
     """Whether it speaks of processes that are joined."""
+    evaluates: bool = True
+    """Whether anything in it may run the model forward alone."""
     ranks: Scalar | None = None
     """How many processes it says itself that there are, where no launcher does."""
     splits_samples: Span | None = None
@@ -108,6 +124,12 @@ class Loop(Struct, frozen=True, eq=False):
     """Where the one call that loads the model is all that a statement gives a name."""
     lengths: tuple[Entry, ...] = ()
     """Values of options and variables that are named for the length of samples."""
+    parts: tuple[Part, ...] = ()
+    """Classes of other files that Lightning is given: they load what is trained, or make its batches."""
+    name: str = ""
+    """Of a class for Lightning by itself, which another file trains: its name."""
+    is_started: bool = False
+    """Whether it is what the file does when it runs, and no function's."""
 
 
 def read_loop(
@@ -124,6 +146,25 @@ def read_loop(
     reader = _Reader(tree, steps, evaluator, places, calls, origin)
     centre = reader.centre()
     return None if centre is None else reader.loop(*centre)
+
+
+def read_parts(
+    tree: Tree,
+    steps: Sequence[Step],
+    evaluator: Evaluator,
+    places: Places,
+    calls: Sequence[Call],
+    origin: dict[int, Step],
+) -> tuple[Loop, ...]:
+    """What each class of a file says that Lightning trains, or takes batches from, in another file."""
+    if "fit" in tree.calls or not imports_lightning(tree):
+        return ()
+    families = tuple(parts_in(tree))
+    if not families:
+        return ()
+    reader = _Reader(tree, steps, evaluator, places, calls, origin)
+    found = (reader.part(family) for family in families)
+    return tuple(part for part in found if part is not None)
 
 
 class _Reader:
@@ -184,28 +225,27 @@ class _Reader:
         holder = (dotted(function.value) or "").rpartition(".")[2].lower()
         if "accelerator" in holder and "accelerate.Accelerator" in self.tree.scopes.imports:
             return "accelerate"
-        if holder == "fabric" and self._imports_lightning():
+        if holder == "fabric" and imports_lightning(self.tree):
             return "fabric"
         return "torch" if _keeps_graph(step.node) else None
 
-    def _imports_lightning(self) -> bool:
-        return any(map(_LIGHTNING.match, self.tree.scopes.imports))
-
     def _fits(self) -> tuple[Kind, Step] | None:
-        """``Trainer(...).fit(module)`` of Lightning, where the module is defined here."""
-        if not self._imports_lightning() or not self._modules():
+        """``Trainer(...).fit(module)`` of Lightning, where the module is defined in the project."""
+        if not imports_lightning(self.tree):
             return None
+        is_here = any(map(is_trained, parts_in(self.tree)))
         for step in self.steps:
             if step.last == "fit" and isinstance(step.node.func, ast.Attribute):
                 makers = {call_name(c) for c in self.flow.made(step.node.func.value, step.scope)}
-                if "Trainer" in makers:
+                if makers & _TRAINERS and (is_here or self._parts(step)):
                     return "lightning", step
         return None
 
-    def _modules(self) -> list[ast.ClassDef]:
-        return [
-            c for c in self.tree.classes if any(_MODULE.search(dotted(b) or "") for b in c.bases)
-        ]
+    def _parts(self, step: Step) -> tuple[Part, ...]:
+        found = given_to(
+            step.node, step.scope, self.flow, self.evaluator.modules, self.places.source
+        )
+        return tuple(dict.fromkeys(found))
 
     # -- what is trained ---------------------------------------------------------------------------
 
@@ -214,7 +254,8 @@ class _Reader:
             node: call for node, call in self.loaders.items() if not self._comes_after(call, step)
         }
         models = self._trained()
-        if not models:
+        parts = self._parts(step) if kind == "lightning" else ()
+        if not models and not parts:
             return None
         trained = {id(self.node_of[id(model)]) for model in models}
         others = tuple(call for node, call in self.loaders.items() if node not in trained)
@@ -231,6 +272,7 @@ class _Reader:
             self._frozen(trained),
             self._checkpoints(),
             code_says(self.tree.root, self.places.source.text, _JOINS),
+            bool(parts) or code_says(self.tree.root, self.places.source.text, _EVALUATES),
             self._ranks(),
             self._splits_samples(),
             self._accumulation(),
@@ -240,7 +282,43 @@ class _Reader:
             self._engine_config(),
             self._behind_load(models),
             tuple(self._lengths()),
+            parts,
+            is_started=step.function is None,
         )
+
+    def part(self, family: Sequence[ast.ClassDef]) -> Loop | None:
+        """What a class loads, optimizes and takes batches from; what stands outside of all classes it may use."""
+        self.loaders = self._used_by(family, self._named(_loads_model))
+        models = tuple(self.loaders.values())
+        makers = self._named(lambda call: call.callee.rpartition(".")[2] == "DataLoader")
+        batches = self._for_training(self._used_by(family, makers))
+        if not models and batches is None:
+            return None
+        made = {id(self.node_of[id(call)]): call for call in self.optimizers}
+        trained = {id(self.node_of[id(model)]) for model in models}
+        return Loop(
+            "lightning",
+            models[0] if models or batches is None else batches,
+            models,
+            configs=tuple(self._configs(models)),
+            optimizers=tuple(self._used_by(family, made).values()),
+            batches=batches,
+            casts=tuple(self._casts(trained)),
+            frozen=self._frozen(trained) if models else None,
+            checkpoints=self._checkpoints(),
+            switches=self._switches(),
+            behind_load=self._behind_load(models),
+            lengths=tuple(self._lengths()),
+            name=family[0].name,
+        )
+
+    def _used_by(self, family: Sequence[ast.ClassDef], calls: dict[int, Call]) -> dict[int, Call]:
+        """Of some calls those in a class, else in one that it is derived from, else outside of all."""
+        for classes in ((family[0],), family):
+            found = {n: c for n, c in calls.items() if holds(classes, self.node_of[id(c)])}
+            if found:
+                return found
+        return {n: c for n, c in calls.items() if not holds(self.tree.classes, self.node_of[id(c)])}
 
     def _trained(self) -> tuple[Call, ...]:
         """The loaders of what the optimizers, or who prepares the model for them, are given."""
@@ -305,10 +383,21 @@ class _Reader:
             found = self.flow.leads_to(loop.iter, step.scope, makers)
             if len(found) == 1:
                 return makers[found.pop()]
+        return self._for_training(makers)
+
+    def _for_training(self, makers: dict[int, Call]) -> Call | None:
+        """Of the calls that make batches the only one, or the one that training is named with."""
         if len(makers) == 1:
             return next(iter(makers.values()))
-        trains = [c for n, c in makers.items() if "train" in self.flow.names_of(n).lower()]
+        trains = [c for n, c in makers.items() if "train" in self._named_by(n, c)]
         return trains[0] if len(trains) == 1 else None
+
+    def _named_by(self, node: int, call: Call) -> str:
+        """The names that a call's value is given, or the method of a class that gives it back."""
+        function = self.flow.scope_of[id(self.node_of[id(call)])].node
+        method = function.name if isinstance(function, ast.FunctionDef) else ""
+        is_method = any(function in each.body for each in self.tree.classes)
+        return f"{self.flow.names_of(node)} {method if is_method else ''}".lower()
 
     def _casts(self, trained: set[int]) -> Iterator[Call]:
         """``model.half()``, ``model.to(torch.bfloat16)``: what changes the dtype of the whole model."""

@@ -42,6 +42,10 @@ _OPERATION = re.compile(
 _PLAIN_NAME = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _ECHOES_LIST = re.compile(r'echo\s+"\$\{\w+\[\*\]\}"')
 _NUMBER_NAME = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\b\}?")
+# Numbers with leading zeros keep their width, which those of a run's settings never have.
+_SEQUENCE = re.compile(r"\{(-?(?!0\d)\d{1,9})\.\.(-?(?!0\d)\d{1,9})(?:\.\.(-?\d{1,9}))?\}")
+_LONGEST_SEQUENCE = 100
+_LIST = re.compile(r"\{[\w.+:/-]+(?:,[\w.+:/-]+)+\}")
 _LONGEST_PIPELINE = 8
 # bash(1), "QUOTING": inside double quotes a backslash keeps its meaning before these only.
 _ESCAPED_IN_DOUBLE_QUOTES = re.compile(r'\\(\r?\n|[$`"\\])')
@@ -132,6 +136,8 @@ class Expander:
         span = self.text.span(node)
         if kind in _PLAIN and not node.named_child_count:
             yield from self._unescaped(span, place, _ESCAPED_BARE)
+        elif place.splits and kind in ("concatenation", "brace_expression") and self._braces(span):
+            yield from self._words_of(span, place)
         elif kind in ("concatenation", "command_name"):
             for child in node.children:
                 yield from self._pieces(child, place)
@@ -151,6 +157,30 @@ class Expander:
             yield from self._computed(self._output(node), question, span, place)
         else:  # <(...), $'...': not read
             yield self._unknown(span, place)
+
+    def _braces(self, span: Span) -> list[str]:
+        """What ``{2..5}`` and ``{a,b}`` become (bash(1), "Brace Expansion"); no word of anything else."""
+        written = self.text.written(span)
+        listed, counted = _LIST.fullmatch(written), _SEQUENCE.fullmatch(written)
+        if listed is not None:
+            return written[1:-1].split(",")
+        if counted is None:
+            return []
+        first, last, step = (int(part or 1) for part in counted.groups())
+        by = max(abs(step), 1) if last >= first else -max(abs(step), 1)
+        numbers = range(first, last + (1 if by > 0 else -1), by)
+        return [str(number) for number in numbers[: _LONGEST_SEQUENCE + 1]]
+
+    def _words_of(self, span: Span, place: _Place) -> Iterator[_Piece]:
+        """Such words. With something before or behind it each has that as well: not read."""
+        words = self._braces(span)
+        if span != place.word or len(words) > _LONGEST_SEQUENCE:
+            yield self._unknown(span, place)
+            return
+        for word in words:
+            yield _BREAK
+            yield Chunk(word, (place.step(span),))
+        yield _BREAK
 
     def _literal(self, span: Span, place: _Place) -> Chunk:
         written = self.text.written(span)
