@@ -7,6 +7,7 @@ besides, and the way out of each: lines put back, or the files as ``--fix`` woul
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Literal
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ from oomlint.review.commands import flags
 from oomlint.review.trees import Tree
 from oomlint.rule import Applicability, Severity
 from oomlint.run import Run
+from oomlint.settings import FILE_NAMES
 
 # A finding that was there before counts as the change's if its peak rises by more than this.
 _WORSE = 1.01
@@ -370,9 +372,10 @@ class _Side:
         )
 
     def _of(self, number: int, names: Collection[str]) -> Linked:
-        """The runs of these files in a job; they need not be linked anew where they are all that it has."""
+        """The runs of these files in a job; they need not be linked anew where they are all that it has
+        besides settings of ours."""
         job = self._jobs[number]
-        if job.names and all(name in names for name in job.names):
+        if all(name in names or PurePath(name).name in FILE_NAMES for name in job.names):
             return self._linked[number]
         return link(job.workspace, _among(job, names), job.options)
 
