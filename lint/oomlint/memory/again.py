@@ -10,20 +10,24 @@ from __future__ import annotations
 from operator import attrgetter
 
 import msgspec.msgpack
+from msgspec.structs import astuple
 
 from oomlint.memory.estimate import estimate
 from oomlint.memory.result import Estimate, GpuLimits
 from oomlint.plan import Plan
+from oomlint.plan.model import Section
 
-# What a run is called moves no memory.
-_CONTENT = attrgetter(*(name for name in Plan.__struct_fields__ if name != "name"))
+_UNNAMED = [name for name in Plan.__struct_fields__ if name != "name"]  # which moves no memory
+_PARTS = [name for name in _UNNAMED if isinstance(getattr(Plan(), name), Section)]
+_parts_of = attrgetter(*_PARTS)
+_others_of = attrgetter(*(name for name in _UNNAMED if name not in _PARTS))
 _encoded = msgspec.msgpack.Encoder().encode
 
 _Asked = tuple[bytes, GpuLimits | None]
 
-# What was asked of late, and what before that was: some 9 kB each. When the one is full it takes the place of the
+# What was asked of late, and what before that was: some 6 kB each. When the one is full it takes the place of the
 # other, so that what is asked again and again stays.
-_LIMIT = 512
+_LIMIT = 1024
 _lately: dict[_Asked, Estimate] = {}
 _before: dict[_Asked, Estimate] = {}
 
@@ -32,7 +36,7 @@ def estimate_again(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
     """What :func:`oomlint.memory.estimate.estimate` says, worked out once for a plan and a GPU."""
     global _lately, _before
     try:
-        asked = (_encoded(_CONTENT(plan)), gpu)
+        asked = (_content(plan), gpu)
     except (
         TypeError,
         ValueError,
@@ -46,3 +50,7 @@ def estimate_again(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
             _lately, _before = {}, _lately
         _lately[asked] = found
     return found
+
+
+def _content(plan: Plan) -> bytes:
+    return _encoded((*map(astuple, _parts_of(plan)), *_others_of(plan)))
