@@ -98,6 +98,7 @@ def judge(framework: Framework, tmp: Path, machines: Sequence[str] = MACHINES) -
     Raises:
         MissingFramework: the interpreter lacks it.
     """
+    _answers(framework, (), tmp)  # The cases take minutes to make, in vain if nobody reads them.
     return judge_cases(framework, all_cases(framework, tmp, machines), tmp)
 
 
@@ -107,9 +108,7 @@ def judge_cases(framework: Framework, cases: Sequence[Case], tmp: Path) -> Verdi
     Raises:
         MissingFramework: the interpreter lacks it.
     """
-    if PYTHON is None:
-        raise MissingFramework("OOMLINT_ORACLE_PYTHON names no interpreter with the frameworks")
-    versions, answers = _answers(PYTHON, framework, cases, tmp)
+    versions, answers = _answers(framework, cases, tmp)
     verdict = Verdict(versions)
     heard: dict[str, Mapping[str, Any]] = {}
     for case, answer in zip(cases, answers, strict=True):
@@ -192,8 +191,15 @@ def _told(case: Case, values: Any) -> str:
 
 
 def _answers(
-    python: str, framework: Framework, cases: Sequence[Case], tmp: Path
+    framework: Framework, cases: Sequence[Case], tmp: Path
 ) -> tuple[Mapping[str, str], list[Mapping[str, Any]]]:
+    """The versions of the packages that judge, and what they say of each case.
+
+    Raises:
+        MissingFramework: the interpreter lacks it.
+    """
+    if PYTHON is None:
+        raise MissingFramework("OOMLINT_ORACLE_PYTHON names no interpreter with the frameworks")
     request = [
         {
             "root": str(case.root),
@@ -205,7 +211,7 @@ def _answers(
     ]
     out = tmp / "answers.json"
     done = subprocess.run(
-        [python, str(_LOADERS / f"{framework.loader}.py"), str(out)],
+        [PYTHON, str(_LOADERS / f"{framework.loader}.py"), str(out)],
         input=json.dumps(request),
         capture_output=True,
         text=True,
@@ -214,7 +220,7 @@ def _answers(
     )
     if done.returncode == _MISSING:
         why = done.stderr.strip().splitlines()[-1]
-        raise MissingFramework(f"{python} lacks {framework.name}: {why}")
+        raise MissingFramework(f"{PYTHON} lacks {framework.name}: {why}")
     if done.returncode:
         raise RuntimeError(f"{framework.loader}: {done.stderr[-3000:]}")
     answer = json.loads(out.read_text("utf-8"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,11 +98,16 @@ def pairs(truth: Path) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, An
     """Rows that fail, each with the siblings that fit: documented so, or measured below the size
     of the card."""
     documented, measured = _rows(truth, "fits"), _rows(truth, "published")
-    fitting: list[Mapping[str, Any]] = [row for row in documented if row["fits"]]
-    fitting += [row for row in measured if _is_below(row)]
+    fitting = defaultdict[tuple[Any, ...], list[Mapping[str, Any]]](list)
+    for row in documented:
+        if row["fits"]:
+            fitting[_family(row)].append(row)
+    for row in measured:
+        if _is_below(row):
+            fitting[_family(row)].append(row)
     for row in documented:
         if not row["fits"]:
-            found = [other for other in fitting if _family(other) == _family(row)]
+            found = fitting.get(_family(row))
             if found:
                 yield row, found
 

@@ -170,10 +170,37 @@ def lint(
     are files that runs use which are not linted → one of these runs. Seconds spent in each rule,
     its fixes included, are added to ``timings`` by name.
     """
+    linked = link(workspace, names, options, explicit=explicit, elsewhere=elsewhere)
+    return judged(workspace, linked, options, rules=rules, progress=progress, timings=timings)
+
+
+def link(
+    workspace: Workspace,
+    names: Sequence[str],
+    options: Options,
+    *,
+    explicit: frozenset[str] = frozenset(),
+    elsewhere: MappingABC[str, str] | None = None,
+) -> Linked:
+    """The runs of the files ``names``, of which nothing is said yet."""
     dialects = dialects_in_force(options.plugins, options.profiles)
     linker = Linker(workspace, dialects.items, options.link)
     linked = linker.link(names, explicit=explicit, elsewhere=elsewhere)
-    errors = [*_named(workspace, dialects.errors), *linked.errors]
+    linked.errors[:0] = _named(workspace, dialects.errors)
+    return linked
+
+
+def judged(
+    workspace: Workspace,
+    linked: Linked,
+    options: Options,
+    *,
+    rules: Sequence[type[Rule]] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    timings: MutableMapping[str, float] | None = None,
+) -> Report:
+    """What the rules find in runs that were linked in the workspace, under the same options."""
+    errors = list(linked.errors)
     listed = tuple(map(ListedRule.of, rules or ()))
     if rules is None and (linked.runs or linked.asides or linked.merges):
         in_force = rules_in_force(options.plugins)

@@ -584,11 +584,11 @@ def _usable_gpu_bytes(hardware: Hardware | None) -> int | None:
 
 
 def _estimate(plan: Plan, hardware: Hardware | None) -> Estimate:
-    from oomlint.memory import estimate
+    from oomlint.memory.again import estimate_again
     from oomlint.memory.limits import gpu_limits
 
     limits = None if hardware is None else gpu_limits(hardware, plan)
-    return estimate(plan, limits)
+    return estimate_again(plan, limits)
 
 
 def _attested(measurement: Measurement) -> Attested:

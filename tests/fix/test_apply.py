@@ -8,8 +8,8 @@ from tests.fixing import speaks, wants
 
 from oomlint import engine
 from oomlint.documents.text import Edit
-from oomlint.engine import Options, lint
-from oomlint.fix import apply
+from oomlint.engine import Options
+from oomlint.fix import apply, planned
 from oomlint.fix.apply import fix_all
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
@@ -62,17 +62,56 @@ def test_fix_is_applied_and_counted():
     assert result.report.runs[0].plan.batch.micro == 1
 
 
+def counted_links(monkeypatch):
+    """The overlay of every linking from here on."""
+    found = []
+
+    def counting(workspace, names, *given, **more):
+        found.append(dict(workspace.overlay))
+        return link(workspace, names, *given, **more)
+
+    link = engine.link
+    for module in (engine, apply):
+        monkeypatch.setattr(module, "link", counting)
+    return found
+
+
+def test_files_that_settle_together_are_linked_once_and_after_each_step(monkeypatch):
+    links = counted_links(monkeypatch)
+    result = fix({"a.yaml": RUN}, wants("batch.micro", 1))
+    assert links == [{"a.yaml": RUN.encode()}, result.texts]
+    assert result.report.workspace.read("a.yaml") == result.texts["a.yaml"]
+
+
+def test_a_way_out_is_looked_for_once_for_a_run_as_it_is(monkeypatch):
+    looked = []
+
+    def counting(run, **asked):
+        looked.append((run, asked["unsafe"], asked["takes"].__name__))
+        return ways_to_fit(run, **asked)
+
+    ways_to_fit = planned.ways_to_fit
+    monkeypatch.setattr(planned, "ways_to_fit", counting)
+    text = (
+        RUN + "sequence_len: 65536\n"
+    )  # nothing makes it fit, so it is asked before and at the end
+    options = Options(hardware=parse_hardware("1xT4-16GB"))
+    fix_all(Workspace(Path("/p"), {"a.yaml": text.encode()}), ["a.yaml"], options)
+    assert looked
+    assert len(looked) == len({(id(run), *asked) for run, *asked in looked})
+
+
 def test_what_nobody_reads_is_not_worked_out(monkeypatch):
-    linted = []
-    monkeypatch.setattr(apply, "lint", lambda *a, **k: linted.append(1) or lint(*a, **k))
-    workspace = Workspace(Path("/p"), {"a.yaml": RUN.encode()})
-    rules = [wants("batch.micro", 1)]
-    result = fix_all(workspace, ["a.yaml"], Options(), rules=rules, reports_after=False)
-    without = len(linted)
-    fix_all(workspace, ["a.yaml"], Options(), rules=rules)
-    assert len(linted) - without == without + 1
+    links = counted_links(monkeypatch)
+    # Two runs that have nothing in common settle apart, so what is found at the end is found anew.
+    workspace = Workspace(Path("/p"), {"a.yaml": RUN.encode(), "b.yaml": RUN.encode()})
+    names, rules = ["a.yaml", "b.yaml"], [wants("batch.micro", 1)]
+    result = fix_all(workspace, names, Options(), rules=rules, reports_after=False)
+    without = len(links)
+    fix_all(workspace, names, Options(), rules=rules)
+    assert len(links) - without == without + 1
     assert result.before is not None
-    assert len(result.before.diagnoses) == 1
+    assert len(result.before.diagnoses) == 2
 
 
 def test_findings_that_go_with_the_fix_of_another_are_told():
@@ -159,14 +198,13 @@ def test_one_run_is_changed_by_one_fix_a_pass_and_the_cheapest_comes_first():
 
 
 def test_fixes_of_several_runs_are_taken_in_one_pass(monkeypatch):
-    counted = []
-    monkeypatch.setattr(apply, "lint", lambda *a, **k: counted.append(1) or lint(*a, **k))
+    links = counted_links(monkeypatch)
     zero = '{"zero_optimization": {"stage": 3}}'
     files = {f"{n}.yaml": f"{RUN}deepspeed: ds.json\n" for n in "abcdef"} | {"ds.json": zero}
     result = fix(files, wants("batch.micro", 1))
     assert len(result.texts) == 6
     assert result.report.fixed == 6
-    assert len(counted) == 4  # before, the group before, the group after, and the end
+    assert len(links) == 2  # before and after
 
 
 def test_fix_of_two_files_is_whole_or_nothing():

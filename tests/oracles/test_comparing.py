@@ -92,3 +92,17 @@ def test_a_rule_counts_whose_fix_the_loader_sees() -> None:
         answer = {"values": {"output_dir": f"/w/{folder}/out/20261121-200000"}}
         verdict.weigh(judge, case, answer, weighed, heard)
     assert (weighed.rules, weighed.unmoved) == (set(), {"rule"})
+
+
+def test_nothing_is_made_for_a_judge_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    framework = importlib.import_module("benchmarks.oracles.framework")
+    verdict = importlib.import_module("benchmarks.oracles.verdict")
+    made: list[object] = []
+    monkeypatch.setattr(verdict, "PYTHON", None)
+    monkeypatch.setattr(verdict, "all_cases", lambda *asked: made.append(asked) or [])
+    judge = framework.Framework("Axolotl", "axolotl_config", ("axolotl",), ())
+    with pytest.raises(verdict.MissingFramework):
+        verdict.judge(judge, tmp_path)
+    assert made == []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,21 +57,21 @@ def fixed(files: Mapping[str, bytes], folder: Path, *arguments: str) -> dict[str
 PullRequest = Callable[..., Any]
 
 
-@pytest.fixture
-def pull_request(tmp_path, monkeypatch):
-    """Makes a pull request of the change from one state of some files to another; a path that is
-    missing from the second is removed."""
+@contextmanager
+def making(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[PullRequest]:
+    """What makes a pull request of the change from one state of some files to another; a path that is
+    missing from the second is removed. Its forge answers for as long as the context lasts."""
     with ExitStack() as stack:
 
         def make(before: Mapping[str, str | bytes], after: Mapping[str, str | bytes]) -> Any:
-            repository = fake_github.Repository(tmp_path / "repository")
+            repository = fake_github.Repository(folder / "repository")
             old = repository.commit({k: _bytes(v) for k, v in before.items()})
             gone = dict.fromkeys(before.keys() - after.keys())
             new = repository.commit({**gone, **{k: _bytes(v) for k, v in after.items()}})
             fake = stack.enter_context(
                 fake_github.serving(fake_github.FakeGitHub(repository, old, new))
             )
-            monkeypatch.setenv("GITHUB_API_URL", fake.url)
+            patch.setenv("GITHUB_API_URL", fake.url)
             return fake
 
         for name in (
@@ -81,13 +81,19 @@ def pull_request(tmp_path, monkeypatch):
             "GITLAB_CI",
             "GH_TOKEN",
         ):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("GITHUB_TOKEN", fake_github.TOKEN)
-        monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
-        monkeypatch.setenv("GITHUB_REF", "refs/pull/7/merge")
-        monkeypatch.setattr("time.sleep", lambda _seconds: None)
-        (tmp_path / "elsewhere").mkdir()
-        monkeypatch.chdir(tmp_path / "elsewhere")
+            patch.delenv(name, raising=False)
+        patch.setenv("GITHUB_TOKEN", fake_github.TOKEN)
+        patch.setenv("GITHUB_REPOSITORY", "o/r")
+        patch.setenv("GITHUB_REF", "refs/pull/7/merge")
+        patch.setattr("time.sleep", lambda _seconds: None)
+        (folder / "elsewhere").mkdir()
+        patch.chdir(folder / "elsewhere")
+        yield make
+
+
+@pytest.fixture
+def pull_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PullRequest]:
+    with making(tmp_path, monkeypatch) as make:
         yield make
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ruamel.yaml import YAML
 from tests.review.conftest import BAD, DEEPSPEED, GOOD, RUN, SETTINGS, fixed, oomlint
 
+from oomlint.review import assess
 from oomlint.review.github import GitHub
 
 COMMENT = "# a comment, as people write them\n"
@@ -214,6 +215,20 @@ def test_more_files_than_github_lists_are_reviewed_all_the_same(pull_request):
     assert len([p for _, p, _ in fake.asked if "/files" in p]) == 4
     assert "The forge lists only 310 of the changed files" in fake.summary
     assert "make `train.yaml` need 284 of 79.1 GiB per GPU" in fake.summary
+
+
+def test_each_side_is_linked_once_where_all_of_it_is_concerned(pull_request, monkeypatch):
+    links = []
+
+    def counting(workspace, names, *given, **more):
+        links.append(workspace.overlay)
+        return link(workspace, names, *given, **more)
+
+    link = assess.link
+    monkeypatch.setattr(assess, "link", counting)
+    pull_request(RUN, run(train_yaml=GOOD.replace("micro_batch_size: 1", "micro_batch_size: 2")))
+    assert oomlint("review").exit_code == 0
+    assert len(links) == 2
 
 
 def several(number, micro=8):

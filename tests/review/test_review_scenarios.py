@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.command import oomlint
-from tests.review.conftest import RUN
+from tests.review.conftest import RUN, PullRequest, making
 from tests.review.test_review_faults import READ_ONLY
 
 try:
@@ -61,19 +61,27 @@ def stepped(files: dict[str, str], steps: list[list[str]]) -> dict[str, str]:
     return files
 
 
-@pytest.fixture(params=SCENARIOS)
-def scene(request, pull_request, tmp_path, monkeypatch):
-    """A scenario played to its end: its name, the forge, and what the command printed."""
-    scenario = SCENARIOS[request.param]
+@pytest.fixture(scope="module", params=SCENARIOS)
+def scene(request, tmp_path_factory):
+    """A scenario played to its end, once for all that is asked of it: its name, the forge, which answers no
+    more, what the command printed, and its status."""
+    folder = tmp_path_factory.mktemp("scene")
+    with pytest.MonkeyPatch.context() as patch, making(folder, patch) as pull_request:
+        return request.param, *played(SCENARIOS[request.param], pull_request, folder, patch)
+
+
+def played(
+    scenario: dict[str, Any], pull_request: PullRequest, folder: Path, patch: pytest.MonkeyPatch
+) -> tuple[Any, list[str], int]:
     before, after, last = files_of(scenario)
     fake = pull_request(before, after)
     printed = []
     if scenario.get("fork"):
         fake.is_fork = True
         fake.faults = lambda m, p: READ_ONLY if m == "POST" and "/reviews" in p else None
-        page = tmp_path / "summary.md"
-        monkeypatch.setenv("GITHUB_ACTIONS", "true")
-        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+        page = folder / "summary.md"
+        patch.setenv("GITHUB_ACTIONS", "true")
+        patch.setenv("GITHUB_STEP_SUMMARY", str(page))
         result = oomlint("review")
         printed = [result.stdout, page.read_text("utf-8")]
     else:
@@ -84,7 +92,7 @@ def scene(request, pull_request, tmp_path, monkeypatch):
         fake.repository.git("checkout", "-q", fake.before)
         fake.head = fake.repository.commit({k: v.encode() for k, v in last.items()})
         assert oomlint("review").exit_code in (0, 1)
-    return request.param, fake, printed, result.exit_code
+    return fake, printed, result.exit_code
 
 
 def shown(fake: Any, printed: list[str], status: int) -> str:

@@ -198,8 +198,9 @@ def audited(folder: Path) -> Iterator[tuple[str, list[Any]]]:
 
 
 def roots() -> list[Path]:
-    """Where Python, its packages and oomlint lie."""
+    """Where Python, its packages and oomlint lie, and what they were compiled to."""
     found = [*sys.path, sys.prefix, sys.base_prefix, os.path.dirname(os.__file__)]
+    found.append(os.environ.get("PYTHONPYCACHEPREFIX", ""))
     return [Path(entry).resolve() for entry in found if entry and entry != "."]
 
 

@@ -237,6 +237,7 @@ class Cells:
         self._trail: list[_Frame] = []
         self._made: tuple[Plan, MappingABC[str, Any]] | None = None
         self._near: Cells | None = None
+        self._readers: tuple[int, MappingABC[Any, MappingABC[Any, None]]] = (0, {})
 
     # -- reading ---------------------------------------------------------------------
 
@@ -391,15 +392,22 @@ class Cells:
     def fields(self) -> tuple[Any, ...]:
         """Every field that anything speaks of."""
         seen: dict[Any, None] = dict.fromkeys(self.given.stated)
-        for more in (self.given.unread, self.given.defaults, self.meaning.fields()):
+        for more in (self.given.unread, self.given.defaults, self.meaning.fields):
             seen.update(dict.fromkeys(more))
         return tuple(seen)
 
     @cached_property
     def settings(self) -> dict[Any, Setting]:
         """Every field that has a value."""
-        found = ((field, self.setting(field)) for field in self.fields)
-        return {field: setting for field, setting in found if setting is not None}
+        computed = self._cells[_FINAL]
+        found = {}
+        for field in self.fields:
+            # Mostly they are those of the run that this one is a change of, and nobody records this.
+            cell = None if self._trail else computed.get(field)
+            setting = (cell or self._read(field, _FINAL)).setting
+            if setting is not None:
+                found[field] = setting
+        return found
 
     @property
     def unreadable(self) -> dict[Any, Origin]:
@@ -420,7 +428,8 @@ class Cells:
         out: dict[Change, bool] = {}
         for tier in self._cells.values():
             for cell in tier.values():
-                out.update(cell.open)
+                if cell.open:
+                    out.update(cell.open)
         for _, _, frame in self._groups.values():
             out.update(frame.open)
         return out
@@ -483,11 +492,7 @@ class Cells:
         return made
 
     def _dependents(self, fields: Iterable[Any]) -> set[Any]:
-        readers: dict[Any, set[Any]] = {}
-        for cells in self._cells.values():
-            for field, cell in cells.items():
-                for read in cell.reads:
-                    readers.setdefault(read, set()).add(field)
+        readers = self._who_reads()
         affected: set[Any] = set()
         todo = list(fields)
         while todo:
@@ -496,6 +501,21 @@ class Cells:
                 affected.add(field)
                 todo += readers.get(field, ())
         return affected
+
+    def _who_reads(self) -> MappingABC[Any, MappingABC[Any, None]]:
+        """Of each field that is read by others those others. A cell stays as it was computed, so the answer
+        holds for as long as there are no more of them: one run is changed in many ways."""
+        count = sum(map(len, self._cells.values()))
+        known, readers = self._readers
+        if known != count:
+            found: dict[Any, dict[Any, None]] = {}
+            for cells in self._cells.values():
+                for field, cell in cells.items():
+                    for read in cell.reads:
+                        found.setdefault(read, {})[field] = None
+            readers = found
+            self._readers = (count, readers)
+        return readers
 
     # -- computing -------------------------------------------------------------------
 

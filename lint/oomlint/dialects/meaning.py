@@ -250,12 +250,13 @@ class Meaning:
         """How a wish for a field is said, if not by a row."""
         return next((m.writers[field] for m in self.everything if field in m.writers), None)
 
-    def fields(self) -> Iterable[Any]:
+    @cached_property
+    def fields(self) -> frozenset[Any]:
         """Every field that is derived, or of which the statements are read otherwise than they stand."""
         self._compiled()
         assert self._chains is not None
         read = (fields or () for meaning in self.everything for fields, _ in meaning.readers)
-        return (self._chains.keys() | self._overrides.keys()).union(*read)
+        return frozenset(self._chains.keys() | self._overrides.keys()).union(*read)
 
     def _compiled(self) -> dict[Any, tuple[Derivation, ...]]:
         if self._chains is None:

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 
 from oomlint.documents.proof import Rooted, prove_edits
 from oomlint.documents.text import Edit, Source, by_path, overlapping
-from oomlint.engine import Diagnosis, Options, Report, lint
+from oomlint.engine import Diagnosis, Options, Report, judged, link, lint
 from oomlint.errors import CannotEdit, FileError, InternalError
 from oomlint.fix.bystanders import Naming, used_elsewhere
 from oomlint.fix.edits import Fix, is_higher
 from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of, settled
+from oomlint.linking import Linked
 from oomlint.rule import Applicability, Rule, Severity, gib
 from oomlint.run import Run
 from oomlint.workspace import Workspace
@@ -69,7 +70,9 @@ class _Job(Struct, frozen=True):
         )
 
     def only(self, paths: frozenset[str]) -> _Job:
-        return replace(self, names=[name for name in self.names if name in paths])
+        """This job with these of its files; itself where they are all that it has."""
+        names = [name for name in self.names if name in paths]
+        return self if len(names) == len(self.names) else replace(self, names=names)
 
 
 class _Outcome(Struct):
@@ -109,26 +112,37 @@ def fix_all(
     rules: Sequence[type[Rule]] | None = None,
     naming: Naming | None = None,
     reports_after: bool = True,
+    linked: Linked | None = None,
 ) -> FixResult:
     """Lint and fix until a fixpoint. Nothing is written to disk here.
 
     Where nobody reads what is found after fixing (``reports_after``), it is not worked out.
 
-    ``naming`` finds the files around that use the same files; their runs stay as they are.
+    ``naming`` finds the files around that use the same files; their runs stay as they are. ``linked`` are
+    the runs of these files, if somebody has linked them already.
     """
     level = Applicability.UNSAFE if unsafe else Applicability.SAFE
-    job = _Job(names, options, explicit, rules)
-    report = first = job.lint(workspace)
+    first_job = job = _Job(names, options, explicit, rules)
+    if linked is None:
+        linked = link(workspace, names, options, explicit=explicit)
+    report = first = judged(workspace, linked, options, rules=rules)
     outcome = _Outcome()
     groups = [paths for paths in _groups(report) if _is_to_do(report, paths, level)]
     if groups and naming is not None:
-        job = replace(job, elsewhere=used_elsewhere(report, names, options, naming))
+        elsewhere = used_elsewhere(report, names, options, naming)
+        job = replace(job, elsewhere=elsewhere) if elsewhere else job
+    settled_whole = False
     for paths in groups:
-        _settle(job.only(paths), workspace, level, outcome)
+        part = job.only(paths)
+        # What was found before, or is found after, in all files at once need not be found again.
+        known = first if part is first_job else None
+        last = _settle(part, workspace, level, outcome, known)
+        if part is job:
+            report, settled_whole = last, True
     originals = {path: workspace.read_or_none(path) for path in outcome.texts}
     if not reports_after:
-        return FixResult(_final(report, outcome), outcome.texts, originals, first)
-    if outcome.texts or job.elsewhere:
+        return FixResult(_final(first, outcome), outcome.texts, originals, first)
+    if (outcome.texts or job.elsewhere) and not settled_whole:
         report = job.lint(workspace.with_overlay(outcome.texts))
     diagnoses = with_plans(report, options, level) if rules is None else report.diagnoses
     report = replace(report, diagnoses=tuple(diagnoses))
@@ -171,9 +185,16 @@ def _groups(report: Report) -> list[frozenset[str]]:
     return [frozenset(group) for group in (*groups, *({path} for path in sorted(alone)))]
 
 
-def _settle(job: _Job, workspace: Workspace, level: Applicability, outcome: _Outcome) -> None:
-    """Fix one group of files, step by step."""
-    report = job.lint(workspace)
+def _settle(
+    job: _Job,
+    workspace: Workspace,
+    level: Applicability,
+    outcome: _Outcome,
+    report: Report | None,
+) -> Report:
+    """Fix one group of files, step by step; the report is what is found first, if it is known, and
+    comes back as it is last."""
+    report = report or job.lint(workspace)
     texts: dict[str, bytes] = {}
     seen = [texts]
     for _ in range(MAX_PASSES):
@@ -191,6 +212,7 @@ def _settle(job: _Job, workspace: Workspace, level: Applicability, outcome: _Out
         if left is not None:
             outcome.failures.append(_failure(left, f"there is no end after {MAX_PASSES} passes"))
     outcome.texts.update(texts)
+    return report
 
 
 def _planned(job: _Job, report: Report, level: Applicability) -> Sequence[Diagnosis]:

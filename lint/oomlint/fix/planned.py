@@ -108,6 +108,22 @@ def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
     only some data need one."""
     if not judgement_of(run).is_in_trouble or depends_on_data(run):
         return None
+    for level in (Applicability.SAFE, Applicability.UNSAFE):
+        if level < lowest:
+            break
+        # The runs of the last pass are those that are reported: what was looked for then is known.
+        key = f"plan {level}"
+        asked, plan = run.remembered.get(key, (None, None))
+        if asked is not options:
+            plan = _plan_at(run, options, level)
+            run.remembered[key] = (options, plan)
+        if plan is not None:
+            found: _Plan = plan
+            return found
+    return None
+
+
+def _plan_at(run: Run, options: Options, level: Applicability) -> _Plan | None:
     rules = {rule.name: rule for rule in rules_in_force(options.plugins).items}
     selection = options.selection
 
@@ -122,19 +138,14 @@ def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
         return takes(move) and can_write(run, move.changes)
 
     accepts = no_more_refused(run, options.plugins)
-    for level in (Applicability.SAFE, Applicability.UNSAFE):
-        if level < lowest:
-            break
-        is_unsafe = level is Applicability.UNSAFE
-        ways = ways_to_fit(run, unsafe=is_unsafe, takes=takes, accepts=accepts)
+    is_unsafe = level is Applicability.UNSAFE
+    ways = ways_to_fit(run, unsafe=is_unsafe, takes=takes, accepts=accepts)
+    plan = _first_written(ways, level)
+    if plan is None and ways:
+        # What the files will not have said in them is left out, which is asked only where it matters.
+        ways = ways_to_fit(run, unsafe=is_unsafe, takes=writable, accepts=accepts)
         plan = _first_written(ways, level)
-        if plan is None and ways:
-            # What the files will not have said in them is left out, which is asked only where it matters.
-            ways = ways_to_fit(run, unsafe=is_unsafe, takes=writable, accepts=accepts)
-            plan = _first_written(ways, level)
-        if plan is not None:
-            return plan
-    return None
+    return plan
 
 
 def _first_written(ways: Sequence[Way], level: Applicability) -> _Plan | None:

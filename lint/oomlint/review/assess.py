@@ -7,6 +7,7 @@ besides, and the way out of each: lines put back, or the files as ``--fix`` woul
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Literal
 
 from msgspec import Struct
@@ -17,16 +18,18 @@ from oomlint.baseline import Baseline, fingerprint
 from oomlint.cli.given import Given
 from oomlint.cli.jobs import Job, make_jobs, merge
 from oomlint.documents.text import Edit, Source, by_path
-from oomlint.engine import Diagnosis, Report, lint
+from oomlint.engine import Diagnosis, Report, judged, link
 from oomlint.errors import FileError, UsageError
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.judgement import Judgement, judgement_of
+from oomlint.linking import Linked
 from oomlint.precedence import worst_first
 from oomlint.report.blocks import troubles
 from oomlint.review.commands import flags
 from oomlint.review.trees import Tree
 from oomlint.rule import Applicability, Severity
 from oomlint.run import Run
+from oomlint.settings import FILE_NAMES
 
 # A finding that was there before counts as the change's if its peak rises by more than this.
 _WORSE = 1.01
@@ -342,11 +345,9 @@ class _Side:
         except UsageError as error:
             raise UsageError(str(error).replace(f"{tree.folder}/", "")) from None
         self._root = tree.folder
-        self.runs: tuple[Run, ...] = merge(self._linked(job) for job in self._jobs).runs
-
-    @staticmethod
-    def _linked(job: Job) -> Report:
-        return lint(job.workspace, job.names, job.options, rules=())
+        self._linked = [link(job.workspace, job.names, job.options) for job in self._jobs]
+        self.runs: tuple[Run, ...] = tuple(run for linked in self._linked for run in linked.runs)
+        self._relinked: dict[tuple[frozenset[Edit], frozenset[str]], Mapping[str, Run]] = {}
 
     def find(self, name: str) -> Run | None:
         return next((run for run in self.runs if run.name == name), None)
@@ -365,7 +366,18 @@ class _Side:
             found |= more
 
     def lint(self, names: Collection[str]) -> Report:
-        return merge(lint(job.workspace, _among(job, names), job.options) for job in self._jobs)
+        return merge(
+            judged(job.workspace, self._of(number, names), job.options)
+            for number, job in enumerate(self._jobs)
+        )
+
+    def _of(self, number: int, names: Collection[str]) -> Linked:
+        """The runs of these files in a job; they need not be linked anew where they are all that it has
+        besides settings of ours."""
+        job = self._jobs[number]
+        if all(name in names or PurePath(name).name in FILE_NAMES for name in job.names):
+            return self._linked[number]
+        return link(job.workspace, _among(job, names), job.options)
 
     def source(self, path: str) -> Source | None:
         """The text of a file, if it is here and can be read."""
@@ -377,12 +389,18 @@ class _Side:
 
     def relinked(self, edits: Sequence[Edit], names: Collection[str]) -> Mapping[str, Run]:
         """The runs of these names as they are after edits of their files."""
+        asked = (frozenset(edits), frozenset(names))
+        if asked not in self._relinked:
+            self._relinked[asked] = self._linked_anew(edits, names)
+        return self._relinked[asked]
+
+    def _linked_anew(self, edits: Sequence[Edit], names: Collection[str]) -> Mapping[str, Run]:
         files = {path for run in self.runs if run.name in names for path in _files(run)}
         texts = self._edited(edits)
         found: dict[str, Run] = {}
         for job in self._jobs:
             workspace = job.workspace.with_overlay(texts)
-            linked = lint(workspace, _among(job, files), job.options, rules=())
+            linked = link(workspace, _among(job, files), job.options)
             found |= {run.name: run for run in linked.runs if run.name in names}
         return found
 
@@ -404,11 +422,12 @@ class _Side:
     ) -> Iterable[FixResult]:
         """What ``--fix`` would do about everything but ``known`` once some lines are put back."""
         texts = self._edited(undone)
-        for job in self._jobs:
+        for number, job in enumerate(self._jobs):
             listed = Baseline(self._root).rewritten(known, job.workspace, (), grow=True)
             options = replace(job.options, baseline=listed)
-            workspace = job.workspace.with_overlay(texts)
-            yield fix_all(workspace, _among(job, names), options, unsafe=unsafe)
+            workspace = job.workspace.with_overlay(texts) if texts else job.workspace
+            linked = None if texts else self._of(number, names)
+            yield fix_all(workspace, _among(job, names), options, unsafe=unsafe, linked=linked)
 
 
 def _among(job: Job, names: Collection[str]) -> list[str]:
