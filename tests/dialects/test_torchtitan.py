@@ -256,6 +256,40 @@ def test_replicas_without_shards_are_ddp_and_with_them_hybrid() -> None:
     assert plan.parallel.dp_shard == 4
 
 
+_EXPERTS = """\
+[model]
+name = "deepseek_v3"
+flavor = "16B"
+
+[training]
+local_batch_size = 4
+seq_len = 4096
+
+[parallelism]
+data_parallel_shard_degree = -1
+expert_parallel_degree = {}
+
+[activation_checkpoint]
+mode = "selective"
+selective_ac_option = "op"
+
+[compile]
+enable = true
+components = ["loss"]
+"""
+
+
+def test_what_goes_to_experts_elsewhere_and_comes_back_is_kept() -> None:
+    """https://github.com/pytorch/torchtitan/issues/1789: 73.32 GiB reserved on each of eight H100."""
+    line = "NGPU=8 CONFIG_FILE=./job.toml ./run_train.sh"
+    apart, together = (_launched(line, _EXPERTS.format(ranks)).estimate.gpu for ranks in (8, 1))
+    assert apart.reserved_bytes is not None
+    assert apart.reserved_bytes / 2**30 == pytest.approx(73.32, rel=0.04)
+    # Six experts a token, 2,048 wide in bf16, there and back in each of 27 layers.
+    more = apart.parts["forward"]["activations"] - together.parts["forward"]["activations"]  # type: ignore[index]
+    assert more == pytest.approx(2 * 6 * 2048 * 2 * 4 * 4096 * 27, rel=0.01)
+
+
 def test_a_compiled_loss_stores_no_fp32_logits() -> None:
     text = _TOML + '[compile]\nenable = true\ncomponents = ["model", "loss"]\n'
     assert _run(text).plan.loss.upcast_fp32 is False

@@ -142,14 +142,18 @@ def is_selective(f: Facts) -> bool:
 
 def selective_bytes(f: Facts, profile: LayerProfile) -> float:
     """Bytes a token that selective op checkpointing keeps: every second matrix product's
-    output and the attention output (torchtitan distributed/activation_checkpoint.py)."""
+    output and the attention output (torchtitan distributed/activation_checkpoint.py); and where
+    experts lie on other ranks, what goes to them and what comes back, so that nothing is sent again
+    (torchtitan c4e22911 of 2025-09-06 and later, models/deepseek_v3/infra/parallelize.py
+    _op_sac_save_list: all_to_all_single)."""
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
     block = model.blocks[-1]
     outputs = sum(x.outputs for x in block.linears) + 3 * block.topk * block.moe_ffn
     attention = model.heads * model.value_dim * 2 + 4 * model.heads
-    return (outputs * 2 / 2 + attention) / f.tp + profile.input_bytes
+    sent = 2.0 * block.topk * model.hidden * regime.stream if f.ep > 1 else 0.0
+    return (outputs * 2 / 2 + attention + sent) / f.tp + profile.input_bytes
 
 
 def pipeline_depth(f: Facts) -> float:
