@@ -32,9 +32,11 @@ def test_a_way_that_is_not_safe_is_given_as_such() -> None:
 
 
 def test_a_way_says_what_moves_and_not_what_lies_there_already() -> None:
-    """The optimizer is in host RAM as it is: only the parameters go there, and only the optimizer comes back."""
-    title = _way(_checked("llama-factory-13b-offload"))["title"]
-    assert "keep the parameters in host RAM; keep the optimizer on the GPU" in title
+    """The optimizer is in host RAM as it is: it comes back in 8 bits, which DeepSpeed would undo where it is."""
+    way = _way(_checked("llama-factory-13b-offload"))
+    assert "AdamW on the GPU" in way["title"]
+    assert "in host RAM" not in way["title"]
+    assert way["changes"]["offload.optimizer"] == "none"
 
 
 def test_the_fix_of_a_rule_is_the_way_where_no_plan_is() -> None:

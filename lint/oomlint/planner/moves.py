@@ -348,17 +348,20 @@ _SPEEDING = (_no_checkpointing, _larger_micro_batch, _less_sharding)
 
 
 def _light_optimizer(plan: Plan) -> Iterator[Move]:
-    kind = plan.optimizer.kind or ""
-    if kind in ("adamw", "adam"):
-        changes = {f.optimizer.kind: "adamw8bit"}
-        given = "optimizer states are kept in 8 bits"
-        yield Move("adam-fp32-states-dominant", "use the 8-bit AdamW", changes, given)
-        paged = {f.optimizer.kind: "paged_adamw8bit"}
-        yield Move("adam-fp32-states-dominant", "use the paged 8-bit AdamW", paged, given)
-        factored = "the second moment is kept by rows and columns only"
-        yield Move(
-            "adam-fp32-states-dominant", "use Adafactor", {f.optimizer.kind: "adafactor"}, factored
-        )
+    """Of what is offloaded DeepSpeed's own Adam takes the place (accelerate 1.6 utils/deepspeed.py
+    map_pytorch_optim_to_deepspeed), so that another one comes back to the GPU."""
+    if plan.optimizer.kind not in ("adamw", "adam"):
+        return
+    is_away = plan.parallel.backend == "zero" and plan.offload.optimizer == "cpu"
+    where, back = (" on the GPU", {f.offload.optimizer: "none"}) if is_away else ("", {})
+    rule, given = "adam-fp32-states-dominant", "optimizer states are kept in 8 bits"
+    factored = "the second moment is kept by rows and columns only"
+    for kind, title, gives_up in (
+        ("adamw8bit", "use the 8-bit AdamW", given),
+        ("paged_adamw8bit", "use the paged 8-bit AdamW", given),
+        ("adafactor", "use Adafactor", factored),
+    ):
+        yield Move(rule, f"{title}{where}", {f.optimizer.kind: kind, **back}, gives_up)
 
 
 def _half_precision(plan: Plan) -> Iterator[Move]:
