@@ -5,8 +5,10 @@ A row names repository, commit, path, line, rule, the options, and whether the f
 ``OWNER__NAME``) this says which false findings still stand, and which true ones fell silent::
 
     python -m benchmarks.strangers FOLDER [findings.jsonl ...]
+    python -m benchmarks.strangers --first-reading
 
-A finding that is only a remark (``info``) does not stand. The exit status is the number of rows that
+The second counts what was read before anything was mended for it, of draws of which at most two errors and three
+warnings a repository were read. A finding that is only a remark (``info``) does not stand. The exit status is the number of rows that
 are not as they should be, at most 1.
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,13 @@ from oomlint.rule import Severity
 from oomlint.workspace import Workspace
 
 FINDINGS = sorted(Path(__file__).parent.glob("findings*.jsonl"))
+# The halves of draws that were judged before anybody mended anything for them: the file and how many repositories
+# were drawn, with findings or without.
+FIRST_READINGS = (
+    ("ninth, 2026-11-23", "findings-9.jsonl", 33),
+    ("tenth, 2026-11-23", "findings-10.jsonl", 24),
+    ("eleventh, 2026-11-24", "findings-11.jsonl", 25),
+)
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15
 
@@ -103,11 +112,33 @@ def wrong(rows: list[Row], checkouts: Path) -> Iterator[str]:
             yield f"{row.rule} {state}: {repo} {row.path}:{row.line}: {row.why}"
 
 
+def first_readings() -> Iterator[str]:
+    """A table of how many findings were true at first reading, a line each draw."""
+    yield "| draw | repositories | errors: true, false, open | warnings: true, false, open |"
+    yield "|---|---|---|---|"
+    for name, file, drawn in FIRST_READINGS:
+        lines = (FINDINGS[0].parent / file).read_text("utf-8").splitlines()
+        counted = Counter((row["severity"], row["verdict"]) for row in map(json.loads, lines))
+        yield f"| {name} | {drawn} | {_shares(counted, 'error')} | {_shares(counted, 'warning')} |"
+
+
+def _shares(counted: Counter[tuple[str, str]], severity: str) -> str:
+    true, false, unclear = (counted[severity, verdict] for verdict in ("true", "false", "open"))
+    share = true / (true + false) if true + false else 0.0
+    return f"{true}, {false}, {unclear}: {share:.0%} of the decided"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("checkouts", type=Path)
+    parser.add_argument("checkouts", type=Path, nargs="?")
     parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--first-reading", action="store_true")
     given = parser.parse_args()
+    if given.first_reading:
+        print("\n".join(first_readings()))
+        return
+    if given.checkouts is None:
+        parser.error("name the folder of checkouts")
     rows = read(given.files or FINDINGS)
     found = list(wrong(rows, given.checkouts))
     print("\n".join(found))
