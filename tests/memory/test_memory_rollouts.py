@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 from tests.plans import LLAMA_8B
 
-from oomlint.memory import GpuLimits, estimate, scored_logit_bytes
+from oomlint.memory import GpuLimits, estimate
 from oomlint.memory.facts import Facts
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import layer_profile
-from oomlint.memory.logits import logits_of
+from oomlint.memory.logits import logits_of, scored_logits
 from oomlint.memory.rollout import engine_pool
 from oomlint.memory.states import state_bytes_of
 from oomlint.plan import Plan
@@ -84,7 +84,7 @@ def test_the_entropy_of_padded_answers_keeps_a_softmax(changes, kept, at_loss, b
 )
 def test_scoring_answers_takes_their_entropy_too(changes, width) -> None:
     plan = _ACTOR.with_values(changes)
-    assert scored_logit_bytes(plan, _ALL) == width * _ALL * (LLAMA_8B.vocab or 0)
+    assert scored_logits(Facts(plan), _ALL).loss == width * _ALL * (LLAMA_8B.vocab or 0)
 
 
 def test_megatron_clones_fp32_logits_for_the_entropy() -> None:
@@ -102,10 +102,9 @@ def test_megatron_clones_fp32_logits_for_the_entropy() -> None:
 
 
 def test_a_sequence_that_ranks_share_is_scored_in_parts() -> None:
-    alone = scored_logit_bytes(_ACTOR, 4096)
-    shared = scored_logit_bytes(_ACTOR.with_values({"parallel.ulysses": 2}), 4096)
-    assert alone is not None
-    assert shared == alone / 2
+    alone, shared = Facts(_ACTOR), Facts(_ACTOR.with_values({"parallel.ulysses": 2}))
+    assert shared.tokens == alone.tokens / 2
+    assert scored_logits(shared, shared.tokens).loss == scored_logits(alone, alone.tokens).loss / 2
 
 
 def test_states_that_move_away_are_not_there_while_answers_are_scored() -> None:

@@ -200,3 +200,15 @@ def test_a_fix_that_moves_no_peak_says_no_numbers() -> None:
     text = render(lint(files, ["train.yaml"], options), "text", Paint())
     assert "remove torch_empty_cache_steps" in " ".join(text.split())
     assert "→" not in text
+
+
+def test_a_host_that_is_too_small_counts_where_nobody_names_the_gpu() -> None:
+    texts = {
+        "job.sh": _JOB.replace("gpu:a100:8", "gpu:8"),
+        "ds.json": '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}',
+    }
+    files = Workspace(Path("/project"), {name: text.encode() for name, text in texts.items()})
+    text = " ".join(render(lint(files, [*texts], Options()), "text", Paint()).split())
+    assert "does not fit: needs 252 of 64.0 GiB of host RAM" in text
+    assert "1 run: does not fit" in text
+    assert "The GPU is not known, so nothing is held against its memory" in text

@@ -76,8 +76,11 @@ def _is_copied(plan: Plan) -> bool:
 def _weights(plan: Plan) -> str | None:
     if _is_copied(plan):
         return "share the weights among the GPUs: ZeRO stage 3, or FSDP"
-    if plan.quant.method not in (None, "none"):
-        return None  # no library trains over quantized weights that lie in host RAM
+    is_fsdp = plan.parallel.backend in ("fsdp1", "fsdp2")
+    if plan.quant.method not in (None, "none") and not is_fsdp:
+        # Of a quantized base FSDP alone is documented to keep it in host RAM (PEFT 0.21
+        # examples/sft/configs/fsdp_config_qlora.yaml fsdp_offload_params).
+        return None
     if plan.trainable.method in ("lora", "qlora"):
         return "keep the frozen base in 4 bit"
     return None if plan.offload.params == "cpu" else "keep the weights in host RAM"

@@ -15,7 +15,6 @@ from oomlint.memory.result import (
     HostEstimate,
     StateBytes,
 )
-from oomlint.memory.rollout import scored_logit_bytes
 from oomlint.memory.states import state_bytes
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "host_load_bytes",
     "read_back",
     "save_peaks",
-    "scored_logit_bytes",
     "skeleton",
     "state_bytes",
 ]

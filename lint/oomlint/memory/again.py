@@ -37,12 +37,8 @@ def estimate_again(plan: Plan, gpu: GpuLimits | None = None) -> Estimate:
     global _lately, _before
     try:
         asked = (_content(plan), gpu)
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # what a file may hold: a number of hundreds of digits
-        return estimate(plan, gpu)
+    except (TypeError, ValueError, OverflowError):
+        return estimate(plan, gpu)  # a file may hold a number of hundreds of digits
     found = _lately.get(asked)
     if found is None:
         found = _before.get(asked) or estimate(plan, gpu)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from oomlint.memory.beside import there_at_start
 from oomlint.memory.buffers import comm_buffers
 from oomlint.memory.evaluation import first_logits, key_value_cache
-from oomlint.memory.facts import Facts, facts_of
+from oomlint.memory.facts import Facts
 from oomlint.memory.layers import widest
 from oomlint.memory.logits import scored_logits
 from oomlint.memory.result import GpuLimits
 from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, visiting_states
 from oomlint.memory.step import Point, stack_of
 from oomlint.memory.units import units_of
-from oomlint.plan import Plan
 
 _ENGINES = ("vllm_colocate", "sglang")
 
@@ -97,15 +96,6 @@ def _workspace(f: Facts) -> float:
 def _moves_away(f: Facts) -> bool:
     """Whether what is trained is elsewhere while nothing is trained."""
     return f.plan.offload.idle not in (None, "none")
-
-
-def scored_logit_bytes(plan: Plan, tokens: int) -> float | None:
-    """What the logits take at most while log-probabilities of so many tokens are taken on one GPU, or on
-    those that share a sample; ``None`` where that is not known."""
-    f = facts_of(plan)
-    if f.model is None or f.regime is None:
-        return None
-    return scored_logits(f, tokens / f.cp).loss
 
 
 def _scored(f: Facts, idle: Point, tokens: float) -> Point:

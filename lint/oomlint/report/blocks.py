@@ -164,7 +164,7 @@ def _largest_part(
     yield from excerpt(headline.finding.location, label, places, paint, width, indent="    ")
     lowered = next((cause for cause in judgement.causes if cause.remedy), None)
     if lowered is not None:
-        part = "it" if lowered is judgement.causes[0] else f"{lowered.words}"
+        part = "it" if lowered is judgement.causes[0] else lowered.words
         yield from wrapped(f"what lowers {part}: {lowered.remedy}", width, "    ", "    ")
 
 
@@ -213,7 +213,8 @@ def counts(judged: Sequence[Judgement]) -> str:
 def _counted(judged: Sequence[Judgement]) -> Iterator[str]:
     """How many runs have each verdict, the worst first; those that have none by what they lack."""
     predicted = [each for each in judged if not each.spoken.estimate.unknown]
-    placed = [each for each in predicted if each.hardware is not None]
+    # A host that is too small kills whatever the GPU is.
+    placed = [e for e in predicted if e.hardware is not None or e.verdict != "unknown"]
     for verdict in ("does_not_fit", "tight", "fits", "unknown"):
         number = sum(each.verdict == verdict for each in placed)
         wording = words.WORDINGS[verdict]

@@ -19,7 +19,7 @@ from oomlint.run import Run
 
 _PLAIN = Paint()
 _HOW_TO_NAME = (
-    "The hardware is not known, so nothing is held against a limit: name it with "
+    "The GPU is not known, so nothing is held against its memory: name it with "
     "--hardware 8xA100-80GB, or keep it in oomlint.toml (oomlint init)."
 )
 

@@ -37,12 +37,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import Struct
-
-from oomlint.judgement import Relief, judge_gpu, judgement_of, relief, settled
-from oomlint.memory import scored_logit_bytes
+from oomlint.hardware import usual_limit
+from oomlint.judgement import Relief, judge_gpu, judgement_of, relief
 from oomlint.plan.fields import f
-from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.plan.training import REINFORCING
 from oomlint.rule import (
     KNOWN,
@@ -56,7 +53,7 @@ from oomlint.rule import (
     gib,
 )
 from oomlint.run import Run
-from oomlint_rules._remedies import card_bytes, scored_by
+from oomlint_rules._remedies import scored_by
 
 _ROWS = f.objective.rollout.rollout_micro_batch
 _SCORED = f.objective.rollout.scored_tokens
@@ -94,16 +91,6 @@ _OPENRLHF = (
 )
 
 
-class _Pass(Struct, frozen=True):
-    """The pass that takes log probabilities: bytes beside its logits, and logits of one row."""
-
-    beside: float
-    row: float
-
-    def peak(self, rows: int) -> float:
-        return self.beside + rows * self.row
-
-
 class LogprobMicroBatchTooLarge(Rule):
     code = "OOM611"
     name = "logprob-micro-batch-too-large"
@@ -129,7 +116,7 @@ class LogprobMicroBatchTooLarge(Rule):
         ),
         Example(
             files={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=65536))},
-            fixed={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=16384))},
+            fixed={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=32768))},
             hardware="8xA100-40GB",
         ),
         Example(
@@ -154,77 +141,49 @@ class LogprobMicroBatchTooLarge(Rule):
             yield from self._token_budget(run, plan.batch.max_tokens_per_gpu)
             return
         rows = plan.objective.rollout.rollout_micro_batch
-        if rows is None or rows < 2:
-            return
-        if run.limits.gpu_bytes is None:
-            yield from self._on_a_usual_card(run, rows)
-        else:
-            yield from self._on_its_card(run, rows)
+        if rows is not None and rows > 1:
+            yield from self._rows(run, rows)
 
-    def _on_its_card(self, run: Run, rows: int) -> Iterable[Finding]:
-        scoring, found = _scoring(run), _fewer_rows(run, rows)
-        if scoring is None or found is None or not found.is_worthwhile:
+    def _rows(self, run: Run, rows: int) -> Iterable[Finding]:
+        found = _fewer_at_a_time(run, _ROWS, rows) if scored_by(run) == _ROWS else None
+        if found is None or not found.is_worthwhile:
             return
         assert found.severity is not None
+        if found.before.limit is None and found.severity < Severity.WARNING:
+            return  # where nobody names the card, what keeps it off the largest that most people have
         fewer = found.changes[_ROWS]
         yield self.finding(
             run,
             found.severity,
-            _title(rows, scoring),
+            f"log probabilities of {rows} answers at a time build up to {_logits(found)} of logits",
             at=_ROWS,
             details=(*found.before.context, f"with {fewer} at a time {found.sentence}"),
             judged=found.before,
-            proposals=[_at_a_time(fewer)],
-        )
-
-    def _on_a_usual_card(self, run: Run, rows: int) -> Iterable[Finding]:
-        """Where nobody names the card: what only this pass keeps off one of 80 GB."""
-        # All else that the run needs: of answers that are scored one at a time.
-        judged, scoring = judge_gpu(run.assuming({_ROWS: 1})), _scoring(run)
-        if judged is None or scoring is None:
-            return
-        peak, room = scoring.peak(rows), run.margin * card_bytes(run)
-        fitting = _fitting(scoring, rows, room)
-        if peak <= judged.predicted or rows * scoring.row <= room or fitting is None:
-            return
-        yield self.finding(
-            run,
-            Severity.WARNING,
-            _title(rows, scoring),
-            at=_ROWS,
-            details=(
-                f"with {gib(scoring.beside)} of weights and states that is {gib(peak)}",
-                f"an 80 GB card gives {gib(card_bytes(run))}",
-                f"{fitting} at a time make it {gib(scoring.peak(fitting))}",
-            ),
-            confidence=judged.confidence,
-            resource="gpu",
-            predicted=peak,
-            limit=None,
-            proposals=[_at_a_time(fitting)],
+            proposals=[
+                Proposal.set(f"take log probabilities of {fewer} answers at a time", {_ROWS: fewer})
+            ],
         )
 
     def _token_budget(self, run: Run, tokens: int) -> Iterable[Finding]:
         """Batches that are filled by tokens, up to a budget of this pass's own or that of training."""
-        plan, scoring = run.plan, _scoring(run)
+        plan = run.plan
         if plan.objective.kind not in REINFORCING or not judgement_of(run).is_in_trouble:
             return
         scored = plan.objective.rollout.scored_tokens
         scored = None if scored == tokens else scored
         field, most = (f.batch.micro, plan.batch.micro) if scored is None else (_SCORED, scored)
-        if scoring is None or most is None or most < 2 or not plan.seq.max_len:
+        if most is None or most < 2:
             return
         if scored_by(run) is None:
             return  # what training itself needs decides, of which other findings speak
         found = _fewer_at_a_time(run, field, most)
         if found is None or not found.is_worthwhile or not found.before.may_gain_by("logits"):
             return  # another part of the need decides
-        logits = scoring.row / plan.seq.max_len * (scored or tokens)
         unit = "full samples" if scored is None else "tokens"
         yield self.finding(
             run,
             Severity.WARNING,
-            f"log probabilities of {scored or tokens:,} tokens at a time build {gib(logits)} of logits",
+            f"log probabilities of {scored or tokens:,} tokens at a time build {_logits(found)} of logits",
             at=(f.batch.max_tokens_per_gpu, f.batch.micro) if scored is None else _SCORED,
             details=(
                 *found.before.context,
@@ -236,72 +195,28 @@ class LogprobMicroBatchTooLarge(Rule):
         )
 
 
-def _title(rows: int, scoring: _Pass) -> str:
-    logits = gib(rows * scoring.row)
-    return f"log probabilities of {rows} answers at a time build up to {logits} of logits"
-
-
-def _at_a_time(rows: int) -> Proposal:
-    return Proposal.set(f"take log probabilities of {rows} answers at a time", {_ROWS: rows})
-
-
-def _fewer_rows(run: Run, rows: int) -> Relief | None:
-    """What the largest of the halves of ``rows`` brings with which the run fits, or by which this pass needs no
-    more than all else; ``None`` where it does not hold the peak."""
-    if scored_by(run) != _ROWS:
-        return None
-    rest = judge_gpu(run.assuming({_ROWS: 1}))
-    found = None
-    while rows > 1:
-        rows = (rows + 1) // 2
-        found = relief(run, {_ROWS: rows})
-        if found is None or rest is None:
-            return None
-        if found.suffices or found.after.predicted <= rest.predicted:
-            return found
-    return found
+def _logits(found: Relief) -> str:
+    """What the logits of the pass take, which holds the peak."""
+    return gib(found.before.components.get("logits") or 0)
 
 
 def _fewer_at_a_time(run: Run, field: Any, most: int) -> Relief | None:
-    """What the largest of the halves of what is taken at a time brings that fits, else the smallest."""
+    """What the largest of the halves of what is taken at a time brings that fits, or by which this pass needs no
+    more than all else; else the smallest."""
+    rest = judge_gpu(run.assuming({field: 1}))
     found = None
     while most > 1:
         most = (most + 1) // 2
-        changes = {field: most}
-        found = relief(run, changes)
-        if found is None or judgement_of(run.what_if(changes)).verdict == "fits":
+        found = relief(run, {field: most})
+        if found is None or rest is None:
+            return None
+        if _fits(run, found) or found.after.predicted <= rest.predicted:
             break
     return found
 
 
-def _scoring(run: Run) -> _Pass | None:
-    plan = settled(run).plan
-    dims, length = plan.model.dims, plan.seq.max_len
-    width = BYTES_PER_ELEMENT.get(plan.precision.logits or "none")
-    if dims is None or not dims.vocab or not length or not width:
-        return None
-    if plan.loss.logits_materialised != "full":
-        return None
-    if plan.loss.upcast_fp32:
-        width += _FP32
-    # Of backward: at the peak an engine may be awake, which sleeps meanwhile.
-    alive = settled(run).estimate.gpu.by_phase["backward"]
-    beside = sum(
-        size or 0
-        for name, size in alive.items()
-        if name not in ("activations", "logits", "gradients", "communication")
-    )
-    ranks = (plan.parallel.ulysses or 1) * (plan.parallel.tp or 1)
-    row = length * dims.vocab * width / ranks
-    if plan.loss.algorithm == "in_place":
-        row = scored_logit_bytes(plan, length) or row
-    return _Pass(beside, row)
-
-
-def _fitting(scoring: _Pass, rows: int, room: float) -> int | None:
-    """The largest of the halves of ``rows`` that fits."""
-    while rows > 1:
-        rows //= 2
-        if scoring.peak(rows) <= room:
-            return rows
-    return None
+def _fits(run: Run, found: Relief) -> bool:
+    """Whether the run fits then, on a card that nobody names the largest that most people can have."""
+    if found.before.limit is None:
+        return found.after.predicted <= usual_limit()
+    return judgement_of(run.what_if(found.changes)).verdict == "fits"

@@ -26,9 +26,7 @@ from oomlint.dialects.kinds import (
 from oomlint.dialects.loops.fields import loop
 from oomlint.dialects.table import Row, Table
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.keys import LENGTH
-from oomlint.dialects.trainer.tables import DTYPE
-from oomlint.documents.python.lengths import LENGTH_NAMES
+from oomlint.dialects.trainer.tables import ANY_LENGTH, DTYPE
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -170,19 +168,7 @@ DATALOADER = Table(
     known_prefixes=("",),
     section="data",
 )
-LENGTHS = Table(
-    "length of samples",
-    (
-        Row(
-            "max_length",
-            f.seq.max_len,
-            LENGTH,
-            aliases=tuple(sorted(LENGTH_NAMES - {"max_length"})),
-        ),
-    ),
-    known_prefixes=("",),
-    section="script",
-)
+LENGTHS = Table("length of samples", (ANY_LENGTH,), known_prefixes=("",), section="script")
 
 # -- model -----------------------------------------------------------------------------------------
 

@@ -185,20 +185,12 @@ TOKENIZER = Table(
     section="script",
 )
 
-# A dataset of the project's own, which makes tokens of texts.
-DATASET = Table(
-    name="own dataset call",
-    rows=(
-        Row(
-            "max_length",
-            f.seq.max_len,
-            LENGTH,
-            aliases=tuple(sorted(LENGTH_NAMES - {"max_length"})),
-        ),
-    ),
-    known_prefixes=("",),
-    section="script",
+# The length of samples, whatever a script calls it.
+ANY_LENGTH = Row(
+    "max_length", f.seq.max_len, LENGTH, aliases=tuple(sorted(LENGTH_NAMES - {"max_length"}))
 )
+# A dataset of the project's own, which makes tokens of texts.
+DATASET = Table("own dataset call", (ANY_LENGTH,), known_prefixes=("",), section="script")
 
 _TRAINER_ROWS = (
     Row("peft_config", script.adapter, _PRESENCE),

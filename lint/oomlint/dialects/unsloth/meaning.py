@@ -10,6 +10,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.meaning import launch_one_process
+from oomlint.dialects.machine.named_hardware import gpu_named
 from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
 from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.fields import hf, script
@@ -19,7 +20,6 @@ from oomlint.dialects.unsloth.changes import ADAPTS_HEAD
 from oomlint.dialects.unsloth.keys import CLI, FAST_PEFT, SEVEN, WRAPPER, is_for_language, unsloth
 from oomlint.dialects.unsloth.training import training
 from oomlint.errors import CannotEdit
-from oomlint.hardware import find_gpus
 from oomlint.plan.fields import f
 
 meaning = Meaning(training, calls, trainers, launch_one_process)
@@ -151,10 +151,10 @@ def _(dtype: Any, run: Cells, wishes: Wishes) -> Wishes:
 def dtype_by_gpu(run: Cells) -> Any:
     """U models/llama.py FastLlamaModel.from_pretrained: without a dtype ``SUPPORTS_BFLOAT16`` decides."""
     name = run[f.device.type]
-    kinds = {"bf16" if gpu.bf16 else "fp16" for gpu in find_gpus(name or "")}
-    if len(kinds) != 1:
+    gpu = None if name is None else gpu_named(name)
+    if gpu is None:
         return None
-    (dtype,) = kinds
+    dtype = "bf16" if gpu.bf16 else "fp16"
     return Sourced(dtype, f"Unsloth takes {dtype} on {name} where no dtype is given")
 
 

@@ -372,6 +372,7 @@ def read_calls(
         )
         if named is not None:
             arguments = _after(arguments, evaluator.node(*named))
+        # A tokenizer goes by one word, whatever its variable is called.
         callee = "tokenizer" if cuts else written or last
         call = Call(callee, arguments, places.span(step.node), len(calls))
         evaluator.calls[id(step.node)] = call
