@@ -24,3 +24,11 @@ def run_of(files: Mapping[str, str], *names: str, **options: Any) -> Run:
     """The one run that they make."""
     (run,) = link(files, *names, **options).runs
     return run
+
+
+PROGRAM = """\
+from transformers import HfArgumentParser, TrainingArguments
+from ours import Arguments, train
+train(*HfArgumentParser((Arguments, TrainingArguments)).parse_args_into_dataclasses())
+"""
+"""A program that leaves the model and its adapter to a module that is not here, with options of transformers' own."""

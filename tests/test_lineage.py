@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.linked import link
+from tests.linked import PROGRAM, link
 
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -72,7 +72,7 @@ def test_a_run_that_goes_on_from_its_own_folder_has_nothing_to_tell() -> None:
 
 def test_who_is_trained_of_an_adapter_that_another_run_saves_is_open() -> None:
     lora = " --use_peft True --lora_r 16"
-    whole = _last({"b.sh": _line(_QWEN, "o/sft") + _line("o/sft", "o/dpo")})
+    whole = _last({"b.sh": _line(_QWEN, "o/sft") + _line("o/sft", "o/dpo"), "train.py": PROGRAM})
     assert whole.level(f.trainable.method) is not Level.UNREAD
     files = {"b.sh": _line(_QWEN, "o/sft", lora) + _line("o/sft", "o/dpo")}
     assert _last(files).level(f.trainable.method) is Level.UNREAD

@@ -10,6 +10,7 @@ from oomlint.engine import Options, Report, lint
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
 from oomlint.judgement.forecast import forecast_of
+from oomlint.judgement.severity import Severity
 from oomlint.judgement.words import left_open, sentence
 from oomlint.lsp.hints import breakdown
 from oomlint.report import estimates, fits, html, markdown
@@ -23,8 +24,20 @@ _SHARDED = "--fsdp 'full_shard auto_wrap' --fsdp_transformer_layer_cls_to_wrap L
 _LLAMA = "meta-llama/Llama-2-7b-hf"
 
 
-def _report(script: str) -> Report:
-    files = Workspace(Path("/project"), {"train.sh": script.encode()})
+_PROGRAM = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+model_args, training_args = HfArgumentParser((ModelArguments, TrainingArguments)).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)
+Trainer(model=model, args=training_args, train_dataset=data).train()
+"""
+
+
+def _report(script: str, program: str | None = _PROGRAM) -> Report:
+    held = {"train.sh": script.encode()}
+    if program is not None:
+        held["finetune.py"] = program.encode()
+    files = Workspace(Path("/project"), held)
     options = Options(hardware=parse_hardware("8xA100-80GB"))
     return lint(files, ["train.sh"], options, explicit=frozenset(["train.sh"]))
 
@@ -82,3 +95,19 @@ def test_every_surface_says_it() -> None:
 def test_what_decides_nothing_is_not_named() -> None:
     (run,) = _report(_script(micro="2", more=f"{_SHARDED} --seed $SEED")).runs
     assert left_open(forecast_of(run)) == ""
+
+
+def test_a_program_that_is_not_here_may_do_what_no_option_says() -> None:
+    script = _script(micro="8")
+    (run,) = _report(script).runs
+    assert judgement_of(run).verdict == "does_not_fit"
+    report = _report(script, program=None)
+    (run,) = report.runs
+    assert judgement_of(run).verdict == "unknown"
+    assert left_open(forecast_of(run)) == ": finetune.py is not here"
+    assert all(each.severity <= Severity.INFO for each in report.diagnoses)
+
+
+def test_a_program_of_which_nothing_is_recognised_is_not_followed() -> None:
+    (run,) = _report(_script(micro="8"), program="from ours import main\nmain()\n").runs
+    assert left_open(forecast_of(run)) == ": what finetune.py does is not followed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def gib(size: float | None) -> str:
     """``68.4 GiB``; small sizes in MiB, unknown as such."""
@@ -31,3 +33,10 @@ def percent(share: float) -> str:
     if share < 0.01:
         return "< 1 %"
     return "> 99 %" if share > 0.99 else f"{share * 100:.0f} %"
+
+
+def enumerated(words: Sequence[str]) -> str:
+    """``a, b and c``."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"

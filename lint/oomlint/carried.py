@@ -201,7 +201,7 @@ _LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|r
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 # Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
 _PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
-_OF_TRAINING = re.compile(r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$")
+IS_OF_TRAINING = re.compile(r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$")
 
 
 class OwnReaders:
@@ -253,7 +253,7 @@ class OwnReaders:
         arguments of training."""
         with suppress(FileError):
             options = getattr(self.workspace.document(name), "options", None)
-            if options is not None and any(map(_OF_TRAINING.search, options.bases)):
+            if options is not None and any(map(IS_OF_TRAINING.search, options.bases)):
                 yield from (declared.encode() for declared in options.names)
 
 

@@ -25,6 +25,7 @@ _SKIPPED_FOLDERS = frozenset(
     {
         ".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", "node_modules", "__pycache__",
         ".mypy_cache", ".ruff_cache", ".pytest_cache", ".oomlint_cache", "site-packages", "wandb",
+        ".ipynb_checkpoints",  # what Jupyter keeps of files while they are edited
     }
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.carried import CarriedCode, OwnPrograms, OwnReaders, without_declared
+from oomlint.carried import IS_OF_TRAINING, CarriedCode, OwnPrograms, OwnReaders, without_declared
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
@@ -527,8 +527,9 @@ class Linker:
     # -- joining ---------------------------------------------------------------------
 
     def _build(self, claim: Claim, used: set[str], *, root: Claim) -> Run:
-        claims: list[Claim] = [claim]
         launch = _launch_of(claim)
+        claim = claim if launch is None else _without_what_is_cut_off(claim, launch)
+        claims: list[Claim] = [claim]
         folder = launch.command.folder if launch is not None else ""
         joining = _Joining(used, folder, script=claim.path)
         if launch is not None:
@@ -564,11 +565,23 @@ class Linker:
             versions={name: at for name, at in versions.items() if not is_commit(at[0])},
             floors=self._floors(claims),
             untold=self._untold(claims, versions),
+            unread_program=self._unread_program(claim, joining.folder, claims),
             measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),
             as_written=self.options.as_written,
         )
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
+        declared = without_declared(self.workspace, run, claims, self._own_readers)
+        if any(c.is_launched or c.is_program for c in claims):
+            return declared
+        is_asked = len(declared.stray) < len(run.stray)
+        if not is_asked and not any(map(self._own_readers.declare, run.stray)):
+            return declared
+        # Some of its keys are for a program of the project's own, which reads the others, too.
+        doubted = replace(
+            parts, blocks=tuple(_doubted_again(parts.blocks, _READ_BY_OWN.format(main.path)))
+        )
+        run = build_run(run.name, doubted, margin=self.options.margin)
         return without_declared(self.workspace, run, claims, self._own_readers)
 
     def _placed(self, missing: MissingFile, claim: Claim, launch: Launch | None) -> MissingFile:
@@ -588,6 +601,27 @@ class Linker:
         made = map(os.path.normpath, getattr(claim.document, "made", ()))
         is_made = os.path.normpath(missing.reference) in made
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
+
+    def _unread_program(self, claim: Claim, folder: str, claims: Sequence[Claim]) -> str:
+        """Why it is not known what the Python program does that a command starts, in words; empty where it was read,
+        or where the command starts none."""
+        programs = [r for r in claim.references if not r.dialect and r.path.endswith(".py")]
+        if claim.kind != "launch" or not programs:
+            return ""
+        name = PurePath(programs[0].path).name
+        found = next(filter(None, (self._found(r, claim.path, folder) for r in programs)), None)
+        if found is None:
+            return f"{name} is not here"
+        if any(c.path == found for c in claims) or self._parses_arguments(found):
+            return ""
+        return f"what {name} does is not followed"
+
+    def _parses_arguments(self, script: str) -> bool:
+        """Whether a script fills a library's own class of arguments from its command line."""
+        with suppress(FileError):
+            options = getattr(self.workspace.document(script), "options", None)
+            return options is not None and any(map(IS_OF_TRAINING.search, options.bases))
+        return False
 
     def _versions(self, claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:
         """What the project around the files of a run pins, and what its scripts install, commits included."""
@@ -1028,6 +1062,37 @@ def _launch_of(claim: Claim) -> Launch | None:
 
     at = claim.blocks[-1].anchor
     return next((launch for launch in launches(claim.document) if launch.anchor == at), None)
+
+
+def _without_what_is_cut_off(claim: Claim, launch: Launch) -> Claim:
+    """A command whose last options are lost, since a line of it does not go on: the run that starts so, if any does, is
+    not the one that is meant, and what that would be is read once the line is mended."""
+    source = claim.document.source
+    for fact in getattr(claim.document, "facts", ()):
+        if fact.kind == "broken-continuation":
+            last, _ = source.position(fact.location.span.start)
+            first, _ = source.position(launch.anchor.start)
+            if fact.detail["top"] <= first <= last:
+                doubt = f"the command ends in {claim.path}:{last} before its last options"
+                return replace(claim, blocks=tuple(_doubted(b, doubt) for b in claim.blocks))
+    return claim
+
+
+def _doubted(block: Block, doubt: str) -> Block:
+    """A block of which nothing is known, and why."""
+    return replace(block, level=Level.UNREAD, doubt=doubt)
+
+
+_READ_BY_OWN = "the program of the project's own that reads {} is not followed"
+
+
+def _doubted_again(
+    blocks: Iterable[tuple[Block, Reading]], doubt: str
+) -> Iterator[tuple[Block, Reading]]:
+    """Blocks and their readings, of which nothing is known."""
+    for block, _ in blocks:
+        doubted = _doubted(block, doubt)
+        yield doubted, doubted.read()
 
 
 class _Unread(Dialect):

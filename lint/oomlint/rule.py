@@ -8,16 +8,17 @@ centrally from the wishes they state.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping as MappingABC
+from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from oomlint.amounts import count as count, gib as gib
+from oomlint.amounts import count as count, enumerated, gib as gib
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
+from oomlint.judgement import unread
 from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.peak import Peak
 from oomlint.judgement.severity import (
@@ -303,12 +304,11 @@ class Rule:
             limit = judged.limit if limit is None else limit
         holds_peak = judged is not None or limit is not None
         told = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
-        evidence, unread = _evidence(run, (*told, *rests_on), resource if holds_peak else None)
+        evidence, lost = _evidence(run, (*told, *rests_on), resource if holds_peak else None)
         severity = bound(severity, evidence)
         details = tuple(details)
         if evidence is Level.UNREAD:
-            were = "was" if len(unread) == 1 else "were"
-            details = (*details, f"{' and '.join(unread)} {were} not read, and may say otherwise")
+            details = (*details, *lost)
         if judged is not None:
             confidence = confidence or judged.confidence
             predicted = judged.predicted if predicted is None else predicted
@@ -374,21 +374,38 @@ def _evidence(
     run: Run, fields: tuple[Any, ...], resource: Resource | None
 ) -> tuple[Level | None, tuple[str, ...]]:
     """How well that is known on which a finding rests, the fields that it speaks of and, of one that
-    holds a peak of a resource against a limit, those that decide; and the names of what was not
-    read among it."""
+    holds a peak of a resource against a limit, those that decide; and, a sentence each, what was not read among it."""
     levels = {field: run.level(field) for field in fields if run.plan_has(field)}
     level = max(levels.values(), default=None)
-    roots = [root for field in fields if levels.get(field) is level for root in run.roots(field)]
-    names = dict.fromkeys(_named(run, root) for root in roots)
+    lost = [
+        (root, "") for field in fields if levels.get(field) is level for root in run.roots(field)
+    ]
     if resource is not None:
         found, bases = weakest_of_claims(run, resource)
         if run.level(f.device.type) is Level.ASSUMED:
             found = max(found, Level.ASSUMED)
         if level is None or found > level:
-            level, names = found, {}
+            level, lost = found, []
         if found is level:
-            names |= dict.fromkeys(_named(run, basis.field, basis.key) for basis in bases)
-    return level, tuple(names)
+            lost += ((basis.field, basis.key) for basis in bases)
+    return level, tuple(_unread_in_words(run, lost)) if level is Level.UNREAD else ()
+
+
+def _unread_in_words(run: Run, lost: Iterable[tuple[Any, str]]) -> Iterator[str]:
+    """What a finding rests on and was not read: fields, each with the key that people know it by."""
+    reasons: dict[str, None] = {}
+    names: dict[str, None] = {}
+    for root, key in lost:
+        reason = unread.lost_with_all(run, root)
+        if reason:
+            reasons[reason] = None
+        else:
+            names[_named(run, root, key)] = None
+    for reason in reasons:
+        yield f"{reason}, so that it may be otherwise"
+    if names:
+        were = "was" if len(names) == 1 else "were"
+        yield f"{enumerated(tuple(names))} {were} not read, and may say otherwise"
 
 
 def _named(run: Run, field: Any, key: str = "") -> str:

@@ -116,6 +116,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     """Package → the oldest release that the project allows."""
     untold: MappingABC[str, str] = field(default_factory=dict)
     """Packages of which a commit alone says the release → how: "verl is a submodule that is not checked out"."""
+    unread_program: str = ""
+    """Why it is not known what the program that a command starts does, in words; empty where it was read."""
     copier: Copier | None = None
     measurements: tuple[Measurement, ...] = ()
     """What runs of this project were measured to take."""
@@ -144,6 +146,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             frozenset(each.reference for each in self.missing),
             frozenset(self.untold),
             self.find_shipped,
+            self.unread_program,
         )
         stated = {
             name: value
@@ -245,14 +248,13 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         """Whether only a sibling's launch line tells how the run is started: what that line and the
         files that it names say is the sibling's, and speaks of memory here alone."""
         return any(
-            claim.kind == "launch" and any(b.level >= Level.ASSUMED for b in claim.blocks)
-            for claim in self.claims
+            claim.kind == "launch" and any(map(_is_guessed, claim.blocks)) for claim in self.claims
         )
 
     @cached_property
     def guessed_files(self) -> frozenset[str]:
         """Display paths of the files that only such a line names, and of its own."""
-        known = {block.path for block, _ in self.parts.blocks if block.level < Level.ASSUMED}
+        known = {block.path for block, _ in self.parts.blocks if not _is_guessed(block)}
         return frozenset(block.path for block, _ in self.parts.blocks) - known
 
     @cached_property
@@ -596,6 +598,11 @@ def _attested(measurement: Measurement) -> Attested:
     size = measurement.gpu
     took = "a node's RAM" if size is None else gib(size)
     return Attested(measurement.hardware, f"{measurement.place} has {took} measured")
+
+
+def _is_guessed(block: Block) -> bool:
+    """Whether it is by a sibling alone that a block is taken in; one of which is known why it is doubted is the run's."""
+    return block.level >= Level.ASSUMED and not block.doubt
 
 
 def merge_sequences(*groups: Sequence[tuple[Block, Reading]]) -> tuple[tuple[Block, Reading], ...]:

@@ -317,12 +317,14 @@ class Workspace:
         return None
 
     def search_folders(self, from_file: str) -> tuple[Path, ...]:
-        """Where a relative path in ``from_file`` may start, most likely first."""
+        """Where a relative path in ``from_file`` may start, most likely first: nowhere above the repository that it
+        is of, whatever else lies there."""
         folder = self._folder_of(from_file)
         if folder not in self._starts:
             path, root = Path(folder), self._git_root(folder)
             at_root = () if root is None else (Path(root),)
-            starts = (self.project_root, self.cwd, *at_root, path, *path.parents)
+            above = [each for each in path.parents if root is None or each.is_relative_to(root)]
+            starts = (self.project_root, self.cwd, *at_root, path, *above)
             self._starts[folder] = tuple(dict.fromkeys(starts))
         return self._starts[folder]
 

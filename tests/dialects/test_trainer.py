@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.linked import link, run_of
+from tests.linked import PROGRAM, link, run_of
 
 from oomlint.dialects import registry
 from oomlint.documents.text import apply_edits
@@ -128,10 +128,13 @@ def test_deepspeeds_own_adam_is_fused_unless_torchs_is_asked_for() -> None:
 
 
 def test_adapters_are_told_by_their_options() -> None:
-    plan = _run("python train.py" + _REST + " --use_lora True --lora_r 8\n").plan
-    assert (plan.trainable.method, plan.trainable.r) == ("lora", 8)
-    plan = _run("python train.py" + _REST + " --lora_rank 8 --q_lora True\n").plan
-    assert (plan.trainable.method, plan.quant.method) == ("qlora", "bnb4")
+    for options, method, quant in (
+        ("--use_lora True --lora_r 8", "lora", "none"),
+        ("--lora_rank 8 --q_lora True", "qlora", "bnb4"),
+    ):
+        run = _run({"run.sh": f"python train.py{_REST} {options}\n", "train.py": PROGRAM})
+        assert (run.plan.trainable.method, run.plan.quant.method) == (method, quant)
+        assert run.plan.trainable.r == 8
 
 
 def test_fixes_go_to_the_script_not_to_the_launcher() -> None:
@@ -230,7 +233,8 @@ def test_a_packages_own_command_starts_nobody_knows_how_many_processes() -> None
 
 def test_a_rank_of_zero_is_no_adapter() -> None:
     """Scripts that take ``--lora_r 0`` guard their LoraConfig with ``if args.lora_r > 0``."""
-    run = _run("torchrun --nproc_per_node 2 train.py" + _REST + " --lora_r 0\n")
+    command = "torchrun --nproc_per_node 2 train.py" + _REST + " --lora_r 0\n"
+    run = _run({"run.sh": command, "train.py": PROGRAM})
     assert run.plan.trainable.method == "full"
     assert not run.wrong
 

@@ -226,6 +226,11 @@ def test_a_yaml_says_over_the_defaults_of_the_script_that_reads_it() -> None:
     assert run.plan.seq.packing == "bfd"  # the trainer's own call says so
 
 
+_DPO = """\
+from trl import DPOConfig, ModelConfig, TrlParser
+from ours import Arguments, train
+train(*TrlParser((Arguments, DPOConfig, ModelConfig)).parse_args_into_dataclasses())
+"""
 _VISION = (
     "accelerate launch --num_processes 8 {script} --model_name_or_path Qwen/Qwen2.5-7B-Instruct "
     "--output_dir out --per_device_train_batch_size 1 --max_length 2048 {option}\n"
@@ -246,7 +251,7 @@ _VISION = (
 def test_options_of_a_script_of_the_projects_own_are_not_followed(
     script: str, option: str, is_unread: bool
 ) -> None:
-    run = _run({"run.sh": _VISION.format(script=script, option=option)})
+    run = _run({"run.sh": _VISION.format(script=script, option=option), script: _DPO})
     assert (run.level(f.trainable.method) is Level.UNREAD) is is_unread
 
 

@@ -54,7 +54,7 @@ def test_a_need_of_one_instant_is_as_unsure_as_the_peak() -> None:
 def test_words_and_severities_are_ranges_of_it() -> None:
     for risk, word, severity in (
         (0.0, "fits", None),
-        (TIGHT, "tight", Severity.WARNING),
+        (TIGHT, "tight", Severity.INFO),
         (EVEN, "tight", Severity.WARNING),
         (LOST, "does_not_fit", Severity.ERROR),
         (1.0, "does_not_fit", Severity.ERROR),

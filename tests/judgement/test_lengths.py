@@ -169,7 +169,7 @@ def test_limit_that_a_script_of_ones_own_may_never_meet_is_a_note(
     workspace = Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
     report = lint(workspace, list(files), H100)
     risks = [judgement_of(run).risk for run in report.runs]
-    assert any(risk is not None and 0.5 < (risk.gpu or 0) < 0.8 for risk in risks)
+    assert any(risk is not None and (risk.gpu or 0) > 0.5 for risk in risks)
     headlines = [d for d in report.diagnoses if d.rule.code == "OOM100"]
     assert max(d.severity for d in headlines) is expected
 

@@ -66,6 +66,8 @@ class Surroundings(Struct, frozen=True, eq=False):
     """Packages of which a commit alone says the release."""
     find_shipped: Any = None
     """Who looks up which configs of a framework a run of the project can name."""
+    unread_program: str = ""
+    """Why it is not known what the program that a command starts does, in words; empty where it was read."""
 
     def shipped(self, home: str) -> MappingABC[str, frozenset[str]]:
         """Folders as runs of the project name them, in which the files of a framework's folder ``home`` lie → the

@@ -319,6 +319,8 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     """Where the file is copied to before it is changed, since a framework ships it."""
     level: Level = Level.STATED
     """How well it is known that what stands here holds for the run."""
+    doubt: str = ""
+    """Why it is not known at all, in words, of a block that is not read."""
     dashes: bool = False
     """Whether keys of the uppermost mapping may have dashes for underscores."""
     heir: Block | None = None

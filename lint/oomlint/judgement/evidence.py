@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.amounts import enumerated
 from oomlint.hardware import usual_limit
 from oomlint.judgement import unread
 from oomlint.judgement.launch import SHARDED, hangs_on_launch
@@ -151,7 +152,7 @@ def left_open(evidence: Evidence) -> str:
     words = tuple(dict.fromkeys(basis.why for basis in deciding))
     if len(words) > _MOST_NAMED:
         words = (*words[: _MOST_NAMED - 1], f"{len(words) - _MOST_NAMED + 1} more were not read")
-    return " and ".join(words)
+    return enumerated(words)
 
 
 def weakest(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]]:

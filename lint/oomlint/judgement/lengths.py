@@ -12,9 +12,9 @@ What the limit makes of a batch depends on how samples come together:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import log, sqrt
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from oomlint.datasets import Lengths, catalogue, find
 from oomlint.hardware import usual_limit
@@ -25,13 +25,15 @@ from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
 from oomlint.run import Run
 
+T = TypeVar("T")
 Coming: TypeAlias = Literal["filled", "padded", "joined", "budgeted"]
 
-# How likely it is that no sample is as long as the limit allows, where one such is enough. Reports of runs that
-# died or ran (``python -m benchmarks.threads.fit``) would have it at 0: those whose data are short seldom write
-# one. In public repositories whose authors trained with what stands there, 11 of 22 warnings that rested on samples
-# as long as is allowed were false (benchmarks/strangers); 0.25 is between, and keeps data that nobody saw
-# from making an error.
+# How likely it is that a limit was chosen for samples that reach it. Reports of runs that died or ran
+# (``python -m benchmarks.threads.fit``) would have it at 1: those whose data are short seldom write one. In public
+# repositories whose authors trained with what stands there, 11 of 22 warnings that rested on samples as long as is
+# allowed were false (benchmarks/strangers), about as many as known data sets have no such sample; a half is between.
+_CHOSEN = 0.5
+# How likely it is that none of a model's prompts, or of several samples that are joined, is long.
 _SHORT = 0.25
 # A quarter of the usual 4,096 tokens: of the 32 data sets whose lengths ms-swift's tables give
 # (benchmarks/accuracy/lengths.py has them and their source), 14 have no sample above 1,024;
@@ -68,11 +70,8 @@ def otherwise_long(run: Run) -> Iterator[tuple[float, Run, str]]:
     if limit is None or coming == "filled":
         return
     if coming == "padded":
-        if is_known:
-            return
-        shorter = short_samples(run)
-        if shorter is not None:
-            yield _SHORT, shorter, f"no sample has more than {_short(run):,} tokens"
+        if not is_known:
+            yield from _longest_otherwise(run, limit)
         return
     rest = 1.0
     answered = _answered(run)
@@ -91,6 +90,35 @@ def otherwise_long(run: Run) -> Iterator[tuple[float, Run, str]]:
                 yield rest * weight / _GROUPS, fuller, words
 
 
+def _longest_otherwise(run: Run, limit: int) -> Iterator[tuple[float, Run, str]]:
+    """The run with the longest sample of a padded batch as long as the longest of the data sets that are known, in
+    groups of the same size; of a model's own answers to short prompts, one goes on until the limit."""
+    if _short_prompts(run):
+        shorter = short_samples(run)
+        if shorter is not None:
+            yield _SHORT, shorter, f"no sample has more than {_short(run):,} tokens"
+        return
+    for longest in _longest_of_groups(limit):
+        if longest < limit:
+            shorter = run.assuming({f.seq.max_len: longest})
+            weight = (1 - _CHOSEN) / _GROUPS
+            yield weight, shorter, f"no sample has more than {longest:,} tokens"
+
+
+def weight_of_data(run: Run) -> float:
+    """How likely it is in all that samples are as long as those of known data sets, whether that is as long as the
+    limit or not."""
+    if coming_together(run) != "padded":
+        return 1.0
+    return _SHORT if _short_prompts(run) else 1 - _CHOSEN
+
+
+def _longest_of_groups(limit: int) -> Iterator[int]:
+    """The longest sample of a data set under a limit, on the mean over each group of those that are known."""
+    for group in _grouped(sorted(min(each.longest, limit) for each in catalogue())):
+        yield round(sum(group) / len(group))
+
+
 def _answered(run: Run) -> Lengths | None:
     """The lengths of the set whose prompts a model answers by itself, the longest of several; ``None`` where
     one of them is unknown."""
@@ -104,10 +132,14 @@ def _answered(run: Run) -> Lengths | None:
 def fullest(samples: int) -> tuple[float, ...]:
     """How full the fullest batch of so many samples is, as a share of what it would hold if each were as long
     as the longest of its data set: of the data sets whose lengths are known, in groups of the same size."""
-    shares = sorted(_fullest_of(lengths, samples) for lengths in catalogue())
-    size = len(shares) / _GROUPS
-    groups = (shares[round(n * size) : round((n + 1) * size)] for n in range(_GROUPS))
+    groups = _grouped(sorted(_fullest_of(lengths, samples) for lengths in catalogue()))
     return tuple(sum(group) / len(group) for group in groups)
+
+
+def _grouped(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Groups of the same size."""
+    size = len(values) / _GROUPS
+    return (values[round(n * size) : round((n + 1) * size)] for n in range(_GROUPS))
 
 
 def _fullest_of(lengths: Lengths, samples: int) -> float:

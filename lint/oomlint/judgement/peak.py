@@ -22,9 +22,14 @@ from oomlint.judgement.doubts import confidence, doubts, settled
 from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.launch import sharding_is_open
 from oomlint.judgement.law import has_room, holds, risk_in, risk_of_need
-from oomlint.judgement.lengths import fits_with_short_samples, takes_several, too_many_each
+from oomlint.judgement.lengths import (
+    fits_with_short_samples,
+    otherwise_long,
+    too_many_each,
+    weight_of_data,
+)
 from oomlint.judgement.measured import measured_words, starts_from_measured
-from oomlint.judgement.severity import EVEN, LOST, TIGHT, Confidence, Severity, bound, severity_at
+from oomlint.judgement.severity import EVEN, TIGHT, Confidence, Severity, bound, severity_at
 from oomlint.judgement.words import when
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.memory.lengths import longest_sample
@@ -32,6 +37,11 @@ from oomlint.run import Run
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
 _WORTH, _WORTH_ANYWHERE = 0.03, 0.25
+
+# Of findings on strangers' repositories that rested on samples as long as their limit allows most of those whose data
+# were looked up were false (benchmarks/strangers), and all seven of scripts of their own: these cap pictures and cut
+# texts in code of their own, and have options that say a limit which is never met.
+_FEW = 1 / 3
 
 # How far a project is believed that says on which machine a script ran (Laplace's rule of succession): of the
 # seven such scripts that rather died by the prediction, the cards as large as those that are named, none was found to
@@ -156,7 +166,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
     risk = risk_of(run.intended, "gpu", phase)
     otherwise = _otherwise(run.intended, "gpu", phase)
     if risk is not None:
-        severity = _bounded(run, risk, "gpu", phase, otherwise)
+        severity = _bounded(run, risk, "gpu", phase)
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
     else:
         severity = Severity.INFO if peak <= most else Severity.WARNING
@@ -204,7 +214,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         predicted=peak,
         limit=limit,
         risk=risk,
-        severity=None if risk is None else _bounded(run, risk, "host", phase, otherwise),
+        severity=None if risk is None else _bounded(run, risk, "host", phase),
         confidence=confidence(run),
         phase=phase or host.peak_phase or "",
         card=None,
@@ -247,52 +257,43 @@ def _bounded(
     risk: float,
     resource: Literal["gpu", "host"],
     phase: str | None,
-    otherwise: Otherwise | None,
 ) -> Severity | None:
-    """The severity of a risk, no more than what it rests on allows. A remark is enough of a run that rather
-    lives, and fits as it is read, or unless several samples of a batch are long, or dies as it is read for no
-    other reason than that; and of one whose batches a script of the project's own makes, where there is something
-    to say only if its samples are as long as its options allow.
+    """The severity of a risk, no more than what it rests on allows.
 
-    Of seven such runs of strangers whose data were looked up (benchmarks/strangers) none had samples as long:
-    scripts cap pictures and cut texts in code of their own, and options say a limit that is never met.
+    Where no file says how long samples are, and the run would rather live with some that other data sets have, that
+    they are as long as they may be is assumed: it makes no error, and a remark where few data sets would bring the run
+    down, or a script of the project's own makes the batches.
     """
     severity = severity_at(risk)
     if severity is None:
         return None
-    fits_as_read = risk < EVEN and otherwise is not None
-    if fits_as_read or _is_up_to_data(run.intended, risk, resource, phase):
-        return Severity.INFO
+    by_data = _risks_by_data(run.intended, resource, phase)
+    if any(each < EVEN for _, each in by_data):
+        mean = sum(weight * each for weight, each in by_data)
+        is_own = run.intended.dialect.is_own_program(run.intended.parts.blocks)
+        if is_own or mean < _FEW:
+            return Severity.INFO
+        severity = min(severity, Severity.WARNING)
     return bound(severity, weakest_of_claims(run.intended, resource)[0])
 
 
-def _is_up_to_data(
-    run: Run, risk: float, resource: Literal["gpu", "host"], phase: str | None
-) -> bool:
-    """Whether it is for samples as long as they may be alone that there is more than a remark to make."""
-    mean = _risk_by_data(run, resource, phase)
-    if mean is None or risk >= LOST:
-        return False
-    if mean < TIGHT and run.dialect.is_own_program(run.parts.blocks):
-        return True
-    if risk >= EVEN or mean >= EVEN or not takes_several(run.placed):
-        return False
+def _risks_by_data(
+    run: Run, resource: Literal["gpu", "host"], phase: str | None
+) -> tuple[tuple[float, float], ...]:
+    """The risks with samples as long as those of the data sets that are known, each with its share of them; none
+    where batches are as long whatever the samples are, or the limit is unknown."""
     limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
-    as_read = None if limit is None else risk_in(run.placed.estimate, resource, limit, phase)
-    return mean < TIGHT or (as_read or 0.0) >= EVEN
-
-
-def _risk_by_data(run: Run, resource: Literal["gpu", "host"], phase: str | None) -> float | None:
-    """The risk if not all samples are as long as they may be, on the mean of how long they otherwise are;
-    ``None`` where batches are as long whatever the samples are, or the limit is unknown."""
-    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
-    if limit is None:
-        return None
-    shorter = [each for each in doubts(run.placed) if each.is_of_lengths]
-    risks = [(each.weight, risk_in(each.estimate, resource, limit, phase)) for each in shorter]
-    known = [(weight, risk) for weight, risk in risks if risk is not None]
-    total = sum(weight for weight, _ in known)
-    return sum(weight * risk for weight, risk in known) / total if total else None
+    probe = run.placed
+    base = None if limit is None else risk_in(probe.estimate, resource, limit, phase)
+    if limit is None or base is None:
+        return ()
+    whole = weight_of_data(probe)
+    found = (
+        (weight / whole, risk_in(shorter.estimate, resource, limit, phase))
+        for weight, shorter, _ in otherwise_long(probe)
+    )
+    known = tuple((share, risk) for share, risk in found if risk is not None)
+    return (*known, (1 - sum(share for share, _ in known), base)) if known else ()
 
 
 def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None) -> float | None:

@@ -21,6 +21,9 @@ _VARIABLE = r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=?+][^}]*)?\}|([A-Za-z_]\w*|\d))"
 def in_words(run: Run, field: Any) -> str:
     """Why a field that was not read is not known: ``$TP has no value``,
     ``--freeze_llm of finetune.py is not followed``."""
+    lost = lost_with_all(run, field)
+    if lost:
+        return lost
     if field == f.model.id and run.plan.model.id is not None:
         return f"there is no config.json of {run.plan.model.id} here"
     origin = run.origin(field)
@@ -29,6 +32,16 @@ def in_words(run: Run, field: Any) -> str:
     if origin.block.level is Level.UNREAD:
         return "no file says for certain how it is started"
     return origin.source or _of_option(run, field, origin) or _of_value(run, field, origin)
+
+
+def lost_with_all(run: Run, field: Any) -> str:
+    """Why all of the file, or the program, was not read that says a field; empty where it alone was not."""
+    origin = run.origin(field)
+    if origin is None or origin.block is None:
+        return ""
+    if origin.block.doubt:
+        return origin.block.doubt
+    return run.parts.unread_program if origin.source == run.parts.unread_program else ""
 
 
 def _of_option(run: Run, field: Any, origin: Origin) -> str | None:

@@ -70,7 +70,7 @@ class MicroBatchTooLarge(Rule):
     bad = (
         Example(
             files={"axolotl.yaml": _YAML.format(micro=16, accum=2)},
-            fixed={"axolotl.yaml": _YAML.format(micro=4, accum=8)},
+            fixed={"axolotl.yaml": _YAML.format(micro=8, accum=4)},
             hardware="1xH100-80GB",
         ),
     )

@@ -172,7 +172,7 @@ class ContainerShmTooSmall(Rule):
             severity = Severity.ERROR
             need = f"workers hold {gib(batches)} of batches in /dev/shm, which has {gib(limit)}"
         elif ranks > 1 and limit < _NCCL:
-            severity = Severity.WARNING
+            severity = Severity.INFO if _reach_directly(run) else Severity.WARNING
             need = f"{ranks} ranks share buffers of NCCL in a /dev/shm of {gib(limit)}"
         else:
             return
@@ -187,13 +187,18 @@ class ContainerShmTooSmall(Rule):
                 "docker gives it the host's own with --ipc=host",
                 "Kubernetes gives it more by an emptyDir with medium: Memory at /dev/shm",
             ),
-            # Where the GPUs reach one another directly, NCCL puts little there.
             confidence="high" if severity is Severity.ERROR else "medium",
             resource="shm",
             predicted=batches if batches > limit else None,
             limit=limit,
             proposals=[Proposal.set(f"give it {wish[f.host.shm_gib]} GiB", wish)],
         )
+
+
+def _reach_directly(run: Run) -> bool:
+    """Whether NCCL has the GPUs of a node write into one another's memory, and puts next to nothing into /dev/shm (NCCL
+    2.27.3 src/transport/p2p.cc); where nobody says which GPUs they are, none is said to be without NVLink."""
+    return run.hardware is None or run.hardware.gpu.nvlink_gb_s is not None
 
 
 def _batches(run: Run, ranks: int) -> int:

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.amounts import of_gib
-from oomlint.judgement import confidence, judge_gpu, settled, sharding_is_open
+from oomlint.judgement import confidence, settled, sharding_is_open
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
 from oomlint.run import Run
@@ -116,13 +116,9 @@ class ExpandableSegmentsUnset(Rule):
         varied = run.plan.seq.packing == "none" and run.plan.seq.pad != "max_len"
         if not breaks and not (varied and held > limit):
             return
-        # Holes are no firmer than the need that leaves them too little room, and blocks of one size leave few.
-        judged, is_padded = judge_gpu(run), run.plan.seq.pad == "max_len"
-        at_most = Severity.WARNING if breaks and not is_padded else Severity.INFO
-        severity = min(at_most, (judged and judged.severity) or Severity.INFO)
         yield self.finding(
             run,
-            severity,
+            Severity.INFO,  # holes are an estimate on top of one
             f"torch is likely to reserve {of_gib(held, limit)}, with holes between blocks",
             at=(f.env.alloc_conf, f.seq.max_len, f.batch.micro),
             details=(

@@ -80,7 +80,8 @@ class Rank0GpuSkew(Rule):
             if fact.kind == "torch-load-no-map-location":
                 yield self.finding(
                     run,
-                    Severity.WARNING,
+                    # How large the file is, and whether this line is reached, only running tells.
+                    Severity.INFO,
                     "torch.load without map_location fills the same GPU from every rank",
                     at=fact,
                     details=(

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.amounts import enumerated
 from oomlint.rule import Example, Finding, Rule, Severity, Where
 from oomlint.run import Run
 from oomlint_rules._examples import command, deepspeed
@@ -78,9 +79,9 @@ class DsAutoWithoutHf(Rule):
             others = [key for key in keys if key not in _BATCH]
             parts = []
             if batch:
-                parts.append(f"DeepSpeed stops at {_and(batch)}, which should be numbers")
+                parts.append(f"DeepSpeed stops at {enumerated(batch)}, which should be numbers")
             if others:
-                parts.append(f"DeepSpeed takes its own default for {_and(others)}")
+                parts.append(f"DeepSpeed takes its own default for {enumerated(others)}")
             at = next((o.location for o in origins if o.row and o.row.key in batch), None)
             yield self.finding(
                 run,
@@ -90,7 +91,3 @@ class DsAutoWithoutHf(Rule):
                 details=parts,
                 confidence="medium",
             )
-
-
-def _and(words: list[str]) -> str:
-    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]

@@ -181,6 +181,7 @@ class DsBatchMismatch(Rule):
             Severity.ERROR,
             f"{run.key('ds.train_batch')} is {total.value}, {fault}",
             at=ds.train_batch,
+            rests_on=() if ranks is None else (f.parallel.dp,),
             details=(
                 f"{spelled} = {product}",
                 f"{'transformers' if compares else 'DeepSpeed'} stops with an error",

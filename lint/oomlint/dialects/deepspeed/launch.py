@@ -3,23 +3,27 @@
 Scripts call ``deepspeed.initialize`` with it, commands pass ``--deepspeed_config``, the option of
 ``deepspeed.add_config_arguments``.
 
-What such a script trains only running it would tell; its config and its ranks are known.
+What such a script trains, and whether its ranks are stages of a pipeline, only running it would tell; its config and
+the number of its ranks are known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.deepspeed.alone import alone
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.machine.meaning import launch_one_process
-from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.meaning import Meaning, Said
+from oomlint.dialects.table import Block, Origin, Table
 from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES
 from oomlint.documents.base import Call, Document, Scalar
 from oomlint.documents.text import Location
+from oomlint.plan.fields import f
 
 # DeepSpeed edaa7221 __init__.py:_add_core_arguments and initialize().
 _OPTION = "deepspeed_config"
@@ -33,13 +37,27 @@ _OTHERS = frozenset(
 )
 
 
+ranks = Meaning()
+
+
+@ranks.said(f.parallel.pp)
+def stages(run: Cells, field: Any, said: Said) -> Said:
+    """A PipelineModule cuts the model into stages, and leaves as many ranks fewer to share the batch (DeepSpeed
+    edaa7221 runtime/pipe/module.py)."""
+    if said is not None:
+        return said
+    options = next((block for block in run.blocks if block.table is _OPTIONS), None)
+    why = "what the program makes of its ranks is not followed"
+    return None if options is None else Origin("explicit", options, source=why)
+
+
 class DeepSpeedLaunch(Dialect):
     name = "deepspeed-launch"
     markers = (_OPTION.encode(), _INITIALIZE.encode())
     markers_prove = False
     suffixes = (*SHELL_SUFFIXES, *PYTHON_SUFFIXES)
     only_marked = PYTHON_SUFFIXES
-    meaning = Meaning(alone, launch_one_process)
+    meaning = Meaning(ranks, alone, launch_one_process)
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):

@@ -18,7 +18,8 @@ from oomlint.dialects.llamafactory.launching import launching
 from oomlint.dialects.llamafactory.libraries import libraries
 from oomlint.dialects.llamafactory.loading import loading
 from oomlint.dialects.llamafactory.training import training
-from oomlint.dialects.meaning import NOTHING, Meaning, Wishes
+from oomlint.dialects.meaning import NOTHING, Meaning, Said, Wishes
+from oomlint.dialects.table import Origin
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.errors import CannotEdit
@@ -96,6 +97,13 @@ def reward_model(run: Cells) -> Any:
 def _finetuning_type(run: Cells) -> Any:
     """What the key says, whatever the weights under it are stored in."""
     return run.base(f.trainable.method)
+
+
+@meaning.said(f.trainable.method)
+def of_own_stage(run: Cells, field: Any, said: Said) -> Said:
+    """A stage that LLaMA-Factory does not have is one of the project's own copy, which may freeze what it will."""
+    stage = run.said(lf.stage)
+    return stage if isinstance(stage, Origin) and stage.block is not None else said
 
 
 @meaning.override(f.trainable.method)

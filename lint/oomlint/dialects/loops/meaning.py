@@ -6,6 +6,7 @@ calls refer to counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -52,6 +53,8 @@ from oomlint.dialects.trainer.tables import ADAPTER, CHECKPOINTS
 from oomlint.documents.base import UNKNOWN, Entry, Scalar
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+
+_PIPELINE = re.compile(r"\bPipelineModule\b")
 
 usual = Meaning()
 """What holds where nothing else is known of a loop."""
@@ -440,6 +443,21 @@ def wrapped_as_launched(run: Cells, field: Any, said: Said) -> Said:
     if said is not None or not _has(run, FSDP_PLUGIN) or launcher_of(run) is not None:
         return said
     return _at_centre(run, _UNSEEN)
+
+
+@meaning.said(f.parallel.pp)
+def stages(run: Cells, field: Any, said: Said) -> Said:
+    """DeepSpeed's PipelineModule, or a class of it, cuts the model into as many stages as the script computes, and
+    leaves as many ranks fewer to share the batch (DeepSpeed edaa7221 runtime/pipe/module.py)."""
+    if said is not None or not run.given.once(_pipelines):
+        return said
+    return _at_centre(run, "how many stages PipelineModule has is not followed")
+
+
+def _pipelines(blocks: list[Block]) -> bool:
+    return any(
+        _PIPELINE.search(b.document.source.text) for b in blocks if hasattr(b.document, "calls")
+    )
 
 
 _UNSEEN = "accelerate launch takes sharding and precision from options, a file or a default of the machine"

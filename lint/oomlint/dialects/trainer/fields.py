@@ -68,7 +68,7 @@ class script(Private, prefix="script"):  # noqa: N801
     ``adapter``: its trainer is given a config of one. ``reference``: its trainer is given a second model, to compare
     with. ``model_object``: its trainer is given a model
     that is loaded, and no name. ``own_lengths``: code of its own that decides how long samples are; it
-    is never read."""
+    is never read. ``parallelizable``: whether its model keeps the Trainer from ``nn.DataParallel``."""
 
     adapter: Any
     reference: Any
@@ -76,4 +76,5 @@ class script(Private, prefix="script"):  # noqa: N801
     model_object: bool
     kbit_checkpointing: bool
     method: str
+    parallelizable: bool
     quantization_bit: int

@@ -18,6 +18,7 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of, own_starter
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf, script
+from oomlint.dialects.trainer.unfollowed import of_unread_program
 from oomlint.errors import CannotEdit
 from oomlint.models.architectures import own_dtype
 from oomlint.plan.fields import f
@@ -265,9 +266,20 @@ def _spans(run: Cells) -> bool:
 @one_process.derive(f.parallel.backend, source="transformers 5.23 trainer.py:2666")
 def spans_gpus(run: Cells) -> Any:
     """A Trainer wraps the model in ``nn.DataParallel`` unless it is quantized or already spread."""
-    if not _spans(run):
+    if not _spans(run) or run[script.parallelizable]:
         return None
     return "device_map_pp" if _spreads(run) else "dp"
+
+
+@one_process.said(script.parallelizable)
+def of_a_program(run: Cells, field: Any, said: Said) -> Said:
+    """``model.is_parallelizable``, by which ChatGLM's program trains in one process without the wrapper."""
+    return said if said is not None else of_unread_program(run)
+
+
+@one_process.default(script.parallelizable, source="transformers 5.23 trainer.py:2666")
+def usually_none(run: Cells) -> Any:
+    return False
 
 
 @one_process.derive(f.parallel.dp, source="transformers 5.23 trainer.py:2666")

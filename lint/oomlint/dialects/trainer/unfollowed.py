@@ -2,8 +2,8 @@
 
 A script over transformers' Trainer or one of TRL's may freeze a part of the model, checkpoint or batch by options of
 its own (``--freeze_llm True``, ``--grad_checkpoint True``). Unless a profile says what they do, the
-fields that they are about are unread, by their words. So is who is trained of a model that is named by an
-adapter.
+fields that they are about are unread, by their words. So is all that such a script may do by itself where it is not at
+hand, and who is trained of a model that is named by an adapter.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
+from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.statements import is_command
@@ -67,7 +68,20 @@ def unknown_option(run: Cells, field: Any, said: Said) -> Said:
     for block, entry in run.given.once(_own_options):
         if speaks(_words(entry.key)):
             return Origin("explicit", block, None, entry)
+    unread = of_unread_program(run)
+    if unread is not None:
+        return unread
     return _of_an_adapter(run) if field == f.trainable.method else said
+
+
+def of_unread_program(run: Cells) -> Origin | None:
+    """The command whose program was not read, unless a profile says what it does, or it is a library's own."""
+    if not run.known.unread_program:
+        return None
+    command = run.given.once(_of_unknown_program)
+    if command is None:
+        return None
+    return Origin("explicit", command, None, None, source=run.known.unread_program)
 
 
 def _of_an_adapter(run: Cells) -> Origin | None:
@@ -77,6 +91,15 @@ def _of_an_adapter(run: Cells) -> Origin | None:
     known = run.known.model(run[f.model.id])
     named = run.said(f.model.id)
     return named.origin if known and known.is_adapter and isinstance(named, Setting) else None
+
+
+def _of_unknown_program(blocks: list[Block]) -> Block | None:
+    """The options of a command of which no profile, and no library's own script, tells what they do."""
+    for block in reversed(blocks):
+        if block.table.section == "training" and is_command(block):
+            is_known = isinstance(block.table, ScriptTable) or block.table.ignores_unknown is False
+            return None if is_known else block
+    return None
 
 
 def _words(key: str) -> frozenset[str]:

@@ -54,6 +54,10 @@ STEPS_BY_ITSELF = Change(
     "trl", (0, 12), "the script's own loop generates and calls PPOTrainer.step",
     "TRL 0.11.4 and 0.12.0 trainer/ppo_trainer.py",
 )  # fmt: skip
+RLOO_OF_TRAINER = Change(
+    "trl", (0, 22), "RLOOTrainer trains by the Trainer's own loop",
+    "TRL 0.21.0 and 0.22.0 trainer/rloo_trainer.py",
+)  # fmt: skip
 LONG_COMPLETIONS = Change(
     "trl", (1, 10), "completions have up to 256 tokens",
     "TRL 1.9.0 and f2cd5771 (1.10.0.dev0) trainer/grpo_config.py", was=256,

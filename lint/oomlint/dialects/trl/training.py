@@ -31,6 +31,7 @@ from oomlint.dialects.trl.changes import (
     LOADS_REFERENCE,
     LOADS_REFERENCE_UNDER_FSDP,
     MIXES_PRECISION,
+    RLOO_OF_TRAINER,
     SFT_EVALUATES_FUSED,
     SFT_LEAVES_ENDS,
     SPARES_REFERENCE,
@@ -128,9 +129,13 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     f.parallel.gpus_per_node, source="TRL v1.9.0 experimental/ppo/ppo_trainer.py:460 and :543"
 )
 def drives_one(run: Cells) -> Any:
-    """PPOTrainer has an ``Accelerator`` and a loop of its own, which never come to the Trainer's
-    ``nn.DataParallel``: a process that sees several GPUs trains on the first (0.12 and 0.15 too)."""
-    return 1 if run[f.objective.kind] == "ppo" and is_whole_on_one(run) else None
+    """PPOTrainer, and RLOOTrainer before 0.22, have an ``Accelerator`` and a loop of their own, which never come to the
+    Trainer's ``nn.DataParallel``: a process that sees several GPUs trains on the first (0.12 and 0.15 too)."""
+    kind = run[f.objective.kind]
+    loops = kind == "ppo" or (
+        kind == "rloo" and not run.has(RLOO_OF_TRAINER, otherwise="trl" not in run.known.untold)
+    )
+    return 1 if loops and is_whole_on_one(run) else None
 
 
 # -- samples ---------------------------------------------------------------------------------------

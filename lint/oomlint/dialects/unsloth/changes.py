@@ -12,3 +12,7 @@ ADAPTS_HEAD = Change(
     "unsloth", (2026, 3), "lm_head among the target modules is trained whole",
     "unsloth b7ec64c9 (2026-03-03) models/llama.py FastLlamaModel.get_peft_model",
 )  # fmt: skip
+SAVES_MODULES = Change(
+    "unsloth", (2025, 9), "FastVisionModel and FastModel drop modules_to_save",
+    "unsloth 2025.8.10 and 2025.9.7 models/vision.py FastBaseModel.get_peft_model",
+)  # fmt: skip

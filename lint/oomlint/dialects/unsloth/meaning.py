@@ -16,7 +16,7 @@ from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.scripts import calls
 from oomlint.dialects.trl.training import trainers
-from oomlint.dialects.unsloth.changes import ADAPTS_HEAD
+from oomlint.dialects.unsloth.changes import ADAPTS_HEAD, SAVES_MODULES
 from oomlint.dialects.unsloth.keys import CLI, FAST_PEFT, SEVEN, WRAPPER, is_for_language, unsloth
 from oomlint.dialects.unsloth.training import training
 from oomlint.errors import CannotEdit
@@ -126,6 +126,15 @@ def trained_ends(run: Cells) -> Any:
         f.trainable.targets: tuple(name for name in named if name not in ends),
         f.trainable.modules_to_save: (*saved, *(name for name in ends if name not in saved)),
     }
+
+
+@meaning.override(f.trainable.modules_to_save)
+def dropped(run: Cells) -> Any:
+    """FastModel and FastVisionModel take the argument, and handed it to nobody before 2025.9."""
+    named = run.base(f.trainable.modules_to_save)
+    if not named or run.given.once(is_for_language) or run.has(SAVES_MODULES):
+        return None
+    return NOTHING
 
 
 meaning.cannot_say("the script itself has to call get_peft_model", f.trainable.method)
