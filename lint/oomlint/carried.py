@@ -280,7 +280,7 @@ class OwnPrograms:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._found: dict[tuple[str, str], bool] = {}
-        self._loading: dict[tuple[str, tuple[str, ...]], tuple[bytes, ...]] = {}
+        self._unparsed: dict[tuple[str, tuple[str, ...]], tuple[bytes, ...]] = {}
 
     def has(self, claim: Claim) -> bool:
         """Whether the project around a config declares the framework's own arguments, in files of
@@ -295,7 +295,7 @@ class OwnPrograms:
         return self._found[key]
 
     def reads_itself(self, config: Claim) -> bool:
-        """Whether a program of the project's own loads a config and names most of its keys, where nothing in the
+        """Whether a program of the project's own names most of the keys of a config, where nothing in the
         project has the parser that the framework's programs read such a file with: what the keys mean is
         that program's to say, a name that the framework gave up included."""
         parsers = config.dialect.config_parsers
@@ -305,20 +305,21 @@ class OwnPrograms:
         if len(keys) < _FEWEST_KEYS:
             return False
         folder = str(self.workspace.project_around(config.path))
-        if (folder, parsers) not in self._loading:
-            self._loading[folder, parsers] = tuple(self._loading_without(folder, parsers))
+        if (folder, parsers) not in self._unparsed:
+            self._unparsed[folder, parsers] = tuple(self._without(folder, parsers))
         words = [b"[\"']" + re.escape(key.encode()) + b"[\"']" for key in keys]
         return any(
             sum(re.search(word, text) is not None for word in words) * 2 >= len(words)
-            for text in self._loading[folder, parsers]
+            for text in self._unparsed[folder, parsers]
         )
 
-    def _loading_without(self, folder: str, parsers: tuple[str, ...]) -> Iterator[bytes]:
-        """The programs that load files, of a project where none has one of these parsers."""
+    def _without(self, folder: str, parsers: tuple[str, ...]) -> Iterator[bytes]:
+        """The programs of a project where none has one of these parsers. Which of them loads a file often only
+        another module tells."""
         texts = [self.workspace.read_or_none(p) or b"" for p in _programs(self.workspace, folder)]
         parses = re.compile("|".join(parsers).encode())
         if not any(map(parses.search, texts)):
-            yield from (text for text in texts if re.search(_LOADS, text))
+            yield from texts
 
     def starts_another(self, launch: Claim) -> bool:
         """Whether the script of a command trains nothing itself but starts a launcher as a process

@@ -565,7 +565,7 @@ class Linker:
             versions={name: at for name, at in versions.items() if not is_commit(at[0])},
             floors=self._floors(claims),
             untold=self._untold(claims, versions),
-            unread_program=self._unread_program(claim, joining.folder, claims),
+            unread_program=self._unread_program(joining.folder, claims),
             measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),
             as_written=self.options.as_written,
@@ -602,19 +602,22 @@ class Linker:
         is_made = os.path.normpath(missing.reference) in made
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
 
-    def _unread_program(self, claim: Claim, folder: str, claims: Sequence[Claim]) -> str:
+    def _unread_program(self, folder: str, claims: Sequence[Claim]) -> str:
         """Why it is not known what the Python program does that a command starts, in words; empty where it was read,
-        or where the command starts none."""
-        programs = [r for r in claim.references if not r.dialect and r.path.endswith(".py")]
-        if claim.kind != "launch" or not programs:
-            return ""
-        name = PurePath(programs[0].path).name
-        found = next(filter(None, (self._found(r, claim.path, folder) for r in programs)), None)
-        if found is None:
-            return f"{name} is not here"
-        if any(c.path == found for c in claims) or self._parses_arguments(found):
-            return ""
-        return f"what {name} does is not followed"
+        or where no command here starts one."""
+        for launch in (claim for claim in claims if claim.kind == "launch"):
+            programs = [r for r in launch.references if not r.dialect and r.path.endswith(".py")]
+            if not programs:
+                continue
+            name = PurePath(programs[0].path).name
+            files = (self._found(each, launch.path, folder) for each in programs)
+            found = next(filter(None, files), None)
+            if found is None:
+                return f"{name} is not here"
+            if any(c.path == found for c in claims) or self._parses_arguments(found):
+                return ""
+            return f"what {name} does is not followed"
+        return ""
 
     def _parses_arguments(self, script: str) -> bool:
         """Whether a script fills a library's own class of arguments from its command line."""

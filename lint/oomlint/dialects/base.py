@@ -251,10 +251,6 @@ class Dialect:
         where a different program trains by it."""
         return True
 
-    def is_own_program(self, blocks: Iterable[tuple[Block, object]]) -> bool:
-        """Whether a script of the project's own, with options like the framework's, makes the batches."""
-        return False
-
     def skeleton(self, start: Start) -> Skeleton | None:
         """Where a new config of this framework begins; ``None`` if oomlint writes none of it.
 

@@ -105,12 +105,36 @@ def _longest_otherwise(run: Run, limit: int) -> Iterator[tuple[float, Run, str]]
             yield weight, shorter, f"no sample has more than {longest:,} tokens"
 
 
-def weight_of_data(run: Run) -> float:
-    """How likely it is in all that samples are as long as those of known data sets, whether that is as long as the
-    limit or not."""
-    if coming_together(run) != "padded":
-        return 1.0
-    return _SHORT if _short_prompts(run) else 1 - _CHOSEN
+def as_short_as_any(run: Run) -> Run | None:
+    """The run with samples like those of short data sets; ``None`` where batches are as long whatever the samples
+    are, or how long these are is known."""
+    coming, limit = coming_together(run), longest_sample(run.plan)
+    is_known = run.plan.seq.longest is not None
+    if limit is None or coming == "filled" or (coming == "padded" and is_known):
+        return None
+    if is_known:
+        return _filled_to(run, min(fullest(_together(run))))
+    length = _shortest_longest()
+    if length >= limit:
+        return None
+    rollout = run.plan.objective.rollout
+    if rollout.max_prompt_tokens and rollout.max_completion_tokens:
+        run = run.assuming(
+            {
+                f.objective.rollout.max_prompt_tokens: length // 2,
+                f.objective.rollout.max_completion_tokens: length - length // 2,
+            }
+        )
+    if coming == "padded":
+        return run.assuming({f.seq.max_len: length})
+    return _filled_to(run, min(1.0, length / (longest_sample(run.plan) or limit)))
+
+
+def _shortest_longest() -> int:
+    """The longest sample of a short data set: on the mean of the tenth of known sets whose longest is shortest."""
+    longest = sorted(each.longest for each in catalogue())
+    few = longest[: max(1, len(longest) // 10)]
+    return round(sum(few) / len(few))
 
 
 def _longest_of_groups(limit: int) -> Iterator[int]:

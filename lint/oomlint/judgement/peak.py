@@ -23,10 +23,9 @@ from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.launch import sharding_is_open
 from oomlint.judgement.law import has_room, holds, risk_in, risk_of_need
 from oomlint.judgement.lengths import (
+    as_short_as_any,
     fits_with_short_samples,
-    otherwise_long,
     too_many_each,
-    weight_of_data,
 )
 from oomlint.judgement.measured import measured_words, starts_from_measured
 from oomlint.judgement.severity import EVEN, TIGHT, Confidence, Severity, bound, severity_at
@@ -37,11 +36,6 @@ from oomlint.run import Run
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
 _WORTH, _WORTH_ANYWHERE = 0.03, 0.25
-
-# Of findings on strangers' repositories that rested on samples as long as their limit allows most of those whose data
-# were looked up were false (benchmarks/strangers), and all seven of scripts of their own: these cap pictures and cut
-# texts in code of their own, and have options that say a limit which is never met.
-_FEW = 1 / 3
 
 # How far a project is believed that says on which machine a script ran (Laplace's rule of succession): of the
 # seven such scripts that rather died by the prediction, the cards as large as those that are named, none was found to
@@ -260,40 +254,25 @@ def _bounded(
 ) -> Severity | None:
     """The severity of a risk, no more than what it rests on allows.
 
-    Where no file says how long samples are, and the run would rather live with some that other data sets have, that
-    they are as long as they may be is assumed: it makes no error, and a remark where few data sets would bring the run
-    down, or a script of the project's own makes the batches.
+    A remark is enough where no file says how long samples are, and the run would rather live with samples like those
+    of short data sets: of the findings on strangers' repositories that rested on samples as long as their limit allows
+    hardly one was true of the data that the run has (benchmarks/strangers).
     """
     severity = severity_at(risk)
-    if severity is None:
-        return None
-    by_data = _risks_by_data(run.intended, resource, phase)
-    if any(each < EVEN for _, each in by_data):
-        mean = sum(weight * each for weight, each in by_data)
-        is_own = run.intended.dialect.is_own_program(run.intended.parts.blocks)
-        if is_own or mean < _FEW:
-            return Severity.INFO
-        severity = min(severity, Severity.WARNING)
+    if severity is None or _lives_with_short_samples(run.intended, resource, phase):
+        return None if severity is None else Severity.INFO
     return bound(severity, weakest_of_claims(run.intended, resource)[0])
 
 
-def _risks_by_data(
+def _lives_with_short_samples(
     run: Run, resource: Literal["gpu", "host"], phase: str | None
-) -> tuple[tuple[float, float], ...]:
-    """The risks with samples as long as those of the data sets that are known, each with its share of them; none
-    where batches are as long whatever the samples are, or the limit is unknown."""
+) -> bool:
     limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
-    probe = run.placed
-    base = None if limit is None else risk_in(probe.estimate, resource, limit, phase)
-    if limit is None or base is None:
-        return ()
-    whole = weight_of_data(probe)
-    found = (
-        (weight / whole, risk_in(shorter.estimate, resource, limit, phase))
-        for weight, shorter, _ in otherwise_long(probe)
-    )
-    known = tuple((share, risk) for share, risk in found if risk is not None)
-    return (*known, (1 - sum(share for share, _ in known), base)) if known else ()
+    shorter = None if limit is None else as_short_as_any(run.placed)
+    if shorter is None or limit is None:
+        return False
+    risk = risk_in(shorter.estimate, resource, limit, phase)
+    return risk is not None and risk < EVEN
 
 
 def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None) -> float | None:

@@ -144,7 +144,7 @@ class WorldSizeMismatch(Rule):
             )
 
     def _too_many(self, run: Run, ranks: int, gpus: int, where: str) -> Finding:
-        # A launch line that is not at hand may start another number than an Accelerate config says.
+        # A launch line that is not at hand may start another number than an Accelerate config says, or name another.
         # verl 0.2 to 0.7 trainer/ppo/ray_trainer.py _check_resource_available; Ray itself waits for a placement
         # group that no node has room for.
         fails = "those without a card of their own stop with an invalid device ordinal"
@@ -154,7 +154,7 @@ class WorldSizeMismatch(Rule):
             )
         return self.finding(
             run,
-            Severity.WARNING if run.is_fragment else Severity.ERROR,
+            Severity.INFO if run.is_fragment else Severity.ERROR,
             f"a node starts {ranks} processes for {where}",
             at=(_PROCESSES, launch.total_processes),
             details=(

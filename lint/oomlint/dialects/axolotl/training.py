@@ -102,9 +102,21 @@ def sets(run: Cells) -> Any:
     listed = run[own.datasets]
     if not isinstance(listed, (list, tuple)):
         return None
-    paths = tuple(each.get("path") for each in listed if isinstance(each, dict))
+    paths = tuple(_named(each) for each in listed if isinstance(each, dict))
     is_known = bool(paths) and all(isinstance(path, str) and path for path in paths)
     return paths if is_known and len(paths) == len(listed) else None
+
+
+def _named(entry: dict[str, Any]) -> Any:
+    """The path of a set, or the one file of which it is made: ``path: json`` with ``data_files``."""
+    files = entry.get("data_files")
+    if isinstance(files, (list, tuple)) and len(files) == 1:
+        files = files[0]
+    return (
+        files
+        if files and entry.get("path") in ("json", "csv", "parquet", "text")
+        else entry.get("path")
+    )
 
 
 @training.derive(f.seq.pad)

@@ -62,6 +62,8 @@ class own(Private, prefix="torchtune"):  # noqa: N801  a namespace of fields, re
     adapter_only: bool
     epochs: int
     training_workers: int
+    source: str
+    data_files: str
 
 
 class arg(Private, prefix="torchtune.arg"):  # noqa: N801
@@ -134,6 +136,8 @@ TORCHTUNE = Table(
         ),
         Row("tokenizer.max_seq_len", f.seq.max_len, POSITIVE),
         Row("tokenizer.max_num_tiles", own.max_tiles, POSITIVE),
+        Row("dataset.source", own.source, TEXT),
+        Row("dataset.data_files", own.data_files, TEXT),
         Row("dataset.packed", f.seq.packing, switch(on="neat", off="none"), default="none", source="TT/torchtune/datasets: packed=False"),
         Row("batch_size", f.batch.micro, POSITIVE, aliases=("training.batch_size",)),
         Row("gradient_accumulation_steps", f.batch.grad_accum, POSITIVE, default=1, source=RECIPES),

@@ -223,6 +223,19 @@ def padding(run: Cells) -> Any:
     return "longest" if run[f.seq.packing] in (None, "none") else "max_len"
 
 
+# What datasets.load_dataset reads of files; any other name is that of a set (datasets 4.4 packaged_modules).
+_OF_FILES = frozenset({"json", "csv", "parquet", "text"})
+
+
+@training.derive(
+    f.data.sets, source="TT/torchtune/datasets/_sft.py SFTDataset: load_dataset(source, **kwargs)"
+)
+def sets(run: Cells) -> Any:
+    source, files = run[own.source], run[own.data_files]
+    named = files if source in _OF_FILES else source
+    return (named,) if named else None
+
+
 # -- loss ------------------------------------------------------------------------------------------
 
 LINEAR_LOSS = "torchtune.modules.loss.LinearCrossEntropyLoss"

@@ -23,14 +23,13 @@ from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.olmo_core.signature import says_part
-from oomlint.dialects.profiles.build import ScriptTable, meaning_of_script, script_table
+from oomlint.dialects.profiles.build import meaning_of_script, script_table
 from oomlint.dialects.profiles.records import Script
 from oomlint.dialects.table import Block, StrayKey, Table
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.script import script_claim, script_runs
-from oomlint.dialects.trainer.statements import is_command
-from oomlint.dialects.trainer.tables import ARGUMENTS, DEFAULTS
+from oomlint.dialects.trainer.tables import ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_launch
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
@@ -109,13 +108,6 @@ class HfTrainer(Dialect):
         """What a script that a profile knows makes of its options comes first."""
         own = meaning_of_script(blocks)
         return meaning if own is None else _on_top(own)
-
-    def is_own_program(self, blocks: Iterable[tuple[Block, object]]) -> bool:
-        """A command that starts a script which is at hand, or of which no profile tells."""
-        tables = [(block.table, is_command(block)) for block, _ in blocks]
-        options = [table for table, is_line in tables if is_line and table.section == "training"]
-        is_at_hand = any(table is DEFAULTS for table, _ in tables)
-        return any(is_at_hand or not isinstance(table, ScriptTable) for table in options)
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for run in script_runs(document):
