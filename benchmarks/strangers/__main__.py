@@ -37,6 +37,7 @@ FIRST_READINGS = (
     ("ninth, 2026-11-23", "findings-9.jsonl", 33),
     ("tenth, 2026-11-23", "findings-10.jsonl", 24),
     ("eleventh, 2026-11-24", "findings-11.jsonl", 25),
+    ("twelfth, 2026-11-28", "findings-12.jsonl", 37),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

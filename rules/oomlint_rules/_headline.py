@@ -14,6 +14,8 @@ from oomlint.run import Run
 # More causes than these explain nothing further.
 _MOST = 3
 
+_UP_TO_DATA = "no file says how long its samples are; with short ones it fits"
+
 # No title is longer.
 _LONGEST = 80
 
@@ -35,7 +37,11 @@ def headline(rule: Rule, run: Run, resource: str, fields: tuple[Any, ...]) -> It
         peak.severity,
         title(peak, judgement),
         at=causes[0].at if causes else fields,
-        details=(*peak.context, *((f"it needs {otherwise}",) if otherwise else ())),
+        details=(
+            *peak.context,
+            *((_UP_TO_DATA,) if peak.is_up_to_data else ()),
+            *((f"it needs {otherwise}",) if otherwise else ()),
+        ),
         judged=peak,
         notes=[_note(cause) for cause in causes[:_MOST]],
     )
@@ -46,8 +52,7 @@ def title(peak: Peak, judgement: Judgement) -> str:
     read decides, the verdict before it: ``unknown whether it fits: needs ...``; of a run whose misspelt keys
     are taken for what they mean, it says so; of one that fits as it is read, what it needs otherwise."""
     as_meant = judgement.meant is not None
-    fits_as_read = peak.otherwise is not None and judgement.verdict != "unknown"
-    if peak.severity is not Severity.INFO or fits_as_read:
+    if judgement.verdict != "unknown" or peak.severity is not Severity.INFO:
         return words.short_need(peak, as_meant=as_meant, most=_LONGEST)
     start = f"{words.verdict_words('unknown')}: "
     return start + words.short_need(

@@ -8,7 +8,7 @@ import pytest
 
 from oomlint.engine import Options, lint
 from oomlint.hardware import parse_hardware
-from oomlint.judgement import TIGHT, judge_gpu, judgement_of
+from oomlint.judgement import EVEN, TIGHT, judge_gpu, judgement_of
 from oomlint.judgement.doubts import doubts
 from oomlint.judgement.lengths import coming_together, fullest, short_samples
 from oomlint.rule import Severity
@@ -157,21 +157,18 @@ llamafactory-cli train --stage sft --do_train True --finetuning_type full --data
 
 
 @pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({"run.sh": OWN_LINE, "train.py": OWN_SCRIPT}, Severity.INFO),
-        ({"run.sh": LLAMAFACTORY}, Severity.WARNING),
-    ],
+    ("more", "expected"),
+    [("", Severity.INFO), (" --packing True", Severity.ERROR)],
 )
-def test_limit_that_a_script_of_ones_own_may_never_meet_is_a_note(
-    files: dict[str, str], expected: Severity
-) -> None:
-    workspace = Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
-    report = lint(workspace, list(files), H100)
+def test_limit_that_data_may_never_meet_is_worth_a_note(more: str, expected: Severity) -> None:
+    text = LLAMAFACTORY.replace("\n", f"{more}\n") if more else LLAMAFACTORY
+    report = lint(Workspace(Path("/p"), {"run.sh": text.encode()}), ["run.sh"], H100)
     risks = [judgement_of(run).risk for run in report.runs]
-    assert any(risk is not None and (risk.gpu or 0) > 0.5 for risk in risks)
+    assert any(risk is not None and (risk.gpu or 0) > EVEN for risk in risks)
     headlines = [d for d in report.diagnoses if d.rule.code == "OOM100"]
     assert max(d.severity for d in headlines) is expected
+    says = "no file says how long its samples are; with short ones it fits"
+    assert (says in headlines[0].finding.details) is (expected is Severity.INFO)
 
 
 def test_holes_are_no_firmer_than_the_need_beside_them() -> None:
@@ -184,19 +181,21 @@ def test_holes_are_no_firmer_than_the_need_beside_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompts", "severity"),
+    ("prompts", "dies"),
     [
-        ("a", Severity.WARNING),
-        ("$gsm8k_train_path", Severity.INFO),
-        ("$HOME/data/gsm8k/train.parquet", Severity.INFO),
-        ("'[$gsm8k_train_path,$other_train_path]'", Severity.WARNING),
+        ("a", True),
+        ("$gsm8k_train_path", False),
+        ("$HOME/data/gsm8k/train.parquet", False),
+        ("'[$gsm8k_train_path,$other_train_path]'", True),
     ],
 )
-def test_answers_are_mostly_as_long_as_those_of_their_data(
-    prompts: str, severity: Severity
-) -> None:
+def test_answers_are_mostly_as_long_as_those_of_their_data(prompts: str, dies: bool) -> None:
     text = verl(64, response=8192).replace("train_files=a", f"train_files={prompts}")
     peak = judge_gpu(run_of(text))
     assert peak is not None
-    assert peak.severity is severity
+    assert peak.risk is not None
+    assert (peak.risk >= EVEN) is dies
+    # How long they are no file says all the same.
+    assert peak.severity is Severity.INFO
+    assert peak.is_up_to_data
     assert any("64 samples of 8,704 tokens at once, where some" in each for each in peak.conditions)

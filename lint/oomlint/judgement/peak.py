@@ -28,7 +28,7 @@ from oomlint.judgement.lengths import (
     too_many_each,
 )
 from oomlint.judgement.measured import measured_words, starts_from_measured
-from oomlint.judgement.severity import EVEN, TIGHT, Confidence, Severity, bound, severity_at
+from oomlint.judgement.severity import TIGHT, Confidence, Severity, bound, severity_at
 from oomlint.judgement.words import when
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.memory.lengths import longest_sample
@@ -75,6 +75,8 @@ class Peak(Struct, frozen=True):
     """The upper bound of what is predicted, in bytes."""
     otherwise: Otherwise | None = None
     """Where the prediction itself fits: the reading of the run by which it is at risk."""
+    is_up_to_data: bool = False
+    """Whether no file says how long samples are, and it would rather live with short ones."""
 
     @property
     def worth(self) -> float:
@@ -159,11 +161,14 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         conditions.append(_lengths_in_words(probe, phase, most))
     risk = risk_of(run.intended, "gpu", phase)
     otherwise = _otherwise(run.intended, "gpu", phase)
+    severity = None if risk is None else severity_at(risk)
+    is_weighty = peak > most if risk is None else severity is not None
+    is_up_to_data = is_weighty and _lives_with_short_samples(probe, most, phase)
     if risk is not None:
-        severity = _bounded(run, risk, "gpu", phase)
+        severity = _bounded(run, severity, "gpu", is_up_to_data=is_up_to_data)
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
     else:
-        severity = Severity.INFO if peak <= most else Severity.WARNING
+        severity = Severity.INFO if peak <= most or is_up_to_data else Severity.WARNING
         assumed = run.plan.parallel.world is None and probe.plan.parallel.world is not None
         where = "one node of 8 GPUs" if assumed else "unknown hardware"
     return Peak(
@@ -181,6 +186,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         conditions=(*conditions, *conditions_of(run)),
         upper=_upper(gpu, peak),
         otherwise=otherwise,
+        is_up_to_data=is_up_to_data,
     )
 
 
@@ -208,7 +214,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         predicted=peak,
         limit=limit,
         risk=risk,
-        severity=None if risk is None else _bounded(run, risk, "host", phase),
+        severity=None if risk is None else _bounded(run, severity_at(risk), "host"),
         confidence=confidence(run),
         phase=phase or host.peak_phase or "",
         card=None,
@@ -248,9 +254,10 @@ def _otherwise(run: Run, resource: Literal["gpu", "host"], phase: str | None) ->
 
 def _bounded(
     run: Run,
-    risk: float,
+    severity: Severity | None,
     resource: Literal["gpu", "host"],
-    phase: str | None,
+    *,
+    is_up_to_data: bool = False,
 ) -> Severity | None:
     """The severity of a risk, no more than what it rests on allows.
 
@@ -258,21 +265,15 @@ def _bounded(
     of short data sets: of the findings on strangers' repositories that rested on samples as long as their limit allows
     hardly one was true of the data that the run has (benchmarks/strangers).
     """
-    severity = severity_at(risk)
-    if severity is None or _lives_with_short_samples(run.intended, resource, phase):
+    if severity is None or is_up_to_data:
         return None if severity is None else Severity.INFO
     return bound(severity, weakest_of_claims(run.intended, resource)[0])
 
 
-def _lives_with_short_samples(
-    run: Run, resource: Literal["gpu", "host"], phase: str | None
-) -> bool:
-    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
-    shorter = None if limit is None else as_short_as_any(run.placed)
-    if shorter is None or limit is None:
-        return False
-    risk = risk_in(shorter.estimate, resource, limit, phase)
-    return risk is not None and risk < EVEN
+def _lives_with_short_samples(run: Run, limit: int, phase: str | None) -> bool:
+    """Whether a GPU with so many bytes rather holds a run whose samples are like those of short data sets."""
+    shorter = as_short_as_any(run)
+    return shorter is not None and holds(shorter.estimate, "gpu", limit, phase)
 
 
 def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None) -> float | None:

@@ -119,10 +119,6 @@ class LogprobMicroBatchTooLarge(Rule):
             fixed={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=32768))},
             hardware="8xA100-40GB",
         ),
-        Example(
-            files={"run.sh": _VERL.format(rows=128, more="")},
-            why="no common card holds so many logits",
-        ),
     )
     good = (
         # Training has the same budget, and its backward pass needs more than this one.

@@ -61,7 +61,7 @@ class KbitPrepFp32Upcast(Rule):
 
     bad = (
         Example(
-            files={"train.py": _SCRIPT.format(micro=8)},
+            files={"train.py": _SCRIPT.format(micro=128)},
             hardware="1xRTX-3090-24GB",
             values={f.seq.max_len: 2048},
         ),

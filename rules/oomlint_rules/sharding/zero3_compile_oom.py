@@ -41,8 +41,10 @@ from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 
 _SWITCH = f.compile.deepcompile
 _STAGE = '"stage": {stage}, "stage3_gather_16bit_weights_on_model_save": true'
-_LF = f"{LLAMA_FACTORY}deepspeed: ds.json\n"
-_AXOLOTL = AXOLOTL + "sequence_len: 2048\ndeepspeed: ds.json\ndeepcompile: {on}\n"
+_LF = f"{LLAMA_FACTORY}packing: true\ndeepspeed: ds.json\n"
+_AXOLOTL = (
+    AXOLOTL + "sequence_len: 2048\nsample_packing: true\ndeepspeed: ds.json\ndeepcompile: {on}\n"
+)
 
 
 def _json(on: str, stage: int = 3) -> str:
