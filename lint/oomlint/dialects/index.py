@@ -5,7 +5,7 @@ Written by ``python -m oomlint.dialects`` from the classes themselves; do not ed
 
 # fmt: off
 SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple[str, ...]]] = {
-    'GptNeox': ('gpt-neox', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'num-layers', b'num_layers', b'deepy.py'), False, ()),
+    'GptNeox': ('gpt-neox', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'num-layers', b'num_layers', b'deepy.py', b'checkpoint_factor', b'checkpoint-factor'), False, ()),
     'DeepSpeed': ('deepspeed', ('.json',), (b'zero_optimization', b'train_micro_batch_size_per_gpu', b'train_batch_size'), True, ()),
     'FsdpConfig': ('fsdp-config', ('.json',), (), True, ()),
     'Accelerate': ('accelerate', ('.yaml', '.yml'), (b'distributed_type',), True, ()),
