@@ -163,3 +163,14 @@ def test_its_other_rollouts_are_not_taken_for_fine_tuning() -> None:
     assert not _launched(
         f"python mason.py --gpus 8 -- python open_instruct/ppo.py {_MODEL} {_MORE} {more}"
     )
+
+
+def test_the_loops_of_its_own_scripts_are_described() -> None:
+    """Their code is no reason to leave the command alone, as it is of a namesake with a loop of its own."""
+    line = f"accelerate launch --num_processes 4 open_instruct/finetune.py {_MODEL} {_MORE}\n"
+    loop = "import torch\nfor batch in batches:\n    loss = model(**batch).loss\n    accelerator.backward(loss)\n"
+    (run,) = link({"train.sh": line, "open_instruct/finetune.py": loop}, "train.sh").runs
+    assert run.framework == "hf-trainer"
+    assert run.plan.load.dtype == "bf16"
+    other = line.replace("open_instruct/", "src/")
+    assert link({"train.sh": other, "src/finetune.py": loop}, "train.sh").runs == []
