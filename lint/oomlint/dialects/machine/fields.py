@@ -109,6 +109,13 @@ class sky(Private, prefix="sky"):  # noqa: N801
     nodes: int
 
 
+class beaker(Private, prefix="beaker"):  # noqa: N801
+    """A job of Beaker: what each of its nodes has."""
+
+    nodes: int
+    gpus: int
+
+
 class env_(Private, prefix="env"):  # noqa: N801
     """Variables of the launch that the plan has no field for."""
 

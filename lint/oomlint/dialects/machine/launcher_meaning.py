@@ -14,6 +14,7 @@ from typing import Any
 from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import fsdp, machine, ref
+from oomlint.dialects.machine.beaker import beaker_ranks, is_beaker_job
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.kubernetes_meaning import kubeflow
 from oomlint.dialects.machine.launch import Launch, place
@@ -34,7 +35,7 @@ from oomlint.dialects.trainer.fields import hf
 from oomlint.documents.base import Entry, Scalar
 from oomlint.plan.fields import f
 
-ranks = Meaning(flags_first)
+ranks = Meaning(flags_first, beaker_ranks)
 
 
 def launcher_of(run: Cells) -> Table | None:
@@ -319,7 +320,9 @@ def handed_on(run: Cells, field: Any, said: Said) -> Said:
         gpus = run[scene.gpus_per_node] or run[machine.gpus_per_node]
         is_told = gpus == 1 or states_tasks(run)
         return None if is_told else _told_by(block, lambda name: name == "srun")
-    return _told_by(block, _starts_elsewhere) if block.table is PLAIN else None
+    if block.table is not PLAIN or is_beaker_job(run):
+        return None
+    return _told_by(block, _starts_elsewhere)
 
 
 def _starts_elsewhere(name: str) -> bool:

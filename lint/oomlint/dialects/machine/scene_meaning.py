@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomlint.dialects.machine.beaker import beaker_job
 from oomlint.dialects.machine.colab import colab_machine
 from oomlint.dialects.machine.containers_meaning import container
 from oomlint.dialects.machine.kubernetes_meaning import pod
@@ -15,5 +16,13 @@ from oomlint.dialects.meaning import Meaning
 # A container's limit is inside the job's, so it counts first; whatever a file counts itself, before
 # what its machine type has.
 scene = Meaning(
-    container, pod, slurm_job, sky_task, colab_machine, named_hardware, stand_ins, limits
+    container,
+    pod,
+    slurm_job,
+    sky_task,
+    beaker_job,
+    colab_machine,
+    named_hardware,
+    stand_ins,
+    limits,
 )
