@@ -54,6 +54,7 @@ CLASSES = (
     ("machine.kubernetes", "Kubernetes"),
     ("machine.containers", "Compose"),
     ("machine.skypilot", "SkyPilot"),
+    ("machine.sagemaker", "SageMaker"),
     ("machine.line_files", "HostFile"),
     ("machine.line_files", "EnvFile"),
 )

@@ -50,6 +50,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'Kubernetes': ('kubernetes', ('.yaml', '.yml'), (b'nvidia.com/gpu', b'amd.com/gpu', b'habana.ai/gaudi', b'huawei.com/Ascend910'), False, ()),
     'Compose': ('compose', ('.yaml', '.yml'), (b'driver: nvidia', b'capabilities:', b'runtime: nvidia', b'gpus:', b'shm_size:'), False, ()),
     'SkyPilot': ('skypilot', ('.yaml', '.yml'), (b'accelerators:', b'instance_type:'), False, ()),
+    'SageMaker': ('sagemaker', ('.py',), (b'sagemaker',), False, ('.py',)),
     'HostFile': ('hostfile', (), (), True, ()),
     'EnvFile': ('env-file', (), (), True, ()),
 }

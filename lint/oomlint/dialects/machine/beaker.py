@@ -68,8 +68,9 @@ def gpus_of_job(run: Cells) -> Any:
     source="mason.py e6c3044a make_internal_command: --num_processes of one node",
 )
 def processes_of_mason(run: Cells) -> Any:
-    """It multiplies what stands behind ``--num_processes`` and adds ``--num_machines``."""
-    if not any(block.table is MASON for block in run.blocks):
+    """It multiplies what stands behind ``--num_processes`` and adds ``--num_machines``; a line that has both counts
+    them itself, as older ones had to."""
+    if not any(block.table is MASON for block in run.blocks) or run[launch.machines]:
         return None
     each, nodes = run[launch.total_processes], _nodes(run)
     if each is None or nodes is None or nodes == 1:

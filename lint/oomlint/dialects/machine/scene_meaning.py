@@ -8,6 +8,7 @@ from oomlint.dialects.machine.containers_meaning import container
 from oomlint.dialects.machine.kubernetes_meaning import pod
 from oomlint.dialects.machine.limits import limits
 from oomlint.dialects.machine.named_hardware import named_hardware
+from oomlint.dialects.machine.sagemaker_meaning import sagemaker_job
 from oomlint.dialects.machine.skypilot_meaning import sky_task
 from oomlint.dialects.machine.slurm_meaning import slurm_job
 from oomlint.dialects.machine.stand_ins import stand_ins
@@ -21,6 +22,7 @@ scene = Meaning(
     slurm_job,
     sky_task,
     beaker_job,
+    sagemaker_job,
     colab_machine,
     named_hardware,
     stand_ins,
