@@ -31,6 +31,7 @@ CLASSES = (
     ("roll.dialect", "Roll"),
     ("nanotron.dialect", "Nanotron"),
     ("olmo.dialect", "Olmo"),
+    ("lingua.dialect", "Lingua"),
     ("olmo_core.dialect", "OlmoCore"),
     ("prime_rl.dialect", "PrimeRl"),
     ("areal.dialect", "Areal"),
