@@ -137,6 +137,8 @@ LAUNCHER_TABLES = {
     "accelerate-launch": ACCELERATE_LAUNCHER,
     "accelerate.commands.launch": ACCELERATE_LAUNCHER,
     "accelerate.commands.accelerate_cli": ACCELERATE_LAUNCHER,
+    # SageMaker HyperPod's, with torchrun's options (HyperPod training operator, "Using the training operator to run jobs").
+    "hyperpodrun": TORCHRUN,
     "srun": SRUN,
     "mpirun": MPIRUN,
     "mpiexec": MPIRUN,

@@ -169,6 +169,7 @@ LAUNCHERS: Final = frozenset(
         "apptainer", "torchx", "msrun", "paddle.distributed.launch", "timeout", "numactl", "nsys",
         "ncu", "taskset", "ssh", "pdsh", "salloc", "sbatch", "mpiexec.hydra", "prun", "flux", "jsrun",
         "accelerate-launch", "ionice", "proxychains", "proxychains4", "py-spy", "ds_ssh", "gantry",
+        "hyperpodrun",
     }
 )  # fmt: skip
 _SUBCOMMANDS: Final = {
