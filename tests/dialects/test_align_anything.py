@@ -70,6 +70,22 @@ def test_no_option_changes_how_it_shards() -> None:
     assert (fix.edits, fix.reason is not None and "the package's own" in fix.reason) == ((), True)
 
 
-def test_trainers_of_other_modalities_are_left_alone() -> None:
-    line = f"deepspeed --module align_anything.trainers.text_image_to_text.sft {_MODEL}\n"
+def test_towers_are_frozen_and_adapters_are_void() -> None:
+    options = _MODEL.replace("Llama-3.1-8B-Instruct", "Llama-2-7b-hf")
+    line = f"deepspeed --num_gpus 8 --module align_anything.trainers.text_image_to_text.sft {options} --use_lora True"
+    plan = run_of({"train.sh": f"{line}\n"}, "train.sh").plan
+    assert (plan.trainable.method, plan.trainable.frozen, plan.batch.grad_accum) == (
+        "full",
+        ("vision",),
+        16,
+    )
+    part = run_of({"train.sh": f"{line} --freeze_language_model True\n"}, "train.sh")
+    assert part.level(f.trainable.method) is Level.UNREAD
+
+
+@pytest.mark.parametrize(
+    "trainer", ["text_to_text.kto", "text_to_image.dpo_diffusion", "janus.sft_gen"]
+)
+def test_trainers_that_are_left_alone(trainer: str) -> None:
+    line = f"deepspeed --module align_anything.trainers.{trainer} {_MODEL}\n"
     assert link({"train.sh": line}, "train.sh").runs == []
