@@ -56,6 +56,17 @@ def test_pairs_and_the_reference_that_all_load(algorithm: str, kind: str) -> Non
     assert run.level(f.seq.max_len) is Level.ASSUMED
 
 
+def test_its_classes_are_not_trls_of_the_same_name() -> None:
+    line = f"deepspeed --num_gpus 8 --module align_anything.trainers.text_to_text.orpo {_MODEL}\n"
+    code = (
+        "from align_anything.trainers.text_to_text.dpo import DPOTrainer\n\n\n"
+        "class ORPOTrainer(DPOTrainer):\n    pass\n\n\ntrainer = ORPOTrainer(cfgs=cfgs, ds_cfgs=ds)\ntrainer.train()\n"
+    )
+    files = {"train.sh": line, "align_anything/trainers/text_to_text/orpo.py": code}
+    plan = run_of(files, "train.sh").plan
+    assert (plan.load.dtype, plan.parallel.zero.stage, plan.objective.kind) == ("bf16", 3, "orpo")
+
+
 def test_models_of_ppo_and_the_answers_of_grpo() -> None:
     objective = _run("ppo", _ACTORS).plan.objective
     assert (objective.kind, objective.critic, objective.reward_model) == ("ppo", "o/r", "o/r")

@@ -263,3 +263,19 @@ def test_numbers_that_are_computed() -> None:
     dims = _run(text).plan.model.dims
     assert dims is not None
     assert dims.layers == 4
+
+
+def test_what_a_function_makes_is_no_wrong_value() -> None:
+    text = _official().replace(
+        "vocab_size=tokenizer.padded_vocab_size()", "vocab_size=sizes.of(tokenizer)"
+    )
+    text = text.replace("global_batch_size=", "global_batch_size=batch_of(model_config) or ")
+    assert _run(text).wrong == ()
+
+
+@pytest.mark.parametrize(("degree", "ranks"), [("4", 4), ("-1", 32)])
+def test_ranks_of_experts(degree: str, ranks: int) -> None:
+    text = _SCRIPT.replace(
+        "compile_model=True,", f"compile_model=True,\n        ep_config=Experts(degree={degree}),"
+    )
+    assert _run(text).plan.parallel.ep == ranks

@@ -175,3 +175,10 @@ def test_the_loops_of_its_own_scripts_are_described() -> None:
     assert run.plan.load.dtype == "bf16"
     other = line.replace("open_instruct/", "src/")
     assert link({"train.sh": other, "src/finetune.py": loop}, "train.sh").runs == []
+
+
+def test_how_many_checkpoints_are_kept() -> None:
+    line = f"accelerate launch --num_processes 4 open_instruct/finetune.py {_MODEL} {_MORE}"
+    assert _run(line).plan.save.keep == 3
+    run = _run(f"{line} --keep_last_n_checkpoints -1")
+    assert (run.plan.save.keep, run.wrong) == ("all", ())

@@ -11,6 +11,7 @@ from typing import Any
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
+    INTEGER,
     LIST,
     NUMBER,
     POSITIVE,
@@ -69,6 +70,7 @@ class own(Private, prefix="olmo_core"):  # noqa: N801  a namespace of fields, re
     shard: int
     maker: str
     budget: float
+    ep: int
     ac: str
     ac_modules: tuple[str, ...]
     ac_interval: int
@@ -164,7 +166,7 @@ OLMO_CORE = Table(
         Row(f"{_T}tp_config.degree", f.parallel.tp, POSITIVE),
         Row(f"{_T}cp_config.degree", f.parallel.cp, POSITIVE, aliases=(f"{_T}cp_degree",)),
         Row(f"{_T}pp_config.degree", f.parallel.pp, POSITIVE),
-        Row(f"{_T}ep_config.degree", f.parallel.ep, POSITIVE),
+        Row(f"{_T}ep_config.degree", own.ep, INTEGER),
         Row(f"{_A}mode", own.ac, _MODE, aliases=(f"{_A}0",)),
         Row(f"{_A}modules", own.ac_modules, LIST),
         Row(f"{_A}block_interval", own.ac_interval, POSITIVE),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar
+from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ _TRAIN_MODULES = (
     "TransformerTrainModuleConfig", "TransformerPipelineTrainModuleConfig", "configure_train_module",
 )  # fmt: skip
 _LOADERS = ("NumpyDataLoaderConfig", "ComposableDataLoaderConfig")
+# Arguments of a train module that are no configs of its parts.
+_PLAIN = frozenset(
+    {"rank_microbatch_size", "max_sequence_length", "compile_model", "max_grad_norm", "activation_memory_budget"}
+)  # fmt: skip
 _SHARED = ("max_sequence_length", "global_batch_size")
 _MADE = "the script puts its parts together"
 
@@ -55,9 +59,13 @@ def config_of(document: Document) -> tuple[Mapping, Span] | None:
 def _sections(
     tree: Tree, reader: CallReader, trains: ast.Call, changed: ChangedModel
 ) -> Iterator[tuple[str, Entry]]:
-    yield _entry("train_module", reader.made(trains, tree.scope_of[id(trains)]))
+    made = reader.made(trains, tree.scope_of[id(trains)])
+    entries = {k: _plain(e) if k in _PLAIN else e for k, e in made.entries.items()}
+    yield _entry("train_module", replace(made, entries=entries))
     for call in tree.calls_to(*_LOADERS):
-        yield _entry("data_loader", reader.made(call, tree.scope_of[id(call)]))
+        made = reader.made(call, tree.scope_of[id(call)])
+        entries = {key: _plain(entry) for key, entry in made.entries.items()}
+        yield _entry("data_loader", replace(made, entries=entries))
         break
     for call in tree.calls_to("CheckpointerCallback"):
         made = reader.made(call, tree.scope_of[id(call)])
@@ -68,7 +76,7 @@ def _sections(
     model = next(_made_by(tree, "TransformerConfig"), None)
     if model is not None:
         made = reader.made(model, tree.scope_of[id(model)])
-        entries = dict(made.entries)
+        entries = {key: _plain(entry) for key, entry in made.entries.items()}
         at = reader.places.span(model.func)
         entries.update(_changes(changed, tree, reader))
         if changed.is_known:
@@ -105,6 +113,13 @@ def _made_by(tree: Tree, cls: str) -> Iterator[ast.Call]:
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if isinstance(owner, ast.Name) and owner.id == cls:
             yield call
+
+
+def _plain(entry: Entry) -> Entry:
+    """An argument of a factory; what a call makes of it (``tokenizer.padded_vocab_size()``) is not known here."""
+    if not isinstance(entry.value, Mapping):
+        return entry
+    return replace(entry, value=Scalar(entry.value.span, UNKNOWN, locked=_MADE))
 
 
 def _changes(changed: ChangedModel, tree: Tree, reader: CallReader) -> dict[str, Entry]:
