@@ -182,3 +182,10 @@ def test_how_many_checkpoints_are_kept() -> None:
     assert _run(line).plan.save.keep == 3
     run = _run(f"{line} --keep_last_n_checkpoints -1")
     assert (run.plan.save.keep, run.wrong) == ("all", ())
+
+
+def test_a_budget_of_tokens_bounds_packed_pairs() -> None:
+    line = f"torchrun --nproc_per_node 8 open_instruct/dpo.py {_MODEL} --per_device_train_batch_size 16"
+    assert _run(f"{line} --max_seq_length 16384").plan.batch.micro == 16
+    packed = _run(f"{line} --max_seq_length 16384 --packing").plan
+    assert (packed.batch.micro, packed.objective.pairs_per_sample) == (1, 2)
