@@ -27,6 +27,7 @@ from oomlint.dialects.machine.launcher_keys import (
     TORCHRUN,
 )
 from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.machine.ray_train import WORKERS
 from oomlint.dialects.machine.slurm_meaning import states_tasks, tasks_per_node
 from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Compute, Derivation, Meaning, Said, Sourced
@@ -274,6 +275,23 @@ def _gpus_of_node(run: Cells) -> int | None:
         return said.value if isinstance(said, Setting) else None
     each: int | None = ranks_of_mpirun(run)
     return each or run[machine.gpus_per_node] or run[scene.gpus_per_node]
+
+
+# -- Ray Train --------------------------------------------------------------------------------------
+
+_USUAL_NODE = 8  # GPUs of most machines that have several
+
+
+@ranks.assume(
+    launch.machines, why="no file says how many GPUs a node of Ray's cluster has: as many workers share one"
+)  # fmt: skip
+def nodes_of_workers(run: Cells) -> Any:
+    asked = any(block.table is WORKERS for block in run.blocks)
+    total = run[launch.total_processes] if asked else None
+    if total is None:
+        return None
+    each = run[machine.gpus_per_node] or _USUAL_NODE
+    return -(-total // each) if total > each else None
 
 
 # -- srun, or nobody -------------------------------------------------------------------------------

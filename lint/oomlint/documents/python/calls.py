@@ -50,9 +50,10 @@ _DEEPSPEED = frozenset({"deepspeed.initialize", "deepspeed.init_inference", "dee
 # Functions of frameworks that train by themselves. Their own names tell nothing, so that they are
 # reported by the full one.
 _WHOLE_RUNS = frozenset({"llama_recipes.finetuning.main", "llama_cookbook.finetuning.main"})
-# What hands a script over to SageMaker, and the parts that it is told in.
+# What hands a script over to SageMaker, and the parts that it is told in; how many workers Ray is asked for.
 _HANDS_OVER = re.compile(
     r"sagemaker\.(?:[a-z_.]+\.)?(?:HuggingFace|PyTorch|ModelTrainer|SourceCode|Compute|Torchrun)"
+    r"|ray\.(?:[a-z_.]+\.)?ScalingConfig"
 )
 _LOADERS = frozenset({"from_pretrained", "from_config"})
 _NO_MODEL = re.compile(
