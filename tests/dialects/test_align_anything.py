@@ -90,6 +90,15 @@ def test_towers_are_frozen_and_adapters_are_void() -> None:
         ("vision",),
         16,
     )
+    ppo = run_of(
+        {"a.sh": line.replace("sft", "ppo").replace(_MODEL, _ACTORS).replace(options, _ACTORS)},
+        "a.sh",
+    ).plan
+    assert (ppo.objective.kind, ppo.trainable.method, ppo.objective.critic) == (
+        "ppo",
+        "full",
+        "o/r",
+    )
     part = run_of({"train.sh": f"{line} --freeze_language_model True\n"}, "train.sh")
     assert part.level(f.trainable.method) is Level.UNREAD
 
