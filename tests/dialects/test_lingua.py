@@ -93,6 +93,18 @@ def test_checkpointing_takes_a_compiled_model() -> None:
     assert _run(on.replace("compile: true", "compile: false")).plan.checkpointing.mode == "none"
 
 
+@pytest.mark.parametrize(
+    ("read", "other"),
+    [
+        ("every: 2000", "every: null"),
+        ("multiple_of: 1024", "multiple_of: null"),
+        ("dp_shard: 8", "dp_shard: null"),
+    ],
+)
+def test_keys_without_a_value(read: str, other: str) -> None:
+    assert _run(_yaml().replace(read, other)).plan.model.dims is not None
+
+
 def test_lines_that_start_it() -> None:
     files = {"7b.yaml": _yaml(), "go.sh": sound_project("lingua")["run.sh"]}
     plan = run_of(files, "go.sh").plan

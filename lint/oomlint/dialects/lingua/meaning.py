@@ -54,7 +54,7 @@ def _ffn(run: Cells, hidden: int) -> int:
     width = int(2 * 4 * hidden / 3)
     if run[own.widens] is not None:
         width = int(run[own.widens] * width)
-    multiple: int = run[own.multiple]
+    multiple: int = run[own.multiple] or 1
     return -(-width // multiple) * multiple
 
 
@@ -121,7 +121,7 @@ def copies(run: Cells) -> Any:
     ranks, shard = run[f.parallel.dp], run[own.shard]
     if run[own.sharding] == "no_shard":
         return {_F.strategy: "no_shard"}
-    if shard == 1 or not ranks or ranks <= shard:
+    if not shard or shard == 1 or not ranks or ranks <= shard:
         return {_F.strategy: "full"}
     return {_F.strategy: "hybrid", f.parallel.dp_replicate: max(1, ranks // shard)}
 
@@ -262,7 +262,8 @@ _SAVING = f"{SOURCE} lingua/checkpoint.py CheckpointManager.save"
 
 @meaning.derive(f.save.strategy, f.save.every, source=_SAVING)
 def saving(run: Cells) -> Any:
-    return {f.save.strategy: "steps", f.save.every: float(run[own.interval])}
+    every = run[own.interval]
+    return None if every is None else {f.save.strategy: "steps", f.save.every: float(every)}
 
 
 @meaning.written(f.save.every)
