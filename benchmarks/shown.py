@@ -61,6 +61,15 @@ SHIPPED = (
     Shipped("align-anything", "align-anything", ("scripts/**/*.sh",), r"align_anything\.trainers\."),
     Shipped("open-instruct", "hf-trainer", ("scripts/**/*.sh",),
             r"open_instruct/(?:finetune|dpo|dpo_tune_cache|reward_modeling|grpo_fast)\.py"),
+    Shipped("axolotl", "axolotl", ("examples/**/*.yml", "examples/**/*.yaml"), r"^base_model:"),
+    Shipped("LLaMA-Factory", "llama-factory", ("examples/train_*/**/*.yaml", "examples/extras/**/*.yaml"), r"^stage:"),
+    Shipped("torchtune", "torchtune", ("recipes/configs/**/*.yaml",), r"^optimizer:"),
+    Shipped("litgpt", "litgpt", ("config_hub/finetune/**/*.yaml", "config_hub/pretrain/**/*.yaml"), r"^train:"),
+    Shipped("llm-foundry", "llm-foundry", ("scripts/train/yamls/**/*.yaml",), r"^train_loader:|^  train_loader:"),
+    Shipped("ms-swift", "ms-swift", ("examples/train/**/*.sh",), r"^\s*swift (?:sft|pt|rlhf)\b"),
+    Shipped("verl", "verl", ("examples/**/*.sh",), r"verl\.trainer\.main_ppo\b"),
+    Shipped("OpenRLHF", "openrlhf", ("examples/scripts/**/*.sh",), r"openrlhf\.cli\.train"),
+    Shipped("alignment-handbook", "trl", ("recipes/**/*.yaml",), r"^model_name_or_path:"),
     Shipped("slime", "slime", ("scripts/run-*.sh", "examples/**/run*.sh"), r"train(?:_async)?\.py"),
 )  # fmt: skip
 
