@@ -37,6 +37,11 @@ class Shipped(Struct, frozen=True):
     globs: tuple[str, ...]
     has: str
 
+    @property
+    def name(self) -> str:
+        """What the table calls it: scripts over the Trainer go by their project."""
+        return self.folder if self.dialect == "hf-trainer" else self.dialect
+
 
 SHIPPED = (
     Shipped("OLMo", "olmo", ("configs/**/*.yaml",), r"^model:"),
@@ -51,6 +56,20 @@ SHIPPED = (
             r"^(?:policy|defaults):"),
     Shipped("gpt-neox", "gpt-neox", ("configs/**/*.yml",), r"train_(?:micro_)?batch_size"),
     Shipped("xtuner", "xtuner", ("xtuner/configs/**/*.py",), r"type=(?:SupervisedFinetune|DPO|ORPO|RewardModel)\b"),
+    Shipped("EasyR1", "easyr1", ("examples/**/*.yaml", "examples/**/*.sh"), r"^worker:|verl\.trainer\.main"),
+    Shipped("lingua", "lingua", ("apps/*/configs/*.yaml", "apps/*/*/configs/*.yaml"), r"^distributed:"),
+    Shipped("align-anything", "align-anything", ("scripts/**/*.sh",), r"align_anything\.trainers\."),
+    Shipped("open-instruct", "hf-trainer", ("scripts/**/*.sh",),
+            r"open_instruct/(?:finetune|dpo|dpo_tune_cache|reward_modeling|grpo_fast)\.py"),
+    Shipped("axolotl", "axolotl", ("examples/**/*.yml", "examples/**/*.yaml"), r"^base_model:"),
+    Shipped("LLaMA-Factory", "llama-factory", ("examples/train_*/**/*.yaml", "examples/extras/**/*.yaml"), r"^stage:"),
+    Shipped("torchtune", "torchtune", ("recipes/configs/**/*.yaml",), r"^optimizer:"),
+    Shipped("litgpt", "litgpt", ("config_hub/finetune/**/*.yaml", "config_hub/pretrain/**/*.yaml"), r"^train:"),
+    Shipped("llm-foundry", "llm-foundry", ("scripts/train/yamls/**/*.yaml",), r"^train_loader:|^  train_loader:"),
+    Shipped("ms-swift", "ms-swift", ("examples/train/**/*.sh",), r"^\s*swift (?:sft|pt|rlhf)\b"),
+    Shipped("verl", "verl", ("examples/**/*.sh",), r"verl\.trainer\.main_ppo\b"),
+    Shipped("OpenRLHF", "openrlhf", ("examples/scripts/**/*.sh",), r"openrlhf\.cli\.train"),
+    Shipped("alignment-handbook", "trl", ("recipes/**/*.yaml",), r"^model_name_or_path:"),
     Shipped("slime", "slime", ("scripts/run-*.sh", "examples/**/run*.sh"), r"train(?:_async)?\.py"),
 )  # fmt: skip
 
@@ -61,7 +80,7 @@ class Figures(Struct):
     examples: int = 0
     recognised: int = 0
     predicted: int = 0
-    keys: float = 1.0
+    keys: float | None = None
 
 
 def figures(shipped: Shipped, home: Path) -> Figures:
@@ -80,7 +99,7 @@ def figures(shipped: Shipped, home: Path) -> Figures:
     survey = Survey()
     survey.add(home)
     tally = survey.tallies.get(shipped.dialect)
-    found.keys = tally.share if tally is not None else 1.0
+    found.keys = tally.share if tally is not None else None
     return found
 
 
@@ -103,7 +122,8 @@ def _row(shipped: Shipped, home: Path) -> str:
     share = [
         f"{n} ({n / f.examples:.0%})" if f.examples else "-" for n in (f.recognised, f.predicted)
     ]
-    return f"| {shipped.dialect} | {_commit(home)} | {f.examples} | {share[0]} | {share[1]} | {f.keys:.1%} |"
+    keys = "-" if f.keys is None else f"{f.keys:.1%}"
+    return f"| {shipped.name} | {_commit(home)} | {f.examples} | {share[0]} | {share[1]} | {keys} |"
 
 
 def _written(rows: Mapping[str, str]) -> None:
@@ -115,23 +135,23 @@ def _written(rows: Mapping[str, str]) -> None:
         line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")
     }
     merged = {name: row for name, row in {**kept, **rows}.items() if name != "framework"}
-    body = "".join(f"{merged[s.dialect]}\n" for s in SHIPPED if s.dialect in merged)
+    body = "".join(f"{merged[s.name]}\n" for s in SHIPPED if s.name in merged)
     _PAGE.write_text(f"{before}{_START}{_HEAD}{body}{_END}{after}", "utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.shown", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("names", nargs="*", metavar="DIALECT", help="all by default")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all by default")
     parser.add_argument("--markdown", action="store_true", help="write docs/reads.md anew")
     given = parser.parse_args(arguments)
     for shipped in SHIPPED:
         home = given.folder / shipped.folder
-        if home.is_dir() and (not given.names or shipped.dialect in given.names):
+        if home.is_dir() and (not given.names or shipped.name in given.names):
             row = _row(shipped, home)
             print(row, flush=True)
             if given.markdown:
-                _written({shipped.dialect: row})
+                _written({shipped.name: row})
     return 0
 
 

@@ -373,7 +373,7 @@ class OwnPrograms:
         which goes through its loop by itself, and has no trainer, or leaves it to another framework."""
         trainer = launch.dialect.trainer
         found = None if not trainer or program is None else self._program(launch, program)
-        if found is None:
+        if found is None or program is None or launch.dialect.profiles.tell_all_of(program):
             return False
         data = self.workspace.read_or_none(found) or b""
         differentiates = re.search(_DIFFERENTIATES, data) is not None

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.fixing import fixed
 from tests.linked import link, run_of
 
+from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.judgement.forecast import forecast_of
 from oomlint.judgement.unpredicted import why_unpredicted
+from oomlint.linking import Linker, LinkOptions
+from oomlint.memory import estimate
+from oomlint.memory.build import skeleton
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
+from oomlint.workspace import Workspace
 
 _MODEL = """\
 {
@@ -308,3 +314,26 @@ def test_what_gpt_neox_cannot_say(changes: dict[str, Any]) -> None:
     assert fix is None or fix.reason is not None
     with pytest.raises(CannotEdit):
         run.dialect.express(changes, run.cells)
+
+
+def test_mamba_layers_that_one_kernel_computes() -> None:
+    """Counted by the parameters of ParallelMambaBlock.__init__: no published model has their like."""
+    text = _with('"attention_config": [[["mamba"], "all"]], "mamba_inner_func_fusion": true,')
+    text = text.replace('"model-parallel-size": 2', '"model-parallel-size": 1')
+    run = _run(text)
+    inner, rank, state, hidden, vocab = 4096, 128, 16, 2048, 50304
+    layer = hidden * 2 * inner + inner * (rank + 2 * state) + rank * inner + inner * hidden
+    layer += inner * (1 + 4 + 1 + state + 1) + 2 * hidden
+    found = skeleton(run.plan.model.dims)
+    assert found is not None
+    assert found.numel == 24 * layer + 2 * vocab * hidden + 2 * hidden
+    peak = estimate(run.plan).gpu
+    assert peak is not None
+    assert peak.peak_bytes
+
+
+def test_a_file_of_how_models_are_trained() -> None:
+    text = f'{{{_TRAINING} "distributed-backend": "nccl"}}\n'
+    workspace = Workspace(Path("/x"), {"train.yml": text.encode()})
+    claims = Linker(workspace, registry(), LinkOptions()).claims("train.yml")
+    assert [(c.dialect.name, c.kind) for c in claims] == [("gpt-neox", "aside")]

@@ -309,3 +309,37 @@ def test_a_chart_is_no_broken_training_config() -> None:
     linker = Linker(workspace, registry(), LinkOptions())
     assert not linker.link(["job.yaml"]).errors
     assert linker.link(["job.yaml"], explicit=frozenset(["job.yaml"])).errors
+
+
+_HYPERPOD = """apiVersion: sagemaker.amazonaws.com/v1
+kind: HyperPodPyTorchJob
+metadata: {name: tune}
+spec:
+  nprocPerNode: "8"
+  replicaSpecs:
+    - name: pods
+      replicas: 4
+      template:
+        spec:
+          nodeSelector: {node.kubernetes.io/instance-type: ml.p5.48xlarge}
+          containers:
+            - name: pytorch
+              command: [hyperpodrun, --nproc_per_node=8, --nnodes=4, train.py, WORDS]
+              resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
+
+def test_a_job_of_hyperpod() -> None:
+    plan = _run(_HYPERPOD.replace("WORDS", ", ".join(map(repr, _WORDS.split())))).plan
+    assert (plan.parallel.nodes, plan.parallel.gpus_per_node, plan.device.type) == (
+        4,
+        8,
+        "H100-80GB",
+    )
+    bare = _HYPERPOD.replace("--nproc_per_node=8, --nnodes=4, ", "")
+    assert (
+        _run(
+            bare.replace("WORDS", ", ".join(map(repr, _WORDS.split())))
+        ).plan.parallel.gpus_per_node
+        == 8
+    )

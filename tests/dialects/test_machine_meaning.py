@@ -476,3 +476,33 @@ def test_a_wish_for_memory_goes_to_the_file_that_limits_it() -> None:
 def test_a_wish_for_memory_counts_as_the_job_does(directives: str, said: dict[Any, Any]) -> None:
     run = _run(f"#SBATCH {directives}\npython{_TRAIN}")
     assert writable(expressed({f.host.ram_gib: 99.5}, run), run, "test") == said
+
+
+# -- jobs of Beaker --------------------------------------------------------------------------------
+
+_GANTRY = "gantry run --workspace a/b --gpus 8 --replicas 4 --"
+_MASON = "uv run python mason.py --cluster a/b --num_nodes 4 --gpus 8 --"
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        (f"{_GANTRY} torchrun --nnodes 4 --nproc-per-node 8", (4, 8)),
+        ("gantry run --gpus 8 -- python", (1, 1)),
+        (f"{_MASON} python", (1, 1)),
+        (f"{_MASON} pip list \\&\\& torchrun --nnodes 4 --nproc_per_node 2", (4, 2)),
+        # Of any other script nobody knows what it makes of its options.
+        ("python submit.py --num_nodes 4 -- torchrun --nproc_per_node 8", (1, 8)),
+    ],
+)
+def test_ranks_of_jobs_of_beaker(line: str, counts: tuple[int, int]) -> None:
+    run = _run(line + _TRAIN)
+    assert _counts(run) == counts
+    assert run.level(f.parallel.gpus_per_node) <= Level.DEFAULT
+
+
+def test_the_machine_that_a_job_of_beaker_asks_for() -> None:
+    run = _run(f"{_GANTRY} python" + _TRAIN)
+    assert (run[scene.nodes], run[scene.gpus_per_node]) == (4, 8)
+    open_ended = _run("gantry run --gpus 8 --replicas $N -- python" + _TRAIN)
+    assert (open_ended[scene.nodes], open_ended[scene.gpus_per_node]) == (None, 8)

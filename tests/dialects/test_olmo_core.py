@@ -207,3 +207,75 @@ def test_what_it_is_not() -> None:
     other = "import torch\ntorch.save({}, 'x')\n"
     runs = link({"a.py": library, "train.py": other, "go.sh": line}).runs
     assert [run for run in runs if run.framework == "olmo-core"] == []
+
+
+_HYBRID = """\
+    model_config.d_model -= 2 * 128
+    heads = model_config.block.sequence_mixer.n_heads - 2
+    model_config.block.sequence_mixer.n_heads = heads
+    attention = model_config.block
+    attention = attention.replace(sequence_mixer=attention.sequence_mixer.replace(rope=None))
+    delta = attention.replace(
+        sequence_mixer=GatedDeltaNetConfig(n_heads=heads, head_dim=int(0.75 * model_config.d_model / heads))
+    )
+    model_config.block = {"delta": delta, "full": attention}
+    model_config.block_pattern = ["delta", "delta", "delta", "full"]
+    model_config.lm_head.loss_implementation = LMLossImplementation.fused_linear
+"""
+
+
+def _hybrid(changes: str = _HYBRID) -> str:
+    text = _official().replace(
+        "llama3_8B(vocab_size=tokenizer.padded_vocab_size(), n_layers=4)",
+        "olmo3_7B(vocab_size=100352)",
+    )
+    text = f"from olmo_core.nn.lm_head import LMLossImplementation\n{text}"
+    return text.replace("    data_loader =", f"{changes}    data_loader =")
+
+
+def test_blocks_whose_attention_a_delta_net_replaces() -> None:
+    plan = _run(_hybrid()).plan
+    dims = plan.model.dims
+    assert dims is not None
+    assert (dims.hidden, dims.heads, dims.head_dim, dims.ffn) == (3840, 30, 128, 11008)
+    counts = count_parameters(dims)
+    assert counts is not None
+    # OLMo-Hybrid-7B as GatedDeltaNet.__init__ and its blocks add up.
+    assert counts.total == 7430870688
+    assert plan.loss.logits_materialised == "fused"
+
+
+@pytest.mark.parametrize(
+    ("read", "not_read"),
+    [
+        ("GatedDeltaNetConfig(", "OtherConfig("),
+        ('["delta", "delta", "delta", "full"]', "pattern()"),
+        ("rope=None", "bias=True"),
+        ('"delta": delta', '"delta": other'),
+    ],
+)
+def test_blocks_that_are_replaced_by_others(read: str, not_read: str) -> None:
+    assert _run(_hybrid(_HYBRID.replace(read, not_read))).plan.model.dims is None
+
+
+def test_numbers_that_are_computed() -> None:
+    text = _official().replace("n_layers=4", "n_layers=int(0.5 * 8)")
+    dims = _run(text).plan.model.dims
+    assert dims is not None
+    assert dims.layers == 4
+
+
+def test_what_a_function_makes_is_no_wrong_value() -> None:
+    text = _official().replace(
+        "vocab_size=tokenizer.padded_vocab_size()", "vocab_size=sizes.of(tokenizer)"
+    )
+    text = text.replace("global_batch_size=", "global_batch_size=batch_of(model_config) or ")
+    assert _run(text).wrong == ()
+
+
+@pytest.mark.parametrize(("degree", "ranks"), [("4", 4), ("-1", 32)])
+def test_ranks_of_experts(degree: str, ranks: int) -> None:
+    text = _SCRIPT.replace(
+        "compile_model=True,", f"compile_model=True,\n        ep_config=Experts(degree={degree}),"
+    )
+    assert _run(text).plan.parallel.ep == ranks

@@ -155,7 +155,8 @@ def test_a_line_that_is_handed_on_has_a_launcher_of_its_own() -> None:
     )
     options = f"--config_file zero3.yaml open_instruct/reward_modeling.py {_MODEL}"
     run = _run(f"{start} {options}")
-    assert _facts(run, "parallel.world", "objective.kind") == (8, "rm")
+    # mason.py makes 8 processes of a node 32 of four.
+    assert _facts(run, "parallel.world", "objective.kind") == (32, "rm")
 
 
 def test_its_other_rollouts_are_not_taken_for_fine_tuning() -> None:
@@ -163,3 +164,28 @@ def test_its_other_rollouts_are_not_taken_for_fine_tuning() -> None:
     assert not _launched(
         f"python mason.py --gpus 8 -- python open_instruct/ppo.py {_MODEL} {_MORE} {more}"
     )
+
+
+def test_the_loops_of_its_own_scripts_are_described() -> None:
+    """Their code is no reason to leave the command alone, as it is of a namesake with a loop of its own."""
+    line = f"accelerate launch --num_processes 4 open_instruct/finetune.py {_MODEL} {_MORE}\n"
+    loop = "import torch\nfor batch in batches:\n    loss = model(**batch).loss\n    accelerator.backward(loss)\n"
+    (run,) = link({"train.sh": line, "open_instruct/finetune.py": loop}, "train.sh").runs
+    assert run.framework == "hf-trainer"
+    assert run.plan.load.dtype == "bf16"
+    other = line.replace("open_instruct/", "src/")
+    assert link({"train.sh": other, "src/finetune.py": loop}, "train.sh").runs == []
+
+
+def test_how_many_checkpoints_are_kept() -> None:
+    line = f"accelerate launch --num_processes 4 open_instruct/finetune.py {_MODEL} {_MORE}"
+    assert _run(line).plan.save.keep == 3
+    run = _run(f"{line} --keep_last_n_checkpoints -1")
+    assert (run.plan.save.keep, run.wrong) == ("all", ())
+
+
+def test_a_budget_of_tokens_bounds_packed_pairs() -> None:
+    line = f"torchrun --nproc_per_node 8 open_instruct/dpo.py {_MODEL} --per_device_train_batch_size 16"
+    assert _run(f"{line} --max_seq_length 16384").plan.batch.micro == 16
+    packed = _run(f"{line} --max_seq_length 16384 --packing").plan
+    assert (packed.batch.micro, packed.objective.pairs_per_sample) == (1, 2)

@@ -315,7 +315,8 @@ def _projects() -> set[str]:
         names |= {*profile.ignored, *(script.framework for script in profile.scripts)} - _FRAMEWORKS
         paths = (path for s in profile.scripts for match in s.match for path in match.paths)
         names |= {f"{path.rpartition('/')[0]}/" for path in paths if "/" in path}
-    return {name.lower() for name in names - _NO_PROJECTS_ALONE if name}
+    # A project that is a framework of its own (align-anything) is named where users name frameworks.
+    return {name.lower() for name in names - _NO_PROJECTS_ALONE - _FRAMEWORKS if name}
 
 
 def test_generic_code_names_no_project() -> None:

@@ -31,6 +31,7 @@ CLASSES = (
     ("roll.dialect", "Roll"),
     ("nanotron.dialect", "Nanotron"),
     ("olmo.dialect", "Olmo"),
+    ("lingua.dialect", "Lingua"),
     ("olmo_core.dialect", "OlmoCore"),
     ("prime_rl.dialect", "PrimeRl"),
     ("areal.dialect", "Areal"),
@@ -54,6 +55,7 @@ CLASSES = (
     ("machine.kubernetes", "Kubernetes"),
     ("machine.containers", "Compose"),
     ("machine.skypilot", "SkyPilot"),
+    ("machine.sagemaker", "SageMaker"),
     ("machine.line_files", "HostFile"),
     ("machine.line_files", "EnvFile"),
 )

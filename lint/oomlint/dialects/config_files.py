@@ -120,6 +120,10 @@ CONFIGS = (
         _yaml("**/OLMo/configs/**/*"), {"OL": "OLMo olmo", "ST": "OLMo scripts"},
     ),
     Config(
+        "lingua", "Meta Lingua", "lingua.keys", "LINGUA",
+        _yaml("**/lingua/apps/*/configs/*"), {"ML": "lingua lingua"},
+    ),
+    Config(
         "prime-rl", "prime-rl", "prime_rl.keys", "PRIME_RL",
         ("**/prime-rl/examples/**/*.toml", "**/prime-rl/configs/**/*.toml"),
         {"PR": "prime-rl packages/prime-rl-configs/src/prime_rl/configs", "PT": "prime-rl src/prime_rl/trainer"},

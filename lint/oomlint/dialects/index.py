@@ -5,7 +5,7 @@ Written by ``python -m oomlint.dialects`` from the classes themselves; do not ed
 
 # fmt: off
 SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple[str, ...]]] = {
-    'GptNeox': ('gpt-neox', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'num-layers', b'num_layers', b'deepy.py'), False, ()),
+    'GptNeox': ('gpt-neox', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'num-layers', b'num_layers', b'deepy.py', b'checkpoint_factor', b'checkpoint-factor'), False, ()),
     'DeepSpeed': ('deepspeed', ('.json',), (b'zero_optimization', b'train_micro_batch_size_per_gpu', b'train_batch_size'), True, ()),
     'FsdpConfig': ('fsdp-config', ('.json',), (), True, ()),
     'Accelerate': ('accelerate', ('.yaml', '.yml'), (b'distributed_type',), True, ()),
@@ -27,6 +27,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'Roll': ('roll', ('.yaml', '.yml'), (b'strategy_args',), False, ()),
     'Nanotron': ('nanotron', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'parallelism', b'run_train'), False, ()),
     'Olmo': ('olmo', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'd_model', b'device_train_microbatch_size', b'train.py'), False, ()),
+    'Lingua': ('lingua', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'fsdp_type', b'dp_shard', b'apps.main.train', b'lingua.stool'), False, ()),
     'OlmoCore': ('olmo-core', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'olmo_core', b'train_module.'), False, ('.py',)),
     'PrimeRl': ('prime-rl', ('.toml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'orchestrator', b'seq_len', b'num_train_gpus', b'group_size', b' @ '), False, ()),
     'Areal': ('areal', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'trial_name', b'allocation_mode'), False, ()),
@@ -50,6 +51,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'Kubernetes': ('kubernetes', ('.yaml', '.yml'), (b'nvidia.com/gpu', b'amd.com/gpu', b'habana.ai/gaudi', b'huawei.com/Ascend910'), False, ()),
     'Compose': ('compose', ('.yaml', '.yml'), (b'driver: nvidia', b'capabilities:', b'runtime: nvidia', b'gpus:', b'shm_size:'), False, ()),
     'SkyPilot': ('skypilot', ('.yaml', '.yml'), (b'accelerators:', b'instance_type:'), False, ()),
+    'SageMaker': ('sagemaker', ('.py',), (b'sagemaker',), False, ('.py',)),
     'HostFile': ('hostfile', (), (), True, ()),
     'EnvFile': ('env-file', (), (), True, ()),
 }

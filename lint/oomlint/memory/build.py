@@ -221,6 +221,27 @@ class _Parts:
         out = Linear("la_out", values, hidden)
         return [*ins, out], other, (k_heads, v_heads, k_dim, v_dim)
 
+    def mamba1(self) -> tuple[list[Linear], int, tuple[int, ...]] | None:
+        """A Mamba mixer (modeling_mamba.py, MambaMixer)."""
+        s, hidden = self.dims.ssm or {}, self.hidden
+        state = s.get("state_size")
+        if self.arch != "mamba" or not state:
+            return None
+        inner = self.dims.ffn or int((s.get("expand") or 2) * hidden)
+        rank = s.get("time_step_rank") or -(-hidden // 16)
+        kernel = s.get("conv_kernel") or 4
+        return (
+            [
+                Linear("ssm_in", hidden, 2 * inner),
+                Linear("ssm_x", inner, rank + 2 * state),
+                Linear("ssm_dt", rank, inner, bias=True),
+                Linear("ssm_out", inner, hidden),
+            ],
+            # The convolution with its bias, A_log and D.
+            inner * (kernel + 1 + state + 1),
+            (inner, state, rank),
+        )
+
     def mamba2(self) -> tuple[list[Linear], int, tuple[int, ...]] | None:
         """A Mamba-2 mixer (modeling_mamba2.py, Mamba2Mixer)."""
         s = self.dims.ssm or {}
@@ -279,8 +300,11 @@ class _Parts:
         linears: list[Linear] = []
         mixers: list[Mixer] = []
         other, sizes = 0, ()
-        if kind in ("linear_attention", "mamba") or self.arch == "falcon_h1":
-            for name, made in (("delta", self.delta()), ("mamba2", self.mamba2())):
+        if kind in ("linear_attention", "mamba") or self.arch in ("falcon_h1", "mamba"):
+            kinds = (
+                ("delta", self.delta()), ("mamba1", self.mamba1()), ("mamba2", self.mamba2()),
+            )  # fmt: skip
+            for name, made in kinds:
                 if made is not None:
                     linears, other, sizes = made  # type: ignore[assignment]
                     mixers.append(name)  # type: ignore[arg-type]
@@ -478,7 +502,7 @@ _OUTPUT_BIAS = frozenset(
 
 # Models whose layers are one thing each: a mixer, experts or a plain feed-forward part
 # (transformers 5.23 models/nemotron_h/modeling_nemotron_h.py, NemotronHBlock).
-_ONE_PART = frozenset({"nemotron_h"})
+_ONE_PART = frozenset({"nemotron_h", "mamba"})
 
 _ENCODER_DECODERS = frozenset({"t5", "mt5", "umt5"})
 

@@ -375,7 +375,10 @@ class Facts:
             return
         self.kernel, dense = self._kernel(model)
         mixers = {kind for b in model.blocks for kind in b.mixers}
-        for kind, package in (("delta", "flash-linear-attention"), ("mamba2", "mamba-ssm")):
+        packages = {
+            "delta": "flash-linear-attention", "mamba1": "mamba-ssm", "mamba2": "mamba-ssm",
+        }  # fmt: skip
+        for kind, package in packages.items():
             if kind in mixers:
                 why = "its kernels are taken to be installed; PyTorch's own loop needs far more"
                 self.assume("model.kernels", package, why)

@@ -27,14 +27,15 @@ class Linear(Struct, frozen=True):
         return self.inputs * self.outputs + (self.outputs if self.bias else 0)
 
 
-Mixer = Literal["attention", "delta", "mamba2", "conv"]
+Mixer = Literal["attention", "delta", "mamba1", "mamba2", "conv"]
 
 
 class Block(Struct, frozen=True, eq=False, dict=True):
     """One kind of decoder block and how many of it follow one another; compared by identity.
 
     ``mixers`` are what mixes the tokens, side by side; ``sizes`` are theirs: key heads, value
-    heads, their sizes (``delta``), or inner width, heads, state size, groups (``mamba2``).
+    heads, their sizes (``delta``), inner width, heads, state size, groups (``mamba2``), or inner width, state size
+    and the rank of the time step (``mamba1``).
     ``feeds`` says that a feed-forward part follows, ``sliding`` that attention has a window,
     ``crosses`` that attention to an encoder's output comes between. ``head_dim`` and ``kv_width``
     are the block's own where others of the model differ: a block without a projection to keys

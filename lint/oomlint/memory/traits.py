@@ -275,6 +275,8 @@ ROLE_NAMES: dict[str, frozenset[str]] = {
     "la_ba": frozenset({"in_proj_ba"}),
     "la_out": frozenset({"out_proj"}),
     "ssm_in": frozenset({"in_proj"}),
+    "ssm_x": frozenset({"x_proj"}),
+    "ssm_dt": frozenset({"dt_proj"}),
     "ssm_out": frozenset({"out_proj"}),
     "conv_in": frozenset({"in_proj"}),
     "conv_out": frozenset({"out_proj"}),

@@ -32,6 +32,9 @@ _TELLING = frozenset(
         "output_layer_parallelism", "scaled_upper_triang_masked_softmax_fusion",
     }
 )  # fmt: skip
+# Of a file that says how several models are trained (configs/llama/train_config.yml): no other framework counts
+# checkpoints by a factor.
+_TRAINING = frozenset({"train_iters", "checkpoint_factor", "distributed_backend"})
 _BATCHES = frozenset({"train_micro_batch_size_per_gpu", "train_batch_size"})
 # The scripts that deepy.py is given and that train; generate.py and eval.py are the others.
 _TRAINERS = frozenset({"train", "pretrain_gpt2"})
@@ -54,7 +57,9 @@ class _ForDeepSpeed(Block, frozen=True, eq=False):
 
 class GptNeox(Dialect):
     name = "gpt-neox"
-    markers = (b"num-layers", b"num_layers", b"deepy.py")
+    markers = (
+        b"num-layers", b"num_layers", b"deepy.py", b"checkpoint_factor", b"checkpoint-factor",
+    )  # fmt: skip
     markers_prove = False
     suffixes = (*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES)
     references = {launched.hostfile: "hostfile"}
@@ -66,6 +71,8 @@ class GptNeox(Dialect):
             keys = {key.replace("-", "_") for key in root.entries}
             if keys >= _MODEL and keys & _TELLING:
                 yield self._file(document, root, "run" if keys & _BATCHES else "aside")
+            elif keys >= _TRAINING and keys & _BATCHES:
+                yield self._file(document, root, "aside")
         for launch in launches(document):
             claim = self._launch(launch)
             if claim is not None:

@@ -66,6 +66,7 @@ class own(Private, prefix="neox"):  # noqa: N801  a namespace of fields, read li
     topk: int
     expert_interval: int
     kernels: Any
+    mamba_fusion: bool
     checkpoints: bool
     partitions: bool
     checkpoints_on_cpu: bool
@@ -127,6 +128,7 @@ _MODEL_ROWS = (
     Row("use_bias_in_attn_linear", own.attention_bias, BOOLEAN, True, source=ARGUMENTS),
     Row("use_bias_in_mlp", own.mlp_bias, BOOLEAN, True, source=ARGUMENTS),
     Row("attention_config", own.kernels, _KERNELS),
+    Row("mamba_inner_func_fusion", own.mamba_fusion, BOOLEAN, False, source=ARGUMENTS),
     Row("tokenizer_type", own.tokenizer, TEXT, "GPT2BPETokenizer", source=ARGUMENTS),
     Row("vocab_file", own.vocab_file, TEXT),
     Row("make_vocab_size_divisible_by", own.divisor, POSITIVE, 128, source=ARGUMENTS),

@@ -22,6 +22,7 @@ _VOCABULARIES = {"gpt2bpetokenizer": 50257, "hfgpt2tokenizer": 50257, "charlevel
 _VOCABULARY_FILES = {"20b_tokenizer.json": 50277, "gpt2-vocab.json": 50257}
 _ASSUMED_VOCABULARY = 50277
 
+_STATE, _KERNEL = 16, 4  # NX/model/mamba/mamba.py ParallelMambaBlock: d_state, d_conv
 _NEEDED = (own.layers, own.hidden, own.heads, own.ffn, own.expansion, own.kernels, own.mlp)
 _WITHOUT_ATTENTION = frozenset({"gmlp", "amlp", "rwkv", "mamba"})
 _STACK = "gpt-neox ea7aefd8 megatron/model/transformer.py"
@@ -29,6 +30,10 @@ _STACK = "gpt-neox ea7aefd8 megatron/model/transformer.py"
 
 @model.derive(f.model.dims, f.model.arch, source=_STACK)
 def dimensions(run: Cells) -> Any:
+    is_mamba = _kinds(run) == {"mamba"} and not run.is_unread(own.kernels)
+    dims = _mamba(run) if is_mamba else None
+    if dims is not None:
+        return {f.model.dims: dims, f.model.arch: dims.arch}
     if kernels_of(run) is None:
         others = sorted(_kinds(run) & _WITHOUT_ATTENTION)
         return {f.model.arch: others[0]} if others else None
@@ -79,6 +84,22 @@ def _stack(run: Cells) -> ModelDims | None:
         sliding_window=run[own.window],
         moe=_moe(run, ffn) if moe else None,
     )
+
+
+def _mamba(run: Cells) -> ModelDims | None:
+    """NX/model/mamba/mamba.py: Mamba's own layers, where one kernel computes all behind the first projection
+    (``mamba_inner_func_fusion``); otherwise the states of every token may be kept."""
+    layers, hidden = run[own.layers], run[own.hidden]
+    if not (layers and hidden and run[own.mamba_fusion]) or any(map(run.is_unread, _NEEDED)):
+        return None
+    inner = run[own.ffn] or int((run[own.expansion] or 2) * hidden)
+    return ModelDims(
+        arch="mamba", layers=layers, hidden=hidden, ffn=inner, vocab=_padded_vocabulary(run),
+        tie_embeddings=not run[own.untied], norm=run[own.norm], act="silu", ctx=run[f.seq.max_len],
+        ssm={
+            "state_size": _STATE, "conv_kernel": _KERNEL, "expand": 2, "time_step_rank": -(-hidden // 16),
+        },
+    )  # fmt: skip
 
 
 def _arch(run: Cells) -> str:

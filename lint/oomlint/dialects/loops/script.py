@@ -42,6 +42,7 @@ from oomlint.dialects.loops.lightning import (
     TRAINER,
 )
 from oomlint.dialects.machine.colab import machine_of_notebook
+from oomlint.dialects.machine.ray_train import ray_workers
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.script import calls_beside, cutting, is_reached, may_replace
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED, QUANTIZATION, TOKENIZER
@@ -147,7 +148,7 @@ def _blocks(document: Document, loop: Loop) -> tuple[Block, ...] | None:
     if switches:
         where = Span(loop.centre.span.start, loop.centre.span.start)
         blocks.insert(0, Block(document, Mapping(where, switches), SWITCHES, where))
-    blocks += machine_of_notebook(document)
+    blocks += (*machine_of_notebook(document), *ray_workers(document))
     return tuple(with_files(blocks))
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Reference
 from oomlint.dialects.table import Block
-from oomlint.documents.base import Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import Document, Mapping, Node, Scalar, Sequence
 from oomlint.documents.embedded import EmbeddedShell, embedded_script, embedded_words
 from oomlint.documents.shell.names import SHELLS, WRAPPERS
 from oomlint.documents.yaml.document import YamlDocument
@@ -66,7 +66,7 @@ def _script_of_shell(items: list[Node]) -> Scalar | None:
 
 
 def claims_in(
-    command: EmbeddedShell, scene: SceneOf, mounts: MappingABC[str, str] | None = None
+    command: Document, scene: SceneOf, mounts: MappingABC[str, str] | None = None
 ) -> Iterator[Claim]:
     """The runs that a command starts, each with the blocks of the scene that it stands in.
 

@@ -109,6 +109,22 @@ class sky(Private, prefix="sky"):  # noqa: N801
     nodes: int
 
 
+class sagemaker(Private, prefix="sagemaker"):  # noqa: N801
+    """A training job of SageMaker. ``transformers`` and ``torch``: the releases in its container."""
+
+    instance: str
+    nodes: int
+    transformers: str
+    torch: str
+
+
+class beaker(Private, prefix="beaker"):  # noqa: N801
+    """A job of Beaker: what each of its nodes has."""
+
+    nodes: int
+    gpus: int
+
+
 class env_(Private, prefix="env"):  # noqa: N801
     """Variables of the launch that the plan has no field for."""
 

@@ -13,6 +13,8 @@ from oomlint.plan.fields import f
 # Other options and variables are many and none of our business.
 _ALL_OTHERS = ("",)
 
+# More than any node starts: what stands there is a slip, and counts of ranks stay numbers.
+_MOST_PROCESSES = 1_000_000
 _ALL_VISIBLE = frozenset({"gpu", "auto", "cuda", "-1"})
 
 
@@ -22,7 +24,7 @@ def _read_ranks(raw: Any) -> Any:
     if text in _ALL_VISIBLE:
         return AUTO
     number = read_integer(text)
-    if number < 1:
+    if not 1 <= number <= _MOST_PROCESSES:
         raise BadValue("expected a number of processes, gpu or auto")
     return number
 
@@ -137,6 +139,8 @@ LAUNCHER_TABLES = {
     "accelerate-launch": ACCELERATE_LAUNCHER,
     "accelerate.commands.launch": ACCELERATE_LAUNCHER,
     "accelerate.commands.accelerate_cli": ACCELERATE_LAUNCHER,
+    # SageMaker HyperPod's, with torchrun's options (HyperPod training operator, "Using the training operator to run jobs").
+    "hyperpodrun": TORCHRUN,
     "srun": SRUN,
     "mpirun": MPIRUN,
     "mpiexec": MPIRUN,

@@ -14,6 +14,7 @@ from typing import Any
 from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import fsdp, machine, ref
+from oomlint.dialects.machine.beaker import beaker_ranks, is_beaker_job
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.kubernetes_meaning import kubeflow
 from oomlint.dialects.machine.launch import Launch, place
@@ -26,6 +27,7 @@ from oomlint.dialects.machine.launcher_keys import (
     TORCHRUN,
 )
 from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.machine.ray_train import WORKERS
 from oomlint.dialects.machine.slurm_meaning import states_tasks, tasks_per_node
 from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Compute, Derivation, Meaning, Said, Sourced
@@ -34,7 +36,7 @@ from oomlint.dialects.trainer.fields import hf
 from oomlint.documents.base import Entry, Scalar
 from oomlint.plan.fields import f
 
-ranks = Meaning(flags_first)
+ranks = Meaning(flags_first, beaker_ranks)
 
 
 def launcher_of(run: Cells) -> Table | None:
@@ -275,6 +277,23 @@ def _gpus_of_node(run: Cells) -> int | None:
     return each or run[machine.gpus_per_node] or run[scene.gpus_per_node]
 
 
+# -- Ray Train --------------------------------------------------------------------------------------
+
+_USUAL_NODE = 8  # GPUs of most machines that have several
+
+
+@ranks.assume(
+    launch.machines, why="no file says how many GPUs a node of Ray's cluster has: as many workers share one"
+)  # fmt: skip
+def nodes_of_workers(run: Cells) -> Any:
+    asked = any(block.table is WORKERS for block in run.blocks)
+    total = run[launch.total_processes] if asked else None
+    if total is None:
+        return None
+    each = run[machine.gpus_per_node] or _USUAL_NODE
+    return -(-total // each) if total > each else None
+
+
 # -- srun, or nobody -------------------------------------------------------------------------------
 
 
@@ -319,7 +338,9 @@ def handed_on(run: Cells, field: Any, said: Said) -> Said:
         gpus = run[scene.gpus_per_node] or run[machine.gpus_per_node]
         is_told = gpus == 1 or states_tasks(run)
         return None if is_told else _told_by(block, lambda name: name == "srun")
-    return _told_by(block, _starts_elsewhere) if block.table is PLAIN else None
+    if block.table is not PLAIN or is_beaker_job(run):
+        return None
+    return _told_by(block, _starts_elsewhere)
 
 
 def _starts_elsewhere(name: str) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.dialects.machine.beaker import TABLES as BEAKER_TABLES
 from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.machine.docker_run import docker_environment, docker_scene, inner_commands
 from oomlint.dialects.machine.enclosing import Enclosing
@@ -42,9 +44,12 @@ _TRANSPARENT = frozenset(
         "uv", "poetry", "pipenv", "conda", "micromamba", "pixi", "singularity", "apptainer",
         "nohup", "time", "env", "exec", "sudo", "eval", "timeout", "numactl", "nsys", "ncu",
         "taskset", "ssh", "pdsh", "salloc", "sbatch", "ionice", "nice", "stdbuf", "ray", "command",
-        "setsid", "proxychains", "proxychains4", "py-spy",
+        "setsid", "proxychains", "proxychains4", "py-spy", "gantry",
     }
 )  # fmt: skip
+
+# What those that ask for a machine are told.
+_ASKED = {**dict.fromkeys(_ALLOCATING, SLURM_COMMAND), **BEAKER_TABLES}
 
 # What they name is text to them, not a program.
 _NEVER_START = frozenset(
@@ -85,8 +90,9 @@ def submitted(document: Document) -> Iterator[tuple[str, Block]]:
 def read_launch(document: Document, command: Command) -> Launch | None:
     """Take a command apart; ``None`` where no program can be told."""
     words = command.words
-    stages: list[_Stage] = []
     number = _first_of_inner_line(words)
+    handing = (word for word in words[:number] if _text(word).endswith(".py"))
+    stages = [_Stage(_base(word), _order(words[0]), word) for word in islice(handing, 1)]
     while number < len(words):
         base = _base(words[number])
         if not (base in LAUNCHER_TABLES or PYTHON.match(base) or base in _TRANSPARENT):
@@ -103,9 +109,9 @@ def read_launch(document: Document, command: Command) -> Launch | None:
     *shares, theirs = _shared_out(command.flags, [*stages, _Stage("", _order(program), program)])
     table, launcher_flags = _launcher(command.flags, stages, shares)
     outer = [
-        share
+        (asked, share)
         for stage, share in zip(stages, shares, strict=True)
-        if stage.name in _ALLOCATING and share.entries
+        if (asked := _ASKED.get(stage.name)) is not None and share.entries
     ]
     return Launch(
         document=document,
@@ -168,19 +174,23 @@ def _launcher(flags: Mapping, stages: list[_Stage], shares: list[Mapping]) -> tu
 def _scene(
     document: Document,
     command: Command,
-    outer: list[Mapping],
+    outer: list[tuple[Table, Mapping]],
     flags: Mapping,
     table: Table,
 ) -> Iterator[Block]:
     anchor = place(command.words[0])
     yield from machine_of_notebook(document)
-    sbatch = _directives(document, outer)
+    slurm = [share for asked, share in outer if asked is SLURM_COMMAND]
+    sbatch = _directives(document, slurm)
     if sbatch is not None and sbatch.entries:
         yield Block(document, sbatch, SBATCH, sbatch.span)
     shell: Any = document  # no protocol says that it can be hashed
     around = [c for c in _handed_to_slurm(shell).around(command.span) if c.span != command.span]
-    for share in (*(c.flags for c in around), *outer):
+    for share in (*(c.flags for c in around), *slurm):
         yield Block(document, _of_job(share), SLURM_COMMAND, anchor)
+    for asked, share in outer:
+        if asked is not SLURM_COMMAND:
+            yield Block(document, share, asked, anchor)
     yield from docker_scene(document, command)
     given = docker_environment(document, command)
     if given is not None:

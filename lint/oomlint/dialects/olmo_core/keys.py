@@ -11,6 +11,7 @@ from typing import Any
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
+    INTEGER,
     LIST,
     NUMBER,
     POSITIVE,
@@ -26,6 +27,7 @@ from oomlint.plan.fields import Private, f
 SOURCE = "OLMo-core fa6c5014c"
 TRAIN_MODULE = f"{SOURCE} src/olmo_core/train/train_module/transformer/config.py"
 COOKBOOK = f"{SOURCE} src/olmo_core/internal/cookbook.py configure_train_module"
+DELTA_NET = f"{SOURCE} src/olmo_core/nn/attention/recurrent.py GatedDeltaNetConfig"
 DATA_PARALLEL = f"{SOURCE} src/olmo_core/distributed/parallel/data_parallel.py"
 
 
@@ -50,6 +52,11 @@ class own(Private, prefix="olmo_core"):  # noqa: N801  a namespace of fields, re
     topk: int
     expert_ffn: int
     shared_ffn: int
+    pattern: list[str]
+    delta_heads: int
+    delta_values: int
+    delta_dim: int
+    delta_expand: float
     qk_norm: bool
     reordered: bool
     backend: str
@@ -63,6 +70,7 @@ class own(Private, prefix="olmo_core"):  # noqa: N801  a namespace of fields, re
     shard: int
     maker: str
     budget: float
+    ep: int
     ac: str
     ac_modules: tuple[str, ...]
     ac_interval: int
@@ -114,6 +122,7 @@ def _unwritable(_value: Any) -> Any:
 DTYPE = Kind(_read_dtype, _write_dtype, {"type": "string"}, names=True)
 _CLASS = Kind(_last, _unwritable, names=True)
 _MODE = _of("train.train_module.TransformerActivationCheckpointingMode")
+_G = "model.block.gdn.sequence_mixer."
 _T = "train_module."
 _D = f"{_T}dp_config."
 _A = f"{_T}ac_config."
@@ -131,6 +140,11 @@ OLMO_CORE = Table(
         Row("model.top_k", own.topk, POSITIVE),
         Row("model.expert_hidden_size", own.expert_ffn, POSITIVE),
         Row("model.shared_expert_hidden_size", own.shared_ffn, POSITIVE),
+        Row("model.block_pattern", own.pattern, LIST),
+        Row(f"{_G}n_heads", own.delta_heads, POSITIVE, 16, source=DELTA_NET),
+        Row(f"{_G}n_v_heads", own.delta_values, POSITIVE),
+        Row(f"{_G}head_dim", own.delta_dim, POSITIVE),
+        Row(f"{_G}expand_v", own.delta_expand, NUMBER, 2.0, source=DELTA_NET),
         Row("model.qk_norm", own.qk_norm, BOOLEAN),
         Row("model.reordered_norm", own.reordered, BOOLEAN, False, source=f"{SOURCE} src/olmo_core/nn/transformer/config.py llama_like_moe"),
         Row("model.attn_backend", own.backend, _of("nn.attention.AttentionBackendName")),
@@ -152,7 +166,7 @@ OLMO_CORE = Table(
         Row(f"{_T}tp_config.degree", f.parallel.tp, POSITIVE),
         Row(f"{_T}cp_config.degree", f.parallel.cp, POSITIVE, aliases=(f"{_T}cp_degree",)),
         Row(f"{_T}pp_config.degree", f.parallel.pp, POSITIVE),
-        Row(f"{_T}ep_config.degree", f.parallel.ep, POSITIVE),
+        Row(f"{_T}ep_config.degree", own.ep, INTEGER),
         Row(f"{_A}mode", own.ac, _MODE, aliases=(f"{_A}0",)),
         Row(f"{_A}modules", own.ac_modules, LIST),
         Row(f"{_A}block_interval", own.ac_interval, POSITIVE),

@@ -77,6 +77,22 @@ def replicas(run: Cells) -> Any:
 
 
 @meaning.derive(
+    f.parallel.ep, source=f"{SOURCE} src/olmo_core/distributed/parallel/__init__.py:285"
+)
+def expert_ranks(run: Cells) -> Any:
+    """A negative degree spreads experts over all the ranks that a copy of the model is spread over."""
+    degree, ranks = run[own.ep], run[f.parallel.dp]
+    if degree is None or degree > 0:
+        return degree
+    return max(1, ranks // (run[f.parallel.dp_replicate] or 1)) if ranks else None
+
+
+@expert_ranks.written
+def _(degree: Any, run: Cells, wishes: Wishes) -> Wishes:
+    return {own.ep: degree}
+
+
+@meaning.derive(
     _F.version,
     _F.wrap,
     _F.reshard_after_forward,

@@ -28,6 +28,7 @@ _VOCABULARIES = {
 }  # fmt: skip
 _NEEDED = (
     own.factory, own.layers, own.heads, own.kv_heads, own.hidden, own.experts, own.expert_ffn, own.shared_ffn,
+    own.pattern, own.delta_heads, own.delta_values, own.delta_dim, own.delta_expand,
 )  # fmt: skip
 _LIKE = frozenset({"llama_like", "llama_like_moe"})
 _DENSE = 9  # columns of a model without experts
@@ -68,6 +69,15 @@ def _mixture(experts: int, topk: int, width: int, shared: int | None) -> Moe:
     return Moe(experts=experts, topk=topk, moe_ffn=width, shared_ffn=shared or None)
 
 
+def numbers_of(factory: str) -> dict[str, int]:
+    """What a model is made with by a method of that name, by the names of the config; nothing of unknown ones."""
+    dims = _dims_of(factory)
+    if dims is None:
+        return {}
+    found = {"d_model": dims.hidden, "n_layers": dims.layers, "n_heads": dims.heads}
+    return {name: number for name, number in found.items() if number is not None}
+
+
 @model.derive(f.model.dims, f.model.arch, source=_CONFIG)
 def dimensions(run: Cells) -> Any:
     """A factory's own numbers, less those that the script gives it."""
@@ -77,17 +87,44 @@ def dimensions(run: Cells) -> Any:
     dims = _llama_like(run) if name in _LIKE else _dims_of(name)
     if dims is None:
         return {f.model.arch: name}
-    heads = run[own.heads] or dims.heads
+    hidden, heads = run[own.hidden] or dims.hidden, run[own.heads] or dims.heads
     kv_heads = run[own.kv_heads] or (heads if dims.kv_heads == dims.heads else dims.kv_heads)
+    divides = dims.hidden == (dims.head_dim or 0) * (dims.heads or 0)
     dims = replace(
         dims,
         layers=run[own.layers] or dims.layers,
+        hidden=hidden,
         heads=heads,
         kv_heads=kv_heads,
+        head_dim=hidden // heads if divides and hidden and heads else dims.head_dim,
+        layer_types=_layer_types(run),
+        linear_attn=_delta_net(run, hidden),
         vocab=_vocabulary(run),
         ctx=run[f.seq.max_len],
     )
     return {f.model.dims: dims, f.model.arch: dims.arch}
+
+
+def _layer_types(run: Cells) -> tuple[str, ...] | None:
+    """Which block follows which, from the first again where they are fewer than the layers."""
+    pattern = run[own.pattern]
+    words = {"gdn": "linear_attention", "attn": "full_attention"}
+    return tuple(words[str(name)] for name in pattern) if pattern else None
+
+
+def _delta_net(run: Cells, hidden: int | None) -> Mapping[str, int] | None:
+    """OC/nn/attention/recurrent.py GatedDeltaNet, by the names of transformers' models that have one."""
+    if not run[own.pattern] or not hidden:
+        return None
+    heads = run[own.delta_heads]
+    width = run[own.delta_dim] or hidden // heads
+    return {
+        "linear_num_key_heads": heads,
+        "linear_num_value_heads": run[own.delta_values] or heads,
+        "linear_key_head_dim": width,
+        "linear_value_head_dim": int(width * run[own.delta_expand]),
+        "linear_conv_kernel_dim": 4,
+    }
 
 
 def _vocabulary(run: Cells) -> int:

@@ -10,10 +10,13 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar
+from msgspec.structs import replace
+
+from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
+    from oomlint.dialects.olmo_core.changed_model import ChangedModel
     from oomlint.documents.python.registry import CallReader
     from oomlint.documents.python.tree import Tree
 
@@ -21,25 +24,29 @@ _TRAIN_MODULES = (
     "TransformerTrainModuleConfig", "TransformerPipelineTrainModuleConfig", "configure_train_module",
 )  # fmt: skip
 _LOADERS = ("NumpyDataLoaderConfig", "ComposableDataLoaderConfig")
+# Arguments of a train module that are no configs of its parts.
+_PLAIN = frozenset(
+    {"rank_microbatch_size", "max_sequence_length", "compile_model", "max_grad_norm", "activation_memory_budget"}
+)  # fmt: skip
 _SHARED = ("max_sequence_length", "global_batch_size")
 _MADE = "the script puts its parts together"
-# What makes another model of what a factory has made.
-_REPLACES = frozenset({"block", "block_pattern", "block_overrides", "feed_forward_moe"})
 
 
 def config_of(document: Document) -> tuple[Mapping, Span] | None:
     """The config as nested mappings, by the paths of the table, and where it is made."""
+    from oomlint.dialects.olmo_core.changed_model import changed_model
     from oomlint.documents.python.registry import CallReader
     from oomlint.documents.python.tree import read_tree
 
     root = ast.parse(document.source.text)
     given = _given(root)
+    changed = changed_model(root)
     tree = read_tree(ast.fix_missing_locations(_Known(given).visit(root)))
     reader = CallReader(document, tree)
     trains = next(tree.calls_to(*_TRAIN_MODULES), None)
     if trains is None:
         return None
-    entries = dict(_sections(tree, reader, trains))
+    entries = dict(_sections(tree, reader, trains, changed))
     for name in _SHARED:
         if name in given:
             node = reader.evaluator.node(given[name], tree.scopes.module)
@@ -49,10 +56,16 @@ def config_of(document: Document) -> tuple[Mapping, Span] | None:
     return Mapping(span, entries, locked=_MADE), at
 
 
-def _sections(tree: Tree, reader: CallReader, trains: ast.Call) -> Iterator[tuple[str, Entry]]:
-    yield _entry("train_module", reader.made(trains, tree.scope_of[id(trains)]))
+def _sections(
+    tree: Tree, reader: CallReader, trains: ast.Call, changed: ChangedModel
+) -> Iterator[tuple[str, Entry]]:
+    made = reader.made(trains, tree.scope_of[id(trains)])
+    entries = {k: _plain(e) if k in _PLAIN else e for k, e in made.entries.items()}
+    yield _entry("train_module", replace(made, entries=entries))
     for call in tree.calls_to(*_LOADERS):
-        yield _entry("data_loader", reader.made(call, tree.scope_of[id(call)]))
+        made = reader.made(call, tree.scope_of[id(call)])
+        entries = {key: _plain(entry) for key, entry in made.entries.items()}
+        yield _entry("data_loader", replace(made, entries=entries))
         break
     for call in tree.calls_to("CheckpointerCallback"):
         made = reader.made(call, tree.scope_of[id(call)])
@@ -63,9 +76,10 @@ def _sections(tree: Tree, reader: CallReader, trains: ast.Call) -> Iterator[tupl
     model = next(_made_by(tree, "TransformerConfig"), None)
     if model is not None:
         made = reader.made(model, tree.scope_of[id(model)])
-        entries = dict(made.entries)
+        entries = {key: _plain(entry) for key, entry in made.entries.items()}
         at = reader.places.span(model.func)
-        if not _is_replaced(tree):
+        entries.update(_changes(changed, tree, reader))
+        if changed.is_known:
             factory = Scalar(at, _method(model), locked="it is the method that makes the model")
             entries["factory"] = Entry("factory", at, factory, at)
         yield _entry("model", Mapping(made.span, entries, locked=None))
@@ -101,9 +115,24 @@ def _made_by(tree: Tree, cls: str) -> Iterator[ast.Call]:
             yield call
 
 
-def _is_replaced(tree: Tree) -> bool:
-    targets = (target for statement in tree.assignments for target in statement.targets)
-    return any(isinstance(t, ast.Attribute) and t.attr in _REPLACES for t in targets)
+def _plain(entry: Entry) -> Entry:
+    """An argument of a factory; what a call makes of it (``tokenizer.padded_vocab_size()``) is not known here."""
+    if not isinstance(entry.value, Mapping):
+        return entry
+    return replace(entry, value=Scalar(entry.value.span, UNKNOWN, locked=_MADE))
+
+
+def _changes(changed: ChangedModel, tree: Tree, reader: CallReader) -> dict[str, Entry]:
+    """What is assigned to the model's config, nested as its paths are."""
+    from oomlint.documents.python.registry import put
+
+    entries: dict[str, Entry] = {}
+    for path, value in changed.values.items():
+        node = reader.evaluator.node(value, tree.scopes.of_node[id(changed.scope)])
+        if isinstance(node, Scalar):
+            node = replace(node, locked=_MADE)
+        put(entries, path.split("."), node.span, node)
+    return entries
 
 
 def _given(root: ast.Module) -> dict[str, ast.expr]:

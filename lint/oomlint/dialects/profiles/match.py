@@ -73,6 +73,12 @@ class Profiles(Struct, frozen=True, eq=False):
         known = self.script_of(launch)
         return self.ignore(launch) or (known is not None and known.is_known)
 
+    def tell_all_of(self, launch: Launch) -> bool:
+        """Whether the command starts a script that a profile describes from a folder which is that project's alone:
+        what loops the script has are described with it."""
+        known = self.script_of(launch) if self.ignore(launch) else None
+        return known is not None and known.is_known
+
     def ignore(self, launch: Launch) -> bool:
         """Whether the command starts a program of a project whose own loops no profile describes."""
         return any(project.has(launch) for project in self.projects)

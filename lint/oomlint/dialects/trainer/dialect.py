@@ -119,8 +119,9 @@ class HfTrainer(Dialect):
             is_known = known is not None and known.is_known
             if not is_known and (_is_of_another(launch) or self.profiles.ignore(launch)):
                 continue
-            # A profile says more of a script than the calls of the loop in it.
-            reads = ("hf-trainer", "trl") if is_known else ("",)
+            # A profile says more of a script than the calls of the loop in it, and all of one in a folder of its own.
+            reads: tuple[str, ...] = ("hf-trainer", "trl") if is_known else ("",)
+            reads = () if self.profiles.tell_all_of(launch) else reads
             script = (*script_reference(launch, reads), *arguments_reference(launch))
             if is_known:
                 script = (*script, *config_reference(launch))

@@ -50,6 +50,11 @@ _DEEPSPEED = frozenset({"deepspeed.initialize", "deepspeed.init_inference", "dee
 # Functions of frameworks that train by themselves. Their own names tell nothing, so that they are
 # reported by the full one.
 _WHOLE_RUNS = frozenset({"llama_recipes.finetuning.main", "llama_cookbook.finetuning.main"})
+# What hands a script over to SageMaker, and the parts that it is told in; how many workers Ray is asked for.
+_HANDS_OVER = re.compile(
+    r"sagemaker\.(?:[a-z_.]+\.)?(?:HuggingFace|PyTorch|ModelTrainer|SourceCode|Compute|Torchrun)"
+    r"|ray\.(?:[a-z_.]+\.)?ScalingConfig"
+)
 _LOADERS = frozenset({"from_pretrained", "from_config"})
 _NO_MODEL = re.compile(
     r"Tokenizer|Processor|FeatureExtractor|Config$|^Generation|Pipeline|tokenizer"
@@ -254,6 +259,7 @@ def matters(name: str, last: str) -> bool:
         last in _NAMES
         or name in _DEEPSPEED
         or name in _WHOLE_RUNS
+        or _HANDS_OVER.fullmatch(name) is not None
         or last.endswith("Trainer")
         or last.startswith(_FAMILIES)
     )
@@ -365,7 +371,7 @@ def read_calls(
             continue
         # An import under another name is reported by the name that it has at home.
         written = dotted(step.node.func) if last == step.last else None
-        if step.name in _WHOLE_RUNS:
+        if step.name in _WHOLE_RUNS or _HANDS_OVER.fullmatch(step.name):
             written = step.name
         arguments = replace(
             evaluator.arguments(step.node, step.scope), guards=step.guards, arms=step.arms

@@ -23,6 +23,7 @@ from oomlint.documents.python.values import Evaluator, Places
 from oomlint.documents.text import Span
 
 _DEEPEST: Final = 12
+_NUMBERS = frozenset({"int", "float"})
 _ASSIGNED = "the function sets the config's fields one by one; add a line to it"
 _COMPUTED = "its value is only known when the program runs"
 
@@ -141,6 +142,8 @@ class CallReader:
 
     def _node(self, expression: ast.expr, scope: Scope, depth: int) -> Node:
         value = self._value_of(expression, scope)
+        if isinstance(value, ast.Call) and dotted(value.func) in _NUMBERS:
+            return self.evaluator.node(expression, scope)
         if isinstance(value, ast.Call) and depth <= _DEEPEST:
             return self.made(value, scope, depth)
         elements = value.elts if isinstance(value, (ast.List, ast.Tuple)) else []
@@ -166,11 +169,11 @@ class CallReader:
             value = self._node(statement.value, scope, 0)
             if statement not in node.body:
                 value = Scalar(self.places.span(statement.value), UNKNOWN, locked=_COMPUTED)
-            _put(root, path[1:], self.places.span(statement), value)
+            put(root, path[1:], self.places.span(statement), value)
         return Mapping(place, root, locked=_ASSIGNED)
 
 
-def _put(entries: dict[str, Entry], path: list[str], span: Span, value: Node) -> None:
+def put(entries: dict[str, Entry], path: list[str], span: Span, value: Node) -> None:
     """Set a nested entry; what an earlier line said beside it stays."""
     head, *rest = path
     key = Span(span.start, min(span.end, value.span.start))
@@ -179,7 +182,7 @@ def _put(entries: dict[str, Entry], path: list[str], span: Span, value: Node) ->
         return
     earlier = entries.get(head)
     inner = dict(earlier.value.entries) if earlier and isinstance(earlier.value, Mapping) else {}
-    _put(inner, rest, span, value)
+    put(inner, rest, span, value)
     if earlier is not None and isinstance(earlier.value, Mapping):
         entries[head] = replace(earlier, value=replace(earlier.value, entries=inner))
     else:

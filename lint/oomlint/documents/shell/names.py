@@ -168,7 +168,8 @@ LAUNCHERS: Final = frozenset(
         "fabric", "colossalai", "uv", "poetry", "pipenv", "conda", "micromamba", "pixi", "singularity",
         "apptainer", "torchx", "msrun", "paddle.distributed.launch", "timeout", "numactl", "nsys",
         "ncu", "taskset", "ssh", "pdsh", "salloc", "sbatch", "mpiexec.hydra", "prun", "flux", "jsrun",
-        "accelerate-launch", "ionice", "proxychains", "proxychains4", "py-spy", "ds_ssh",
+        "accelerate-launch", "ionice", "proxychains", "proxychains4", "py-spy", "ds_ssh", "gantry",
+        "hyperpodrun",
     }
 )  # fmt: skip
 _SUBCOMMANDS: Final = {
@@ -188,6 +189,7 @@ _SUBCOMMANDS: Final = {
     "apptainer": {"exec", "run"},
     "nsys": {"profile", "launch"},
     "py-spy": {"record"},
+    "gantry": {"run"},
     "flux": {"run", "submit"},
 }
 # Launchers whose first plain words, after the subcommand, are their own: a duration, an image.

@@ -1,8 +1,8 @@
-"""What mixes tokens other than attention: gated delta nets, Mamba-2, short convolutions.
+"""What mixes tokens other than attention: gated delta nets, Mamba, Mamba-2, short convolutions.
 
 Their scans run in the kernels of flash-linear-attention and mamba-ssm, as users of these models
-are told to install them; what the kernels keep stands in fla/ops/gated_delta_rule/chunk.py and
-mamba_ssm/ops/triton/ssd_combined.py.
+are told to install them; what the kernels keep stands in fla/ops/gated_delta_rule/chunk.py,
+mamba_ssm/ops/selective_scan_interface.py and mamba_ssm/ops/triton/ssd_combined.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from oomlint.memory.tape import Size, Tensor
 # Tokens of a chunk: fla's default, and Mamba-2's (chunk_size of the configuration classes).
 _DELTA_CHUNK = 64
 _MAMBA_CHUNK = 256
+# Tokens after which the scan of Mamba notes its states (mamba-ssm csrc/selective_scan/selective_scan.cpp, n_chunks).
+_SCAN_CHUNK = 2048
 
 
 class Mixers(Basics):
@@ -24,6 +26,8 @@ class Mixers(Basics):
     def mix(self, kind: str, x: Tensor, block: Block, linears: dict[str, Linear]) -> Tensor:
         if kind == "delta":
             return self.delta_net(x, block, linears)
+        if kind == "mamba1":
+            return self.mamba1(x, block, linears)
         if kind == "mamba2":
             return self.mamba2(x, block, linears)
         return self.short_convolution(x, linears)
@@ -77,6 +81,32 @@ class Mixers(Basics):
                 temp=Size(token=4 * width),
             ),
             x.bytes,
+        )  # fmt: skip
+
+    def mamba1(self, x: Tensor, block: Block, linears: dict[str, Linear]) -> Tensor:
+        """MambaInnerFn: convolution, projections, scan and the way out in one; it makes what the convolution and the
+        time steps are once more in backward (``checkpoint_lvl=1``)."""
+        r, tape, split = self.r, self.tape, self.r.tensor_parallel
+        inner, state, rank = block.sizes[0] / split, block.sizes[1], block.sizes[2]
+        into = self.linear(x, linears["ssm_in"])
+        bytes_ = into.bytes
+        # What is projected lies the other way round, so that the kernel copies it.
+        turned = tape.tensor(2 * inner, bytes_)
+        small = tape.tensor(rank + 4 * state, bytes_)
+        states = tape.tensor(2 * inner * state / _SCAN_CHUNK, 4)
+        before = tape.tensor(inner, bytes_)
+        weights = sum(linears[role].numel for role in ("ssm_x", "ssm_dt")) / split
+        scanned = tape.op(
+            before, (into,), saves=(turned, small, states, before),
+            # The convolution, the time steps and what the gate makes; in backward all of them with their gradients.
+            forward_temp=Size(token=bytes_ * 3 * inner),
+            temp=Size(token=bytes_ * (8 * inner + rank + 2 * state) + 8 * state),
+            weight=weights if r.train_base else 0,
+        )  # fmt: skip
+        out_layer = linears["ssm_out"]
+        return tape.op(
+            tape.tensor(out_layer.outputs, r.compute), (scanned,),
+            weight=out_layer.numel / split if r.train_base else 0,
         )  # fmt: skip
 
     def mamba2(self, x: Tensor, block: Block, linears: dict[str, Linear]) -> Tensor:
