@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement
 from oomlint.judgement.cards import cards_that_hold
-from oomlint.judgement.words import PHASE_WORDS, conclusion, limits, meaning, other_reading
 from oomlint.judgement.severity import verdict_at
+from oomlint.judgement.words import PHASE_WORDS, conclusion, limits, meaning, other_reading
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.rule import gib
