@@ -92,7 +92,7 @@ function changed() {
 
 // -- showing ------------------------------------------------------------------------------
 
-function say(text) { $("answer").removeAttribute("aria-busy"); marks = new Map(); number(); $("answer").replaceChildren(make("p", { class: "quiet" }, text)); }
+function say(text) { progress("Ready", null); $("answer").removeAttribute("aria-busy"); marks = new Map(); number(); $("answer").replaceChildren(make("p", { class: "quiet" }, text)); }
 
 function show() {
   progress(answered.milliseconds ? `Answered in ${(answered.milliseconds / 1000).toFixed(1)} s` : "Ready", null);
@@ -112,7 +112,7 @@ function showReport(report) {
   const notes = report.findings.filter((each) => !others.includes(each));
   $("answer").replaceChildren(
     ...report.runs.map((run) => runCard(run, report.findings)),
-    report.runs.length ? "" : make("p", { class: "quiet" }, "No training run was recognised in these files."),
+    report.runs.length ? "" : make("p", { class: "quiet" }, "No training run was recognised in these files. A launch line is read with the script or config that it names: add it beside."),
     ...listed("What is found", others.map(findingItem)),
     ...listed("Files that could not be read", report.errors.map((error) => make("li", { class: "error" }, `${error.path}: ${error.message}`))),
     notes.length ? make("details", {}, make("summary", {}, `${notes.length} more to know`), make("ul", { class: "plain" }, notes.map(findingItem))) : "",
@@ -213,7 +213,8 @@ function way(run, findings) {
 // Where no change is known to be due and to be enough, what lowers the need all the same.
 function help(run, findings) {
   const [first] = devices(run);
-  const found = findings.find((each) => each.run === run.name && each.resource === first.name && each.severity !== "info" && each.fix);
+  const able = findings.filter((each) => each.run === run.name && each.resource === first.name && each.severity !== "info" && each.fix);
+  const found = able.find((each) => each.name === `${first.name}-memory-at-risk`) ?? able[0];
   if (!found) return make("div", {}, make("h3", {}, "The way out"), make("p", {}, "No change of these files is known that makes it fit."));
   const { title, predicted_bytes_after: after } = found.fix;
   return make("div", {}, make("h3", {}, "What would help"),
