@@ -151,6 +151,12 @@ async def test_a_new_file_is_completed_by_its_name_or_its_first_keys(editors, tm
     items = await editor.completions("started.yaml", 2, 4)
     assert "lora_r" in items
     assert "actor_rollout_ref" not in items
+    editor.open("my_llama_factory_run.yaml", "")
+    items = await editor.completions("my_llama_factory_run.yaml", 0, 0)
+    assert "finetuning_type" in items
+    assert "base_model" not in items
+    editor.open("control.yaml", "")  # which has no word "trl"
+    assert "base_model" in await editor.completions("control.yaml", 0, 0)
     editor.open("axolotl/mine.yaml", "")
     assert "val_set_size" in await editor.completions("axolotl/mine.yaml", 0, 0)
     editor.open(".github/workflows/ci.yaml", "")
