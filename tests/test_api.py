@@ -151,6 +151,11 @@ def test_models_without_a_config():
     assert oomlint.new_config("meta-llama/Llama-3.1-70B", "axolotl", "T4") is None
 
 
+def test_a_model_that_nobody_knows_is_asked_for_by_its_text_and_not_by_a_folder():
+    with pytest.raises(UsageError, match=r"nearest: .*Llama-3\.1-8B.* give its config\.json$"):
+        oomlint.estimate_model("lama-3.1-8b")
+
+
 def test_a_model_by_the_text_of_its_config():
     config = {
         "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100,

@@ -110,6 +110,17 @@ def test_deepseek_dies_at_the_first_checkpoint(project):
     assert "save_only_model: true" in others["fix"]["edits"][0]["replacement"]
 
 
+@pytest.mark.parametrize("project", ["deepseek-coder-v2-save"], indirect=True)
+def test_of_a_run_that_rather_survives_what_would_help_is_shown(project):
+    """Nothing is rewritten for it, but whoever reads that it may not fit wants to know what to do."""
+    text = " ".join(CliRunner().invoke(app, ["check", "train.yaml"]).stdout.split())
+    assert "! may not fit" in text
+    assert (
+        "fix (shown only: nothing says that the run rather dies without it): micro batch 3 x 2"
+        in text
+    )
+
+
 @pytest.mark.parametrize("project", ["llama-recipes-fsdp"], indirect=True)
 def test_llama_recipes_reads_once_and_exports(project):
     found = by_name(check())

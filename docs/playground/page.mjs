@@ -6,7 +6,10 @@ import { packed, unpacked } from "./fragment.mjs";
 
 const $ = (id) => document.getElementById(id);
 const EMPTY_WISH = { model: "", method: "", length: "", batch: "", rank: "", shard: "", framework: "", config: "" };
-let state = { tab: "files", files: [], at: 0, hardware: "", memory: "", wish: { ...EMPTY_WISH } };
+const NO_MACHINE = { hardware: "", memory: "" };
+// What a config runs on is asked apart from what a model would run on: an example brings its own.
+let state = { tab: "files", files: [], at: 0, machines: { files: { ...NO_MACHINE }, model: { ...NO_MACHINE } }, wish: { ...EMPTY_WISH } };
+const machine = () => state.machines[state.tab];
 let asked = 0, answered = {}, isReady = false, marks = new Map();
 
 // -- building -----------------------------------------------------------------------------
@@ -29,7 +32,8 @@ function gib(bytes) {
 }
 
 const WORDS = { fits: "It fits", tight: "It may not fit", does_not_fit: "It does not fit", unknown: "Not known" };
-const PHASES = { load: "loading", forward: "forward", backward: "backward", optimizer_step: "optimizer step", evaluation: "evaluation", save: "saving" };
+const PHASES = { load: "loading", forward: "forward", backward: "backward", train: "training", optimizer_step: "optimizer step", evaluation: "evaluation", save: "saving" };
+const EACH = { gpu: "per GPU", host: "of RAM a node" };
 
 // -- asking -------------------------------------------------------------------------------
 
@@ -57,7 +61,7 @@ function ready(catalogue) {
 }
 
 function question(what) {
-  const { hardware, memory } = state;
+  const { hardware, memory } = machine();
   const wish = { ...state.wish };
   for (const name of ["length", "batch", "rank"]) wish[name] = wish[name] ? Number(wish[name]) : null;
   for (const name of Object.keys(wish)) if (wish[name] === "") wish[name] = null;
@@ -88,7 +92,7 @@ function changed() {
 
 // -- showing ------------------------------------------------------------------------------
 
-function say(text) { $("answer").removeAttribute("aria-busy"); marks = new Map(); number(); $("answer").replaceChildren(make("p", { class: "quiet" }, text)); }
+function say(text) { progress("Ready", null); $("answer").removeAttribute("aria-busy"); marks = new Map(); number(); $("answer").replaceChildren(make("p", { class: "quiet" }, text)); }
 
 function show() {
   progress(answered.milliseconds ? `Answered in ${(answered.milliseconds / 1000).toFixed(1)} s` : "Ready", null);
@@ -107,8 +111,8 @@ function showReport(report) {
   const others = report.findings.filter((each) => (each.severity !== "info" && !each.follows) || !report.runs.length);
   const notes = report.findings.filter((each) => !others.includes(each));
   $("answer").replaceChildren(
-    ...report.runs.map((run) => runCard(run)),
-    report.runs.length ? "" : make("p", { class: "quiet" }, "No training run was recognised in these files."),
+    ...report.runs.map((run) => runCard(run, report.findings)),
+    report.runs.length ? "" : make("p", { class: "quiet" }, "No training run was recognised in these files. A launch line is read with the script or config that it names: add it beside."),
     ...listed("What is found", others.map(findingItem)),
     ...listed("Files that could not be read", report.errors.map((error) => make("li", { class: "error" }, `${error.path}: ${error.message}`))),
     notes.length ? make("details", {}, make("summary", {}, `${notes.length} more to know`), make("ul", { class: "plain" }, notes.map(findingItem))) : "",
@@ -119,43 +123,65 @@ function listed(title, items) {
   return items.length ? [make("h3", {}, title), make("ul", { class: "plain" }, items)] : [];
 }
 
-function runCard(run, isModel = false) {
-  return make("article", { class: "run" }, verdict(run), chart(run), causes(run), way(run), assumed(run, isModel));
+function runCard(run, findings = [], isModel = false) {
+  const charts = devices(run).map((each, i) => (i === 0 || each.isAtRisk ? chart(each) : folded(each)));
+  return make("article", { class: "run" }, verdict(run), charts, causes(run), way(run, findings), assumed(run, isModel));
+}
+
+// GPU and host as their run is read, the one that is more at risk first.
+function devices(run) {
+  const said = run.as_meant ?? run, { hardware } = run;
+  const limits = { gpu: hardware?.usable_gpu_bytes ?? 0, host: hardware?.host_bytes_per_node ?? 0 };
+  const found = ["gpu", "host"].map((name) => ({ name, limit: limits[name], risk: said.risk?.[name] ?? 0, ...said[name] }));
+  found.sort((one, other) => other.risk - one.risk);
+  return found.map((each) => ({ ...each, isAtRisk: each.limit > 0 && (each.risk ?? 0) >= RISKY }));
+}
+
+function need({ name, peak_bytes: peak, limit }) {
+  return `${limit ? `${gib(peak)} of ${gib(limit)}` : gib(peak)} ${EACH[name]}`;
 }
 
 function verdict(run) {
-  const { gpu, host, hardware } = run.as_meant ? { ...run, ...run.as_meant } : run;
   const said = run.as_meant ?? run;
-  const of = hardware?.usable_gpu_bytes ? ` of ${gib(hardware.usable_gpu_bytes)}` : "";
+  const [first, second] = devices(run);
   const risk = said.risk ? `, risk ${Math.round(100 * said.risk.any)} %` : "";
   const where = run.hardware ? ` on ${run.hardware.name}` : "";
+  const when = first.name === "host" && first.peak_phase ? ` while ${PHASES[first.peak_phase] ?? first.peak_phase}` : "";
   return make("div", { class: `verdict ${said.verdict}` },
     make("h2", {}, run.name, run.framework ? make("span", { class: "quiet" }, ` ${run.framework}`) : ""),
     make("p", {}, make("span", { class: "word" }, run.hardware ? WORDS[said.verdict] : "No hardware named"), where + risk),
-    gpu.peak_bytes === null ? make("p", {}, "Too little is known of the model for a number.")
-      : make("p", {}, `needs ${gib(gpu.peak_bytes)}${of} per GPU (between ${gib(gpu.low_bytes)} and ${gib(gpu.high_bytes)})`,
-        host.peak_bytes ? `, ${gib(host.peak_bytes)} of RAM a node` : ""),
+    said.gpu.peak_bytes === null ? make("p", {}, "Too little is known of the model for a number.")
+      : make("p", {}, `needs ${need(first)}${when} (between ${gib(first.low_bytes)} and ${gib(first.high_bytes)})`,
+        second.peak_bytes ? `, ${need(second)}` : ""),
     run.as_meant ? make("p", { class: "quiet" }, `as meant: ${run.as_meant.because.join(", ")}`) : "");
 }
 
-function chart(run) {
-  const { gpu } = run.as_meant ?? run;
-  const limit = run.hardware?.usable_gpu_bytes ?? 0;
-  const known = Object.entries(gpu.phases).filter(([, size]) => size !== null);
+function folded(device) {
+  if (!device.peak_bytes) return "";
+  return make("details", {}, make("summary", {}, device.name === "host" ? "the RAM of a node" : "the memory of a GPU"), chart(device));
+}
+
+function chart(device) {
+  const { limit } = device;
+  const known = Object.entries(device.phases).filter(([, size]) => size !== null);
   if (!known.length) return "";
   const top = Math.max(limit, ...known.map(([, size]) => size)) || 1;
   const rows = known.map(([phase, size]) => {
-    const isPeak = phase === gpu.peak_phase;
+    const isPeak = phase === device.peak_phase;
     const bar = make("i", { class: limit && size > limit ? "over" : "", style: `width:${(100 * size) / top}%` });
-    const track = make("div", { class: "track", title: parts(gpu.phase_components?.[phase]) }, bar, limit ? make("b", { style: `left:calc(${(100 * limit) / top}% - 1px)` }) : "");
+    const track = make("div", { class: "track", title: parts(device.phase_components?.[phase]) }, bar, limit ? make("b", { style: `left:calc(${(100 * limit) / top}% - 1px)` }) : "");
     return make("div", { class: isPeak ? "bar peak" : "bar" }, make("span", {}, PHASES[phase] ?? phase), track, make("span", { class: "size" }, gib(size)));
   });
-  const table = make("table", {}, Object.entries(gpu.components).filter(([, size]) => size > 0).sort(([, a], [, b]) => b - a)
+  const table = make("table", {}, Object.entries(device.components).filter(([, size]) => size > 0).sort(([, a], [, b]) => b - a)
     .map(([name, size]) => make("tr", {}, make("td", {}, name.replaceAll("_", " ")), make("td", { class: "size" }, gib(size)))));
+  const usable = device.name === "gpu" ? "usable per GPU" : "of RAM a node";
   return make("div", {}, make("div", { class: "chart", role: "img", "aria-label": known.map(([phase, size]) => `${PHASES[phase] ?? phase} ${gib(size)}`).join(", ") }, rows),
-    limit ? make("p", { class: "quiet" }, `the line is the limit: ${gib(limit)} usable per GPU`) : "",
+    limit ? make("p", { class: "quiet" }, `the line is the limit: ${gib(limit)} ${usable}`) : "",
     make("details", {}, make("summary", {}, "what the peak is made of"), table));
 }
+
+// From here on a run may not fit (``tight`` in oomlint.judgement.severity).
+const RISKY = 0.2;
 
 const parts = (sizes) => Object.entries(sizes ?? {}).filter(([, size]) => size > 0).map(([name, size]) => `${name.replaceAll("_", " ")} ${gib(size)}`).join("\n");
 
@@ -172,13 +198,27 @@ function at(path, line) {
   return make("button", { class: "at", onclick: () => go(path, line), title: "Go to that line" }, `${path}:${line}`);
 }
 
-function way(run) {
-  if (!run.way) return "";
-  const { title, edits, gpu_bytes: after, applicability } = run.way;
+function way(run, findings) {
+  const said = run.as_meant ?? run;
+  if (!run.way) return ["tight", "does_not_fit"].includes(said.verdict) ? help(run, findings) : "";
+  const { title, edits, applicability } = run.way;
   const label = applicability === "unsafe" ? "Apply, though it changes what is trained or saved" : "Apply";
+  const [first] = devices(run);
+  const after = first.name === "host" ? run.way.host_bytes : run.way.gpu_bytes;
   return make("div", {}, make("h3", {}, "The way out"),
-    make("p", {}, title, after ? make("span", { class: "quiet" }, `: then ${gib(after)} per GPU`) : ""),
+    make("p", {}, title, after ? make("span", { class: "quiet" }, `: then ${gib(after)} ${EACH[first.name]}`) : ""),
     diff(edits), make("div", { class: "row" }, make("button", { class: "apply", onclick: () => apply(edits) }, label)));
+}
+
+// Where no change is known to be due and to be enough, what lowers the need all the same.
+function help(run, findings) {
+  const [first] = devices(run);
+  const able = findings.filter((each) => each.run === run.name && each.resource === first.name && each.severity !== "info" && each.fix);
+  const found = able.find((each) => each.name === `${first.name}-memory-at-risk`) ?? able[0];
+  if (!found) return make("div", {}, make("h3", {}, "The way out"), make("p", {}, "No change of these files is known that makes it fit."));
+  const { title, predicted_bytes_after: after } = found.fix;
+  return make("div", {}, make("h3", {}, "What would help"),
+    make("p", {}, title, after ? make("span", { class: "quiet" }, `: then ${gib(after)} ${EACH[first.name]}`) : ""));
 }
 
 function diff(edits) {
@@ -207,7 +247,7 @@ function showModel(answer) {
   const cards = answer.cards.map((card) => make("tr", {}, make("td", {}, make("button", { class: "at", title: "Take this hardware", onclick: () => setHardware(card.hardware) }, card.hardware)),
     make("td", { class: "size" }, `${gib(card.gpu_bytes)} of ${gib(card.usable_gpu_bytes)}`), make("td", {}, card.shard === "none" ? "" : card.shard)));
   const levers = answer.lowers.map((lever) => make("li", {}, make("span", { class: "size-tag" }, `−${gib(lever.saving_bytes)}`), lever.title, lever.gives_up ? make("div", { class: "quiet" }, `but ${lever.gives_up}`) : ""));
-  $("answer").replaceChildren(answered.note ? make("p", { class: "trouble" }, answered.note) : "", runCard(run, true),
+  $("answer").replaceChildren(answered.note ? make("p", { class: "trouble" }, answered.note) : "", runCard(run, [], true),
     make("h3", {}, "Smallest common cards that hold it"), cards.length ? make("table", {}, cards.slice(0, 8)) : make("p", {}, "none, nor up to 16 nodes of 8"),
     ...listed("What lowers it most, each alone", levers));
 }
@@ -232,10 +272,11 @@ function take(config) {
   if (file) file.text = config.text; else state.files.push({ name: config.file, text: config.text });
   state.files = state.files.filter((each) => each.text.trim());
   state.at = state.files.findIndex((each) => each.name === config.file);
+  state.machines.files = { ...state.machines.model };
   choose("files");
 }
 
-function setHardware(name) { state.hardware = name; input("machine", "hardware").value = name; changed(); }
+function setHardware(name) { machine().hardware = name; input("machine", "hardware").value = name; changed(); }
 
 function mark(path, line, severity) {
   if (line && severity !== "info") marks.set(`${path}:${line}`, severity);
@@ -277,6 +318,7 @@ function choose(tab) {
     $(name).hidden = name !== tab;
     $(`tab-${name}`).setAttribute("aria-selected", String(name === tab));
   }
+  for (const name of Object.keys(NO_MACHINE)) input("machine", name).value = machine()[name];
   open(state.at);
   changed();
 }
@@ -296,8 +338,7 @@ async function add(list) {
 const input = (form, name) => $(form).querySelector(`[name="${name}"]`);
 
 function fill() {
-  input("machine", "hardware").value = state.hardware;
-  input("machine", "memory").value = state.memory;
+  for (const name of Object.keys(NO_MACHINE)) input("machine", name).value = machine()[name];
   for (const name of Object.keys(EMPTY_WISH)) input("wish", name).value = state.wish[name] ?? "";
 }
 
@@ -306,18 +347,25 @@ $("text").addEventListener("scroll", () => { $("lines").scrollTop = $("text").sc
 $("add-file").onclick = () => { const name = prompt("Name of the file", "ds_config.json"); if (name) { state.files.push({ name, text: "" }); open(state.files.length - 1); } };
 $("rename").onclick = () => { const file = state.files[state.at], name = prompt("Name of the file", file.name); if (name) { file.name = name; open(state.at); changed(); } };
 $("remove").onclick = () => { state.files.splice(state.at, 1); open(state.at - 1); changed(); };
-$("copy").onclick = async () => { await navigator.clipboard.writeText(state.files[state.at].text); $("copy").textContent = "Copied"; setTimeout(() => { $("copy").textContent = "Copy this file"; }, 1500); };
+async function copy(button, text) {
+  const label = button.textContent;
+  await navigator.clipboard.writeText(text);
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = label; }, 1500);
+}
+$("copy").onclick = () => copy($("copy"), state.files[state.at].text);
+$("copy-link").onclick = async () => copy($("copy-link"), `${location.href.split("#")[0]}#${await packed(state)}`);
 $("open-files").onchange = (event) => add(event.target.files);
 $("editor").addEventListener("dragover", (event) => { event.preventDefault(); $("editor").classList.add("over"); });
 $("editor").addEventListener("dragleave", () => $("editor").classList.remove("over"));
 $("editor").addEventListener("drop", (event) => { event.preventDefault(); $("editor").classList.remove("over"); add(event.dataTransfer.files); });
-$("machine").oninput = () => { for (const name of ["hardware", "memory"]) state[name] = input("machine", name).value.trim(); changed(); };
+$("machine").oninput = () => { for (const name of ["hardware", "memory"]) machine()[name] = input("machine", name).value.trim(); changed(); };
 $("machine").onsubmit = $("wish").onsubmit = (event) => event.preventDefault();
 $("wish").oninput = () => { for (const name of Object.keys(EMPTY_WISH)) state.wish[name] = input("wish", name).value.trim(); changed(); };
 $("tab-files").onclick = () => choose("files");
 $("tab-model").onclick = () => choose("model");
 $("write").onclick = () => {
-  if (!state.hardware) { $("write-note").textContent = "name the hardware that it has to fit"; input("machine", "hardware").focus(); return; }
+  if (!machine().hardware) { $("write-note").textContent = "name the hardware that it has to fit"; input("machine", "hardware").focus(); return; }
   clearTimeout(waiting);  // what it waits to ask would be answered last
   ask("new");
 };
@@ -325,12 +373,12 @@ $("write").onclick = () => {
 const built = await fetch("examples.json");
 const examples = built.ok ? await built.json() : [];
 $("examples").append(...examples.map((example, i) => make("option", { value: i }, example.name)));
-function load(example) { Object.assign(state, { tab: "files", files: structuredClone(example.files), at: 0, hardware: example.hardware, memory: example.memory }); fill(); choose("files"); }
+function load({ files, hardware, memory }) { Object.assign(state, { tab: "files", files: structuredClone(files), at: 0 }); state.machines.files = { hardware, memory }; fill(); choose("files"); }
 $("examples").onchange = (event) => { if (event.target.value !== "") load(examples[event.target.value]); event.target.value = ""; };
 
 async function restore() {
   const held = await unpacked(location.hash.slice(1));
-  if (held) { Object.assign(state, held, { wish: { ...EMPTY_WISH, ...held.wish } }); fill(); choose(state.tab); }
+  if (held) { Object.assign(state, held, { wish: { ...EMPTY_WISH, ...held.wish }, machines: { ...state.machines, ...held.machines } }); fill(); choose(state.tab); }
   else if (examples.length) load(examples[0]);
   else choose("files");
 }

@@ -1,5 +1,7 @@
 // Loads Pyodide and oomlint, and answers. What is asked stays here.
 
+import { shellParser } from "./shell_syntax.mjs";
+
 let python;
 
 const say = (kind, value) => postMessage({ kind, ...value });
@@ -40,9 +42,18 @@ async function start() {
   python = await loadPyodide({ indexURL: base });
   if (settings.packages.length) await python.loadPackage(settings.packages);
   for (const wheel of wheels) python.unpackArchive(wheel, "wheel");
+  await readShell(settings.shell);
   say("progress", { text: "Reading the catalogues", share: 1 });
   python.runPython(await (await fetch("engine.py")).text());
   say("ready", { catalogue: JSON.parse(python.globals.get("catalogue")()) });
+}
+
+// Python's binding of tree-sitter has no build for browsers: JavaScript's stands in for it.
+async function readShell(files) {
+  const at = (name) => new URL(files + name, self.location.href).href;
+  const parse = await shellParser(await import(at("web-tree-sitter.js")), at("web-tree-sitter.wasm"), at("tree-sitter-bash.wasm"));
+  python.runPython(await (await fetch("shell_syntax.py")).text());
+  python.globals.get("install")(parse);
 }
 
 const started = start().catch((error) => say("failed", { text: String(error.message || error) }));

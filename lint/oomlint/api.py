@@ -191,7 +191,8 @@ def _wanted(
     host_memory: int | str | None,
     config: str | bytes | None,
 ) -> Wanted:
-    from oomlint.drafts import Wanted, named_model
+    from oomlint.drafts import UnknownModel, Wanted, named_model
+    from oomlint.errors import UsageError
     from oomlint.hardware import parse_hardware
     from oomlint.hardware.given import with_given
 
@@ -202,8 +203,12 @@ def _wanted(
     def read(path: str) -> bytes | None:
         return data if path.rpartition("/")[2] == "config.json" else None
 
+    try:
+        named = named_model(model, read, [""])
+    except UnknownModel as error:
+        raise UsageError(f"{error}. Any other model: give its config.json") from None
     return Wanted(
-        model=named_model(model, read, [""]),
+        model=named,
         framework=framework,
         method=method,
         length=length,

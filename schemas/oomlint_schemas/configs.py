@@ -207,7 +207,7 @@ class _Builder:
         if node.alias_of:
             words.append(f"Another spelling of {node.alias_of}.")
         words += dict.fromkeys(
-            f"Source: {self._spelled_out(row.source)}." for row in node.rows if row.source
+            f"Source: {self.config.spelled_out(row.source)}." for row in node.rows if row.source
         )
         if node.renaming is not None:
             out["deprecated"] = True
@@ -219,11 +219,6 @@ class _Builder:
         if default is not None and not node.alias_of:
             out["default"] = default
         return out
-
-    def _spelled_out(self, source: str) -> str:
-        for short, long in self.config.roots.items():
-            source = re.sub(rf"(?<![\w/]){short}/", f"{long}/", source)
-        return source.rstrip(".")
 
 
 def _tree(table: Table) -> _Node:

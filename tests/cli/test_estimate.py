@@ -1,6 +1,7 @@
 """``oomlint estimate`` on configs and on plans, and ``oomlint.estimate``."""
 
 import json
+from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -35,6 +36,7 @@ PLAN = {
     "host": {"ram_gib": 1024},
 }
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN_KEYS = {
     "name", "framework", "files", "plan", "hardware", "gpu", "host", "disk", "assumptions",
     "verdict", "evidence", "risk", "as_meant", "causes", "way",
@@ -79,6 +81,24 @@ def test_text_has_phases_components_limit_and_what_fits(oomlint, axolotl):
     ):
         assert word in text
     assert "does not fit 8xH100-80GB" in text
+
+
+def test_cards_that_are_no_larger_are_no_answer_to_a_run_that_may_not_fit(oomlint):
+    """An H100 of 80 GB has a thousandth more memory than an A100."""
+    changes = ("--set", "trainable.method=qlora")
+    text = oomlint("estimate", str(EXAMPLES / "axolotl-no-checkpointing"), *changes).stdout
+    assert "verdict: may not fit 8xA100-80GB" in text
+    (cards,) = [line for line in text.splitlines() if line.startswith("fits on:")]
+    assert cards.startswith("fits on: H200-141GB;")
+
+
+def test_where_the_host_is_too_small_no_card_is_the_answer_alone(oomlint, axolotl):
+    asked = ("estimate", "axolotl.yaml", "--hardware", "8xB300", "--host-memory", "16GiB")
+    text = oomlint(*asked).stdout
+    assert "verdict: does not fit" in text
+    (cards,) = [line for line in text.splitlines() if line.startswith("fits on:")]
+    host = json.loads(oomlint(*asked, "--output-format", "json").stdout)["runs"][0]["host"]
+    assert cards.endswith(f"(with more than {host['peak_bytes'] / 2**30:.1f} GiB of RAM a node)")
 
 
 def test_what_torch_reserves_is_shown_as_its_parts() -> None:

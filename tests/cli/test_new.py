@@ -87,6 +87,14 @@ def test_wrong_words_are_refused(words, said):
     assert said in done.stderr
 
 
+def test_a_model_that_nobody_knows_is_asked_for_by_a_folder(folder):
+    done = oomlint("estimate", "lama-3.1-8b")
+    assert done.exit_code == 2
+    assert "nearest: meta-llama/Llama-3.1-8B" in done.stderr
+    assert "download its config.json" in done.stderr
+    assert done.stderr.endswith("and name the folder\n")
+
+
 def test_options_of_a_model_with_files_are_refused(folder):
     (folder / "a.yaml").write_text("base_model: x\nmicro_batch_size: 1\n")
     done = oomlint("estimate", "a.yaml", "--method", "lora")

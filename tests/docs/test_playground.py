@@ -6,9 +6,11 @@ import json
 import runpy
 import shutil
 import subprocess
+import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -66,10 +68,117 @@ def test_a_link_holds_the_whole_state():
     assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
+SCRIPT = """\
+#!/bin/bash
+# ünïcode 🙂
+export FOO="a $B" && CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 \\
+    train.py --x '🙂' --y "${Z:-ä}" > log.txt 2>&1
+if [ -n "$A" ]; then for i in 1 2; do echo $((i + 1)); done; fi
+cat <<EOF
+text
+EOF
+for x in (
+"""
+
+
+def columns_of(tree):
+    """What shell_syntax.mjs hands over, of a tree of the Python binding."""
+    text = tree.root_node.text.decode()
+    units = [0]
+    for letter in text:
+        units += [units[-1]] * (len(letter.encode()) - 1) + [
+            units[-1] + len(letter.encode("utf-16-le")) // 2
+        ]
+    rows = {
+        name: []
+        for name in (
+            "names",
+            "types",
+            "fields",
+            "named",
+            "faults",
+            "parents",
+            "starts",
+            "ends",
+            "startRows",
+            "endRows",
+        )
+    }
+
+    def visit(node, above, field):
+        at = len(rows["types"])
+        rows["names"].append(node.type)
+        fault = node.type == "ERROR" or node.is_missing
+        values = (
+            at,
+            field,
+            node.is_named,
+            fault,
+            above,
+            units[node.start_byte],
+            units[node.end_byte],
+            node.start_point.row,
+            node.end_point.row,
+        )
+        for name, value in zip(list(rows)[1:], values, strict=True):
+            rows[name].append(value)
+        for number, child in enumerate(node.children):
+            visit(child, at, node.field_name_for_child(number))
+
+    visit(tree.root_node, -1, None)
+    return rows
+
+
+def test_a_shell_script_has_the_tree_in_a_browser_that_it_has_elsewhere(monkeypatch):
+    import tree_sitter
+    import tree_sitter_bash
+
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    data = SCRIPT.encode()
+    monkeypatch.setitem(sys.modules, "tree_sitter", tree_sitter)
+    monkeypatch.setitem(sys.modules, "tree_sitter_bash", tree_sitter_bash)
+    browser = runpy.run_path(str(PAGE / "shell_syntax.py"))
+    browser["install"](lambda text: json.dumps(columns_of(parser.parse(text.encode()))))
+    other = sys.modules["tree_sitter"]
+    assert other is not tree_sitter
+    ours = other.Parser(other.Language(sys.modules["tree_sitter_bash"].language())).parse(data)
+    theirs = parser.parse(data)
+    assert theirs.root_node.has_error
+
+    def told(node):
+        before = node.prev_named_sibling
+        return (
+            node.type, node.is_named, node.has_error, node.start_byte, node.end_byte, node.text,
+            node.start_point.row, node.end_point.row, node.child_count, node.named_child_count,
+            node.descendant_count, None if before is None else before.type,
+            [each.text for each in node.children_by_field_name("argument")],
+            None if node.parent is None else node.parent.type, node.child_by_field_name("value") is None,
+            [told(child) for child in node.children],
+        )  # fmt: skip
+
+    def walked(cursor):
+        steps = []
+        while True:
+            steps.append(cursor.node.type)
+            if cursor.goto_first_child():
+                continue
+            while not cursor.goto_next_sibling():
+                if not cursor.goto_parent():
+                    return steps
+
+    assert told(ours.root_node) == told(theirs.root_node)
+    assert walked(ours.root_node.walk()) == walked(theirs.root_node.walk())
+
+
 def test_every_example_is_in_trouble_and_has_a_way_out_or_a_cause():
     build = runpy.run_path(str(PAGE / "build.py"))
     examples = build["examples"]()
-    assert len(examples) >= 3
+    assert {Path(file["name"]).suffix for each in examples for file in each["files"]} == {
+        ".yaml",
+        ".json",
+        ".sh",
+        ".py",
+    }
     for example in examples:
         files = {file["name"]: file["text"] for file in example["files"]}
         report = oomlint.check(
@@ -134,5 +243,12 @@ def test_it_answers_in_a_browser(built, tmp_path):
     assert not any(seen["wide"].values()), seen["wide"]
     assert "sequence_len: 4096" in seen["applied"]
     assert seen["restored"] == seen["applied"]
+    assert "needs 266 GiB of 128 GiB of RAM a node while saving" in seen["host"]
+    assert seen["charts"] == [4, 6]  # the host's phases first, the GPU's folded below
+    assert "micro batch 3 x 2 accumulation steps: then 40.8 GiB" in seen["help"]
+    assert "add --low_cpu_fsdp" in seen["shell"]
+    assert "--low_cpu_fsdp" in seen["script"]
+    assert seen["machine"] == ""  # the hardware of an example is no answer to what a model needs
+    assert seen["unknown"].endswith("Any other model: give its config.json")
     assert "what most train on few cards" in seen["model"]
     assert "model_name_or_path: Qwen/Qwen2.5-1.5B" in seen["written"]

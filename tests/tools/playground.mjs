@@ -34,7 +34,31 @@ await page.click(".apply");
 await page.waitForSelector(".verdict.fits", patience);
 seen.applied = await page.inputValue("#text");
 seen.link = page.url();
+
+async function example(words) {
+  const value = await page.$eval(`#examples option:text("${words}")`, (option) => option.value);
+  await page.selectOption("#examples", value);
+  await page.waitForFunction(() => !document.querySelector("#answer").hasAttribute("aria-busy"), null, patience);
+  await page.waitForTimeout(1000); // asked a moment after the last change
+  await page.waitForFunction(() => !document.querySelector("#answer").hasAttribute("aria-busy"), null, patience);
+  return text("#answer");
+}
+
+seen.host = await example("small host");
+seen.charts = await page.$$eval(".chart", (charts) => charts.map((chart) => chart.children.length));
+await page.screenshot({ path: `${folder}/host.png`, fullPage: true });
+seen.help = await example("first save");
+seen.shell = await example("shell script");
+await page.screenshot({ path: `${folder}/shell.png`, fullPage: true });
+await page.click(".apply");
+await page.waitForFunction(() => document.querySelector("#text").value.includes("--low_cpu_fsdp"), null, patience);
+seen.script = await page.inputValue("#text");
+
 await page.click("#tab-model");
+seen.machine = await page.inputValue("[name=hardware]");
+await page.fill("[name=model]", "lama-3.1-8b");
+await page.waitForSelector(".trouble", patience);
+seen.unknown = await text(".trouble");
 await page.fill("[name=model]", "Qwen/Qwen2.5-1.5B");
 await page.waitForFunction(() => /Smallest common cards/.test(document.querySelector("#answer").textContent), null, patience);
 seen.model = await text("#answer");

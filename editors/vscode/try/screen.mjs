@@ -40,6 +40,16 @@ export async function go(page, line, column) {
   await page.locator(".quick-input-widget").waitFor({ state: "hidden" });
 }
 
+// Asks for the actions at the cursor, again where VS Code has dropped a menu that took its server long to fill.
+export async function actions(page, words) {
+  const menu = page.locator(".action-widget", { hasText: words });
+  for (let tries = 1; tries <= 5 && !(await menu.count()); tries++) {
+    await page.keyboard.press("Control+.");
+    await menu.waitFor({ timeout: 20_000 }).catch(() => undefined);
+  }
+  return menu;
+}
+
 // Asks for what can stand at the cursor.
 export async function complete(page) {
   await run(page, "Trigger Suggest");

@@ -3,7 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { complete, go, open, pick, picture, run, seen, squiggles, verdict } from "./screen.mjs";
+import { actions, complete, go, open, pick, picture, run, seen, squiggles, verdict } from "./screen.mjs";
 import { oomlint } from "./serving.mjs";
 
 export async function play(page, { edited, fixed, example }) {
@@ -27,14 +27,12 @@ export async function play(page, { edited, fixed, example }) {
 
   await page.locator(".view-line", { hasText: "sequence_length" }).first().click();
   await page.keyboard.press("Home");
-  await page.keyboard.press("Control+.");
-  await seen("quick fixes", page.locator(".action-widget", { hasText: "sequence_len" }));
+  await seen("quick fixes", await actions(page, "sequence_len"));
   await picture(page, "vscode-quick-fix.png");
   await page.keyboard.press("Escape");
 
   await go(page, 13, 1);
-  await page.keyboard.press("Control+.");
-  await seen("ways as actions", page.locator(".action-widget", { hasText: "Way 1" }));
+  await seen("ways as actions", await actions(page, "Way 1"));
   await picture(page, "vscode-way-actions.png");
   await page.keyboard.press("Escape");
 

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from oomlint.dialects.skeleton import Method, Shard
     from oomlint.drafts import NamedModel, Wanted
 
+_OTHER_MODELS = (
+    "`oomlint models` lists all that are known. Any other model: download its config.json (a few kilobytes, "
+    "such as with `hf download NAME config.json --local-dir FOLDER`) and name the folder"
+)
+
 
 class Asked(Struct, frozen=True, kw_only=True):
     """How a model is to be trained; ``None`` is not said."""
@@ -93,13 +98,16 @@ def known_model(name: str) -> NamedModel:
     Raises:
         UsageError: nobody knows its dimensions.
     """
-    from oomlint.drafts import named_model
+    from oomlint.drafts import UnknownModel, named_model
     from oomlint.workspace import Workspace
 
     workspace = Workspace(Path.cwd())
-    return named_model(
-        os.path.expanduser(name),
-        lambda path: workspace.read_or_none(workspace.name(path)),
-        [str(workspace.cwd)],
-        workspace.disk.hf_cache,
-    )
+    try:
+        return named_model(
+            os.path.expanduser(name),
+            lambda path: workspace.read_or_none(workspace.name(path)),
+            [str(workspace.cwd)],
+            workspace.disk.hf_cache,
+        )
+    except UnknownModel as error:
+        raise UsageError(f"{error}. {_OTHER_MODELS}") from None

@@ -104,7 +104,7 @@ def review(
             try:
                 emit(publish(forge, change, assessment, wanted) + "\n")
             except ReadOnly as error:
-                _print_instead(change, assessment, error, _whole(forge, change, assessment))
+                _print_instead(forge, change, assessment, error)
         status = assessment.report.exit_status(Severity[fail_level.upper()])
     return 0 if exit_zero and status == 1 else status
 
@@ -156,16 +156,17 @@ def _keep(forge: Forge, change: Change, assessment: Assessment, file: Path | Non
             raise UsageError(f"{file} cannot be written: {error.strerror or error}") from None
 
 
-def _print_instead(change: Change, assessment: Assessment, error: ReadOnly, text: str) -> None:
+def _print_instead(forge: Forge, change: Change, assessment: Assessment, error: ReadOnly) -> None:
     """What the token may not post: as annotations in a job, else as text."""
-    from oomlint.report import github
+    from oomlint.review import annotations
+    from oomlint.review.compose import compose
 
     why = "this is a request from a fork, " if change.is_fork else ""
     _say(f"{why}nothing was posted: {error.message}")
     if summary_page() is None:
-        emit(text)
+        emit(_whole(forge, change, assessment))
     else:
-        emit(github.render(assessment.report), form="commands")
+        emit(annotations.render(compose(assessment, change, forge.style)), form="commands")
 
 
 def _say(text: str) -> None:

@@ -5,6 +5,8 @@ For what has no content yet to go by: a new file in an editor, a schema that an 
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -31,6 +33,12 @@ class Config(Struct, frozen=True):
     def load(self) -> Table:
         table: Table = getattr(import_module(f"oomlint.dialects.{self.module}"), self.table)
         return table
+
+    def spelled_out(self, source: str) -> str:
+        """A source without abbreviations, as a reader finds it."""
+        for short, long in self.roots.items():
+            source = re.sub(rf"(?<![\w/]){short}/", f"{long}/", source)
+        return source.rstrip(".")
 
 
 def _yaml(*stems: str) -> tuple[str, ...]:
@@ -138,3 +146,12 @@ CONFIGS = (
     ),
 )  # fmt: skip
 """Every kind of file that has a schema; where two patterns match a file, the later one counts."""
+
+
+def config_of(table: Table) -> Config | None:
+    """The kind of config file that a table, whose module is loaded, belongs to."""
+    for config in CONFIGS:
+        module = sys.modules.get(f"oomlint.dialects.{config.module}")
+        if module is not None and getattr(module, config.table, None) is table:
+            return config
+    return None

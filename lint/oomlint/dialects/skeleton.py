@@ -23,6 +23,7 @@ class Start(Struct, frozen=True):
     shard: Shard
     nodes: int
     gpus_per_node: int
+    compute: Literal["bf16", "fp16"] = "bf16"
 
     @property
     def ranks(self) -> int:

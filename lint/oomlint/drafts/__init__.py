@@ -6,7 +6,7 @@ a draft is what is predicted for the file once it is saved: it is the same run.
 """
 
 from oomlint.drafts.draft import Draft, draft
-from oomlint.drafts.model import NamedModel, named_model
+from oomlint.drafts.model import NamedModel, UnknownModel, named_model
 from oomlint.drafts.search import Found, Place, fitting, lightest, places
 from oomlint.drafts.wanted import FRAMEWORKS, Wanted
 
@@ -16,6 +16,7 @@ __all__ = [
     "Found",
     "NamedModel",
     "Place",
+    "UnknownModel",
     "Wanted",
     "draft",
     "fitting",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -95,7 +95,8 @@ def _start(wanted: Wanted, shard: Shard) -> Start:
     hardware, values = wanted.hardware, wanted.values
     nodes = values.get(f.parallel.nodes) or (hardware.nodes if hardware else 1)
     per_node = values.get(f.parallel.gpus_per_node) or (hardware.gpus_per_node if hardware else 1)
-    return Start(wanted.model.name, wanted.method or "lora", shard, nodes, per_node)
+    method = wanted.method or "lora"
+    return Start(wanted.model.name, method, shard, nodes, per_node, _compute(wanted))
 
 
 def _run_of(workspace: Workspace, file: str, options: Options) -> Run:
@@ -125,13 +126,16 @@ def _steps(wanted: Wanted) -> Iterator[_Step]:
         yield _Step("LoRA", (everywhere, adapter))
         if wanted.method == "qlora":
             yield _Step("QLoRA", ({f.quant.method: "bnb4"},))
-    gpu = wanted.hardware.gpu if wanted.hardware else None
-    compute = "bf16" if gpu is None or gpu.bf16 else "fp16"
-    yield _Step("16 bits", ({f.precision.compute: compute},))
+    yield _Step("16 bits", ({f.precision.compute: _compute(wanted)},))
     yield _Step("checkpointing", ({f.checkpointing.mode: "full"},), must=False)
     yield _Step("the length of samples", ({f.seq.max_len: wanted.length},))
     batch: Values = {f.batch.micro: wanted.batch}
     yield _Step("the micro batch", ({**batch, f.batch.grad_accum: wanted.accumulation}, batch))
+
+
+def _compute(wanted: Wanted) -> Literal["bf16", "fp16"]:
+    gpu = wanted.hardware.gpu if wanted.hardware else None
+    return "bf16" if gpu is None or gpu.bf16 else "fp16"
 
 
 def _with(made: Draft, step: _Step) -> Draft:

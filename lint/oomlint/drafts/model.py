@@ -19,6 +19,10 @@ _UNWRITABLE = r"[\x00-\x1f\x7f-\x9f\"'`]|: |:$| #|^[\s?:,\[\]{}#&*!|>%@-]|\s$"
 _MOST_NAMES = 4
 
 
+class UnknownModel(UsageError):
+    """Nobody knows the dimensions of a model, which its ``config.json`` would tell."""
+
+
 class NamedModel(Struct, frozen=True):
     """``name`` as a config says it, and the ``files`` that its facts were read from, by the names that they
     have below that; none of a model of the catalogue."""
@@ -37,7 +41,8 @@ def named_model(
     """The model of a name, looked for as that of a config is (:func:`oomlint.models.resolve`).
 
     Raises:
-        UsageError: nobody knows its dimensions; with the nearest names, and what helps.
+        UnknownModel: nobody knows its dimensions; with the nearest names.
+        UsageError: its ``config.json`` does not tell them, or the name cannot stand in a config.
     """
     folder = name.replace("\\", "/").rstrip("/")
     if posixpath.basename(folder) == "config.json":
@@ -52,7 +57,12 @@ def named_model(
 
     facts = resolve(folder, read=noting, base_dirs=folders, hf_cache=hf_cache)
     if facts is None or facts.dims.layers is None:
-        raise UsageError(_unknown(name, facts, seen))
+        if "config.json" in seen:
+            kind = _kind(seen["config.json"])
+            raise UsageError(
+                f"{name}: its config.json has no dimensions that oomlint knows ({kind})"
+            )
+        raise UnknownModel(_unknown(name, facts))
     if re.search(_UNWRITABLE, folder):
         raise UsageError(
             f"{folder!r} cannot stand in a config as it is: give the folder a name of letters, digits and ._-/"
@@ -68,21 +78,12 @@ def _as_hub_has_it(name: str, facts: ModelFacts) -> str:
     return facts.id if is_same else name
 
 
-def _unknown(name: str, facts: ModelFacts | None, seen: Mapping[str, bytes]) -> str:
-    if "config.json" in seen:
-        kind = _kind(seen["config.json"])
-        return f"{name}: its config.json has no dimensions that oomlint knows ({kind})"
+def _unknown(name: str, facts: ModelFacts | None) -> str:
     what = f"no model is known as {name!r}"
     if facts is not None:
         what += ": of its name only the size is known, which is not enough"
     near = nearest(name)
-    hint = (
-        f"; nearest: {', '.join(near)}" if near else "; `oomlint models` lists all that are known"
-    )
-    return (
-        f"{what}{hint}. Any other model: download its config.json (a few kilobytes, such as with "
-        "`hf download NAME config.json --local-dir FOLDER`) and name the folder"
-    )
+    return f"{what}; nearest: {', '.join(near)}" if near else what
 
 
 def _kind(data: bytes) -> str:

@@ -72,10 +72,20 @@ def _configs(path: str, text: str, typed: str) -> list[Config]:
     keys = {key for language, pattern in _LANGUAGES if suffix in language
             for key in pattern.findall(text)} - {typed}  # fmt: skip
     if not keys:
-        return [] if suffix in JSON_SUFFIXES else same
+        if suffix in JSON_SUFFIXES:
+            return []
+        return [c for c in same if _is_after(path, c.name)] or same
     known = {c.name: sum(k in c.load().legal_keys for k in keys) for c in same}
     most = max(known.values(), default=0)
     return [c for c in same if known[c.name] == most] if 2 * most >= len(keys) else []
+
+
+def _is_after(path: str, name: str) -> bool:
+    """Whether a file has the name of a program in its own, as a word: ``my_llama-factory_run.yaml``, not
+    ``control.yaml`` for TRL."""
+    words = re.escape(name).replace(r"\-", "[-_ ]?")
+    stem = path.rpartition("/")[2].lower()
+    return re.search(rf"(?<![a-z]){words}(?![a-z])", stem) is not None
 
 
 def _is_called(path: str, pattern: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lsprotocol import types
 
+from oomlint.dialects.config_files import config_of
 from oomlint.dialects.table import Origin
 from oomlint.documents.text import Span
 from oomlint.engine import Diagnosis, all_rules
@@ -219,16 +220,21 @@ def _by_cost(tried: Sequence[Alternative], costs: Sequence[str]) -> Iterator[tup
     """Values and their costs: a short list as it comes; a long one by the peak, together what costs
     the same."""
     if len(tried) <= _MOST_APART:
-        yield from ((one.value, cost) for one, cost in zip(tried, costs, strict=True))
+        yield from ((_as_typed(one), cost) for one, cost in zip(tried, costs, strict=True))
         return
     groups: dict[str, list[Alternative]] = {}
     for one, cost in zip(tried, costs, strict=True):
         groups.setdefault(cost, []).append(one)
     peaks = {cost: same[0].forecast.estimate.gpu.peak_bytes for cost, same in groups.items()}
     for cost in sorted(groups, key=lambda cost: (peaks[cost] is None, peaks[cost] or 0)):
-        same = [one.value for one in groups[cost]]
+        same = [_as_typed(one) for one in groups[cost]]
         more = len(same) - _MOST_NAMED
         yield ", ".join(same[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else ""), cost
+
+
+def _as_typed(one: Alternative) -> str:
+    """As it is typed; what is no value but words for one ("left out") as words."""
+    return escaped(one.value) if re.search(r"[\s`|]", one.value) else f"`{one.value}`"
 
 
 def _against(other: int | None, now: int | None) -> str:
@@ -241,12 +247,12 @@ def _against(other: int | None, now: int | None) -> str:
 
 
 def _notes(key: Key) -> Iterator[str]:
-    row = key.row
+    row, config = key.row, config_of(key.block.table)
+    source = config.spelled_out(row.source) if config is not None and row.source else row.source
     if row.default is not None:
-        source = f" ({row.source})" if row.source else ""
-        yield f"Default: `{in_words(row.default)}`{source}"
-    elif row.source:
-        yield f"Source: {row.source}"
+        yield f"Default: `{in_words(row.default)}`" + (f" ({escaped(source)})" if source else "")
+    elif source:
+        yield f"Source: {escaped(source)}"
 
 
 def _model(facts: ModelFacts) -> str:

@@ -63,6 +63,15 @@ class Trouble(Struct, frozen=True, eq=False):
         return next((fix.reason for fix in fixes if fix is not None and fix.reason), None)
 
     @property
+    def shown(self) -> Diagnosis | None:
+        """Of a run that rather survives, the first fix that lowers the need most at risk, which is only shown."""
+        if self.judgement.is_lost or self._mending:
+            return None
+        found = (*self.headlines, *self.causes)
+        of_it = (d for d in found if d.finding.resource == self._resource)
+        return next((d for d in of_it if d.fix is not None), None)
+
+    @property
     def _mending(self) -> list[Diagnosis]:
         found = [
             (d.fix.applicability, d)
@@ -190,6 +199,8 @@ def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
         return
     if trouble.help is not None:
         yield from fix_lines(trouble.help, paint, width, indent="  ", label="helps, not enough")
+    if trouble.shown is not None:
+        yield from fix_lines(trouble.shown, paint, width, indent="  ")
     if trouble.judgement.is_lost:
         why = trouble.hindrance
         none = "that these files can say" if why is None else f"that may be written: {visible(why)}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from oomlint.engine import Diagnosis, Report
 from oomlint.report.places import Places
 from oomlint.rule import Severity
 
 # GitHub keeps the first 10 annotations of each level a step and drops the rest without a word
 # (actions/toolkit docs/problem-matchers.md, "Limitations").
-_MOST = 10
+MOST = 10
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
@@ -17,17 +19,15 @@ def render(report: Report) -> str:
     the first ten notices."""
     places = Places(report)
     groups = {
-        command: sorted((d for d in report.diagnoses if d.severity == severity), key=_badness)
-        for severity, command in _COMMANDS.items()
+        level: sorted((d for d in report.diagnoses if d.severity == severity), key=_badness)
+        for severity, level in _COMMANDS.items()
     }
-    lines = [
-        _command(command, d, places) for command, group in groups.items() for d in group[:_MOST]
-    ]
-    rest = sum(max(0, len(group) - _MOST) for group in groups.values())
+    lines = [_command(level, d, places) for level, group in groups.items() for d in group[:MOST]]
+    rest = sum(max(0, len(group) - MOST) for group in groups.values())
     if rest:
         noun = "finding is" if rest == 1 else "findings are"
         # Behind ten notices it would be the one that GitHub drops.
-        behind = 1 if len(groups["notice"]) >= _MOST else 0
+        behind = 1 if len(groups["notice"]) >= MOST else 0
         lines.insert(
             len(lines) - behind,
             f"::notice title=oomlint::{rest} more {noun} not shown; run oomlint to see all",
@@ -43,16 +43,25 @@ def _badness(diagnosis: Diagnosis) -> float:
     return -finding.predicted_bytes / finding.limit_bytes
 
 
-def _command(command: str, diagnosis: Diagnosis, places: Places) -> str:
+def _command(level: str, diagnosis: Diagnosis, places: Places) -> str:
     location = diagnosis.finding.location
     start, end = places.start(location), places.end(location)
-    properties = {"file": location.path, "line": start.line, "endLine": end.line}
+    properties: dict[str, object] = {
+        "file": location.path,
+        "line": start.line,
+        "endLine": end.line,
+    }
     if start.line == end.line:
         # GitHub shows columns of a single line only.
         properties |= {"col": start.column, "endColumn": max(end.column, start.column)}
     properties["title"] = f"{diagnosis.rule.code} {diagnosis.rule.name}"
+    return command(level, properties, diagnosis.finding.text)
+
+
+def command(level: str, properties: Mapping[str, object], text: str) -> str:
+    """``::error file=a.yaml,line=3::text``"""
     head = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
-    return f"::{command} {head}::{escaped(diagnosis.finding.text)}"
+    return f"::{level} {head}::{escaped(text)}"
 
 
 def escaped(text: str) -> str:

@@ -26,8 +26,8 @@ _HOW_TO_NAME = (
 _WHAT_IS_LOOKED_FOR = (
     "Looked for: configs of Axolotl, LLaMA-Factory, TRL, torchtune and other frameworks, DeepSpeed and Accelerate "
     "files (YAML, JSON, TOML), and what starts a training in shell scripts, Python, notebooks, Makefiles and "
-    "Dockerfiles. Name the file or folder that yours starts from (oomlint PATH), or ask without one: "
-    "oomlint estimate llama-3.1-8b --method lora."
+    "Dockerfiles, with the script or config that it names beside it. Name the file or folder that yours starts from "
+    "(oomlint PATH), or ask without one: oomlint estimate llama-3.1-8b --method lora."
 )
 
 

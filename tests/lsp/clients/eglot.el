@@ -9,6 +9,7 @@
 (setq eglot-sync-connect t
       eglot-connect-timeout 60
       eglot-confirm-server-initiated-edits nil
+      eglot-confirm-server-edits nil
       make-backup-files nil
       create-lockfiles nil)
 (add-to-list 'eglot-server-programs
@@ -34,6 +35,8 @@
                                      :end (eglot--pos-to-lsp-position (point-max)))
                         :context (list :diagnostics [] :only ["source.fixAll"]))))
          (action (aref answer 0)))
-    (eglot--apply-workspace-edit (plist-get action :edit))
+    ;; from Emacs 30 on it is told where an edit comes from
+    (apply #'eglot--apply-workspace-edit (plist-get action :edit)
+           (when (> (car (func-arity 'eglot--apply-workspace-edit)) 1) '(nil)))
     (save-some-buffers t)
     (eglot-shutdown (eglot-current-server))))

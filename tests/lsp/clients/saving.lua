@@ -1,6 +1,6 @@
 -- Waits for a finding in the file given on the command line, and saves it: the user's configuration does the rest.
-if vim.fn.has("nvim-0.11") == 0 then
-  print("this needs Neovim 0.11")
+if vim.fn.has("nvim-0.10") == 0 then
+  print("this needs Neovim 0.10")
   vim.cmd("quitall!")
 end
 local function findings()

@@ -110,6 +110,8 @@ meaning.cannot_say(
     f.parallel.zero.stage,
 )
 meaning.cannot_say("torchtune knows no DeepSpeed", f.load.zero3_init)
+# Its recipes refuse dtype=fp16 (TT/recipes/lora_finetune_single_device.py, "full fp16 training is not supported").
+meaning.cannot_say("torchtune trains in bf16 or fp32, never in fp16", f.precision.compute)
 meaning.cannot_say("torchtune gathers the whole model on rank 0 to save it", _F.state_dict)
 meaning.cannot_say("torchtune maps checkpoint files into memory as it is", f.load.cpu_ram_efficient)
 meaning.cannot_say("torchtune has no switch for pinned memory", f.offload.pin_memory)

@@ -199,7 +199,8 @@ class Trl(Dialect):
         """TRL/scripts/sft.py. Weights are loaded in float32 unless told otherwise (TRL/trainer/model_config.py
         dtype), which frozen ones need not be."""
         text = _SKELETON.format(model=start.model)
-        text += "dtype: bfloat16\n" if start.method != "full" else ""
+        dtype = {"bf16": "bfloat16", "fp16": "float16"}[start.compute]
+        text += f"dtype: {dtype}\n" if start.method != "full" else ""
         text += FSDP_BLOCK if start.shard == "fsdp" else zero_block(start.shard)
         # TRL/cli: the options of `accelerate launch` go with the script's own.
         ranks = f" --num_processes {start.ranks}" if start.ranks > 1 else ""
