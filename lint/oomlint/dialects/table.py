@@ -403,8 +403,9 @@ class Block(Struct, frozen=True, eq=False, dict=True):
                 try:
                     value = row.kind.read(raw)
                 except BadValue as error:
-                    # What a name of code stands for, only the program knows.
-                    if not isinstance(error, StandIn) and not isinstance(raw, Name):
+                    # What a name of code stands for, or what a call returns, only the program knows.
+                    is_settled = not isinstance(raw, Name) and not _is_returned(entry.value)
+                    if is_settled and not isinstance(error, StandIn):
                         wrong.append(WrongValue(self, entry, str(error)))
                     unknown[row.field] = origin
                     break
@@ -628,6 +629,13 @@ def _find(mapping: Mapping, key: str, prefix: str) -> Entry | None:
 
 def _is_unknown(raw: Any) -> bool:
     return raw is UNKNOWN or (isinstance(raw, list) and any(item is UNKNOWN for item in raw))
+
+
+def _is_returned(node: Node) -> bool:
+    """Whether a value is what a call in Python code returns, or a list of such values: its arguments do not say it."""
+    if isinstance(node, Sequence):
+        return any(map(_is_returned, node.items))
+    return getattr(node, "kind", None) == "call"
 
 
 def plain_value(node: Node, loader: Loader) -> Any:
