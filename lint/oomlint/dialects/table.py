@@ -199,8 +199,8 @@ def known_keys(framework: str) -> frozenset[str]:
 def past_keys(package: str, framework: str) -> Past:
     """The keys listed in ``keys/past/<framework>.txt``, of a package by the name under which projects pin it."""
     text = (Path(__file__).parent / "keys" / "past" / f"{framework}.txt").read_text("utf-8")
-    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
-    return Past(package, {key: release for key, release in lines})
+    lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return Past(package, {key: release for key, _, release in lines})
 
 
 class Origin(Struct, frozen=True, eq=False):
