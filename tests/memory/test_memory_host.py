@@ -279,3 +279,10 @@ def test_older_libraries_have_two_sets_of_states_while_resuming(
     shard = 8 if backend == "zero" else 1
     assert parts["temporary"] == pytest.approx((sets - 1) * 8 * NUMEL / shard, rel=1e-3)
     assert parts["optimizer_states"] == pytest.approx(12 * NUMEL / shard, rel=1e-3)
+
+
+def test_a_worker_owns_what_it_touches_of_its_parents_pages() -> None:
+    """Some 20 MiB as measured, and what it fetches ahead: 2 batches of three rows of 2,048 numbers of 8 bytes."""
+    parts = estimate(zero3(data__workers=256, parallel__gpus_per_node=8)).host.parts
+    assert parts is not None
+    assert parts["train"]["dataloader"] == 8 * 256 * ((20 << 20) + 2 * 3 * 8 * 2048)
