@@ -172,6 +172,22 @@ def test_a_model_of_which_the_script_makes_another_is_not_the_factorys() -> None
     assert _run(text).plan.model.dims is None
 
 
+def test_what_a_call_returns_is_unread_and_not_wrong() -> None:
+    """What only running tells may be any number: that of a tokenizer, or of a dict with a default."""
+    script = (
+        "from olmo_core.data import TokenizerConfig\n"
+        "from olmo_core.nn.transformer import TransformerConfig\n"
+        "from olmo_core.train.train_module import TransformerTrainModuleConfig\n"
+        "tokens = TokenizerConfig.dolma2()\n"
+        "n_heads = CONFIG.get('n_heads', 12)\n"
+        "model = TransformerConfig.olmo2_190M(vocab_size=tokens.padded_vocab_size(), n_heads=n_heads)\n"
+        "module = TransformerTrainModuleConfig(rank_microbatch_size={}, max_sequence_length=1024)\n"
+    )
+    assert run_of({"train.py": script.format("4 * 1024")}).wrong == ()
+    refused = run_of({"train.py": script.format("'four'")}).wrong
+    assert [wrong.entry.key for wrong in refused] == ["rank_microbatch_size"]
+
+
 def test_experts_and_their_counts() -> None:
     text = _official().replace(
         "llama3_8B(vocab_size=tokenizer.padded_vocab_size(), n_layers=4)",

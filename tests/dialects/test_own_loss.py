@@ -93,10 +93,33 @@ def test_a_loss_of_the_scripts_own_may_need_no_logits(
 
 
 def test_code_of_a_checkpoint_may_give_auto_model_a_head() -> None:
+    """Qwen2 is transformers' own, whatever code may run; InternLM2 is its checkpoint's, which gives it a head."""
     text = _script("", model="AutoModel").replace(
         "torch_dtype", "trust_remote_code=True, torch_dtype"
     )
-    assert run_of({"train.py": text}).plan.loss.logits_materialised == "full"
+    assert run_of({"train.py": text}).plan.loss.logits_materialised == "fused"
+    text = text.replace("Qwen/Qwen2.5-7B", "internlm/internlm2-7b")
+    run = run_of({"train.py": text})
+    assert (run.plan.model.arch, run.plan.loss.logits_materialised) == ("internlm2", "full")
+
+
+def test_a_loop_over_a_model_without_its_head_has_no_logits() -> None:
+    script = (
+        "import torch\nfrom transformers import AutoModel, AutoModelForCausalLM\n"
+        "class Encoder:\n"
+        "    def __init__(self, path):\n"
+        "        self.model = {}.from_pretrained(path, trust_remote_code=True)\n"
+        "model = Encoder('Qwen/Qwen3-0.6B').model\n"
+        "optimizer = torch.optim.AdamW(model.parameters())\n"
+        "for batch in loader:\n"
+        "    loss = contrast(model(**batch))\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n"
+    )
+    headless = run_of({"train.py": script.format("AutoModel")})
+    assert headless.plan.loss.logits_materialised == "fused"
+    whole = run_of({"train.py": script.format("AutoModelForCausalLM")})
+    assert whole.plan.loss.logits_materialised != "fused"
 
 
 @pytest.mark.parametrize(

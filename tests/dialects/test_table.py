@@ -2,7 +2,11 @@
 
 import pytest
 
+from oomlint.changes import release_of
+from oomlint.dialects.axolotl.keys import AXOLOTL
 from oomlint.dialects.kinds import BOOLEAN, COUNT, LIST, TEXT, choice
+from oomlint.dialects.llamafactory.keys import LLAMA_FACTORY
+from oomlint.dialects.ms_swift.keys import SWIFT
 from oomlint.dialects.table import Block, OverrideBlock, Row, Table, known_keys
 from oomlint.documents.json import parse_json
 from oomlint.documents.text import Source, Span, apply_edits
@@ -223,3 +227,13 @@ def test_no_two_rows_of_a_table_share_a_spelling():
     for table in (AXOLOTL, FSDP_CONFIG, DEEPSPEED):
         spellings = [name for row in table.rows for name in (row.key, *row.aliases)]
         assert len(set(spellings)) == len(spellings), table.name
+
+
+def test_keys_of_earlier_releases_are_none_that_the_table_knows() -> None:
+    """What is legal today is not past, and each release is one that can be compared."""
+    for table in (AXOLOTL, LLAMA_FACTORY, SWIFT):
+        assert table.past is not None
+        assert not table.past.keys.keys() & table.legal_keys
+        assert all(release_of(release) for release in table.past.keys.values())
+    assert AXOLOTL.past is not None
+    assert AXOLOTL.past.keys["eval_table_max_new_tokens"] == "0.5.0"

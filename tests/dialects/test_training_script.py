@@ -879,6 +879,8 @@ def test_a_default_that_no_call_uses_means_nothing() -> None:
         # The longest samples set the peak; an answered prompt is none.
         ("tokenizer(x, truncation=True, max_length=64); tokenizer(y, truncation=True, max_length=512)", 512, "longest"),
         ("tokenizer(x, truncation=True, max_length=64, return_tensors='pt')", None, "longest"),
+        ("tokenizer(x, truncation=True, max_length=64, return_tensors=None)", 64, "longest"),
+        ("tokenizer(x, truncation=True, max_length=cutoff_len, return_tensors=None)", 128, "longest"),
         # Nothing is cut, or to what only running tells.
         ("tokenizer(x, max_length=64)", None, "longest"),
         ("tokenizer(x, truncation=True)", None, "longest"),
@@ -889,6 +891,7 @@ def test_a_default_that_no_call_uses_means_nothing() -> None:
 def test_the_tokenizer_says_how_long_samples_are(calls: str, length: int | None, pad: str) -> None:
     text = (
         "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "cutoff_len = 128\n"
         f"def tokenize(x, y, n):\n    return {calls.replace('; ', ', ')}\n"
         "m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
         "a = TrainingArguments(output_dir='o', per_device_train_batch_size=4)\n"

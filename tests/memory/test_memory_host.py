@@ -279,3 +279,36 @@ def test_older_libraries_have_two_sets_of_states_while_resuming(
     shard = 8 if backend == "zero" else 1
     assert parts["temporary"] == pytest.approx((sets - 1) * 8 * NUMEL / shard, rel=1e-3)
     assert parts["optimizer_states"] == pytest.approx(12 * NUMEL / shard, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("stage", "params", "on_gpu", "in_host"),
+    [(3, "none", 1, 0), (3, "cpu", 0, 1), (3, "nvme", 0, 0), (2, "none", 8, 0)],
+)
+def test_a_reference_lies_where_the_parameters_of_the_trained_model_do(
+    stage: int, params: str, on_gpu: int, in_host: int
+) -> None:
+    """In shares of a rank: each trainer deep-copies the config of DeepSpeed for it; stages below 3 do not share it."""
+    changes: dict[str, Any] = {
+        "parallel__zero__stage": stage, "offload__params": params, "offload__pin_memory": False,
+        "objective__kind": "dpo", "parallel__gpus_per_node": 8,
+    }  # fmt: skip
+    share = 2 * NUMEL / 8
+
+    def both(reference: str) -> tuple[float, float]:
+        found = estimate(zero3(**changes, objective__ref_model=reference))
+        assert found.host.parts is not None
+        assert found.gpu.parts is not None
+        gpu, host = found.gpu.parts["optimizer_step"], found.host.parts["train"]
+        return sum(gpu.values()), host["offloaded_states"]
+
+    beside, alone = both("copy"), both("none")
+    assert beside[0] - alone[0] == pytest.approx(on_gpu * share, rel=0.02)
+    assert beside[1] - alone[1] == pytest.approx(in_host * 8 * share)
+
+
+def test_a_worker_owns_what_it_touches_of_its_parents_pages() -> None:
+    """Some 20 MiB as measured, and what it fetches ahead: 2 batches of three rows of 2,048 numbers of 8 bytes."""
+    parts = estimate(zero3(data__workers=256, parallel__gpus_per_node=8)).host.parts
+    assert parts is not None
+    assert parts["train"]["dataloader"] == 8 * 256 * ((20 << 20) + 2 * 3 * 8 * 2048)

@@ -78,6 +78,13 @@ class Renaming(Struct, frozen=True):
     source: str = ""
 
 
+class Past(Struct, frozen=True):
+    """Keys that earlier releases of a framework had, each with the first release without it."""
+
+    package: str
+    keys: MappingABC[str, str]
+
+
 class Table(Struct, frozen=True, dict=True):
     """The keys of one kind of file or call.
 
@@ -100,6 +107,8 @@ class Table(Struct, frozen=True, dict=True):
     """Which plan fields rows of this table may write when several blocks could."""
     renamed: tuple[Renaming, ...] = ()
     """Spellings of older versions; they are no strangers, whatever the rows make of them."""
+    past: Past | None = None
+    """What the newest release does not know any more; no file is offered it."""
     tuning: str = ""
     """A pattern of the keys that files which do the same job may have differently: sizes of buffers, logging."""
 
@@ -187,6 +196,13 @@ def known_keys(framework: str) -> frozenset[str]:
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
+def past_keys(package: str, framework: str) -> Past:
+    """The keys listed in ``keys/past/<framework>.txt``, of a package by the name under which projects pin it."""
+    text = (Path(__file__).parent / "keys" / "past" / f"{framework}.txt").read_text("utf-8")
+    lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return Past(package, {key: release for key, _, release in lines})
+
+
 class Origin(Struct, frozen=True, eq=False):
     """Where a setting came from.
 
@@ -258,6 +274,8 @@ class StrayKey(Struct, frozen=True, eq=False):
     nearest: tuple[str, ...] = ()
     since: str = ""
     """Of a key that the framework has come to know: the first release with it, later than the one that runs."""
+    until: str = ""
+    """Of a key that earlier releases had: the first without it."""
 
     @property
     def location(self) -> Location:
@@ -267,7 +285,7 @@ class StrayKey(Struct, frozen=True, eq=False):
     def meant(self) -> str | None:
         """The key that it is but for its spelling; one that is only near may be another."""
         nearest = next(iter(self.nearest), None)
-        if nearest is None:
+        if nearest is None or self.until:
             return None
         key = nearest.rpartition(".")[2]
         return nearest if is_misspelling(self.path.rpartition(".")[2], key) else None
@@ -403,8 +421,9 @@ class Block(Struct, frozen=True, eq=False, dict=True):
                 try:
                     value = row.kind.read(raw)
                 except BadValue as error:
-                    # What a name of code stands for, only the program knows.
-                    if not isinstance(error, StandIn) and not isinstance(raw, Name):
+                    # What a name of code stands for, or what a call returns, only the program knows.
+                    is_settled = not isinstance(raw, Name) and not _is_returned(entry.value)
+                    if is_settled and not isinstance(error, StandIn):
                         wrong.append(WrongValue(self, entry, str(error)))
                     unknown[row.field] = origin
                     break
@@ -451,7 +470,9 @@ class Block(Struct, frozen=True, eq=False, dict=True):
                 yield from self._stray_keys(entry.value, bare + ".")
             elif not {bare, path} & table.legal_keys:
                 is_data = len(mapping.entries) > _MOST_KEYS
-                yield StrayKey(self, mapping, entry, path, () if is_data else table.nearest(bare))
+                nearest = () if is_data else table.nearest(bare)
+                until = "" if table.past is None else table.past.keys.get(bare, "")
+                yield StrayKey(self, mapping, entry, path, nearest, until=until)
 
     # -- writing ---------------------------------------------------------------------
 
@@ -628,6 +649,13 @@ def _find(mapping: Mapping, key: str, prefix: str) -> Entry | None:
 
 def _is_unknown(raw: Any) -> bool:
     return raw is UNKNOWN or (isinstance(raw, list) and any(item is UNKNOWN for item in raw))
+
+
+def _is_returned(node: Node) -> bool:
+    """Whether a value is what a call in Python code returns, or a list of such values: its arguments do not say it."""
+    if isinstance(node, Sequence):
+        return any(map(_is_returned, node.items))
+    return getattr(node, "kind", None) == "call"
 
 
 def plain_value(node: Node, loader: Loader) -> Any:

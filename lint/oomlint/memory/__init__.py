@@ -1,5 +1,6 @@
 """The memory model: pure arithmetic on a canonical plan, no files, no network."""
 
+from oomlint.memory.beside import asked_in_host
 from oomlint.memory.build import skeleton
 from oomlint.memory.checkpoint import SavePeaks, save_peaks
 from oomlint.memory.estimate import estimate
@@ -30,6 +31,7 @@ __all__ = [
     "SavePeaks",
     "Skeleton",
     "StateBytes",
+    "asked_in_host",
     "beside_on_gpu",
     "estimate",
     "host_load_bytes",

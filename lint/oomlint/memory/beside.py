@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from oomlint.memory.facts import Facts
 from oomlint.memory.states import state_bytes_of
+from oomlint.plan import Plan
+
+
+def beside_in_host(f: Facts) -> float:
+    """Bytes of a rank's RAM in which parameters of models that are only asked lie, where ZeRO-3 offloads those of the
+    trained one. TRL gives each a copy of its DeepSpeed config (v1.9.0 models/utils.py prepare_deepspeed, v0.7.4
+    trainer/dpo_trainer.py _prepare_deepspeed), and so do ms-swift (v4.5.2 swift/rlhf_trainers/rlhf_mixin.py), LLaMA-Factory and
+    Axolotl, which call it; DeepSpeed partitions to where ``offload_param`` says without an optimizer too (v0.9.5 to v0.19.5
+    runtime/engine.py DeepSpeedZeRoOffload, runtime/zero/parameter_offload.py _convert_to_zero_parameters)."""
+    return _asked(f) if _are_offloaded(f) and f.plan.offload.params == "cpu" else 0.0
+
+
+def asked_in_host(plan: Plan) -> float:
+    """Bytes of a node's RAM in which the parameters of such models lie."""
+    f = Facts(plan)
+    return beside_in_host(f) * min(f.per_node, f.world) if f.model is not None else 0.0
 
 
 def models_beside(f: Facts) -> float:
@@ -23,8 +39,19 @@ def there_at_start(f: Facts) -> float:
     return _at_rest(f) + (_of_critic(f) + (0.0 if is_away else 1.0)) * trained
 
 
+def _are_offloaded(f: Facts) -> bool:
+    """Whether models beside the trained one are off the GPU because its parameters are."""
+    is_zero3 = f.backend == "zero" and f.plan.parallel.zero.stage == 3
+    return is_zero3 and f.plan.offload.params in ("cpu", "nvme")
+
+
 def _at_rest(f: Facts) -> float:
-    """Bytes of the models that are only asked."""
+    """Bytes on one GPU of the models that are only asked."""
+    return 0.0 if _are_offloaded(f) else _asked(f)
+
+
+def _asked(f: Facts) -> float:
+    """Bytes of one rank's share of the models that are only asked."""
     o = f.plan.objective
     model = f.model
     assert model is not None

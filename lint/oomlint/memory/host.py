@@ -26,8 +26,13 @@ from oomlint.plan import Plan
 _PROCESS = 3_250 << 20
 _PROCESS_LOW = 1_500 << 20
 _PROCESS_HIGH = 4_500 << 20
-# A forked DataLoader worker shares the parent's pages; what it touches itself stays small.
-_WORKER = 300 << 20
+# What a worker of a DataLoader owns besides its batches. Forked, it shares its parent's pages: with torch 2.13, transformers
+# and datasets loaded and a data set that Arrow maps, 16 of them own 14 to 16 MiB each while they fetch, 19 to 20 where they
+# tokenize, and 113 to 115 after a full garbage collection (python benchmarks/measure/workers.py 16 fork). Spawned, as Python
+# 3.14 starts them in its way (forkserver), each loads the libraries itself: 228 to 230 (python
+# benchmarks/measure/workers.py 4 spawn).
+_WORKER = 20 << 20
+_WORKER_HIGH = 230 << 20
 
 # transformers splits checkpoints into files of at most 5 GB (modeling_utils.py, max_shard_size
 # until 5.0); while loading, about one of them is resident in a process.
@@ -187,6 +192,11 @@ def nvme_buffers_of(f: Facts, trained: float) -> float:
     return buffers
 
 
+def workers_of(f: Facts) -> float:
+    """The workers of a node that fetch samples."""
+    return float(f.plan.data.workers or 0) * processes_of(f)
+
+
 def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     """The components of a node's RAM by phase."""
     plan = f.plan
@@ -194,7 +204,7 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     assert m is not None
     ranks = float(processes_of(f))
     process = _PROCESS * ranks
-    workers = float(plan.data.workers or 0) * ranks
+    workers = workers_of(f)
     prefetch = plan.data.prefetch or 2
     batch = f.rows * f.length * 8 * 3
     loader = workers * (_WORKER + prefetch * batch)
@@ -255,5 +265,5 @@ def bounds_of(f: Facts, peak: float) -> tuple[float, float]:
     states = max(0.0, peak - _PROCESS * ranks)
     return (
         states / _APART + min(_PROCESS_LOW * ranks, peak),
-        states * _APART + _PROCESS_HIGH * ranks,
+        states * _APART + _PROCESS_HIGH * ranks + (_WORKER_HIGH - _WORKER) * workers_of(f),
     )

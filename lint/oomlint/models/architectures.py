@@ -111,6 +111,13 @@ def block_classes(arch: str) -> tuple[str, ...]:
     return tuple(_BLOCKS.get(arch, "").split())
 
 
+def is_in_transformers(arch: str | None) -> bool:
+    """Whether transformers itself has the classes. Checkpoints of these models that bring code have none for
+    AutoModel, or a class without a head (``auto_map`` in the config.json of tiiuae/falcon-7b and
+    deepseek-ai/DeepSeek-V3); ChatGLM's, InternLM's and MiniCPM-V's name one with it."""
+    return arch in _BLOCKS
+
+
 # Models whose own code makes them bf16 wherever the GPU can, though nobody asks for it (Qwen-7B and
 # Qwen-VL, modeling_qwen.py of 58362a19 and later, QWenLMHeadModel.__init__: ``autoset_precision``).
 _CAST_THEMSELVES: Final = frozenset({"qwen", "qwen_vl"})

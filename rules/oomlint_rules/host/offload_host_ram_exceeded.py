@@ -44,6 +44,7 @@ from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Peak, judge_gpu, judge_host, settled
+from oomlint.memory import asked_in_host
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, count, gib
 from oomlint.run import Run
@@ -235,6 +236,8 @@ def _per_parameter(training: Run, states: int) -> Iterator[str]:
     known = [("fp32 weights", 4.0), ("fp32 gradients", 4.0), ("16-bit staging", 2.0)]
     if plan.offload.params == "cpu":
         known.append(("16-bit weights", 2.0))
+    if asked := asked_in_host(plan):
+        known.append(("weights of models that are only asked", asked * nodes / total))
     rest = each - sum(size for _, size in known)
     if plan.parallel.backend == "zero" and plan.offload.optimizer == "cpu" and rest >= 0:
         known.insert(2, ("optimizer states", rest))

@@ -7,7 +7,9 @@ ignores such keys (Axolotl, whose pydantic models do not forbid extra fields; th
 of a DeepSpeed JSON; python-fire options of llama-recipes) it is found when a real key is
 near enough to have been meant. Where the framework refuses them (LLaMA-Factory, Accelerate
 YAML, the `zero_optimization` object of a DeepSpeed JSON) every unknown key is found, but for
-those that a copy of LLaMA-Factory or OpenRLHF in the project itself declares.
+those that a copy of LLaMA-Factory or OpenRLHF in the project itself declares. A key that earlier
+releases of Axolotl, LLaMA-Factory or ms-swift had is a remark, unless the project pins a release
+without it, and nothing at all where it pins one that has it.
 
 ## Why it runs out of memory
 
@@ -35,6 +37,8 @@ LLaMA-Factory to let unknown keys pass.
   no `extra="forbid"`); https://github.com/axolotl-ai-cloud/axolotl/issues/2143
 * DeepSpeed `deepspeed/runtime/config.py` reads the top-level keys it knows and no others;
   `deepspeed/runtime/config_utils.py:110` forbids extra ones in `zero_optimization`
+* Keys of earlier releases: the fields of the argument classes over the tags and history of Axolotl,
+  LLaMA-Factory and ms-swift
 * LLaMA-Factory `src/llamafactory/hparams/parser.py` (`_parse_args`); Accelerate
   `commands/config/config_args.py` raises on unknown keys
 """
@@ -43,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.changes import Release, release_of
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import UNKNOWN
@@ -59,7 +64,7 @@ from oomlint.rule import (
     short,
 )
 from oomlint.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 from oomlint_rules.settings._levels import other_level
 
 _TRL_SFT = (
@@ -152,6 +157,17 @@ class UnknownKeyIgnored(Rule):
             why="SFTConfig has max_length from TRL 0.16 on",
         ),
         Example(
+            files={"axolotl.yaml": f"{AXOLOTL}eval_table_max_new_tokens: 128\n"},
+            why="releases before 0.5 have the key, and nothing tells which runs",
+        ),
+        Example(
+            files={
+                "axolotl.yaml": f"{AXOLOTL}eval_table_max_new_tokens: 128\n",
+                "requirements.txt": "axolotl==0.9.2\n",
+            },
+            why="eval_max_new_tokens took its place",
+        ),
+        Example(
             files={"train.yaml": f"{LLAMA_FACTORY}cut_off_len: 1024\n"},
             fixed={"train.yaml": f"{LLAMA_FACTORY}cutoff_len: 1024\n"},
             why="LLaMA-Factory refuses what it does not know",
@@ -160,6 +176,13 @@ class UnknownKeyIgnored(Rule):
     good = (
         Example(files={"sft.yaml": _TRL_SFT, "requirements.txt": "trl==0.16.0\n"}),
         Example(files={"train.yaml": f"{LLAMA_FACTORY}cutoff_len: 1024\n"}),
+        Example(
+            files={
+                "axolotl.yaml": f"{AXOLOTL}eval_table_max_new_tokens: 128\n",
+                "requirements.txt": "axolotl==0.4.0\n",
+            },
+            why="Axolotl 0.4 has the key",
+        ),
         Example(
             files={
                 "axolotl.yaml": (
@@ -188,12 +211,32 @@ class UnknownKeyIgnored(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         for stray in run.stray:
             table = stray.block.table
-            if other_level(stray) is not None:
+            if other_level(stray) is not None or _has_it(run, stray):
                 continue  # ds-key-at-wrong-level says where it belongs
-            if table.refuses(stray.path):
+            if _may_have_it(run, stray):
+                if table.ignores_unknown is not None and not _is_empty(stray):
+                    yield self._of_earlier_releases(run, stray)
+            elif table.refuses(stray.path):
                 yield self._refused(run, stray)
             elif table.ignores_unknown and stray.nearest and not _is_empty(stray):
                 yield self._ignored(run, stray)
+
+    def _of_earlier_releases(self, run: Run, stray: StrayKey) -> Finding:
+        is_refused = stray.block.table.refuses(stray.path)
+        title = (
+            _said(stray, "refuses", "refuse") if is_refused else _said(stray, "ignores", "ignore")
+        )
+        details: tuple[str, ...] = ()
+        if stray.nearest:
+            title, details = asking(title, stray.nearest[0])
+        return self.finding(
+            run,
+            Severity.INFO,
+            title,
+            at=stray,
+            details=(*details, "earlier releases have the key, and the project pins none"),
+            proposals=_rename(stray),
+        )
 
     def _ignored(self, run: Run, stray: StrayKey) -> Finding:
         nearest = stray.nearest[0]
@@ -230,7 +273,24 @@ def _said(stray: StrayKey, does: str, do: str) -> str:
     """``Axolotl ignores sequence_length``: what reads the file, what it does, and the key."""
     reader = stray.block.table.name.removesuffix(" config")
     release = f" before {stray.since}" if stray.since else ""
+    release = f" from {stray.until} on" if stray.until else release
     return f"{reader}{release} {do if 'options' in reader else does} {short(stray.path, 42)}"
+
+
+def _pinned(run: Run, stray: StrayKey) -> Release | None:
+    """The release that the project pins of the framework whose earlier ones had the key."""
+    past = stray.block.table.past
+    return None if past is None else release_of(run.plan.versions.get(past.package))
+
+
+def _has_it(run: Run, stray: StrayKey) -> bool:
+    """Whether the pinned release is one that has the key still."""
+    pinned, until = _pinned(run, stray), release_of(stray.until)
+    return pinned is not None and until is not None and pinned < until
+
+
+def _may_have_it(run: Run, stray: StrayKey) -> bool:
+    return bool(stray.until) and _pinned(run, stray) is None
 
 
 def _is_empty(stray: StrayKey) -> bool:

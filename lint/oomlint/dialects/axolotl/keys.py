@@ -24,7 +24,7 @@ from oomlint.dialects.kinds import (
     read_integer,
     switch,
 )
-from oomlint.dialects.table import Renaming, Row, Table, known_keys
+from oomlint.dialects.table import Renaming, Row, Table, known_keys, past_keys
 from oomlint.dialects.trainer.arguments import RESUME
 from oomlint.plan.fields import Private, f
 
@@ -351,6 +351,7 @@ AXOLOTL = Table(
     ),
     rows=_ROWS,
     known=known_keys("axolotl"),
+    past=past_keys("axolotl", "axolotl"),
     # Values of these are nested settings of their own, none of which this table reads.
     known_prefixes=("gradient_checkpointing_kwargs.", "model_quantization_config_kwargs.", "trl."),
     ignores_unknown=True,

@@ -27,7 +27,7 @@ from oomlint.dialects.kinds import (
     read_integer,
 )
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
-from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.table import Row, Table, known_keys, past_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
@@ -376,6 +376,7 @@ SWIFT = Table(
         Row("ENV", own.env, Kind(lambda raw: None), table=ENV_MAPPING),
     ),
     known=KNOWN,
+    past=past_keys("ms-swift", "ms_swift"),
     known_prefixes=(*KNOWN_PREFIXES, "device_groups.", "model_kwargs.", "ENV."),
     ignores_unknown=False,
     section="training",

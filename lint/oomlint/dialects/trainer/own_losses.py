@@ -16,6 +16,7 @@ from oomlint.dialects.table import Block, plain_value
 from oomlint.dialects.trainer.script import is_reached
 from oomlint.documents.base import Call, Fact
 from oomlint.errors import CannotEdit
+from oomlint.models.architectures import is_in_transformers
 from oomlint.plan.fields import f
 
 embedding = Meaning()
@@ -29,7 +30,8 @@ _PATCHES = re.compile(r"(?:^|\.)_?apply_liger_kernel_to_\w+$")
 _PATCHED_LOADER = re.compile(r"(?:^|\.)AutoLigerKernelForCausalLM\.from_pretrained$")
 # apple/ml-cross-entropy cut_cross_entropy/transformers/patch.py.
 _CUT = re.compile(r"(?:^|\.)cce_patch$")
-# transformers' AutoModel is the model without its head, unless code of the checkpoint's own runs.
+# transformers' AutoModel is the model without its head, unless code of the checkpoint's own runs (5.23
+# models/auto/modeling_auto.py MODEL_MAPPING_NAMES; auto_factory.py from_pretrained: auto_map).
 _HEADLESS = re.compile(r"(?:^|\.)AutoModel\.from_(?:pretrained|config)$")
 _LIGER = "liger-kernel 0.6 transformers/monkey_patch.py"
 
@@ -119,6 +121,11 @@ def _trained(blocks: list[Block]) -> frozenset[str]:
 
 def _is_headless(blocks: list[Block]) -> bool:
     return any(map(_HEADLESS.search, _trained(blocks)))
+
+
+def _may_bring_head(run: Cells) -> bool:
+    """Whether code that comes with the checkpoint may be what AutoModel loads."""
+    return bool(run[f.model.trust_remote_code]) and not is_in_transformers(run[f.model.arch])
 
 
 def _own_loss(blocks: list[Block]) -> str | None:
@@ -237,7 +244,7 @@ def _reason(run: Cells) -> tuple[str | None, bool]:
     own = run.given.once(_own_loss)
     if own is not None:
         return f"{own} is the script's own and never names logits", True
-    if run.given.once(_is_headless) and not run[f.model.trust_remote_code]:
+    if run.given.once(_is_headless) and not _may_bring_head(run):
         return "AutoModel is the model without its head", False
     call = run.given.once(_liger_call)
     if call is not None and _fuses(call) and not run[f.loss.label_smoothing]:

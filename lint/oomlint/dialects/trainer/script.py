@@ -267,7 +267,8 @@ def cutting(calls: Sequence[Call]) -> Iterator[Call]:
             return
         if not cuts:
             continue
-        if "return_tensors" in given and _value(call, "padding") != "max_length":
+        is_asked = _value(call, "return_tensors") is not None
+        if is_asked and _value(call, "padding") != "max_length":
             continue
         if "max_length" not in given:
             return

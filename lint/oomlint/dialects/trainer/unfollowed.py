@@ -16,9 +16,10 @@ from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.statements import is_command
+from oomlint.dialects.trainer.script import are_held
+from oomlint.dialects.trainer.statements import is_command, switches_of
 from oomlint.dialects.trl.fields import trl
-from oomlint.documents.base import Entry
+from oomlint.documents.base import UNKNOWN, Entry, Fact, Scalar
 from oomlint.plan.fields import f
 
 unfollowed = Meaning()
@@ -43,13 +44,17 @@ def _speaks_of_packing(words: frozenset[str]) -> bool:
     return bool(words & _PACKS)
 
 
+def _has_adapter(run: Cells) -> bool:
+    """Whether an adapter is what is trained. What it is to be of says so only where nothing says that there is none."""
+    return bool(run[hf.use_peft]) or (
+        run.mentions(hf.lora_targets) and not run.mentions(hf.use_peft)
+    )
+
+
 # What an option is about, and what settles the matter all the same. That there is no adapter does not: a part of
 # the model may be frozen.
 _ABOUT: Mapping[Any, tuple[Callable[[frozenset[str]], bool], Callable[[Cells], Any]]] = {
-    f.trainable.method: (
-        _speaks_of_training,
-        lambda run: run[hf.use_peft] or run.mentions(hf.lora_targets),
-    ),
+    f.trainable.method: (_speaks_of_training, _has_adapter),
     f.checkpointing.mode: (
         _speaks_of_checkpointing,
         lambda run: run.mentions(hf.checkpointing),
@@ -71,7 +76,40 @@ def unknown_option(run: Cells, field: Any, said: Said) -> Said:
     unread = of_unread_program(run)
     if unread is not None:
         return unread
-    return _of_an_adapter(run) if field == f.trainable.method else said
+    if field != f.trainable.method:
+        return said
+    return _chosen_by_code(run) or _of_an_adapter(run)
+
+
+def _chosen_by_code(run: Cells) -> Origin | None:
+    """The statement by which the script itself says of parameters whether they are trained, where the switches around
+    it may let it run; of scripts that have a profile the profile tells."""
+    found = run.given.once(_choosing)
+    if not found:
+        return None
+    switches = switches_of(run.given.blocks)
+    held = (each for each in found if are_held(each[1].detail["guards"], switches))
+    block, fact = next(held, (None, None))
+    if block is None or fact is None:
+        return None
+    span = fact.location.span
+    what = block.document.source.text[span.start : span.end].partition("(")[0]
+    why = "the script itself chooses which parameters are trained"
+    return Origin(
+        "explicit", block, None, Entry(what, span, Scalar(span, UNKNOWN), span), source=why
+    )
+
+
+def _choosing(blocks: list[Block]) -> list[tuple[Block, Fact]]:
+    if any(isinstance(block.table, ScriptTable) for block in blocks):
+        return []
+    documents = {id(block.document): block for block in blocks}
+    return [
+        (block, fact)
+        for block in documents.values()
+        for fact in getattr(block.document, "facts", ())
+        if fact.kind == "chooses-trained"
+    ]
 
 
 def of_unread_program(run: Cells) -> Origin | None:

@@ -35,12 +35,14 @@ _TOWER = re.compile(
     r"\.(?:get_)?(?:vision_(?:model|tower|encoder|backbone)|visual|vit|image_encoder)(?:\(\))?$"
 )
 _PARAMETERS = frozenset({"parameters", "named_parameters"})
+# Models that are never trained, by what scripts call them.
+_OTHER_MODEL = re.compile(r"ref|teacher|reward|critic|draft|judge|frozen", re.IGNORECASE)
 
 
 def side_facts(source: Source, tree: Tree, places: Places, steps: Sequence[Step]) -> Iterator[Fact]:
     """Facts of these kinds: ``merges-adapter`` (``how``, ``share``, ``quantized``), ``zero-to-fp32`` (``how``),
     ``dataset-in-memory`` (``how``), ``debug-mode`` (``what``, ``effect``), ``overrides-state-dict``,
-    ``freezes-tower``.
+    ``freezes-tower``, ``chooses-trained`` (``guards``).
     """
     look = _Look(source, tree, places)
     for step in steps:
@@ -55,6 +57,7 @@ def side_facts(source: Source, tree: Tree, places: Places, steps: Sequence[Step]
             yield look.switched("dataset-in-memory", call, "keep_in_memory", how=last)
         elif last in _PARAMETERS or last == "requires_grad_":
             yield from look.freezes(step)
+            yield from look.chooses(step)
         else:
             yield from look.debugs(call, step.name)
     for node in tree.assignments:
@@ -151,12 +154,46 @@ class _Look:
         if not _TOWER.search(ast.unparse(call.func.value)):
             return
         if step.last == "requires_grad_":
-            first = call.args[0] if call.args else _keyword(call, "requires_grad")
-            is_off = _is_false(first)
+            is_off = _is_false(_asked(call))
         else:
             is_off = call in self.switched_off
         if is_off:
             yield self.fact("freezes-tower", call)
+
+    def chooses(self, step: Step) -> Iterator[Fact]:
+        """``model.requires_grad_(False)``, or a loop over parameters that says of each whether it is trained, so that not
+        all are; of towers that are frozen in any case :meth:`freezes` tells."""
+        call = step.node
+        if not step.reached or not isinstance(call.func, ast.Attribute):
+            return
+        is_one = step.last == "requires_grad_" and _may_switch_off(_asked(call))
+        if not is_one and call not in self.chosen_from:
+            return
+        if self._is_another(step, call.func.value) or next(self.freezes(step), None) is not None:
+            return
+        yield self.fact("chooses-trained", call, guards=step.guards)
+
+    def _is_another(self, step: Step, owner: ast.expr) -> bool:
+        """Whether the model is called like one that is not trained, in the function or by all that call it."""
+        if _OTHER_MODEL.search(ast.unparse(owner)):
+            return True
+        function, root = step.function, ast.unparse(owner).partition(".")[0]
+        if function is None or root not in {each.arg for each in function.args.args}:
+            return False
+        given = [ast.unparse(call) for call in self.tree.calls_to(function.name)]
+        return bool(given) and all(map(_OTHER_MODEL.search, given))
+
+    @cached_property
+    def chosen_from(self) -> set[ast.expr]:
+        """The calls that loops go over of which the body sets ``requires_grad``, not to ``True`` alone."""
+        loops = (node for node in ast.walk(self.tree.root) if isinstance(node, ast.For))
+        return {
+            call
+            for loop in loops
+            if any(_sets_gradient(node) for part in loop.body for node in ast.walk(part))
+            for call in ast.walk(loop.iter)
+            if isinstance(call, ast.Call)
+        }
 
     @cached_property
     def switched_off(self) -> set[ast.expr]:
@@ -181,6 +218,24 @@ def _switches_off(body: list[ast.stmt]) -> bool:
         case [ast.Expr(value=ast.Call(func=ast.Attribute(attr="requires_grad_"), args=[value]))]:
             return _is_false(value)
     return False
+
+
+def _sets_gradient(node: ast.AST) -> bool:
+    match node:
+        case ast.Assign(targets=[ast.Attribute(attr="requires_grad")], value=value):
+            return _may_switch_off(value)
+        case ast.Call(func=ast.Attribute(attr="requires_grad_")):
+            return _may_switch_off(_asked(node))
+    return False
+
+
+def _asked(call: ast.Call) -> ast.expr | None:
+    """What ``requires_grad_`` is told; nothing is ``True`` (torch 2.9 nn/modules/module.py)."""
+    return call.args[0] if call.args else _keyword(call, "requires_grad")
+
+
+def _may_switch_off(value: ast.expr | None) -> bool:
+    return value is not None and not _is_true(value)
 
 
 def _is_alone(statement: ast.stmt, tree: ast.Module) -> bool:

@@ -1,0 +1,33 @@
+"""A key that earlier releases had is a remark, unless a release is pinned: then that one has it, or has not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomlint.engine import Options, lint
+from oomlint.rule import Severity
+from oomlint.workspace import Workspace
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+
+
+@pytest.mark.parametrize(
+    ("text", "pin", "severity"),
+    [
+        (f"{AXOLOTL}eval_table_max_new_tokens: 128\n", "", Severity.INFO),
+        (f"{AXOLOTL}eval_table_max_new_tokens: 128\n", "axolotl==0.4.1\n", None),
+        (f"{AXOLOTL}eval_table_max_new_token: 128\n", "", Severity.WARNING),  # no release had it
+        (f"{AXOLOTL}load_4bit: true\n", "", Severity.INFO),
+        (f"{AXOLOTL}load_4bit: true\n", "axolotl==0.9.2\n", Severity.WARNING),
+        (f"{LLAMA_FACTORY}hf_auth_token: x\n", "", Severity.INFO),
+        (f"{LLAMA_FACTORY}hf_auth_token: x\n", "llamafactory==0.9.3\n", Severity.ERROR),
+        (f"{LLAMA_FACTORY}hf_auth_tokens: x\n", "", Severity.ERROR),  # no release had it
+    ],
+)
+def test_severity(tmp_path: Path, text: str, pin: str, severity: Severity | None) -> None:
+    (tmp_path / "train.yaml").write_text(text, "utf-8")
+    (tmp_path / "requirements.txt").write_text(pin, "utf-8")
+    told = lint(Workspace(tmp_path), ["train.yaml"], Options()).diagnoses
+    found = [told.severity for told in told if told.finding.rule.code == "OOM801"]
+    assert found == ([] if severity is None else [severity])
