@@ -28,6 +28,7 @@ from benchmarks.accuracy.published import (
     usable_memory,
 )
 from benchmarks.accuracy.simulated import sharded_plan, single_plan
+from benchmarks.accuracy.steps import condition_plan
 
 from oomlint.judgement import Risk
 from oomlint.memory import DeviceEstimate, GpuLimits, estimate, skeleton, state_bytes
@@ -218,6 +219,7 @@ def main() -> None:
         parser.error(f"no measured sets in {truth}; name their folder with --truth")
     exact(truth, "simulated", single_plan)
     exact(truth, "sharded", sharded_plan)
+    exact(truth, "steps", condition_plan)
     deepspeed(truth)
     peers(published(truth))
     fits(truth)

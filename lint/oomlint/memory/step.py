@@ -301,7 +301,8 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
             at_head = Point(pile.done(0.0) + made, at_end + norm, bytes_ + waiting, around, 0.0)
     backward = [at_head]
 
-    done = model.vocab * model.hidden / f.tp if f.head_trained else 0.0
+    has_head = bool(model.head_numel) or model.tied
+    done = model.vocab * model.hidden / f.tp if f.head_trained and has_head else 0.0
     best, highest_point = 0.0, (0.0, 0.0, 0.0)
     tops = [_highest_moment(profile, tokens, scores, pile) for profile in stack.walk.kinds]
     for stop, below in zip(stack.walk.stops, stack.below(), strict=True):

@@ -1,0 +1,110 @@
+"""Of faults seeded into the arithmetic, how many the tests catch: ``python -m benchmarks.faults``.
+
+Faults are drawn from all of ``memory``, ``judgement`` and the cells, with a seed, so that the first 60 of 200 are those
+of 60. Each is put into a copy of the project, where the tests that run its line follow, the quickest first, until one fails.
+That this test passes without the fault is tried too. What survives is printed with file, line and change.
+
+``--keep FOLDER`` keeps which tests run which lines, which takes a run of all of them under coverage (``pip install coverage``), and every fault
+that was tried, in ``tried.jsonl``. ``--again FILE`` tries those that survived in such a file, as far as their code is still there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from benchmarks.faults.covering import Covered
+from benchmarks.faults.seeding import Fault, faults_in
+from benchmarks.faults.trying import Copy, Tried, recorded, tried, warm_up
+
+_ROOT = Path(__file__).resolve().parents[2]
+_MODULES = ("lint/oomlint/memory", "lint/oomlint/judgement", "lint/oomlint/dialects/cells.py")
+# Tests that ask the arithmetic and take few processes of their own, the narrowest first.
+_TESTS = """tests/memory tests/judgement tests/planner tests/benchmarks tests/dialects/test_cells.py
+tests/dialects/test_trainer.py tests/dialects/test_deepspeed.py tests/dialects/test_axolotl.py tests/test_run.py tests/test_api.py
+tests/test_attested.py tests/test_unread.py tests/test_versions.py tests/test_ways_out.py tests/test_plan_values.py
+tests/test_real_failures.py tests/rules/test_examples.py"""
+
+
+def modules() -> list[str]:
+    """The modules that get faults."""
+    found = [_ROOT / name for name in _MODULES]
+    files = [file for path in found for file in (sorted(path.rglob("*.py")) or [path])]
+    return [file.relative_to(_ROOT).as_posix() for file in files]
+
+
+def drawn(count: int, seed: int) -> list[Fault]:
+    """So many faults, any of them as likely."""
+    every = [fault for module in modules() for fault in faults_in(_ROOT, module)]
+    random.Random(seed).shuffle(every)
+    return every[:count]
+
+
+def survived(file: Path) -> list[Fault]:
+    """The faults that no test of an earlier run caught and that still have their place."""
+    found = [msgspec.json.decode(line, type=Tried) for line in file.read_bytes().splitlines()]
+    names = {tried.fault.name for tried in found if tried.caught is None}
+    return [
+        fault
+        for module in modules()
+        for fault in faults_in(_ROOT, module)
+        if fault.name in names
+    ]
+
+
+def report(results: Iterable[Tried]) -> None:
+    """What survived, and the share of those that were caught."""
+    every = list(results)
+    left = [tried for tried in every if tried.caught is None]
+    for tried in sorted(left, key=lambda tried: (tried.fault.module, tried.fault.line)):
+        fault = tried.fault
+        print(f"{fault.module}:{fault.line} {fault.function}: {fault.kind}")
+        print(f"    {fault.before}\n -> {fault.after}   ({tried.ran} tests passed, {tried.left} left)")
+    caught = len(every) - len(left)
+    if every:
+        print(f"{caught} of {len(every)} faults caught, {caught / len(every):.0%}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--count", type=int, default=60, help="how many faults")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=60, help="processor time for a fault")
+    parser.add_argument("--tests", nargs="+", default=_TESTS.split(), help="files and folders of tests")
+    parser.add_argument("--keep", type=Path, help="a folder for what was found")
+    parser.add_argument("--again", type=Path, help="a file of tried faults")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="oomlint-faults-") as folder:
+        keep: Path = options.keep or Path(folder)
+        keep.mkdir(parents=True, exist_ok=True)
+        (Path(folder) / "copy").mkdir()
+        copy, log = Copy(_ROOT, Path(folder) / "copy"), keep / "log"
+        warm_up()
+        lines = keep / "covered.json"
+        if not lines.exists():
+            found = recorded(copy, modules(), options.tests, log)
+            lines.write_bytes(msgspec.json.encode(found))
+        covered = msgspec.json.decode(lines.read_bytes(), type=Covered)
+        again: Path | None = options.again
+        faults = survived(again) if again else drawn(options.count, options.seed)
+        results = []
+        with (keep / "tried.jsonl").open("ab") as out:
+            for number, fault in enumerate(faults, 1):
+                result = tried(copy, fault, covered, options.seconds, log)
+                results.append(result)
+                out.write(msgspec.json.encode(result) + b"\n")
+                out.flush()
+                print(
+                    f"{number} {fault.module}:{fault.line} {fault.kind}: {result.caught or 'SURVIVED'}"
+                    f" ({result.seconds:.0f} s)",
+                    flush=True,
+                )
+        report(results)
+
+
+if __name__ == "__main__":
+    main()
