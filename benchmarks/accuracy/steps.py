@@ -59,6 +59,7 @@ def condition_plan(row: Mapping[str, Any]) -> Plan:
         values["trainable.method"] = "dora"
     if saved := lora.get("modules_to_save"):
         values["trainable.modules_to_save"] = tuple(saved)
+        values["trainable.saved_dtype"] = plan.precision.param
     return plan.with_values(values)
 
 

@@ -30,51 +30,53 @@ tests/test_attested.py tests/test_unread.py tests/test_versions.py tests/test_wa
 tests/test_real_failures.py tests/rules/test_examples.py"""
 
 
-def modules() -> list[str]:
-    """The modules that get faults."""
-    found = [_ROOT / name for name in _MODULES]
+def modules(root: Path) -> list[str]:
+    """The modules that get faults, as paths below the root."""
+    found = [root / name for name in _MODULES]
     files = [file for path in found for file in (sorted(path.rglob("*.py")) or [path])]
-    return [file.relative_to(_ROOT).as_posix() for file in files]
+    return [file.relative_to(root).as_posix() for file in files]
 
 
-def drawn(count: int, seed: int) -> list[Fault]:
+def drawn(root: Path, count: int, seed: int) -> list[Fault]:
     """So many faults, any of them as likely."""
-    every = [fault for module in modules() for fault in faults_in(_ROOT, module)]
+    every = [fault for module in modules(root) for fault in faults_in(root, module)]
     random.Random(seed).shuffle(every)
     return every[:count]
 
 
-def survived(file: Path) -> list[Fault]:
+def survived(root: Path, file: Path) -> list[Fault]:
     """The faults that no test of an earlier run caught and that still have their place."""
     found = [msgspec.json.decode(line, type=Tried) for line in file.read_bytes().splitlines()]
-    names = {tried.fault.name for tried in found if tried.caught is None}
-    return [
-        fault
-        for module in modules()
-        for fault in faults_in(_ROOT, module)
-        if fault.name in names
-    ]
+    names = {result.fault.name for result in found if result.caught is None}
+    every = (fault for module in modules(root) for fault in faults_in(root, module))
+    return [fault for fault in every if fault.name in names]
 
 
 def report(results: Iterable[Tried]) -> None:
     """What survived, and the share of those that were caught."""
     every = list(results)
-    left = [tried for tried in every if tried.caught is None]
-    for tried in sorted(left, key=lambda tried: (tried.fault.module, tried.fault.line)):
-        fault = tried.fault
+    left = [result for result in every if result.caught is None]
+    for result in sorted(left, key=lambda result: (result.fault.module, result.fault.line)):
+        fault = result.fault
         print(f"{fault.module}:{fault.line} {fault.function}: {fault.kind}")
-        print(f"    {fault.before}\n -> {fault.after}   ({tried.ran} tests passed, {tried.left} left)")
+        print(
+            f"    {fault.before}\n -> {fault.after}   ({result.ran} passed, {result.left} not run)"
+        )
     caught = len(every) - len(left)
     if every:
         print(f"{caught} of {len(every)} faults caught, {caught / len(every):.0%}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=60, help="how many faults")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60, help="processor time for a fault")
-    parser.add_argument("--tests", nargs="+", default=_TESTS.split(), help="files and folders of tests")
+    parser.add_argument(
+        "--tests", nargs="+", default=_TESTS.split(), help="files and folders of tests"
+    )
     parser.add_argument("--keep", type=Path, help="a folder for what was found")
     parser.add_argument("--again", type=Path, help="a file of tried faults")
     options = parser.parse_args()
@@ -86,11 +88,14 @@ def main() -> None:
         warm_up()
         lines = keep / "covered.json"
         if not lines.exists():
-            found = recorded(copy, modules(), options.tests, log)
+            found = recorded(copy, modules(copy.root), options.tests, log)
             lines.write_bytes(msgspec.json.encode(found))
         covered = msgspec.json.decode(lines.read_bytes(), type=Covered)
         again: Path | None = options.again
-        faults = survived(again) if again else drawn(options.count, options.seed)
+        if again:
+            faults = survived(copy.root, again)
+        else:
+            faults = drawn(copy.root, options.count, options.seed)
         results = []
         with (keep / "tried.jsonl").open("ab") as out:
             for number, fault in enumerate(faults, 1):

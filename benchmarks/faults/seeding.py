@@ -142,7 +142,10 @@ def _of(node: _Place) -> Iterator[tuple[str, ast.AST]]:
             if counts and (edge := _EDGES.get(type(op))):
                 yield "comparison", ast.Compare(left, [edge()], [right])
         case ast.BoolOp(op, values):
-            yield "condition", ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values)
+            yield (
+                "condition",
+                ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values),
+            )
             for index in range(len(values)):
                 rest = values[:index] + values[index + 1 :]
                 yield "condition", rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)

@@ -141,7 +141,10 @@ def _run(
         chosen = _Chosen(tests, seconds)
         status = pytest.main([*_OPTIONS, "-x", *files], plugins=[chosen])
         failed = chosen.failed
-        if failed is None and status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        if failed is None and status not in (
+            pytest.ExitCode.OK,
+            pytest.ExitCode.NO_TESTS_COLLECTED,
+        ):
             failed = "collection"
         return failed, chosen.ran, processor_seconds()
 

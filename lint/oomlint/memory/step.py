@@ -392,9 +392,9 @@ def optimizer_temporaries(f: Facts, trained: float) -> float:
     assert model is not None
     o = f.plan.optimizer
     kind = o.kind or "adamw"
-    width = f.adapter_bytes if f.lora else f.stream
-    if f.backend in ("fsdp1", "fsdp2"):
-        width = f.weight if not f.lora else f.adapter_bytes
+    width = f.trained_bytes if f.lora else f.stream
+    if f.backend in ("fsdp1", "fsdp2") and not f.lora:
+        width = f.weight
     if f.master:
         width = f.master
     if f.plan.offload.optimizer in ("cpu", "nvme") or f.plan.parallel.fsdp.cpu_offload:
