@@ -11,7 +11,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -109,24 +109,47 @@ def recorded(copy: Copy, modules: Sequence[str], tests: Sequence[str], log: Path
 
 def tried(copy: Copy, fault: Fault, covered: Covered, seconds: float, log: Path) -> Tried:
     """Whether a test fails where the fault is, with so many seconds of processor time for all."""
-    chosen = covered.running(fault.module, fault.line)
-    unreliable: set[int] = set()
-    spent = 0.0
-    while True:
-        some = [index for index in chosen if index not in unreliable]
-        take_out = copy.with_fault(fault)
-        try:
-            caught, ran, took = _run(copy, [covered.tests[i] for i in some], seconds, log)
-        finally:
-            take_out()
-        spent += took
-        if caught in (None, "time") or caught not in covered.tests:
-            return Tried(fault, caught, ran, len(some) - ran if caught is None else 0, spent)
-        without, _, took = _run(copy, [caught], seconds, log)
-        spent += took
-        if without is None:
+    take_out = copy.with_fault(fault)
+    try:
+        return _tried(copy, fault, covered, seconds, log)
+    finally:
+        take_out()
+
+
+def _tried(copy: Copy, fault: Fault, covered: Covered, seconds: float, log: Path) -> Tried:
+    ran, spent, chosen = 0, 0.0, covered.running(fault.module, fault.line)
+    for some in stages(covered, chosen):
+        tests = [covered.tests[index] for index in some]
+        caught, passed, took = _run(copy, tests, seconds - spent, log)
+        ran, spent = ran + passed, spent + took
+        if caught is not None:
             return Tried(fault, caught, ran, 0, spent)
-        unreliable.add(covered.tests.index(caught))
+        if spent > seconds:
+            break
+    return Tried(fault, None, ran, len(chosen) - ran, spent)
+
+
+def unreliable(copy: Copy, results: Iterable[Tried], seconds: float, log: Path) -> str | None:
+    """A test that is said to have caught a fault and that fails without any."""
+    tests = {result.caught: None for result in results if result.caught and "::" in result.caught}
+    return _run(copy, list(tests), seconds, log)[0]
+
+
+# Files of tests that are collected first: most faults are caught there, and collecting all takes seconds.
+_FIRST = 3
+
+
+def stages(covered: Covered, chosen: Sequence[int]) -> list[list[int]]:
+    """The tests of the files that take least, then the others."""
+    seconds: dict[str, float] = {}
+    for index in chosen:
+        file = covered.tests[index].split("::")[0]
+        seconds[file] = seconds.get(file, 0.0) + covered.seconds[index]
+    first = set(sorted(seconds, key=lambda file: seconds[file])[:_FIRST])
+    parts: tuple[list[int], list[int]] = ([], [])
+    for index in chosen:
+        parts[covered.tests[index].split("::")[0] not in first].append(index)
+    return [part for part in parts if part]
 
 
 def _run(
