@@ -188,7 +188,10 @@ def test_zero_steps_a_partition_beside_its_gradients_in_fp32() -> None:
         loops = facts(**zero, parallel__zero__stage=stage, optimizer__foreach=False)
         assert optimizer_temporaries(loops, NUMEL) == pytest.approx((4 + 2 * 4) * part)
     groups = facts(
-        **zero, parallel__zero__stage=3, parallel__zero__sub_group_elems=10_000, optimizer__fused=True
+        **zero,
+        parallel__zero__stage=3,
+        parallel__zero__sub_group_elems=10_000,
+        optimizer__fused=True,
     )
     assert optimizer_temporaries(groups, NUMEL) == 4 * 10_000
     one = facts(**zero, parallel__zero__stage=3, optimizer__fused=True)
