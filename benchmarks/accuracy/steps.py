@@ -35,7 +35,7 @@ _BY_ROWS = frozenset({"dpo", "kto", "orpo"})
 def condition_plan(row: Mapping[str, Any]) -> Plan:
     """The plan of a row of the measured set ``steps``: TRL's own losses, and conditions of precision and PEFT."""
     dims = from_config_json(dict(row["config"])).dims
-    if dims.params_total is None:
+    if dims.params_total is None and dims.layers is not None:
         dims = replace(dims, params_total=row["n_params_base"])
     plan = single_plan(row, dims)
     values: dict[str, Any] = {}
