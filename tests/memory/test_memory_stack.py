@@ -235,3 +235,75 @@ def test_a_mamba_2_block_projects_to_gates_states_and_heads() -> None:
     mixed = 128 + 2 * 2 * 16
     mixer = 64 * (2 * 128 + 2 * 2 * 16 + 8) + 128 * 64 + 5 * mixed + 3 * 8 + 128
     assert model.blocks[0].numel == mixer + 3 * 64 * 128 + 2 * 64
+
+
+# -- FSDP by hand ------------------------------------------------------------------------------------
+
+# Two blocks of 36,992 elements between an embedding and a head of 64,000 each and a last norm of 64.
+SMALL = replace(TOWERED, arch="llama", vision=None)
+BLOCK, ENDS = 36_992, 64_000
+ROOT = 2 * ENDS + 64
+FSDP1: dict[str, Any] = {
+    "model__dims": SMALL, "parallel__backend": "fsdp1", "parallel__world": 4, "batch__micro": 1,
+    "seq__max_len": 32,
+}  # fmt: skip
+# Ids, labels and masks of 32 tokens, and cos and sin of 16.
+BARE = 16 * 32 + 2 * 32 * 16 * 2
+HIDDEN = 2 * 32 * 64
+
+
+def test_fsdp1_gathers_the_root_and_a_unit_in_forward() -> None:
+    f = facts(**FSDP1)
+    blocks, head = fsdp1_points(f)["forward"]
+    assert blocks.activations == BARE + 2 * HIDDEN
+    assert blocks.communication == 2 * (ROOT + BLOCK)
+    assert (blocks.gradients, blocks.logits) == (0, 0)
+    found = logits_of(f, f.tokens)
+    assert (head.activations, head.logits) == (BARE + 2 * HIDDEN + found.norm, found.loss)
+    assert head.communication == 2 * (ROOT + BLOCK)
+
+
+def test_fsdp1_keeps_a_half_of_wider_shards_while_it_gathers() -> None:
+    wide = facts(**FSDP1, precision__param="fp32", precision__grad="fp32")
+    assert fsdp1_points(wide)["forward"][0].communication == pytest.approx(
+        2 * (ROOT + BLOCK) + 2 * BLOCK / 4
+    )
+    stays = facts(**FSDP1, parallel__fsdp__strategy="grad_op")
+    assert fsdp1_points(stays)["forward"][0].communication == 2 * (ROOT + 2 * BLOCK)
+    copied = facts(**FSDP1, parallel__fsdp__strategy="no_shard")
+    # What is there anyway is gathered from nowhere.
+    assert fsdp1_points(copied)["forward"][0].communication == 0
+
+
+def test_fsdp1_reduces_the_root_last() -> None:
+    found = fsdp1_points(facts(**FSDP1))
+    last = found["backward"][-1]
+    # Its gradients and what they are put together in, beside the root itself; those of the blocks are a fourth.
+    assert last.communication == 2 * ROOT + 2 * 2 * ROOT
+    assert last.gradients == 2 * 2 * BLOCK / 4
+    assert last.activations == BARE + HIDDEN
+    (step,) = found["optimizer_step"]
+    assert step.gradients == 2 * (2 * BLOCK + ROOT) / 4
+    apart = fsdp1_points(facts(**FSDP1, parallel__fsdp__wrap="ends"))["backward"][-1]
+    # The embedding is a unit of its own, and so is the head with the norm: nothing is left for a root.
+    assert apart.communication == 2 * ENDS + 2 * 2 * ENDS
+    host = fsdp1_points(facts(**FSDP1, parallel__fsdp__cpu_offload=True))
+    assert host["optimizer_step"][0].gradients == 0
+    assert host["backward"][-1].gradients == 0
+
+
+def test_one_unit_of_all_is_whole_from_start_to_end() -> None:
+    found = fsdp1_points(facts(**FSDP1, parallel__fsdp__wrap="none"))
+    whole = 2 * BLOCK + ROOT
+    assert found["forward"][0].communication == 2 * whole
+    assert found["backward"][-1].communication == 2 * whole + 2 * 2 * whole
+    assert found["backward"][-1].gradients == 0
+
+
+def test_gradients_of_earlier_micro_batches_are_shards_where_ranks_agree() -> None:
+    more = {**FSDP1, "batch__grad_accum": 3}
+    whole = 2 * BLOCK + ROOT
+    loose = fsdp1_points(facts(**more))["forward"][0]
+    assert loose.gradients == 2 * whole
+    synced = fsdp1_points(facts(**more, parallel__fsdp__sync_every_micro=True))["forward"][0]
+    assert synced.gradients == 2 * whole / 4

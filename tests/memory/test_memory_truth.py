@@ -24,7 +24,11 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 # What the sets call the highest instants of the phases. What they call forward ends before the loss.
-PHASES = {"backward": "bwd_peak_bytes", "optimizer_step": "opt_peak_bytes"}
+PHASES = {
+    "forward": ("fwd_peak_bytes", "loss_peak_bytes"),
+    "backward": ("bwd_peak_bytes",),
+    "optimizer_step": ("opt_peak_bytes",),
+}
 
 
 def plan_maker(name: str) -> Any:
@@ -43,7 +47,7 @@ def errors(name: str, make: str, phase: str | None = None) -> list[float]:
     for row in rows(name):
         gpu = estimate(plan_of(row), BARE).gpu
         peak = gpu.phases[phase] if phase else gpu.peak_bytes
-        measured = row[PHASES[phase]] if phase else row["peak_bytes"]
+        measured = max(row[name] for name in (PHASES[phase] if phase else ("peak_bytes",)))
         assert peak is not None
         found.append(abs((peak - gpu.context_bytes) / measured - 1))
     return sorted(found)
@@ -71,6 +75,9 @@ def test_sharded_peaks_are_within_a_five_hundredth() -> None:
 @pytest.mark.parametrize(
     ("name", "make", "phase", "near", "most"),
     [
+        ("simulated", "single_plan", "forward", 0.4, 0.15),
+        # In forward FSDP1's units lie otherwise than is counted, up to a fourth of what is there.
+        ("sharded", "sharded_plan", "forward", 0.7, 0.25),
         ("simulated", "single_plan", "backward", 0.6, 0.04),
         ("simulated", "single_plan", "optimizer_step", 0.75, 0.04),
         ("sharded", "sharded_plan", "backward", 0.75, 0.005),
@@ -82,6 +89,7 @@ def test_phases_are_as_near_as_the_peaks(
 ) -> None:
     found = errors(name, make, phase)
     assert share(found, 0.0001) > near
+    assert share(found, 0.005) > 0.8
     assert found[-1] < most
 
 
