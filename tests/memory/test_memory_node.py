@@ -182,3 +182,14 @@ def test_the_bounds_of_a_node_are_a_quarter_apart_beside_its_processes() -> None
     assert low == pytest.approx(states / 1.25 + 8 * 1_500 * 2**20)
     assert high == pytest.approx(states * 1.25 + 8 * 4_500 * 2**20)
     assert bounds_of(f, 2**30) == (2**30, 8 * 4_500 * 2**20)
+
+
+def test_offloaded_adapters_go_with_the_weights_that_they_stand_beside() -> None:
+    """Rank 16 for q and v of 32 layers: 6,815,744 elements."""
+    adapters = 32 * 16 * (4096 + 4096 + 4096 + 1024)
+    away: dict[str, Any] = {
+        **ZERO3, "trainable__method": "lora", "trainable__r": 16,
+        "trainable__targets": ("q_proj", "v_proj"), "trainable__adapter_dtype": "fp32",
+        "offload__params": "cpu", "offload__pin_memory": False, "versions": {"torch": "1.10.0"},
+    }  # fmt: skip
+    assert offloaded_of(facts(**away)) == (pytest.approx(2 * NUMEL + 4 * adapters), 0)

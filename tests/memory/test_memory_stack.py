@@ -307,3 +307,42 @@ def test_gradients_of_earlier_micro_batches_are_shards_where_ranks_agree() -> No
     assert loose.gradients == 2 * whole
     synced = fsdp1_points(facts(**more, parallel__fsdp__sync_every_micro=True))["forward"][0]
     assert synced.gradients == 2 * whole / 4
+
+
+# -- parts of single classes -------------------------------------------------------------------------
+
+
+def test_a_short_convolution_is_as_long_as_its_cache() -> None:
+    """Lfm2: 64 to three of 64, a kernel of 5 over 64, and 64 back."""
+    dims = ModelDims(
+        arch="lfm2", layers=1, hidden=64, heads=4, kv_heads=2, head_dim=16, ffn=128, vocab=1000,
+        tie_embeddings=True, act="swiglu", norm="rms", layer_types=("conv",), ssm={"conv_L_cache": 5},
+    )  # fmt: skip
+    model = skeleton(dims)
+    assert model is not None
+    assert model.blocks[0].numel == 4 * 64 * 64 + 5 * 64 + 3 * 64 * 128 + 2 * 64
+
+
+@pytest.mark.parametrize(
+    ("tie", "counted", "head"),
+    [(False, None, 64_000), (True, None, 0), (False, 0, 0), (False, 64_000, 64_000)],
+)
+def test_a_head_is_tied_its_own_or_not_there(tie: bool, counted: int | None, head: int) -> None:
+    model = skeleton(replace(SMALL, tie_embeddings=tie, params_lm_head=counted))
+    assert model is not None
+    assert (model.embed_numel, model.head_numel) == (64_000, head)
+    assert model.numel == 2 * BLOCK + 64_000 + 64 + head
+
+
+def test_answers_longer_than_the_sample_have_no_more_logits_than_it() -> None:
+    sampled: dict[str, Any] = {
+        "objective__kind": "grpo", "loss__algorithm": "rows",
+        "loss__logits_materialised": "completion_only",
+    }  # fmt: skip
+    each = 1024 * 128_256
+    all_ = facts(**sampled)
+    assert logits_of(all_, 1024).kept == 2 * each
+    some = facts(**sampled, objective__rollout__max_completion_tokens=255)
+    assert logits_of(some, 1024).kept == 2 * each / 4
+    long = facts(**sampled, objective__rollout__max_completion_tokens=5000)
+    assert logits_of(long, 1024).kept == 2 * each
