@@ -28,6 +28,41 @@ def dims_of(row: Mapping[str, Any]) -> ModelDims:
     return without_head(dims) if row["kind"] == "classification" else dims
 
 
+# How TRL 1.9 takes log-probabilities: sample by sample, of logits in the dtype that the model made them in.
+_BY_ROWS = frozenset({"dpo", "kto", "orpo"})
+
+
+def condition_plan(row: Mapping[str, Any]) -> Plan:
+    """The plan of a row of the measured set ``steps``: TRL's own losses, and conditions of precision and PEFT."""
+    dims = from_config_json(dict(row["config"])).dims
+    if dims.params_total is None and dims.layers is not None:
+        dims = replace(dims, params_total=row["n_params_base"])
+    plan = single_plan(row, dims)
+    values: dict[str, Any] = {}
+    kind = row["loss"]
+    if kind != "lm":
+        values["objective.kind"] = kind
+        # The collators hand a mask on, though no sample is padded.
+        values["seq.pad"] = "longest"
+    if kind in _BY_ROWS:
+        values["loss.algorithm"] = "rows"
+    if kind in ("dpo", "kto"):
+        beside = "shared_adapter_off" if row["lora"] else "copy"
+        values["objective.ref_model"] = "precomputed" if row.get("precompute") else beside
+    if names := row.get("freeze_all_but"):
+        values["trainable.method"] = "freeze"
+        values["trainable.names"] = tuple(
+            f"model.{name}" if name.startswith("layers.") else name for name in names
+        )
+    lora = row["lora"] or {}
+    if lora.get("dora"):
+        values["trainable.method"] = "dora"
+    if saved := lora.get("modules_to_save"):
+        values["trainable.modules_to_save"] = tuple(saved)
+        values["trainable.saved_dtype"] = plan.precision.param
+    return plan.with_values(values)
+
+
 def step_plan(row: Mapping[str, Any]) -> Plan:
     """The plan of a row of tests/memory/data/steps.jsonl."""
     dims = dims_of(row)

@@ -114,6 +114,30 @@ def test_adapters_stay_as_loaded_where_peft_is_told_so():
     assert cells[f.trainable.adapter_dtype] == "bf16"
 
 
+@pytest.mark.parametrize(
+    ("more", "saved"),
+    [
+        ({}, "bf16"),
+        ({f.load.dtype: "fp16"}, None),
+        ({f.parallel.backend: "zero"}, None),
+        ({f.parallel.backend: "fsdp1"}, None),
+        ({f.parallel.backend: "fsdp1", fsdp.keeps_dtype: True}, "bf16"),
+        ({f.quant.method: "bnb4", f.quant.prepares_kbit: False}, "bf16"),
+        ({f.quant.method: "bnb4", f.quant.prepares_kbit: True}, None),
+        ({f.trainable.modules_to_save: None}, None),
+        ({f.trainable.method: "full"}, None),
+    ],
+)
+def test_copies_of_whole_modules_keep_the_dtype_of_the_base(more, saved):
+    said = {
+        f.trainable.method: "lora",
+        f.trainable.modules_to_save: ("lm_head",),
+        shared.amp: "bf16",
+    }
+    cells = cells_of(precision, {**said, f.load.dtype: "bf16", f.parallel.backend: "ddp", **more})
+    assert cells[f.trainable.saved_dtype] == saved
+
+
 def test_where_only_running_tells_of_mixed_precision_what_follows_is_open():
     said = {f.trainable.method: "full", f.load.dtype: "bf16", shared.amp: "no"}
     cells = cells_of(precision, {**said, shared.amp_is_open: True})

@@ -141,6 +141,13 @@ def test_named_targets_are_split_at_commas() -> None:
     plan = run_of(text + "lora_target: q_proj, v_proj\nadditional_target: embed_tokens\n").plan
     assert plan.trainable.targets == ("q_proj", "v_proj")
     assert plan.trainable.modules_to_save == ("embed_tokens",)
+    assert (plan.precision.param, plan.trainable.saved_dtype) == ("bf16", "fp32")
+
+
+def test_copies_of_whole_modules_are_cast_as_adapters_are() -> None:
+    text = SFT.replace("finetuning_type: full", "finetuning_type: lora")
+    pure = run_of(text + "pure_bf16: true\nadditional_target: embed_tokens\n").plan
+    assert (pure.trainable.adapter_dtype, pure.trainable.saved_dtype) == ("fp32", "bf16")
 
 
 def test_quantization_bit_means_double_quantized_nf4() -> None:

@@ -101,7 +101,8 @@ def test_an_embedding_among_the_targets_is_trained_whole(
     assert run.plan.trainable.targets == ("q_proj", "lm_head")[:adapted]
     plain = _run(_SFT.replace("    r = 32,\n", modules.replace(', "embed_tokens", "lm_head"', "")))
     more = (run.estimate.gpu.peak_bytes or 0) - (plain.estimate.gpu.peak_bytes or 0)
-    assert more > 2 * 4 * 128_256 * 4096 * len(saved)
+    # The copy keeps bf16 (unsloth 2026.10 models/llama.py:295), its gradient with it, beside 8-bit states.
+    assert more > (2 + 2 + 2) * 128_256 * 4096 * len(saved)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from oomlint.memory.facts import Facts
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import layer_profile
 from oomlint.memory.logits import logits_of, scored_logits
-from oomlint.memory.rollout import engine_pool
+from oomlint.memory.rollout import engine_pool, rollout_points
 from oomlint.memory.states import state_bytes_of
+from oomlint.memory.step import Point
 from oomlint.plan import Plan
 from oomlint.plan.model import Model, ModelDims, Moe, Precision, Trainable, VisionTower
 from oomlint.plan.training import (
@@ -271,3 +272,27 @@ def test_a_budget_of_tokens_holds_a_picture_a_sample() -> None:
     rows = _ACTOR.with_values({"model.dims": dims, **_JOINED})
     budget = rows.with_values({"batch.max_tokens_per_gpu": _ALL})
     assert images_of(Facts(budget)).kept == images_of(Facts(rows)).kept
+
+
+def test_each_gpu_writes_its_share_of_the_answers_and_at_least_one() -> None:
+    """Keys and values of an answer are 2 * 32 layers * 8 heads * 128 * 2 bytes for each of its 2,048 tokens."""
+    own = {"objective.rollout": Rollout(engine="hf", max_prompt_tokens=_PROMPT, max_completion_tokens=_ANSWER)}  # fmt: skip
+
+    def written(**changes: Any) -> Point:
+        values = {f"objective.rollout.{name}": value for name, value in changes.items()}
+        plan = _ACTOR.with_values({**own, "parallel": Parallel(backend="ddp", world=8)})
+        (point,) = rollout_points(Facts(plan.with_values(values)), Point(), _LIMITS)
+        return point
+
+    cache = 2 * 32 * 8 * 128 * 2 * (_PROMPT + _ANSWER)
+    one = written(generation_batch=8)
+    assert written(generation_batch=4) == one
+    two, three = written(generation_batch=16), written(generation_batch=24)
+    # What a layer computes for the prompts grows with them too.
+    layer = one.activations - cache
+    assert two.activations == pytest.approx(2 * (layer + cache))
+    assert three.activations == pytest.approx(3 * (layer + cache))
+    assert written() == written(generation_batch=8 * _ROWS)
+    assert 0 < layer < cache
+    few = written(generation_batch=8, max_completion_tokens=0)
+    assert few.activations == pytest.approx(layer + cache * _PROMPT / (_PROMPT + _ANSWER))

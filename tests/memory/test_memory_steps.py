@@ -29,26 +29,39 @@ def plan_of(row: dict[str, Any]) -> Any:
     return step_plan(row)
 
 
+# Rows that lie further than a thousandth from what was measured, by how much each of their figures may: what is not
+# understood of a class stays as it is, and everything else is held in place.
+APART = json.loads((Path(__file__).parent / "data/steps-apart.json").read_text("utf-8"))
+
+
+def figures(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """What is estimated and what was measured, by name, in bytes."""
+    plan = plan_of(row)
+    gpu, states = estimate(plan, BARE).gpu, state_bytes(plan)
+    assert states is not None
+    context = gpu.context_bytes
+    phases = {name: (peak or 0) - context for name, peak in gpu.phases.items()}
+    return {
+        "forward": (phases["forward"], row["forward_peak"]),
+        "backward": (phases["backward"], row["backward_peak"]),
+        "optimizer step": (phases["optimizer_step"], row["optimizer_peak"]),
+        "peak": (gpu.allocated_bytes or 0, row["peak_bytes"]),
+        "parameters": (states.parameters, row["param_bytes"]),
+        "gradients": (states.gradients, row["grad_bytes"]),
+        "optimizer states": (states.optimizer, row["optimizer_bytes"]),
+    }
+
+
 @pytest.mark.parametrize("row", STEPS, ids=[row["id"] for row in STEPS])
-def test_the_peak_is_within_two_percent(row: dict[str, Any]) -> None:
-    gpu = estimate(plan_of(row), BARE).gpu
-    assert gpu.peak_bytes is not None
-    predicted = gpu.peak_bytes - (gpu.components["context"] or 0)
-    assert predicted == pytest.approx(row["peak_bytes"], rel=0.02)
+def test_each_figure_is_as_near_as_it_was(row: dict[str, Any]) -> None:
+    apart = APART.get(row["id"], {})
+    for name, (estimated, measured) in figures(row).items():
+        assert estimated == pytest.approx(measured, rel=apart.get(name, 0.001)), name
 
 
 def test_half_of_the_peaks_are_within_a_ten_thousandth() -> None:
     errors = []
     for row in STEPS:
-        gpu = estimate(plan_of(row), BARE).gpu
-        assert gpu.peak_bytes is not None
-        predicted = gpu.peak_bytes - (gpu.components["context"] or 0)
-        errors.append(abs(predicted / row["peak_bytes"] - 1))
+        estimated, measured = figures(row)["peak"]
+        errors.append(abs(estimated / measured - 1))
     assert sorted(errors)[len(errors) // 2] < 0.0002
-
-
-@pytest.mark.parametrize("row", STEPS, ids=[row["id"] for row in STEPS])
-def test_parameters_are_counted(row: dict[str, Any]) -> None:
-    states = state_bytes(plan_of(row))
-    assert states is not None
-    assert states.parameters == pytest.approx(row["param_bytes"], rel=0.012)

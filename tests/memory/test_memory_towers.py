@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
 from tests.plans import plan_of
 
 from oomlint.memory.facts import Facts
 from oomlint.memory.images import images_of
+from oomlint.memory.vision import tower_of
 from oomlint.models import lookup
+from oomlint.plan.model import ModelDims, VisionTower
 
 BASE: dict[str, Any] = {
     "precision.param": "bf16",
@@ -41,3 +45,85 @@ def test_checkpointing_does_not_reach_timm() -> None:
     newer = images_of(facts("openbmb/MiniCPM-Llama3-V-2_5", trainable__method="full"))
     older = images_of(facts("openbmb/MiniCPM-V-2", trainable__method="full"))
     assert older.kept > 4 * newer.kept
+
+
+@pytest.mark.parametrize(
+    ("arch", "pixels", "patch", "classes", "tokens", "tiles"),
+    [
+        ("llava", 336, 14, 1, 576, 1),
+        ("llava_next", 336, 14, 1, 576, 5),
+        ("gemma3", 896, 14, 0, 256, 1),
+        ("paligemma", 224, 14, 0, 256, 1),
+        ("idefics3", 384, 14, 0, 81, 17),
+        ("smolvlm", 384, 14, 0, 81, 17),
+        ("smolvlm", 512, 16, 0, 64, 17),
+        ("internvl", 448, 14, 1, 256, 13),
+        ("minicpmv", 448, 14, 0, 64, 10),
+        ("minicpmv2", 448, 14, 0, 64, 10),
+        ("mllama", 560, 14, 1, 1601, 4),
+    ],
+)
+def test_an_image_is_cut_into_tiles_of_patches(
+    arch: str, pixels: int, patch: int, classes: int, tokens: int, tiles: int
+) -> None:
+    """Pixels of a tile and tokens that it becomes are those of the models' cards and processors."""
+    tower = tower_of(_dims(arch, patch))
+    assert tower is not None
+    side = pixels // patch
+    assert tower.tile == side * side + classes
+    assert tower.tiles == tiles
+    # Mllama's tokens are its tower's, whose class is one of them.
+    dropped = 0 if arch == "mllama" else classes
+    assert tower.extra == dropped
+    assert (tower.tile - tower.extra) / tower.merge == tokens
+    # A sample has no more tiles than its tokens hold, and one at least.
+    assert tower.patches(0, None) == tower.tile
+    assert tower.patches(tokens * tiles, None) == tower.tile * tiles
+    assert tower.patches(tokens * 100, None) == tower.tile * tiles
+    if tiles > 1:
+        assert tower.patches(tokens * 3 - 1, None) == tower.tile * 2
+
+
+@pytest.mark.parametrize("arch", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "glm4v", "mistral3"])
+def test_an_image_of_any_size_has_as_many_patches_as_pixels_allow(arch: str) -> None:
+    tower = tower_of(_dims(arch, 14))
+    assert tower is not None
+    assert tower.patches(10_000, 196 * 500) == 500
+    assert tower.patches(10_000, None) == 1280 * 4
+    # Four patches become one token, of which the sample has no more.
+    assert tower.patches(100, None) == 400
+
+
+def test_a_tower_has_the_parameters_of_its_blocks() -> None:
+    """Of 24 blocks: four projections of 1,024 x 1,024 and two of 1,024 x 4,096 with biases, two norms of two vectors."""
+    block = 4 * (1024 * 1024 + 1024) + 2 * 1024 * 4096 + 4096 + 1024 + 2 * 2 * 1024
+    tower = tower_of(_dims("llava", 14))
+    assert tower is not None
+    assert tower.skeleton.blocks[0].numel == block
+    assert tower.skeleton.other_numel == 500_000_000 - 24 * block
+    gated = tower_of(_dims("qwen2_5_vl", 14))
+    assert gated is not None
+    # One more projection, and norms without a bias.
+    assert gated.skeleton.blocks[0].numel == block + 1024 * 4096 + 4096 - 2 * 1024
+    scaled = tower_of(_dims("internvl", 14))
+    assert scaled is not None
+    assert scaled.skeleton.blocks[0].numel == block + 2 * 1024
+
+
+def test_no_tower_is_smaller_than_its_blocks() -> None:
+    dims = _dims("llava", 14)
+    vision = dims.vision
+    assert vision is not None
+    assert tower_of(replace(dims, vision=replace(vision, params=10**8))) is None
+    assert tower_of(replace(dims, vision=replace(vision, heads=None))) is None
+    assert tower_of(replace(dims, arch="llama")) is None
+
+
+def _dims(arch: str, patch: int) -> ModelDims:
+    return ModelDims(
+        arch=arch,
+        hidden=4096,
+        vision=VisionTower(
+            layers=24, hidden=1024, heads=16, ffn=4096, patch=patch, params=500_000_000
+        ),
+    )

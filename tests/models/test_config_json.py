@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oomlint.memory import skeleton
 from oomlint.models import from_config_json, lookup
 
 CONFIGS = Path(__file__).parents[2] / "benchmarks" / "catalogue" / "configs.jsonl"
@@ -194,3 +195,41 @@ def test_absurd_sizes_are_not_sizes() -> None:
     assert facts.dims.layers is None
     assert facts.dims.hidden is None
     assert facts.dims.params_total is None
+
+
+def test_a_dense_doge_has_no_experts() -> None:
+    """DogeConfig has 16,384 experts by default, which only is_moe builds."""
+    doge = {
+        "model_type": "doge", "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 32,
+        "num_attention_heads": 8, "vocab_size": 32768, "tie_word_embeddings": True,
+        "num_experts": 16384, "num_experts_per_tok": 64,
+    }  # fmt: skip
+    assert from_config_json({**doge, "is_moe": False}).dims.moe is None
+    assert from_config_json({**doge, "is_moe": True}).dims.moe is not None
+
+
+def test_bamba_attends_in_the_layers_that_it_names_and_scans_in_the_others() -> None:
+    bamba = {
+        "model_type": "bamba", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 9,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128000, "mamba_d_head": 64,
+        "mamba_d_state": 256, "mamba_n_groups": 1, "mamba_n_heads": 128, "mamba_d_conv": 4,
+    }  # fmt: skip
+    scans = from_config_json(bamba).dims
+    built = skeleton(scans)
+    assert built is not None
+    assert built.numel == 3_564_132_224  # BambaForCausalLM of transformers 5.23 on the meta device
+    mixed = from_config_json({**bamba, "attn_layer_indices": [4]}).dims
+    assert mixed.layer_types == ("mamba",) * 4 + ("full_attention",) + ("mamba",) * 4
+
+
+@pytest.mark.parametrize("kind", ["longcat_flash", "mamba2", "xglm"])
+def test_of_classes_that_are_built_otherwise_nothing_is_read(kind: str) -> None:
+    """LongCat has two sublayers in a layer: 27 % fewer parameters would be read than it has."""
+    sizes = {
+        "hidden_size": 1024,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 16,
+        "vocab_size": 1000,
+    }
+    assert skeleton(from_config_json({"model_type": kind, **sizes}).dims) is None
+    assert skeleton(from_config_json({"model_type": "llama", **sizes}).dims) is not None

@@ -43,9 +43,10 @@ def without_head(dims: ModelDims) -> ModelDims:
     """The dimensions of a model whose output projection makes way for a few numbers: reward,
     classification and embedding models (transformers AutoModelForSequenceClassification)."""
     whole = skeleton(dims)
-    if whole is None or not whole.head_numel:
+    if whole is None or not (whole.head_numel or whole.tied):
         return dims
-    return replace(dims, params_lm_head=0, params_total=whole.numel - whole.head_numel)
+    left = whole.numel - whole.head_numel
+    return replace(dims, params_lm_head=0, params_total=left, tie_embeddings=False)
 
 
 def size_class(total: int) -> ModelDims:

@@ -289,6 +289,8 @@ class Facts:
         self.adapter_bytes: float = self._bytes(t.adapter_dtype) or (
             self.grad if self.lora else 0.0
         )
+        # Of what is trained beside a frozen model, on the mean.
+        self.trained_bytes: float = self.adapter_bytes
         self.embed_trained = self.head_trained = not self.lora
         self.stray_bytes: float = 0.0
         self.saved_modules: float = 0.0
@@ -330,6 +332,7 @@ class Facts:
                 self.adapter_numel = max(0.0, t.params - self.saved_modules)
                 self.expert_adapter_numel = min(self.expert_adapter_numel, self.adapter_numel)
             self.trained_numel = self.adapter_numel + self.saved_modules
+            self._saved_copies()
         elif plan.optimizer.kind == "badam":
             # One block at a time asks for gradients (badam block_optim.py switch_trainable_params).
             self.trained_numel = model.block_numel / model.layers
@@ -345,6 +348,17 @@ class Facts:
         elif method != "none":
             frozen = model.vision_numel if self.tower_frozen else 0
             self.trained_numel = t.params or float(model.numel - frozen)
+
+    def _saved_copies(self) -> None:
+        """Copies of whole modules that keep the base's dtype beside adapters of another: widths are the mean of both.
+        Gradients and torch's optimizer states are as wide as their parameter."""
+        own = self._bytes(self.plan.trainable.saved_dtype)
+        if own is None or not self.trained_numel:
+            return
+        copies = self.saved_modules / self.trained_numel
+        self.trained_bytes += copies * (own - self.trained_bytes)
+        self.grad += copies * (own - self.grad)
+        self.optim_state += copies * (own - self.optim_state)
 
     @property
     def tower_frozen(self) -> bool:

@@ -18,6 +18,8 @@ from oomlint.plan.training import REINFORCING
 
 # Preference losses whose reference model, or model without its adapter, runs after the policy.
 _REFERENCED = frozenset({"dpo", "kto"})
+# Those that learn the chosen answers besides, as supervised training does; SimPO has the weight of that at nought.
+_LEARNS_CHOSEN = frozenset({"orpo", "cpo"})
 
 
 class Logits(Struct, frozen=True):
@@ -229,6 +231,11 @@ def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:
     if kind in _REFERENCED and _refers(f):
         at_loss += kept
     early = (4 if width == 4 or kind in REINFORCING else 2) * kept
+    if kind in _LEARNS_CHOSEN:
+        # A cross entropy of the chosen half keeps its log-probabilities beside those of all rows (trl 1.9 experimental/orpo/
+        # orpo_trainer.py, experimental/cpo/cpo_trainer.py cross_entropy_loss; measured in half precision).
+        half = kept / 2
+        return Logits(kept + half, max(at_loss - kept, 2 * kept) + half, early + half, norm, [])
     return Logits(kept, at_loss, early, norm, [])
 
 

@@ -245,7 +245,7 @@ def trained_storage(f: Facts) -> float:
     """Bytes of adapters and of the trained copies that modules_to_save makes, before sharding."""
     if not f.lora:
         return 0.0
-    return (f.adapter_numel + f.saved_modules) * (f.adapter_bytes or 2.0)
+    return f.trained_numel * (f.trained_bytes or 2.0)
 
 
 @batchless

@@ -301,7 +301,8 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
             at_head = Point(pile.done(0.0) + made, at_end + norm, bytes_ + waiting, around, 0.0)
     backward = [at_head]
 
-    done = model.vocab * model.hidden / f.tp if f.head_trained else 0.0
+    has_head = bool(model.head_numel) or model.tied
+    done = model.vocab * model.hidden / f.tp if f.head_trained and has_head else 0.0
     best, highest_point = 0.0, (0.0, 0.0, 0.0)
     tops = [_highest_moment(profile, tokens, scores, pile) for profile in stack.walk.kinds]
     for stop, below in zip(stack.walk.stops, stack.below(), strict=True):
@@ -391,9 +392,9 @@ def optimizer_temporaries(f: Facts, trained: float) -> float:
     assert model is not None
     o = f.plan.optimizer
     kind = o.kind or "adamw"
-    width = f.adapter_bytes if f.lora else f.stream
-    if f.backend in ("fsdp1", "fsdp2"):
-        width = f.weight if not f.lora else f.adapter_bytes
+    width = f.trained_bytes if f.lora else f.stream
+    if f.backend in ("fsdp1", "fsdp2") and not f.lora:
+        width = f.weight
     if f.master:
         width = f.master
     if f.plan.offload.optimizer in ("cpu", "nvme") or f.plan.parallel.fsdp.cpu_offload:

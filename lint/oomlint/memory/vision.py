@@ -57,7 +57,7 @@ _PIXTRAL = Traits(activation="silu")
 
 # Traits, whether the feed-forward part is gated, patches merged, patches of a tile, tiles at most
 # and patches that are no tokens. LLaVA-1.5 sees 336 x 336 pixels, LLaVA-NeXT up to five such
-# tiles, Gemma 3 896 x 896 pooled to 256 tokens, InternVL up to 12 tiles and a thumbnail of 448 x
+# tiles, Gemma 3 896 x 896 pooled to 256 tokens, SmolVLM up to 17 of 384 x 384 pooled to 81, InternVL up to 12 tiles and a thumbnail of 448 x
 # 448 (the models' processor configurations), Llama 3.2 Vision up to four tiles of 560 x 560,
 # MiniCPM-V up to nine slices and the whole image of 448 x 448, which its resampler makes 64 tokens
 # each, 96 in 2.5 (slice_image of the dataset of its own repository).
@@ -75,8 +75,10 @@ _TOWERS: dict[str, tuple[Traits, bool, int, int, int, int]] = {
     "llava_next": (_CLIP, False, 1, 577, 5, 1),
     "gemma3": (_SIGLIP, False, 16, 4096, 1, 0),
     "paligemma": (_SIGLIP, False, 1, 256, 1, 0),
-    "idefics3": (_SIGLIP, False, 9, 676, 17, 0),
-    "smolvlm": (_SIGLIP, False, 16, 1024, 17, 0),
+    "idefics3": (_SIGLIP, False, 9, 729, 17, 0),
+    "smolvlm": (_SIGLIP, False, 9, 729, 17, 0),
+    # Its smaller sizes see 512 x 512 in patches of 16.
+    "smolvlm/16": (_SIGLIP, False, 16, 1024, 17, 0),
     "internvl": (_INTERN, False, 4, 1025, 13, 1),
     "mistral3": (_PIXTRAL, True, 4, 0, 1, 0),
     "minicpmv": (_SIGLIP, False, 16, 1024, 10, 0),
@@ -93,7 +95,8 @@ _WITHOUT_CHECKPOINTS = frozenset({"minicpmv2"})
 def _tower(
     arch: str, layers: int, hidden: int, heads: int, ffn: int, patch: int, params: int, text: int
 ) -> Tower | None:
-    traits, gated, merge, tile, tiles, extra = _TOWERS[arch]
+    kind = _TOWERS.get(f"{arch}/{patch}") or _TOWERS[arch]
+    traits, gated, merge, tile, tiles, extra = kind
     bias = traits.all_biases
     attention = (
         [Linear("qkv", hidden, 3 * hidden, bias)]

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
+from oomlint.models.architectures import is_built_otherwise
 from oomlint.models.config_fields import Config, Fields, class_defaults, text_in
 from oomlint.models.config_text import text_dims
 from oomlint.models.count import as_dims_fields, count_parameters
@@ -44,7 +45,8 @@ def from_config_json(config: dict[str, Any]) -> ModelFacts:
     """The facts that a parsed ``config.json`` states or implies.
 
     Dimensions of unknown architectures are read as far as their keys are the usual ones;
-    ``params_*`` are set only where the architecture can be counted exactly. ``id`` is the
+    ``params_*`` are set only where the architecture can be counted exactly, and ``layers`` where
+    its usual keys tell what it is built of. ``id`` is the
     file's ``_name_or_path`` or empty. Never raises for a mapping, however odd.
     """
     outer_type = text_in(config.get("model_type"))
@@ -75,6 +77,8 @@ def from_config_json(config: dict[str, Any]) -> ModelFacts:
         counts = count_parameters(dims)
         if counts is not None:
             dims = replace(dims, **as_dims_fields(counts))
+    if dims.params_total is None and is_built_otherwise(text_arch):
+        dims = replace(dims, layers=None)
     return ModelFacts(
         id=text_in(config.get("_name_or_path")),
         dims=dims,

@@ -161,8 +161,8 @@ def _mla(f: Fields) -> Mla | None:
 def _moe(arch: str, f: Fields, ffn: int | None) -> Moe | None:
     experts = f.size(*SYNONYMS["experts"]) or size_in(nested_in(f, "ffn_config", "moe_num_experts"))
     topk = f.size(*SYNONYMS["topk"]) or size_in(nested_in(f, "ffn_config", "moe_top_k"))
-    if not experts:
-        return None
+    if not experts or f.raw("is_moe") is False:
+        return None  # DogeConfig has sizes of experts that only is_moe builds
     moe_ffn = ffn if arch in _EXPERTS_OF_MLP_SIZE else f.size(*SYNONYMS["moe_ffn"])
     shared = f.size(*SYNONYMS["shared_experts"]) or None
     shared_ffn = f.size(*SYNONYMS["shared_ffn"]) or None
@@ -273,6 +273,10 @@ def _layer_types(arch: str, f: Fields, layers: int | None) -> tuple[str, ...] | 
     parts = f.raw("layers_block_type", "hybrid_override_pattern")
     if arch == "nemotron_h" and isinstance(parts, list | str):
         return tuple(_NEMOTRON_PARTS.get(str(part), str(part)) for part in parts) or None
+    if arch == "bamba" and layers:
+        chosen = f.raw("attn_layer_indices")
+        attends = chosen if isinstance(chosen, list) else ()
+        return tuple("full_attention" if i in attends else "mamba" for i in range(layers))
     above, below = f.size("decoder_layers"), f.size("encoder_layers")
     if above and below and above + below <= _MAX_LAYERS:
         return ("encoder",) * below + ("decoder",) * above

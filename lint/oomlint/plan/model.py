@@ -153,7 +153,8 @@ class Load(Section, frozen=True, kw_only=True):
 class Trainable(Section, frozen=True, kw_only=True):
     """``unstepped`` gets gradients that no optimizer steps or clears. ``names`` are patterns of the
     parameters that are trained, matched from the beginning of their names. ``fused`` are the parts
-    of a block whose adapted layers run as one function that keeps little for backward."""
+    of a block whose adapted layers run as one function that keeps little for backward. ``saved_dtype``: of the copies
+    that ``modules_to_save`` makes, where that is not the adapter's."""
 
     method: (
         Literal[
@@ -176,6 +177,7 @@ class Trainable(Section, frozen=True, kw_only=True):
     frozen: tuple[str, ...] | None = None
     unstepped: Literal["embeddings"] | None = None
     adapter_dtype: DType | None = None
+    saved_dtype: DType | None = None
     params: int | None = None
 
 

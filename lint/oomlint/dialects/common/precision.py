@@ -35,6 +35,10 @@ _ACCELERATE_UPCASTS = (
     "trainable parameters become fp32"
 )
 _PEFT_UPCASTS = "peft 0.21.2 mapping_func.py:110: autocast_adapter_dtype=True makes adapters fp32"
+_PEFT_COPIES = (
+    "peft 0.21.2 utils/other.py ModulesToSaveWrapper.update copies the module as it is, "
+    "tuners/tuners_utils.py cast_adapter_dtype casts the layers of adapters alone"
+)
 _AUTOCAST_KEEPS = "torch autocast computes in 16 bit and leaves parameters as loaded"
 
 
@@ -210,6 +214,22 @@ def _adapter_dtype(run: Cells, loaded: str | None) -> str | None:
     if _frozen_dtype(run, None) is not None or loaded == "fp32":
         return "fp32"
     return "fp32" if run.has(FP32_ADAPTERS) else loaded
+
+
+@precision.derive(f.trainable.saved_dtype, source=_PEFT_COPIES)
+def saved_copies(run: Cells) -> Any:
+    """What peft copies whole keeps its dtype, where nobody casts all that is trained. In fp16 nobody leaves it:
+    torch scales no fp16 gradients."""
+    if not is_adapter_run(run) or not run[f.trainable.modules_to_save]:
+        return None
+    backend = run[f.parallel.backend]
+    is_cast = backend == "zero" or (
+        backend in ("fsdp1", "fsdp2") and not run[fsdp.keeps_dtype] and _upcasts_trained(run)
+    )
+    if is_cast or run[f.quant.prepares_kbit]:
+        return None  # fp32, as the adapter is
+    loaded = run[shared.loads]
+    return loaded if loaded == "bf16" else None
 
 
 def _frozen_dtype(run: Cells, otherwise: str | None) -> str | None:

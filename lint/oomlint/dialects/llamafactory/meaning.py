@@ -295,6 +295,13 @@ def casts_where_loaded(run: Cells) -> Any:
     return "fp32" if is_cast and run.has(LOADS_ONTO_GPU, noted=False) else None
 
 
+@meaning.override(f.trainable.saved_dtype, source=_ADAPTER)
+def saved_copies(run: Cells) -> Any:
+    """What is trained becomes fp32, copies of whole modules with it."""
+    upcasts = run[f.trainable.saved_dtype] is not None and _upcasts_trained(run)
+    return "fp32" if upcasts else None
+
+
 @meaning.derive(_P.param, _P.grad, _P.optim_state, source=_ADAPTER)
 def trained_layers(run: Cells) -> Any:
     is_sharded = run[f.parallel.backend] == "zero" and run[f.parallel.zero.stage] != 0

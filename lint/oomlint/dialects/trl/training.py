@@ -183,6 +183,8 @@ def padding(run: Cells) -> Any:
 # -- loss ------------------------------------------------------------------------------------------
 
 _SELECTIVE = "TRL f2cd5771 trainer/utils.py: selective_log_softmax"
+# trl 1.9 trainer/dpo_trainer.py, experimental/{kto,orpo,cpo}; SimPO is a loss of the last.
+_BY_ROWS = frozenset({"dpo", "kto", "orpo", "cpo", "simpo"})
 
 
 _WITHOUT_FUSED_LOSS = ("rloo", "ppo")
@@ -240,7 +242,7 @@ def fused_in_evaluation(run: Cells) -> Any:
 def algorithm(run: Cells) -> Any:
     if _fuses(run):
         return None
-    if rolls_out(run) or run[f.objective.kind] in ("dpo", "kto"):
+    if rolls_out(run) or run[f.objective.kind] in _BY_ROWS:
         return Sourced("rows", _SELECTIVE)
     if not _chunks(run):
         return None

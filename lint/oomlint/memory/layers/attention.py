@@ -123,7 +123,9 @@ class Attention(Basics):
         """gpt-oss: one more score a head, the maximum taken off, softmax in the scores' dtype."""
         r, tape, width = self.r, self.tape, scores.width
         size = Size(score=width * scores.bytes)
-        joined = tape.op(tape.scores(width, scores.bytes), (scores,), weight=width)
+        joined = tape.op(
+            tape.scores(width, scores.bytes), (scores,), weight=width if r.train_base else 0
+        )
         moved = tape.op(tape.scores(width, scores.bytes), (joined,), passes=True)
         weights = tape.scores(width, scores.bytes)
         tape.op(weights, (moved,), saves=(weights,))

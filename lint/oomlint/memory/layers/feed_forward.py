@@ -63,12 +63,7 @@ class FeedForward(Basics):
         wide = 4 if self.r.amp else x.bytes
         half = self.scale(x)
         cube_in = self.cast(x, wide)
-        cube = tape.op(
-            tape.tensor(width, wide),
-            (cube_in,),
-            saves=(cube_in,),
-            temp=Size(token=2 * width * wide),
-        )
+        cube = tape.op(tape.tensor(width, wide), (cube_in,), saves=(cube_in,))
         inner = self.add(x, self.scale(cube))
         tanh = tape.tensor(width, wide)
         tape.op(tanh, (self.scale(inner),), saves=(tanh,))

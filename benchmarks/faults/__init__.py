@@ -1,0 +1,1 @@
+"""Seeded faults: how much of the arithmetic the tests hold in place."""

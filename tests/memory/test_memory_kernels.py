@@ -1,0 +1,183 @@
+"""Losses that work in chunks or in kernels of their own: by hand, from their sources, in bytes.
+
+1,024 tokens of a vocabulary of 128,256 and a width of 4,096, in bf16. ``each`` is one byte for each logit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.plans import LLAMA_8B, plan_of
+
+from oomlint.memory.facts import Facts
+from oomlint.memory.logits import Logits, logits_of
+
+TOKENS, VOCAB, HIDDEN = 1024, 128_256, 4096
+EACH = TOKENS * VOCAB
+HEAD = VOCAB * HIDDEN
+STATES = TOKENS * HIDDEN
+# The last norm keeps its input, in fp32 too, and a number a token.
+NORM = (8 * HIDDEN + 4) * TOKENS
+LEAVES: dict[str, Any] = {
+    "model.dims": LLAMA_8B, "trainable.method": "full", "precision.param": "bf16",
+    "precision.grad": "bf16", "precision.compute": "bf16", "batch.micro": 1, "seq.max_len": TOKENS,
+}  # fmt: skip
+LORA: dict[str, Any] = {"trainable__method": "lora", "trainable__r": 8}
+
+
+def logits(**changes: Any) -> Logits:
+    return logits_of(Facts(plan_of(LEAVES, **changes)), TOKENS)
+
+
+def loss(**changes: Any) -> Logits:
+    return logits(**{f"loss__{name}": value for name, value in changes.items()})
+
+
+def bytes_of(found: Logits) -> tuple[float, float, float]:
+    return found.kept, found.loss, found.early
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "upcast", "kept", "at_loss", "early"),
+    [
+        # flash-attn: of fp32 logits their cast beside them; the gradient beside what is kept.
+        ("kernel", None, 4, 6, 8),
+        ("kernel", False, 2, 2, 4),
+        # Unsloth, and Megatron-core on a copy: over what is kept, which is cast in passing.
+        ("overwritten", None, 2, 2, 2),
+        ("in_place", None, 4, 6, 6),
+        ("in_place", False, 2, 2, 2),
+        # slime: an fp32 copy and its softmax, which becomes the gradient.
+        ("softmax", None, 4, 8, 6),
+        ("softmax_entropy", None, 8, 8, 12),
+        # NeMo-RL: fp32 logits, their log-softmax and the softmax of it.
+        ("log_softmax", None, 4, 12, 8),
+        # A value head's model makes them fp32, and nobody needs them.
+        ("dropped", None, 0, 6, 0),
+        # TRL: one sample after another.
+        ("rows", None, 2, 6, 4),
+    ],
+)
+def test_a_kernel_keeps_so_many_bytes_a_logit(
+    algorithm: str, upcast: bool | None, kept: int, at_loss: int, early: int
+) -> None:
+    found = loss(algorithm=algorithm, upcast_fp32=upcast)
+    assert bytes_of(found) == (kept * EACH, at_loss * EACH, early * EACH)
+    half = logits(
+        loss__algorithm=algorithm, loss__upcast_fp32=upcast, parallel__world=2, parallel__tp=2,
+        parallel__backend="megatron" if algorithm == "in_place" else "fsdp2",
+    )  # fmt: skip
+    assert bytes_of(half) == (kept * EACH / 2, at_loss * EACH / 2, early * EACH / 2)
+
+
+def test_autocast_hands_the_logits_on_in_fp32() -> None:
+    wide: dict[str, Any] = {"precision__param": "fp32", "precision__autocast": True}
+    found = logits(loss__algorithm="overwritten", **wide)
+    assert bytes_of(found) == (2 * EACH, 6 * EACH, 2 * EACH)
+    rows = logits(loss__algorithm="rows", **wide)
+    assert bytes_of(rows) == (4 * EACH, 8 * EACH, 16 * EACH)
+
+
+def test_a_reference_has_logits_of_its_own_beside_the_policys() -> None:
+    pairs: dict[str, Any] = {"objective__kind": "dpo", "loss__algorithm": "rows"}
+    assert logits(**pairs).loss == 6 * EACH
+    for reference in ("copy", "shared_adapter_off"):
+        assert logits(**pairs, objective__ref_model=reference).loss == 8 * EACH
+    assert logits(**pairs, objective__ref_model="precomputed").loss == 6 * EACH
+    simple = {**pairs, "objective__kind": "simpo"}
+    assert bytes_of(logits(**simple, objective__ref_model="copy")) == (2 * EACH, 6 * EACH, 4 * EACH)
+
+
+@pytest.mark.parametrize("kind", ["orpo", "cpo"])
+def test_learning_the_chosen_answers_keeps_their_log_probabilities_too(kind: str) -> None:
+    """Measured with ORPO of TRL 1.9 in bf16: 3 bytes a logit are kept, 5 are there at the loss."""
+    found = logits(objective__kind=kind, loss__algorithm="rows")
+    assert bytes_of(found) == (3 * EACH, 5 * EACH, 5 * EACH)
+
+
+@pytest.mark.parametrize("kind", ["rm", "embedding"])
+def test_models_without_a_head_have_no_logits(kind: str) -> None:
+    assert logits(objective__kind=kind) == Logits(0, 0, 0, 0, [])
+
+
+def test_liger_works_on_a_power_of_two_of_tokens() -> None:
+    # 128,256 / 4,096 rounded up are 32 parts: 32 tokens at a time, in half precision and fp32.
+    work = 32 * VOCAB * 6
+    found = loss(liger__flce=True)
+    made = 2 * STATES + 2 * HEAD
+    assert bytes_of(found) == (made, made + work, made)
+    assert found.norm == NORM
+    frozen = logits(loss__liger__flce=True, **LORA)
+    assert bytes_of(frozen) == (2 * STATES, 2 * STATES + work, 2 * STATES)
+    narrow = logits(loss__liger__flce=True, loss__upcast_fp32=False, **LORA)
+    assert narrow.loss == 2 * STATES + 32 * VOCAB * 2
+    more = logits_of(
+        Facts(plan_of(LEAVES, loss__liger__flce=True, seq__max_len=1025, **LORA)), 1025
+    )
+    assert more.loss == 2 * 1025 * HIDDEN + 64 * VOCAB * 6
+
+
+def test_cut_cross_entropy_makes_no_logits() -> None:
+    found = logits(loss__cut_ce=True, **LORA)
+    assert bytes_of(found) == (2 * STATES, 2 * STATES, 2 * STATES)
+
+
+def test_torchtitans_chunks_gather_gradients_of_hidden_states_in_fp32() -> None:
+    found = logits(loss__logits_materialised="fused", loss__chunks=8, **LORA)
+    work = TOKENS / 8 * VOCAB * (2 * 2 + 8)
+    assert bytes_of(found) == (4 * STATES, 4 * STATES + work, 4 * STATES)
+    whole = logits(loss__logits_materialised="fused", loss__chunks=8)
+    assert whole.kept == 4 * STATES + 2 * HEAD
+
+
+def test_prime_rls_tiles_are_of_some_tokens_and_words() -> None:
+    tile = TOKENS / 4 * 8192
+    found = logits(loss__algorithm="tiles", loss__logits_materialised="fused", loss__chunks=4)
+    made = 2 * STATES + 2 * HEAD
+    assert bytes_of(found) == (0, 14 * tile, made + 22 * tile)
+    assert found.norm == NORM
+    frozen = logits(
+        loss__algorithm="tiles", loss__logits_materialised="fused", loss__chunks=4, **LORA
+    )
+    assert frozen.early == 2 * STATES + 22 * tile
+
+
+def test_chunks_of_logits_that_are_all_there() -> None:
+    chunked: dict[str, Any] = {"loss__logits_materialised": "chunked", **LORA}
+    eight = logits(**chunked)
+    assert bytes_of(eight) == (4 * EACH, 4 * EACH + 2.5 * EACH, 4 * EACH + EACH)
+    assert eight == logits(**chunked, loss__chunks=8)
+    sixteen = logits(**chunked, loss__chunks=16)
+    assert bytes_of(sixteen) == (4 * EACH, 6.25 * EACH, 4.5 * EACH)
+    # Inductor keeps what the log-probabilities are made of.
+    compiled = logits(**chunked, compile__enabled=True)
+    assert bytes_of(compiled) == (2 * EACH, 2.5 * EACH, 4 * EACH)
+    handed_on = logits(**chunked, loss__outputs_kept=True)
+    assert bytes_of(handed_on) == (8 * EACH, 9 * EACH, 9 * EACH)
+
+
+def test_areals_slices_each_hand_back_a_gradient_of_all() -> None:
+    found = logits(
+        loss__logits_materialised="chunked", loss__algorithm="slices", loss__chunks=8, **LORA
+    )
+    assert bytes_of(found) == (2 * EACH, 2.5 * EACH, 6.5 * EACH)
+
+
+def test_a_packed_head_is_unpacked_for_backward() -> None:
+    chunked: dict[str, Any] = {"loss__logits_materialised": "chunked", **LORA}
+    packed = logits(**chunked, quant__method="bnb4", quant__skip_modules=())
+    assert packed.early == 5 * EACH + 2 * HEAD
+    assert logits(**chunked, quant__method="bnb4").early == 5 * EACH
+
+
+def test_losses_that_spare_logits_may_make_them_when_they_evaluate() -> None:
+    from oomlint.memory.logits import evaluated_logits
+
+    def evaluated(fuses: bool | None) -> Logits:
+        leaves = {**LEAVES, "loss.liger.flce": True, "eval.fuses_loss": fuses}
+        return evaluated_logits(Facts(plan_of(leaves)), TOKENS)
+
+    assert evaluated(None) == loss(liger__flce=True)
+    assert evaluated(True) == loss(liger__flce=True)
+    assert evaluated(False) == loss()

@@ -1,0 +1,195 @@
+"""A node's RAM by hand: of eight ranks that train Llama-3-8B, 8,030,261,248 parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.plans import LLAMA_8B, plan_of
+
+from oomlint.memory.checkpoint import SavePeaks
+from oomlint.memory.facts import Facts
+from oomlint.memory.host import (
+    bounds_of,
+    host_phases,
+    load_bytes_of,
+    offloaded_of,
+    processes_of,
+)
+from oomlint.memory.zero_offload import pins, power_of_two
+
+NUMEL = 8_030_261_248
+NO_SAVE = SavePeaks(0.0, 0.0, 0.0)
+FILE = 5e9
+PROCESS = 3_250 * 2**20
+LEAVES: dict[str, Any] = {
+    "model.dims": LLAMA_8B, "trainable.method": "full", "precision.param": "bf16",
+    "precision.grad": "bf16", "precision.optim_state": "fp32", "precision.compute": "bf16",
+    "optimizer.kind": "adamw", "batch.micro": 2, "seq.max_len": 2048, "parallel.world": 8,
+}  # fmt: skip
+ZERO3: dict[str, Any] = {"parallel__backend": "zero", "parallel__zero__stage": 3}
+FSDP1: dict[str, Any] = {"parallel__backend": "fsdp1"}
+
+
+def facts(**changes: Any) -> Facts:
+    return Facts(plan_of({**LEAVES, "parallel.backend": "ddp"}, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "processes"),
+    [
+        ({}, 8),
+        ({"parallel__world": 16, "parallel__nodes": 2}, 8),
+        ({"parallel__world": 4, "parallel__gpus_per_node": 8}, 4),
+        ({"parallel__backend": "dp"}, 1),
+        ({"parallel__backend": "device_map_pp"}, 1),
+    ],
+)
+def test_a_node_has_so_many_processes(changes: dict[str, Any], processes: int) -> None:
+    assert processes_of(facts(**changes)) == processes
+
+
+BF16 = 2 * NUMEL
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # Read tensor by tensor to each GPU: about one file of a checkpoint a process.
+        ({}, 8 * FILE),
+        ({"parallel__world": 1, "parallel__backend": "none"}, FILE),
+        # Sharded by ranks that each hold a copy first.
+        (FSDP1, 8 * BF16),
+        ({**FSDP1, "load__dtype": "fp32"}, 8 * 4 * NUMEL),
+        ({**FSDP1, "model__ckpt_dtype": "fp32"}, 8 * 4 * NUMEL),
+        ({**FSDP1, "model__ckpt_dtype": "float32", "load__dtype": "bf16"}, 8 * BF16),
+        ({**FSDP1, "load__cpu_ram_efficient": True}, BF16),
+        ({**FSDP1, "load__device_map": "auto"}, 8 * FILE),
+        ({**FSDP1, "load__device_map": "none"}, 8 * BF16),
+        ({**FSDP1, "load__meta_init": True}, 0),
+        ({**FSDP1, "load__per_rank_host_copies": 2}, 16 * BF16),
+        ({**FSDP1, "load__per_rank_host_copies": 0}, 0),
+        ({"parallel__backend": "zero", "parallel__zero__stage": 1}, 8 * BF16),
+        ({"parallel__backend": "zero", "parallel__zero__stage": 0}, 8 * FILE),
+        # zero.Init builds in shards, and reads file by file; no more than the model.
+        (ZERO3, BF16),
+        ({**ZERO3, "parallel__world": 2}, 2 * FILE),
+        ({**ZERO3, "load__zero3_init": False}, 8 * BF16),
+        ({"parallel__backend": "device_map_pp"}, FILE),
+        ({"parallel__backend": "megatron", "parallel__pp": 4, "load__per_rank_host_copies": 1}, 8 * BF16 / 4),
+        # What is packed on its way is there file by file.
+        ({"quant__method": "bnb4", "trainable__method": "lora"}, 8 * FILE),
+        ({**FSDP1, "quant__method": "bnb8", "precision__param": "int8", "load__cpu_ram_efficient": False}, 8 * FILE),
+        (
+            {**FSDP1, "quant__method": "bnb4", "load__cpu_ram_efficient": True, "versions": {"transformers": "4.44.0"}},
+            8 * ((NUMEL - 2 * 525_336_576 - 266_240) * (0.5 + 4 / 64) + 2 * (2 * 525_336_576 + 266_240)),
+        ),
+        (
+            {**FSDP1, "quant__method": "bnb4", "load__cpu_ram_efficient": True, "versions": {"transformers": "4.45.0"}},
+            (NUMEL - 2 * 525_336_576 - 266_240) * (0.5 + 4 / 64) + 2 * (2 * 525_336_576 + 266_240),
+        ),
+    ],
+)  # fmt: skip
+def test_loading_holds_copies_or_files(changes: dict[str, Any], expected: float) -> None:
+    """266,240 elements are in 65 norms of 4,096, 525,336,576 in the embedding and in the head."""
+    assert load_bytes_of(facts(**changes)) == pytest.approx(expected)
+
+
+def test_a_process_has_its_libraries_its_workers_and_its_data() -> None:
+    bare = host_phases(facts(), NO_SAVE)["train"]
+    assert bare["process_overhead"] == 8 * PROCESS
+    assert (bare["dataloader"], bare["dataset"], bare["activations"]) == (0, 0, 0)
+    batch = 2 * 2048 * 8 * 3
+    found = host_phases(facts(data__workers=4), NO_SAVE)["train"]
+    assert found["dataloader"] == 8 * 4 * (300 * 2**20 + 2 * batch)
+    more = host_phases(facts(data__workers=4, data__prefetch=5), NO_SAVE)["train"]
+    assert more["dataloader"] == 8 * 4 * (300 * 2**20 + 5 * batch)
+    told = {"data__in_memory": True, "data__max_samples": 1_000}
+    assert host_phases(facts(**told), NO_SAVE)["train"]["dataset"] == 1_000 * 2048 * 8 * 8
+    assert host_phases(facts(data__max_samples=1_000), NO_SAVE)["train"]["dataset"] == 0
+    assert host_phases(facts(data__in_memory=True), NO_SAVE)["train"]["dataset"] == 0
+
+
+def test_offloaded_activations_are_the_inputs_of_all_layers_of_all_ranks() -> None:
+    away = facts(checkpointing__mode="full", checkpointing__offload="cpu")
+    found = host_phases(away, NO_SAVE)
+    assert found["train"]["activations"] == 8 * 32 * 2 * 2 * 2048 * 4096
+    assert "activations" not in found["load"]
+
+
+def test_a_save_stands_beside_what_is_there() -> None:
+    found = host_phases(facts(), SavePeaks(1.0, 12_345.0, 3.0))["save"]
+    assert found["gather"] == 12_345
+    assert found["process_overhead"] == 8 * PROCESS
+
+
+def test_fsdp_offloads_weights_gradients_and_states_of_the_nodes_ranks() -> None:
+    away = {**FSDP1, "parallel__fsdp__cpu_offload": True, "offload__pin_memory": False}
+    assert offloaded_of(facts(**away)) == (pytest.approx((2 + 2 + 8) * NUMEL), 0)
+    other = facts(**away, parallel__world=16, parallel__nodes=2)
+    assert offloaded_of(other)[0] == pytest.approx(12 * NUMEL / 2)
+    params = {**FSDP1, "offload__params": "cpu", "offload__pin_memory": False}
+    assert offloaded_of(facts(**params))[0] == pytest.approx(12 * NUMEL)
+    assert offloaded_of(facts(**FSDP1)) == (0, 0)
+    unit = 2 * NUMEL / 8 / 32
+    pinned = facts(**{**away, "offload__pin_memory": True})
+    assert offloaded_of(pinned)[1] == pytest.approx((power_of_two(unit) - unit) * 32 * 8)
+    apart = facts(**{**away, "parallel__backend": "fsdp2", "offload__pin_memory": True})
+    assert offloaded_of(apart)[1] == pytest.approx((2 + 2) * NUMEL / 3)
+
+
+def test_states_alone_may_be_offloaded_from_fsdp2() -> None:
+    away: dict[str, Any] = {"parallel__backend": "fsdp2", "offload__optimizer": "cpu"}
+    assert offloaded_of(facts(**away)) == (pytest.approx(8 * NUMEL), 0)
+    wide = offloaded_of(facts(**away, offload__grads="cpu"))
+    assert wide == (pytest.approx(16 * NUMEL), 0)
+
+
+def test_paged_states_lie_in_ram() -> None:
+    assert offloaded_of(facts(optimizer__kind="paged_adamw"))[0] == pytest.approx(8 * 8 * NUMEL)
+    small = facts(optimizer__kind="paged_adamw8bit")
+    assert offloaded_of(small)[0] == pytest.approx(8 * (2 + 8 / 256) * NUMEL)
+    shared = facts(**FSDP1, optimizer__paged=True)
+    assert offloaded_of(shared)[0] == pytest.approx(8 * NUMEL)
+
+
+def test_states_are_pinned_unless_somebody_says_no_or_torch_is_old() -> None:
+    assert pins(facts())
+    assert not pins(facts(offload__pin_memory=False))
+    assert not pins(facts(versions={"torch": "1.10.2"}))
+    assert pins(facts(versions={"torch": "1.11.0"}))
+
+
+def test_stage_2_offloads_eighteen_bytes_two_gradients_of_the_largest_and_a_copy() -> None:
+    away: dict[str, Any] = {
+        "parallel__backend": "zero", "parallel__zero__stage": 2, "offload__optimizer": "cpu",
+        "precision__master": "fp32", "offload__pin_memory": False,
+    }  # fmt: skip
+    largest = 2 * 525_336_576
+    older = {"versions": {"deepspeed": "0.16.9"}}
+    assert offloaded_of(facts(**away, **older)) == (
+        pytest.approx(18 * NUMEL + 8 * largest), 0,
+    )  # fmt: skip
+    assert offloaded_of(facts(**away))[0] == pytest.approx(20 * NUMEL + 8 * largest)
+    half = facts(**away, **older, offload__optimizer_ratio=0.5)
+    assert offloaded_of(half)[0] == pytest.approx(9 * NUMEL + 8 * largest)
+
+
+def test_the_bounds_of_a_node_are_a_quarter_apart_beside_its_processes() -> None:
+    f = facts()
+    low, high = bounds_of(f, 100 * 2**30)
+    states = 100 * 2**30 - 8 * PROCESS
+    assert low == pytest.approx(states / 1.25 + 8 * 1_500 * 2**20)
+    assert high == pytest.approx(states * 1.25 + 8 * 4_500 * 2**20)
+    assert bounds_of(f, 2**30) == (2**30, 8 * 4_500 * 2**20)
+
+
+def test_offloaded_adapters_go_with_the_weights_that_they_stand_beside() -> None:
+    """Rank 16 for q and v of 32 layers: 6,815,744 elements."""
+    adapters = 32 * 16 * (4096 + 4096 + 4096 + 1024)
+    away: dict[str, Any] = {
+        **ZERO3, "trainable__method": "lora", "trainable__r": 16,
+        "trainable__targets": ("q_proj", "v_proj"), "trainable__adapter_dtype": "fp32",
+        "offload__params": "cpu", "offload__pin_memory": False, "versions": {"torch": "1.10.0"},
+    }  # fmt: skip
+    assert offloaded_of(facts(**away)) == (pytest.approx(2 * NUMEL + 4 * adapters), 0)
