@@ -1,0 +1,176 @@
+"""Keys that releases of a framework had and that its newest state has no more.
+
+    python -m benchmarks.past_keys (axolotl | llamafactory | ms_swift) CLONE
+
+prints the lines of ``lint/oomlint/dialects/keys/past/FRAMEWORK.txt``: each key with the first release without it. CLONE is
+a clone of the framework's repository with its tags. Nothing of it is run: classes are read as text.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from oomlint.dialects.axolotl.keys import AXOLOTL
+from oomlint.dialects.llamafactory.keys import LLAMA_FACTORY
+from oomlint.dialects.ms_swift.keys import SWIFT
+from oomlint.dialects.table import Table
+
+
+class Framework(Struct, frozen=True):
+    """Where a framework declares its keys, over all its releases: in ``files``, as fields of classes called like
+    ``classes``; of others' options that stand there too, ``foreign`` are the keys. ``history`` are paths of which each
+    change counts, not only those that a release has; with these, code that reads ``cfg.KEY`` and configs in the README
+    count as well, as long as there are no classes."""
+
+    table: Table
+    files: str
+    classes: str
+    history: tuple[str, ...] = ()
+    foreign: frozenset[str] = frozenset()
+
+
+_FRAMEWORKS = {
+    "axolotl": Framework(
+        AXOLOTL,
+        r"^src/axolotl/(utils/(config|schemas)/|integrations/.*args\.py$)",
+        r"^AxolotlInputConfig$|Args$",
+        ("README.md", "docs", "src/axolotl/utils", "src/axolotl/integrations"),
+        frozenset({"rank", "proj_type"}),  # of GaLore, in optim_args
+    ),
+    "llamafactory": Framework(
+        LLAMA_FACTORY, r"^src/((llamafactory|llmtuner)/hparams/\w+|utils/config)\.py$", r"Arguments$|Params$"
+    ),
+    "ms_swift": Framework(
+        SWIFT,
+        r"^swift/(llm/(argument|utils/argument|sft)|arguments|trainers|rlhf_trainers/args_mixin)",
+        r"(Arguments|Args|Mixin)$",
+        foreign=frozenset({"repo"}),  # what a Trainer pushes to, no option
+    ),
+}  # fmt: skip
+_CONFIGS = re.compile(r"^README\.md$|^docs/config(-reference)?\.(qmd|md)$")
+_CODE = re.compile(r"^(src/axolotl|scripts)/.*\.py$")
+_APART = 2 * 24 * 3600
+_State = tuple[int, str]
+
+
+class Clone:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def git(self, *words: str) -> str:
+        done = subprocess.run(("git", "-C", self.path, *words), capture_output=True, check=True)
+        return done.stdout.decode("utf-8", "replace")
+
+    def releases(self) -> list[_State]:
+        """Time and name of each, the oldest first."""
+        lines = self.git("tag", "--format=%(creatordate:unix) %(refname:short)").splitlines()
+        found = (line.split() for line in lines)
+        named = [(int(at), tag) for at, tag in found if re.fullmatch(r"v?\d+(\.\d+)+", tag)]
+        return sorted(named, key=lambda each: tuple(map(int, each[1].lstrip("v").split("."))))
+
+    def changes(self, paths: tuple[str, ...]) -> Iterator[_State]:
+        """States between the releases, two days apart at least."""
+        before = 0
+        for line in self.git(
+            "log", "--first-parent", "--reverse", "--format=%ct %H", "--", *paths
+        ).splitlines():
+            at, commit = line.split()
+            if int(at) - before > _APART:
+                before = int(at)
+                yield before, commit
+
+    @cache  # noqa: B019  as long as the program
+    def text(self, blob: str) -> str:
+        return self.git("cat-file", "-p", blob)
+
+    def files(self, state: str) -> Iterator[tuple[str, str]]:
+        for line in self.git("ls-tree", "-r", state).splitlines():
+            about, _, path = line.partition("\t")
+            yield path, about.split()[2]
+
+
+def keys_of(clone: Clone, framework: Framework, state: str) -> set[str]:
+    classes: dict[str, ast.ClassDef] = {}
+    files = dict(clone.files(state))
+    for path, blob in files.items():
+        if path.endswith(".py") and re.search(framework.files, path):
+            nodes = ast.walk(_parsed(clone.text(blob)))
+            classes |= {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    found = {
+        key
+        for name in classes
+        if re.search(framework.classes, name)
+        for key in _fields(name, classes, set())
+    }
+    if framework.history:
+        for path, blob in files.items():
+            if _CONFIGS.search(path):
+                found |= _in_configs(clone.text(blob))
+            elif _CODE.search(path) and "AxolotlInputConfig" not in classes:
+                found |= set(
+                    re.findall(r"(?<![\w.])(?:self\.)?cfg\.([a-z]\w*)\b(?!\()", clone.text(blob))
+                )
+    return found
+
+
+def _parsed(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return ast.Module([], [])
+
+
+def _fields(name: str, classes: dict[str, ast.ClassDef], seen: set[str]) -> Iterator[str]:
+    """The fields of a class and of those that it is derived from, by their aliases too."""
+    if name in seen or name not in classes:
+        return
+    seen.add(name)
+    for base in classes[name].bases:
+        yield from _fields(ast.unparse(base).rpartition(".")[2], classes, seen)
+    for statement in classes[name].body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield statement.target.id
+    for node in ast.walk(classes[name]):
+        match node:
+            case ast.keyword(arg="alias" | "validation_alias", value=ast.Constant(value=str(key))):
+                yield key
+
+
+def _in_configs(text: str) -> set[str]:
+    blocks = re.findall(r"```ya?ml\n(.*?)```", text, re.DOTALL)
+    whole = (block for block in blocks if re.search(r"^base_model:", block, re.MULTILINE))
+    return {
+        key
+        for block in whole
+        for key in re.findall(r"^#? ?([a-z]\w*):(?: |$)", block, re.MULTILINE)
+    }
+
+
+def main(name: str, path: str) -> None:
+    framework, clone = _FRAMEWORKS[name], Clone(path)
+    releases = clone.releases()
+    order = {tag: n for n, (_, tag) in enumerate(releases)}
+    gone: dict[str, int] = {}
+    """Of each key the first release after it was last seen."""
+    for at, state in (*releases, *(clone.changes(framework.history) if framework.history else ())):
+        after = order[state] + 1 if state in order else sum(made <= at for made, _ in releases)
+        for key in keys_of(clone, framework, state):
+            gone[key] = max(gone.get(key, 0), after)
+    today = keys_of(clone, framework, "HEAD") | framework.table.legal_keys | framework.foreign
+    for key in sorted(gone.keys() - today):
+        if gone[key] < len(releases):
+            print(key, releases[gone[key]][1].lstrip("v"))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in _FRAMEWORKS or not Path(sys.argv[2]).is_dir():
+        sys.exit(__doc__)
+    main(sys.argv[1], sys.argv[2])
