@@ -103,7 +103,7 @@ def test_deepseek_dies_at_the_first_checkpoint(project):
     assert run["gpu"]["peak_bytes"] < run["hardware"]["usable_gpu_bytes"]
     assert finding["predicted_bytes"] > finding["limit_bytes"]
     assert any(said.endswith("the gather remains") for said in finding["details"])
-    assert finding["fix"]["title"] == "lower the micro batch to 3"
+    assert finding["fix"]["title"] == "micro batch 3 x 2 accumulation steps"
     # What the thread was told does not remove the gather; it is shown for what it does.
     others = by_name(report)["save-optimizer-states"]
     assert others["fix"]["applicability"] == "display"
@@ -114,7 +114,8 @@ def test_deepseek_dies_at_the_first_checkpoint(project):
 def test_of_a_run_that_rather_survives_what_would_help_is_shown(project):
     """Nothing is rewritten for it, but whoever reads that it may not fit wants to know what to do."""
     text = " ".join(CliRunner().invoke(app, ["check", "train.yaml"]).stdout.split())
-    assert "! may not fit" in text
+    assert "gpu-memory-at-risk: needs 73.1 of 79.1 GiB per GPU" in text
+    assert "may not fit" in text
     assert (
         "fix (shown only: nothing says that the run rather dies without it): micro batch 3 x 2"
         in text

@@ -14,8 +14,6 @@ from oomlint.run import Run
 # More causes than these explain nothing further.
 _MOST = 3
 
-_UP_TO_DATA = "no file says how long its samples are; with short ones it fits"
-
 # No title is longer.
 _LONGEST = 80
 
@@ -39,7 +37,7 @@ def headline(rule: Rule, run: Run, resource: str, fields: tuple[Any, ...]) -> It
         at=causes[0].at if causes else fields,
         details=(
             *peak.context,
-            *((_UP_TO_DATA,) if peak.is_up_to_data else ()),
+            *((words.UP_TO_DATA,) if peak.is_up_to_data else ()),
             *((f"it needs {otherwise}",) if otherwise else ()),
         ),
         judged=peak,

@@ -111,7 +111,8 @@ _READS_ITSELF = (
         (_READS_ITSELF, 0),
         ("import yaml\nconfig = yaml.safe_load(file)\nschema = config['sft_schema']\n", 1),
         (_READS_ITSELF + "TrlParser((ScriptArguments, SFTConfig))\n", 1),
-        (_READS_ITSELF.replace("load_config", "made").replace("yaml.safe_load", "made"), 1),
+        # Another module opens the file.
+        (_READS_ITSELF.replace("load_config", "made").replace("yaml.safe_load", "made"), 0),
     ],
 )
 def test_a_config_whose_keys_a_program_of_the_projects_own_asks_for_is_not_the_frameworks(

@@ -211,10 +211,10 @@ def test_a_collator_of_its_own_decides_how_long_samples_are(
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "severity"), [("skip_prepare_dataset", Severity.INFO), ("other", Severity.WARNING)]
+    ("kwargs", "is_unread"), [("skip_prepare_dataset", True), ("other", False)]
 )
 def test_lengths_that_only_running_tells_are_no_more_than_a_note(
-    kwargs: str, severity: Severity
+    kwargs: str, is_unread: bool
 ) -> None:
     text = _OWN_COLLATOR.replace("2.5-7B", "2.5-0.5B").replace("size=8", "size=128")
     text = text.replace("skip_prepare_dataset", kwargs)
@@ -222,7 +222,9 @@ def test_lengths_that_only_running_tells_are_no_more_than_a_note(
     options = Options(hardware=parse_hardware("8xA100-80GB"))
     found = lint(files, ["train.py"], options).diagnoses
     assert found
-    assert max(each.severity for each in found) is severity
+    assert max(each.severity for each in found) is Severity.INFO
+    levels = {each.finding.evidence for each in found if each.finding.resource == "gpu"}
+    assert (Level.UNREAD in levels) is is_unread
 
 
 def test_a_dtype_that_nobody_names_is_assumed() -> None:

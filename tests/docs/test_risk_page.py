@@ -12,7 +12,7 @@ import pytest
 from oomlint.datasets import catalogue
 from oomlint.judgement import Risk, doubts, lengths, peak
 from oomlint.judgement.law import LAW, risk_in
-from oomlint.judgement.severity import LOST, TIGHT
+from oomlint.judgement.severity import EVEN, LOST, TIGHT
 
 from .conftest import ROOT
 
@@ -54,14 +54,15 @@ def test_the_risk_of_a_run_is_the_larger() -> None:
 
 def test_verdicts_are_the_ranges_in_force() -> None:
     assert f"| below {TIGHT} | `fits` |" in PAGE
-    assert f"| {TIGHT} to {LOST} | `tight` |" in PAGE
+    assert f"| {TIGHT} to {EVEN} | `tight` |" in PAGE
+    assert f"| {EVEN} to {LOST} | `tight` |" in PAGE
 
 
 @pytest.mark.parametrize(
     ("words", "weight"),
     [
         ("sharded over the GPUs", doubts._SHARDED),
-        ("without a sample of more", lengths._SHORT),
+        ("of a rollout, without a prompt of more", lengths._SHORT),
         ("with other releases", doubts._OTHER_RELEASE),
         ("with another value", doubts._OTHER_VALUE),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.linked import run_of
+from tests.linked import PROGRAM, run_of
 
 from oomlint.documents.text import Edit, Source
 from oomlint.engine import Options, lint
@@ -92,7 +92,8 @@ def test_a_launcher_only_where_a_file_says_that_there_are_several_gpus(
     seen: str, is_applied: bool
 ) -> None:
     line = _TRAINER.format(model="Qwen/Qwen2.5-0.5B-Instruct", micro=1)
-    result = _repaired({"run.sh": f"{seen}python {line}\n"}, "8xA100-80GB", unsafe=False)
+    files = {"run.sh": f"{seen}python {line}\n", line.split()[0]: PROGRAM}
+    result = _repaired(files, "8xA100-80GB", unsafe=False)
     assert (b"torchrun --nproc_per_node" in result.texts.get("run.sh", b"")) is is_applied
     assert any(d.rule.code == "OOM705" for d in (result.before or result.report).diagnoses)
 

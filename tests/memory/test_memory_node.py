@@ -101,9 +101,9 @@ def test_a_process_has_its_libraries_its_workers_and_its_data() -> None:
     assert (bare["dataloader"], bare["dataset"], bare["activations"]) == (0, 0, 0)
     batch = 2 * 2048 * 8 * 3
     found = host_phases(facts(data__workers=4), NO_SAVE)["train"]
-    assert found["dataloader"] == 8 * 4 * (300 * 2**20 + 2 * batch)
+    assert found["dataloader"] == 8 * 4 * (20 * 2**20 + 2 * batch)
     more = host_phases(facts(data__workers=4, data__prefetch=5), NO_SAVE)["train"]
-    assert more["dataloader"] == 8 * 4 * (300 * 2**20 + 5 * batch)
+    assert more["dataloader"] == 8 * 4 * (20 * 2**20 + 5 * batch)
     told = {"data__in_memory": True, "data__max_samples": 1_000}
     assert host_phases(facts(**told), NO_SAVE)["train"]["dataset"] == 1_000 * 2048 * 8 * 8
     assert host_phases(facts(data__max_samples=1_000), NO_SAVE)["train"]["dataset"] == 0

@@ -26,6 +26,7 @@ optimizer: adamw_torch
 bf16: true
 deepspeed: ds.json
 output_dir: out
+pad_to_sequence_len: true
 """
 DEEPSPEED = (
     '{\n  "zero_optimization": {\n    "stage": %d\n  },\n  "bf16": {\n    "enabled": true\n  }\n}\n'

@@ -24,6 +24,7 @@ optimizer: adamw_torch
 bf16: true
 deepspeed: ds.json
 output_dir: out
+pad_to_sequence_len: true
 """
 DEEPSPEED = '{\n  "zero_optimization": {\n    "stage": 2,\n    "cpu_offload": true\n  }\n}\n'
 

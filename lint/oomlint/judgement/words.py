@@ -92,6 +92,9 @@ def verdict_with_reason(forecast: Forecast) -> str:
     return verdict_words(forecast.verdict) + left_open(forecast)
 
 
+UP_TO_DATA = "no file says how long its samples are; with short ones it fits"
+
+
 # -- a need at risk ----------------------------------------------------------------------
 
 

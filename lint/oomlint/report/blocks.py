@@ -26,7 +26,7 @@ _MOST_WEAK = 2
 
 
 class Trouble(Struct, frozen=True, eq=False):
-    """A run that is likely to die, with what is said of it: ``headlines`` first, then its causes, the
+    """A run that rather dies than not, with what is said of it: ``headlines`` first, then its causes, the
     worst first. ``way`` is the fix that makes it fit, a safe one before one that is not."""
 
     judgement: Judgement
@@ -93,8 +93,12 @@ def troubles(report: Report) -> list[Trouble]:
     for run in report.runs:
         about = [d for d in report.diagnoses if d.run is not None and d.run.name == run.name]
         headlines = tuple(d for d in about if d.rule.is_headline)
-        if any(headline.severity >= Severity.WARNING for headline in headlines):
-            causes = (d for d in about if d not in headlines and is_cause(d.finding))
+        worst = max((each.severity for each in headlines), default=None)
+        if worst is not None and (worst > Severity.INFO or judgement_of(run).is_lost):
+            least = min(Severity.WARNING, worst)
+            causes = (
+                d for d in about if d not in headlines and is_cause(d.finding, at_least=least)
+            )
             found.append(Trouble(judgement_of(run), headlines, tuple(worst_first(causes))))
     return found
 
@@ -110,9 +114,9 @@ def ways_in(report: Report) -> Mapping[str, Fix]:
     }
 
 
-def is_cause(finding: Finding) -> bool:
-    """Whether a finding says what a need at risk comes of."""
-    return finding.resource in ("gpu", "host") and finding.severity >= Severity.WARNING
+def is_cause(finding: Finding, at_least: Severity = Severity.WARNING) -> bool:
+    """Whether a finding says what a need at risk comes of; of a run of which no more than remarks are made, remarks do."""
+    return finding.resource in ("gpu", "host") and finding.severity >= at_least
 
 
 def block(trouble: Trouble, places: Places, paint: Paint, width: int) -> Iterator[str]:
@@ -139,6 +143,8 @@ def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
         yield from wrapped(text, width, first, "    ", paint=partial(paint, style=style))
     if judgement.meant is not None:
         yield from wrapped(words.both_readings(judgement), width, "    ", "    ")
+    if any(each.is_up_to_data for each in judgement.peaks):
+        yield from wrapped(words.UP_TO_DATA, width, "    ", "    ")
     card = "" if judgement.hardware is None else words.resting_on_card(judgement.hardware)
     if card:
         yield from wrapped(f"rests on: {card}", width, "    ", "      ")

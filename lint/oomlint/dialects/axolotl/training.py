@@ -109,14 +109,11 @@ def sets(run: Cells) -> Any:
 
 def _named(entry: dict[str, Any]) -> Any:
     """The path of a set, or the one file of which it is made: ``path: json`` with ``data_files``."""
-    files = entry.get("data_files")
+    path, files = entry.get("path"), entry.get("data_files")
     if isinstance(files, (list, tuple)) and len(files) == 1:
         files = files[0]
-    return (
-        files
-        if files and entry.get("path") in ("json", "csv", "parquet", "text")
-        else entry.get("path")
-    )
+    is_of_files = isinstance(path, str) and path in ("json", "csv", "parquet", "text")
+    return files if is_of_files and isinstance(files, str) else path
 
 
 @training.derive(f.seq.pad)
