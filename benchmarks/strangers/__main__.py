@@ -38,6 +38,7 @@ FIRST_READINGS = (
     ("tenth, 2026-11-23", "findings-10.jsonl", 24),
     ("eleventh, 2026-11-24", "findings-11.jsonl", 25),
     ("twelfth, 2026-11-28", "findings-12.jsonl", 37),
+    ("thirteenth, 2026-11-28", "findings-13.jsonl", 73),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

@@ -43,11 +43,13 @@ def refusals(
     for combination in _standing(run, table):
         if pinned is not None and pinned < combination.since:
             continue
+        is_open = pinned is None and combination.since != ()
         place = origin_of(run, combination.drop or combination.together[0])
         location = place.location if place is not None else None
         yield rule.finding(
             run,
-            Severity.ERROR,
+            # The project may run on a release that has no such check yet.
+            Severity.INFO if is_open else Severity.ERROR,
             f"{framework} refuses {combination.message}",
             at=location if location is not None else combination.together[0],
             details=combination.details,

@@ -148,12 +148,16 @@ _TABLE = (
         "val_set_size with streaming",
         own.val_set_size,
         details=("name test_datasets",),
+        # axolotl 231a67e7 (2025-09-02), after 0.12.2.
+        since=(0, 13),
     ),
     Combination(
         ("pretraining_dataset", own.val_set_size),
         "val_set_size with pretraining_dataset",
         own.val_set_size,
         details=("name test_datasets",),
+        # axolotl 231a67e7 (2025-09-02), after 0.12.2.
+        since=(0, 13),
     ),
     Combination(
         (own.test_datasets, own.val_set_size),
