@@ -10,7 +10,7 @@ export async function play(page, { edited, fixed, example }) {
   await open(page, "config.yaml");
   await seen("findings", squiggles(page));
   await seen("inlay hints", page.locator(".view-line", { hasText: /≈.*GiB.*\/.*GiB/ }));
-  await seen("code lens", page.locator(".codelens-decoration", { hasText: /may not fit .*predicted peak/ }));
+  await seen("code lens", page.locator(".codelens-decoration", { hasText: /does not fit .*predicted peak/ }));
   await seen("status bar", verdict(page));
   await page.keyboard.press("Control+Shift+M");
   await seen("problems", page.locator(".markers-panel", { hasText: "no gradient checkpointing" }));
