@@ -441,3 +441,18 @@ def test_corpus_is_recognised() -> None:
         assert not run.wrong, run.name
         assert not run.unreadable, run.name
         assert {stray.path for stray in run.stray} <= {"fsdp"}, run.name
+
+
+def test_a_builder_says_which_set_it_loads_unless_a_source_does() -> None:
+    recipe = (
+        "model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\n"
+        "tokenizer:\n  _component_: torchtune.models.llama3.llama3_tokenizer\n  max_seq_len: null\n"
+        "dataset:\n  _component_: torchtune.datasets.{builder}\n{more}"
+        "optimizer:\n  _component_: torch.optim.AdamW\nbatch_size: 8\ndtype: bf16\n"
+    )
+    cleaned = recipe.format(builder="alpaca_cleaned_dataset", more="")
+    assert _run(cleaned).plan.data.sets == ("yahma/alpaca-cleaned",)
+    assert _run(cleaned).plan.seq.longest == 1044
+    local = recipe.format(builder="instruct_dataset", more="  source: json\n  data_files: a.json\n")
+    assert _run(local).plan.data.sets == ("a.json",)
+    assert _run(recipe.format(builder="instruct_dataset", more="")).plan.data.sets is None

@@ -62,6 +62,7 @@ class own(Private, prefix="torchtune"):  # noqa: N801  a namespace of fields, re
     adapter_only: bool
     epochs: int
     training_workers: int
+    dataset: str
     source: str
     data_files: str
 
@@ -136,6 +137,7 @@ TORCHTUNE = Table(
         ),
         Row("tokenizer.max_seq_len", f.seq.max_len, POSITIVE),
         Row("tokenizer.max_num_tiles", own.max_tiles, POSITIVE),
+        _component("dataset", own.dataset),
         Row("dataset.source", own.source, TEXT),
         Row("dataset.data_files", own.data_files, TEXT),
         Row("dataset.packed", f.seq.packing, switch(on="neat", off="none"), default="none", source="TT/torchtune/datasets: packed=False"),

@@ -227,12 +227,24 @@ def padding(run: Cells) -> Any:
 _OF_FILES = frozenset({"json", "csv", "parquet", "text"})
 
 
+# torchtune 0.6.1 torchtune/datasets/*.py: the set that a builder of text samples loads where no source is given.
+_SOURCES = {
+    "alpaca_dataset": "tatsu-lab/alpaca",
+    "alpaca_cleaned_dataset": "yahma/alpaca-cleaned",
+    "grammar_dataset": "liweili/c4_200m",
+    "samsum_dataset": "Samsung/samsum",
+    "slimorca_dataset": "Open-Orca/SlimOrca-Dedup",
+    "stack_exchange_paired_dataset": "lvwerra/stack-exchange-paired",
+}
+
+
 @training.derive(
     f.data.sets, source="TT/torchtune/datasets/_sft.py SFTDataset: load_dataset(source, **kwargs)"
 )
 def sets(run: Cells) -> Any:
     source, files = run[own.source], run[own.data_files]
-    named = files if source in _OF_FILES else source
+    builder = (run[own.dataset] or "").rpartition(".")[2]
+    named = files if source in _OF_FILES else source or _SOURCES.get(builder)
     return (named,) if named else None
 
 
