@@ -91,3 +91,16 @@ def test_what_jupyter_keeps_of_edits_and_what_lies_above_a_repository_are_passed
     (tmp_path / "above.json").write_text("{}")
     assert [path.name for path in map(Path, walk(tmp_path / "repo", SUFFIXES))] == ["train.py"]
     assert Workspace(tmp_path / "repo").resolve("above.json", "train.py") is None
+
+
+def test_a_stage_of_the_projects_own_copy_leaves_open_what_it_trains() -> None:
+    line = (
+        "llamafactory-cli train --stage {stage} --do_train True --finetuning_type full --output_dir out "
+        "--model_name_or_path Qwen/Qwen2.5-7B --dataset a --template qwen --bf16 True\n"
+    )
+    levels = {
+        stage: link({"run.sh": line.format(stage=stage)}).runs[0].level(f.trainable.method)
+        for stage in ("sft", "calibration")
+    }
+    assert levels["sft"] < Level.UNREAD
+    assert levels["calibration"] is Level.UNREAD

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -25,6 +26,9 @@ from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.run import Run
 from oomlint.workspace import Workspace
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.options import Options
 
 # `src/llamafactory/hparams/model_args.py` of a copy in a folder of the project.
 _DEEPEST = 4
@@ -201,7 +205,14 @@ _LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|r
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 # Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
 _PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
-IS_OF_TRAINING = re.compile(r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$")
+_OF_TRAINING = re.compile(r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$")
+
+
+def options_of_training(document: object) -> Options | None:
+    """The options of a script that fills a library's own class of training arguments from its command line."""
+    options: Options | None = getattr(document, "options", None)
+    is_of_training = options is not None and any(map(_OF_TRAINING.search, options.bases))
+    return options if is_of_training else None
 
 
 class OwnReaders:
@@ -252,8 +263,8 @@ class OwnReaders:
         """The fields of the classes, of the project's own modules too, that a script parses beside a library's
         arguments of training."""
         with suppress(FileError):
-            options = getattr(self.workspace.document(name), "options", None)
-            if options is not None and any(map(IS_OF_TRAINING.search, options.bases)):
+            options = options_of_training(self.workspace.document(name))
+            if options is not None:
                 yield from (declared.encode() for declared in options.names)
 
 

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.carried import IS_OF_TRAINING, CarriedCode, OwnPrograms, OwnReaders, without_declared
+from oomlint.carried import (
+    CarriedCode,
+    OwnPrograms,
+    OwnReaders,
+    options_of_training,
+    without_declared,
+)
 from oomlint.copies import Copier, shipped_copy
 from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
 from oomlint.dialects.cells import Given
@@ -620,10 +626,8 @@ class Linker:
         return ""
 
     def _parses_arguments(self, script: str) -> bool:
-        """Whether a script fills a library's own class of arguments from its command line."""
         with suppress(FileError):
-            options = getattr(self.workspace.document(script), "options", None)
-            return options is not None and any(map(IS_OF_TRAINING.search, options.bases))
+            return options_of_training(self.workspace.document(script)) is not None
         return False
 
     def _versions(self, claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:

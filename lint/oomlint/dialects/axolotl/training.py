@@ -15,6 +15,7 @@ from oomlint.dialects.axolotl.changes import (
 from oomlint.dialects.axolotl.keys import ATTENTION_SWITCHES, LORA_KERNELS, own
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.data_files import set_or_file
 from oomlint.dialects.kinds import OPTIMIZER_KINDS
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.errors import CannotEdit
@@ -102,18 +103,10 @@ def sets(run: Cells) -> Any:
     listed = run[own.datasets]
     if not isinstance(listed, (list, tuple)):
         return None
-    paths = tuple(_named(each) for each in listed if isinstance(each, dict))
+    entries = [each for each in listed if isinstance(each, dict)]
+    paths = tuple(set_or_file(each.get("path"), each.get("data_files")) for each in entries)
     is_known = bool(paths) and all(isinstance(path, str) and path for path in paths)
     return paths if is_known and len(paths) == len(listed) else None
-
-
-def _named(entry: dict[str, Any]) -> Any:
-    """The path of a set, or the one file of which it is made: ``path: json`` with ``data_files``."""
-    path, files = entry.get("path"), entry.get("data_files")
-    if isinstance(files, (list, tuple)) and len(files) == 1:
-        files = files[0]
-    is_of_files = isinstance(path, str) and path in ("json", "csv", "parquet", "text")
-    return files if is_of_files and isinstance(files, str) else path
 
 
 @training.derive(f.seq.pad)

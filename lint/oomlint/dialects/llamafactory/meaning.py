@@ -22,6 +22,7 @@ from oomlint.dialects.meaning import NOTHING, Meaning, Said, Wishes
 from oomlint.dialects.table import Origin
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.training_arguments import training_arguments
+from oomlint.documents.base import Scalar
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -103,7 +104,14 @@ def _finetuning_type(run: Cells) -> Any:
 def of_own_stage(run: Cells, field: Any, said: Said) -> Said:
     """A stage that LLaMA-Factory does not have is one of the project's own copy, which may freeze what it will."""
     stage = run.said(lf.stage)
-    return stage if isinstance(stage, Origin) and stage.block is not None else said
+    if not isinstance(stage, Origin) or stage.block is None or stage.entry is None:
+        return said
+    named = stage.entry.value
+    if not isinstance(named, Scalar) or not isinstance(named.value, str):
+        return (
+            said  # which stage it is only running tells, and each trains what finetuning_type says
+        )
+    return Origin("explicit", stage.block, source=f"{named.value} is no stage of LLaMA-Factory's")
 
 
 @meaning.override(f.trainable.method)

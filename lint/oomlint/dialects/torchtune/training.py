@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.data_files import set_or_file
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.torchtune.keys import RECIPES, own
@@ -223,10 +224,6 @@ def padding(run: Cells) -> Any:
     return "longest" if run[f.seq.packing] in (None, "none") else "max_len"
 
 
-# What datasets.load_dataset reads of files; any other name is that of a set (datasets 4.4 packaged_modules).
-_OF_FILES = frozenset({"json", "csv", "parquet", "text"})
-
-
 # torchtune 0.6.1 torchtune/datasets/*.py: the set that a builder of text samples loads where no source is given.
 _SOURCES = {
     "alpaca_dataset": "tatsu-lab/alpaca",
@@ -242,10 +239,9 @@ _SOURCES = {
     f.data.sets, source="TT/torchtune/datasets/_sft.py SFTDataset: load_dataset(source, **kwargs)"
 )
 def sets(run: Cells) -> Any:
-    source, files = run[own.source], run[own.data_files]
     builder = (run[own.dataset] or "").rpartition(".")[2]
-    named = files if source in _OF_FILES else source or _SOURCES.get(builder)
-    return (named,) if named else None
+    source = run[own.source] or _SOURCES.get(builder)
+    return (set_or_file(source, run[own.data_files]),) if source else None
 
 
 # -- loss ------------------------------------------------------------------------------------------
