@@ -33,7 +33,7 @@ LAYERS = (
     ("changes", "documents", "plan", "versions"),
     ("datasets", "hardware", "models"),
     ("dialects", "memory"),
-    ("disk", "workspace"),
+    ("disk", "ignored", "workspace"),
     ("measurements",),
     ("copies", "siblings", "kin"),
     ("run",),

@@ -208,9 +208,11 @@ def walk(
     suffixes: Sequence[str],
     trouble: Callable[[str], None] = lambda _: None,
     deepest: int | None = None,
+    leaves_out: Callable[[str, bool], bool] | None = None,
 ) -> Iterator[Path]:
     """Files below a folder whose kind is one of ``suffixes``, sorted, tool folders and what Hydra keeps of past
-    runs left out, and folders more than ``deepest`` below it.
+    runs left out, folders more than ``deepest`` below it, and what ``leaves_out`` is true of: an absolute path, and whether
+    that is a folder.
 
     Links to folders are not followed, so there are no cycles. ``trouble`` is told the paths of
     folders that cannot be looked into, and of texts that a killed ``--fix`` did not put in place.
@@ -223,14 +225,20 @@ def walk(
             continue
         is_last = deepest is not None and len(Path(parent).relative_to(folder).parts) >= deepest
         wanted = () if is_last else folders
-        folders[:] = sorted(f for f in wanted if f not in _SKIPPED_FOLDERS)
+        folders[:] = sorted(
+            f
+            for f in wanted
+            if f not in _SKIPPED_FOLDERS
+            and not (leaves_out and leaves_out(os.path.join(parent, f), True))
+        )
         if parent != str(folder) and _is_record(parent, files):
             folders.clear()
             continue
         past = {_HYDRA_SWEEP} if _is_sweep(parent, folders, files) else ()
         for file in sorted(set(files).difference(past)):
             if (kind_of(file) or os.path.splitext(file)[1]) in suffixes:
-                yield Path(parent, file)
+                if not (leaves_out and leaves_out(os.path.join(parent, file), False)):
+                    yield Path(parent, file)
             elif file.endswith(STAGED):
                 trouble(os.path.join(parent, file))
 

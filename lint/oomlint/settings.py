@@ -17,6 +17,7 @@ from msgspec import Meta, Struct, field
 
 from oomlint import footprint
 from oomlint.errors import UsageError
+from oomlint.ignored import LONGEST_PATTERN, MOST_DEEP, MOST_STARS, is_costly, patterns
 from oomlint.regular import read_regular
 
 FILE_NAMES = ("oomlint.toml", ".oomlint.toml", "pyproject.toml")
@@ -73,8 +74,15 @@ class Settings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown
     ] = field(default_factory=dict)
     exclude: Annotated[
         tuple[str, ...],
-        Meta(description="files and folders left out, even if named on the command line"),
+        Meta(
+            description="files and folders left out, even if named on the command line: patterns as in a "
+            ".gitignore beside this file"
+        ),
     ] = ()
+    respect_gitignore: Annotated[
+        bool,
+        Meta(description="leave out of folders what the repository's .gitignore files name"),
+    ] = True
     fail_level: Annotated[
         FailLevel, Meta(description="the least severity that makes the exit status 1")
     ] = "warning"
@@ -127,14 +135,7 @@ class Found(Struct, frozen=True):
         folder = self.folder
         if folder is None or not self.settings.exclude or not path.is_relative_to(folder):
             return False
-        parts = path.relative_to(folder).parts
-        for pattern in self.settings.exclude:
-            wanted = pattern.strip("/")
-            for depth in range(1, len(parts) + 1):
-                name = "/".join(parts[:depth]) if "/" in wanted else parts[depth - 1]
-                if fnmatch(name, wanted):
-                    return True
-        return False
+        return patterns(self.settings.exclude).match_file(path.relative_to(folder).as_posix())
 
     def per_file_ignores(self, cwd: Path) -> dict[str, tuple[str, ...]]:
         """The ignores by patterns of paths as oomlint displays them from ``cwd``."""
@@ -239,14 +240,18 @@ def _check(file: Path, text: str, table: dict[str, Any], nested: bool) -> Found:
         raise UsageError(f"{at(error.path)}: {error}") from None
     if not 0 < settings.margin <= 1:
         raise UsageError(f"{at(('margin',))}: margin should be above 0 and at most 1")
-    for key, patterns in (
+    for key, said in (
         ("exclude", settings.exclude),
         ("per-file-ignores", settings.per_file_ignores),
     ):
-        if any(len(pattern) > _LONGEST_PATTERN for pattern in patterns):
+        if any(len(pattern) > LONGEST_PATTERN for pattern in said):
             raise UsageError(
-                f"{at((key,))}: a pattern of {key} is longer than any path ({_LONGEST_PATTERN} characters)"
+                f"{at((key,))}: a pattern of {key} is longer than any path ({LONGEST_PATTERN} characters)"
             )
+    if any(map(is_costly, settings.exclude)):
+        raise UsageError(
+            f"{at(('exclude',))}: a pattern has more stars than can be tried: at most {MOST_STARS} in a name and {MOST_DEEP} times **/"
+        )
     own = {
         path[len(prefix)]: line
         for path, line in reversed(lines.items())
@@ -255,8 +260,6 @@ def _check(file: Path, text: str, table: dict[str, Any], nested: bool) -> Found:
     return Found(settings, file, {key: own[key] for key in table if key in own})
 
 
-# Linux's PATH_MAX (limits.h). To compile a pattern of a megabyte takes ten seconds.
-_LONGEST_PATTERN = 4096
 _HEADER = r"\s*\[\[?(?P<name>[^\]]+)\]\]?\s*(?:#.*)?$"
 _KEY = r"""\s*(?P<key>(?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*[\w-]+)*)\s*="""
 
@@ -351,6 +354,7 @@ _EXAMPLES: Mapping[str, str] = {
     "extend-select": "extend-select = []",
     "ignore": 'ignore = ["OOM9"]',
     "exclude": 'exclude = ["third_party"]',
+    "respect-gitignore": "respect-gitignore = true",
     "fail-level": 'fail-level = "warning"',
     "margin": "margin = 0.85",
     "output-format": 'output-format = "text"',

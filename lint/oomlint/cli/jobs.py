@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
 from oomlint.engine import Options, Report, Selection, distinct_errors
 from oomlint.errors import UsageError
+from oomlint.ignored import Ignored
 from oomlint.plugins import PROFILE_FOLDER, rules_in_force
 from oomlint.settings import Found, Settings, discover, framework_named, load
 from oomlint.workspace import Workspace
@@ -70,7 +71,7 @@ def make_jobs(
         return discover(file.parent, cache)
 
     groups: dict[Path | None, tuple[Found, list[str], set[str]]] = {}
-    for file, is_explicit in _files(base, paths, texts):
+    for file, is_explicit in _files(base, paths, texts, settings_of):
         found = settings_of(file)
         if found.excludes(file):
             continue
@@ -106,16 +107,27 @@ def _fixed_settings(given: Given) -> Found | None:
 
 
 def _files(
-    workspace: Workspace, paths: Sequence[str], texts: dict[str, bytes]
+    workspace: Workspace,
+    paths: Sequence[str],
+    texts: dict[str, bytes],
+    settings_of: Callable[[Path], Found],
 ) -> Iterator[tuple[Path, bool]]:
     """Absolute paths, and whether the user named that file itself."""
+    ignored = Ignored()
+
+    def leaves_out(path: str, is_folder: bool) -> bool:
+        respects = settings_of(Path(path)).settings.respect_gitignore
+        return respects and ignored.covers(path, is_folder=is_folder)
+
     for path in paths:
         file = workspace.file(workspace.name(path))
         if workspace.name(path) in texts:
             yield file, True
         elif os.path.isdir(file):
             unusable: list[str] = []
-            for found in walk(file, SUFFIXES, unusable.append):
+            is_meant = ignored.covers(str(file), is_folder=True)  # it was named all the same
+            skips = None if is_meant else leaves_out
+            for found in walk(file, SUFFIXES, unusable.append, leaves_out=skips):
                 yield found, False
             for name in unusable:  # an error, as is a file that cannot be read
                 yield Path(name), True
