@@ -1,4 +1,9 @@
-"""Work shared out to processes, of which any may die at any time."""
+"""Work shared out to processes, of which any may die at any time.
+
+The standard pool is no help there: where one of its processes is killed, as a host without memory does to the largest,
+:class:`concurrent.futures.ProcessPoolExecutor` breaks as a whole and does not say over which item. Here that item is tried
+once more and then named, and all others keep their results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Talking to a forge over HTTPS: time limits, retries, pages, and a token that nobody gets to see."""
+"""Talking to a forge over HTTPS: time limits, retries, pages, and a token that nobody gets to see.
+
+The standard library's client, since what a client library would bring is least of it: which requests may be repeated after
+what answer, how long a forge asks to wait, how large an answer may be, and that no error shows the token.
+"""
 
 from __future__ import annotations
 
