@@ -37,10 +37,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.errors import CannotEdit
-from oomlint.judgement import judge_host, relief, sharding_is_open
+from oomlint.judgement import Relief, judge_host, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.rule import Applicability, Example, Severity, Where
 from oomlint.run import Run
+from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import leading_remedy, states_exceed
 
 _AXOLOTL = (
@@ -81,7 +82,7 @@ _LLAMA_FACTORY = (
 )
 
 
-class ActivationOffloadAvailable(Rule):
+class ActivationOffloadAvailable(LowersPeak):
     code = "OOM114"
     name = "activation-offload-available"
     summary = "checkpoints of the layers fill the card and could wait in host RAM"
@@ -89,6 +90,10 @@ class ActivationOffloadAvailable(Rule):
     explains = ("activations",)
     cost = 6
     only_where = (Where(plan={f.checkpointing.mode: ("full",)}, has_card=True),)
+    change = {f.checkpointing.offload: "cpu"}
+    at = (f.checkpointing.offload, f.checkpointing.mode)
+    with_it = "with them there"
+    fix = "keep the checkpoints of the layers in host RAM"
 
     bad = (
         Example(
@@ -118,38 +123,26 @@ class ActivationOffloadAvailable(Rule):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
+    def concerns(self, run: Run) -> bool:
         plan = run.plan
         if "none" not in (plan.checkpointing.offload or "none", plan.offload.activations or "none"):
-            return
+            return False
         stage3 = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
         if (stage3 and run.framework == "llama-factory") or sharding_is_open(run):
-            return
-        if states_exceed(run):
-            return
-        changes = {f.checkpointing.offload: "cpu"}
-        found = relief(run, changes)
-        if found is None or found.severity is None or not found.suffices:
-            return
-        if not found.before.overflows or not found.is_worthwhile:
-            return
-        if not _host_has_room(run, changes):
-            return
-        before = found.before
+            return False
+        return not states_exceed(run)
+
+    def severity(self, run: Run, found: Relief) -> Severity | None:
+        if not found.suffices or not found.before.overflows or not _host_has_room(run, self.change):
+            return None
         needed = found.severity is Severity.ERROR and leading_remedy(run) is None
-        yield self.finding(
-            run,
-            Severity.WARNING if needed else Severity.INFO,
-            "checkpoints of the layers stay on the card and could wait in host RAM",
-            at=(f.checkpointing.offload, f.checkpointing.mode),
-            details=(
-                *before.context,
-                f"with them there {found.sentence}",
-                "each rank pins host memory for its own",
-            ),
-            judged=before,
-            proposals=[Proposal.set("keep the checkpoints of the layers in host RAM", changes)],
-        )
+        return Severity.WARNING if needed else Severity.INFO
+
+    def cause(self, run: Run, found: Relief) -> str:
+        return "checkpoints of the layers stay on the card and could wait in host RAM"
+
+    def gain(self, run: Run, found: Relief) -> Iterable[str]:
+        return (*super().gain(run, found), "each rank pins host memory for its own")
 
 
 def _host_has_room(run: Run, changes: dict[Any, str]) -> bool:

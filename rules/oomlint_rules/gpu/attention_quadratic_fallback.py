@@ -31,12 +31,11 @@ attention weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from oomlint.judgement import relief
+from oomlint.judgement import Relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where
+from oomlint.rule import Applicability, Example, Where
 from oomlint.run import Run
+from oomlint_rules._lowering import LowersPeak
 
 _YAML = (
     "base_model: NousResearch/Meta-Llama-3-8B\n"
@@ -54,7 +53,7 @@ _YAML = (
 )
 
 
-class AttentionQuadraticFallback(Rule):
+class AttentionQuadraticFallback(LowersPeak):
     code = "OOM104"
     name = "attention-quadratic-fallback"
     summary = "eager attention holds a tokens x tokens matrix for every head"
@@ -62,6 +61,10 @@ class AttentionQuadraticFallback(Rule):
     explains = ("activations",)
     cost = 0
     only_where = (Where(plan={f.model.attn_impl: ("eager",)}),)
+    change = {f.model.attn_impl: "sdpa"}
+    at = (f.model.attn_impl, f.seq.max_len)
+    with_it = "with sdpa"
+    fix = "use PyTorch's sdpa attention"
 
     bad = (
         Example(
@@ -81,20 +84,6 @@ class AttentionQuadraticFallback(Rule):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        changes = {f.model.attn_impl: "sdpa"}
-        found = relief(run, changes)
-        if found is None or not found.is_worthwhile:
-            return
-        before = found.before
-        assert found.severity is not None
+    def cause(self, run: Run, found: Relief) -> str:
         length = run.intended.plan.seq.max_len
-        yield self.finding(
-            run,
-            found.severity,
-            f"eager attention keeps a matrix of {length} x {length} tokens for every head",
-            at=(f.model.attn_impl, f.seq.max_len),
-            details=(*before.context, f"with sdpa {found.sentence}"),
-            judged=before,
-            proposals=[Proposal.set("use PyTorch's sdpa attention", changes)],
-        )
+        return f"eager attention keeps a matrix of {length} x {length} tokens for every head"

@@ -37,8 +37,9 @@ from collections.abc import Iterable
 
 from oomlint.judgement import Relief, judge_gpu, relief, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.rule import Applicability, Example, Note, Severity, gib
 from oomlint.run import Run
+from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import states_exceed
 
 _YAML = (
@@ -59,13 +60,14 @@ _YAML = (
 )
 
 
-class MicroBatchTooLarge(Rule):
+class MicroBatchTooLarge(LowersPeak):
     code = "OOM102"
     name = "micro-batch-too-large"
     summary = "the micro batch does not fit; a smaller one with more accumulation does the same"
     applicability = Applicability.SAFE
     explains = ("activations", "logits")
     cost = 5
+    at = (f.batch.micro,)
 
     bad = (
         Example(
@@ -79,45 +81,48 @@ class MicroBatchTooLarge(Rule):
         Example(files={"axolotl.yaml": _YAML.format(micro=1, accum=1)}, hardware="1xT4-16GB"),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        micro, accum = run.plan.batch.micro, run.plan.batch.grad_accum
+    def concerns(self, run: Run) -> bool:
+        micro = run.plan.batch.micro
         if micro is None or micro < 2 or run.plan.batch.auto_micro:
-            return
+            return False
         judged = judge_gpu(run)
-        if judged is None or not judged.is_problem:
-            return
-        found = smaller_batch(run, micro, accum or 1)
-        if found is None or found.severity is None or found.severity < Severity.WARNING:
-            return
-        applicability = _applicability(run)
-        if applicability is Applicability.DISPLAY and sharding_is_open(run):
-            return
-        before = found.before
-        held = before.share_of(self.explains)
-        now = f"{micro} x {accum or 1}"
-        then = f"{found.changes[f.batch.micro]} x {found.changes[f.batch.grad_accum]}"
-        yield self.finding(
-            run,
-            found.severity,
-            f"micro batch {micro} holds {gib(held)} of activations and logits at once",
-            at=f.batch.micro,
-            details=(
-                *before.context,
-                f"with micro batch x accumulation {then} instead of {now} {found.sentence}",
-                "the global batch stays the same",
-            ),
-            judged=before,
-            proposals=[
-                Proposal.set(
-                    f"train with micro batch {then} accumulation steps",
-                    found.changes,
-                    applicability,
-                )
-            ],
-            notes=[self.note(run, f.batch.grad_accum, "gradient accumulation")]
-            if run.is_explicit(f.batch.grad_accum)
-            else (),
+        return judged is not None and judged.is_problem
+
+    def found(self, run: Run) -> Relief | None:
+        return smaller_batch(run, run.plan.batch.micro or 1, run.plan.batch.grad_accum or 1)
+
+    def severity(self, run: Run, found: Relief) -> Severity | None:
+        severity = found.severity
+        if severity is None or severity < Severity.WARNING:
+            return None
+        shown_only = self.level(run, found) is Applicability.DISPLAY
+        return None if shown_only and sharding_is_open(run) else severity
+
+    def cause(self, run: Run, found: Relief) -> str:
+        held = gib(found.before.share_of(self.explains))
+        return f"micro batch {run.plan.batch.micro} holds {held} of activations and logits at once"
+
+    def gain(self, run: Run, found: Relief) -> Iterable[str]:
+        now = f"{run.plan.batch.micro} x {run.plan.batch.grad_accum or 1}"
+        return (
+            f"with micro batch x accumulation {_product(found)} instead of {now} {found.sentence}",
+            "the global batch stays the same",
         )
+
+    def title(self, run: Run, found: Relief) -> str:
+        return f"train with micro batch {_product(found)} accumulation steps"
+
+    def level(self, run: Run, found: Relief) -> Applicability:
+        """Shown only where the states alone are too much: then no batch size fits."""
+        return Applicability.DISPLAY if states_exceed(run) else Applicability.SAFE
+
+    def notes(self, run: Run) -> Iterable[Note]:
+        if run.is_explicit(f.batch.grad_accum):
+            yield self.note(run, f.batch.grad_accum, "gradient accumulation")
+
+
+def _product(found: Relief) -> str:
+    return f"{found.changes[f.batch.micro]} x {found.changes[f.batch.grad_accum]}"
 
 
 def smaller_batch(run: Run, micro: int, accum: int) -> Relief | None:
@@ -137,8 +142,3 @@ def smaller_batch(run: Run, micro: int, accum: int) -> Relief | None:
         first = first or found
         factor *= 2
     return first
-
-
-def _applicability(run: Run) -> Applicability:
-    """Shown only where the states alone are too much: then no batch size fits."""
-    return Applicability.DISPLAY if states_exceed(run) else Applicability.SAFE

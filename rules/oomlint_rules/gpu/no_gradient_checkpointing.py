@@ -37,10 +37,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import judge_gpu, relief
+from oomlint.judgement import Relief, judge_gpu
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.rule import Applicability, Example, Where, gib
 from oomlint.run import Run
+from oomlint_rules._lowering import LowersPeak
 
 _BASE = (
     "base_model: meta-llama/Llama-3.2-3B\n"
@@ -55,7 +56,7 @@ _REST = "optimizer: adamw_torch_fused\nbf16: true\nflash_attention: true\n"
 _FIXED = _REST.replace("bf16: true\n", "bf16: true\ngradient_checkpointing: true\n")
 
 
-class NoGradientCheckpointing(Rule):
+class NoGradientCheckpointing(LowersPeak):
     code = "OOM101"
     name = "no-gradient-checkpointing"
     summary = "activations of every layer are kept because checkpointing is off"
@@ -63,6 +64,10 @@ class NoGradientCheckpointing(Rule):
     explains = ("activations",)
     cost = 2
     only_where = (Where(plan={f.checkpointing.mode: ("none",)}),)
+    change = {f.checkpointing.mode: "full"}
+    at = (f.checkpointing.mode, f.batch.micro, f.seq.max_len)
+    fix = "turn on gradient checkpointing"
+    even_unsaid = True
 
     bad = (
         Example(
@@ -83,27 +88,13 @@ class NoGradientCheckpointing(Rule):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
+    def concerns(self, run: Run) -> bool:
         judged = judge_gpu(run)
-        if judged is None or not judged.may_gain_by("activations", "temporary"):
-            return
-        changes = {f.checkpointing.mode: "full"}
-        found = relief(run, changes, even_unsaid=True)
-        if found is None or not found.is_worthwhile:
-            return
-        before = found.before
-        assert found.severity is not None
-        yield self.finding(
-            run,
-            found.severity,
-            f"no gradient checkpointing: {gib(before.components.get('activations'))} of activations "
-            "are kept for backward",
-            at=(f.checkpointing.mode, f.batch.micro, f.seq.max_len),
-            details=(
-                *before.context,
-                f"with it {found.sentence}",
-                "a step takes about a third longer",
-            ),
-            judged=before,
-            proposals=[Proposal.set("turn on gradient checkpointing", changes)] * found.can_be_said,
-        )
+        return judged is not None and judged.may_gain_by("activations", "temporary")
+
+    def cause(self, run: Run, found: Relief) -> str:
+        kept = gib(found.before.components.get("activations"))
+        return f"no gradient checkpointing: {kept} of activations are kept for backward"
+
+    def gain(self, run: Run, found: Relief) -> Iterable[str]:
+        return (*super().gain(run, found), "a step takes about a third longer")

@@ -34,11 +34,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import relief
+from oomlint.judgement import Relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
+from oomlint.rule import Applicability, Example, Severity, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
+from oomlint_rules._lowering import LowersPeak
 
 _TOWER = f.model.vision.freeze_tower
 _LF = (
@@ -51,7 +52,7 @@ _SWIFT = (
 )
 
 
-class VlmTowerUnfrozen(Rule):
+class VlmTowerUnfrozen(LowersPeak):
     code = "OOM118"
     name = "vlm-tower-unfrozen"
     summary = "the vision tower is trained with the rest where a frozen one would fit"
@@ -63,6 +64,10 @@ class VlmTowerUnfrozen(Rule):
             has_card=True,
         ),
     )
+    change = {_TOWER: True}
+    at = (_TOWER,)
+    with_it = "with the tower frozen"
+    fix = "freeze the vision tower"
 
     bad = (
         Example(
@@ -82,26 +87,16 @@ class VlmTowerUnfrozen(Rule):
         Example(files={"train.yaml": _LF.format(frozen="false")}),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        plan = run.plan
-        dims = plan.model.dims
-        if dims is None or dims.vision is None:
-            return
-        changes = {_TOWER: True}
-        found = relief(run, changes)
-        if found is None or found.severity is None or not found.is_worthwhile:
-            return
-        before = found.before
-        yield self.finding(
-            run,
-            Severity.WARNING if found.suffices else Severity.INFO,
-            f"the vision tower is trained too, which takes {gib(found.saved)} of the peak",
-            at=_TOWER,
-            details=(
-                *before.context,
-                "it has gradients, optimizer states and activations of its own",
-                f"with the tower frozen {found.sentence}",
-            ),
-            judged=before,
-            proposals=[Proposal.set("freeze the vision tower", changes, Applicability.UNSAFE)],
-        )
+    def concerns(self, run: Run) -> bool:
+        dims = run.plan.model.dims
+        return dims is not None and dims.vision is not None
+
+    def severity(self, run: Run, found: Relief) -> Severity:
+        return Severity.WARNING if found.suffices else Severity.INFO
+
+    def cause(self, run: Run, found: Relief) -> str:
+        return f"the vision tower is trained too, which takes {gib(found.saved)} of the peak"
+
+    def gain(self, run: Run, found: Relief) -> Iterable[str]:
+        own = "it has gradients, optimizer states and activations of its own"
+        return (own, *super().gain(run, found))

@@ -32,10 +32,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import judge_gpu, relief, sharding_is_open
+from oomlint.judgement import Relief, judge_gpu, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.rule import Applicability, Example, Where, gib
 from oomlint.run import Run
+from oomlint_rules._lowering import LowersPeak
 
 _LLAMA_FACTORY = (
     "model_name_or_path: microsoft/Phi-3-mini-4k-instruct\n"
@@ -65,7 +66,7 @@ _AXOLOTL = (
 )
 
 
-class ForeachOptimizerTempPeak(Rule):
+class ForeachOptimizerTempPeak(LowersPeak):
     code = "OOM206"
     name = "foreach-optimizer-temp-peak"
     summary = "the foreach optimizer step makes a copy of all trained parameters"
@@ -73,6 +74,10 @@ class ForeachOptimizerTempPeak(Rule):
     explains = ("temporary",)
     cost = 0
     only_where = (Where(plan={f.optimizer.foreach: (True,)}),)
+    change = {f.optimizer.fused: True}
+    at = (f.optimizer.name,)
+    with_it = "with the fused kernel"
+    fix = "use the fused AdamW"
 
     bad = (
         Example(
@@ -98,30 +103,17 @@ class ForeachOptimizerTempPeak(Rule):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        if run.plan.offload.optimizer in ("cpu", "nvme"):
-            return
-        if sharding_is_open(run):
-            return
+    def concerns(self, run: Run) -> bool:
+        if run.plan.offload.optimizer in ("cpu", "nvme") or sharding_is_open(run):
+            return False
         before = judge_gpu(run)
         if before is None or before.phase != "optimizer_step":
-            return
-        if before.limit is None and not before.is_problem:
-            return
-        found = relief(run, {f.optimizer.fused: True})
-        if found is None or not found.is_worthwhile:
-            return
-        assert found.severity is not None
-        yield self.finding(
-            run,
-            found.severity,
-            "foreach AdamW makes temporary copies in the optimizer step, and sets the peak",
-            at=f.optimizer.name,
-            details=(
-                *before.context,
-                f"it is {gib(found.saved)} above the next highest point",
-                f"with the fused kernel {found.sentence}",
-            ),
-            judged=before,
-            proposals=[Proposal.set("use the fused AdamW", found.changes)],
-        )
+            return False
+        return before.limit is not None or before.is_problem
+
+    def cause(self, run: Run, found: Relief) -> str:
+        return "foreach AdamW makes temporary copies in the optimizer step, and sets the peak"
+
+    def gain(self, run: Run, found: Relief) -> Iterable[str]:
+        above = f"it is {gib(found.saved)} above the next highest point"
+        return (above, *super().gain(run, found))

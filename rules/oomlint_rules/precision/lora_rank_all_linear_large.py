@@ -38,15 +38,13 @@ from oomlint.rule import (
     KNOWN,
     Applicability,
     Example,
-    Finding,
-    Proposal,
-    Rule,
     Severity,
     Where,
     gib,
 )
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint_rules._lowering import LowersPeak
 
 _HIGH = 64
 _LOWEST = 16
@@ -62,13 +60,14 @@ _AXOLOTL = AXOLOTL + (
 )
 
 
-class LoraRankAllLinearLarge(Rule):
+class LoraRankAllLinearLarge(LowersPeak):
     code = "OOM215"
     name = "lora-rank-all-linear-large"
     summary = "an adapter of high rank takes memory that the card does not have"
     applicability = Applicability.UNSAFE
     cost = 7
     only_where = (Where(plan={f.trainable.r: KNOWN}, has_card=True),)
+    at = (f.trainable.r,)
 
     bad = (
         Example(
@@ -88,35 +87,35 @@ class LoraRankAllLinearLarge(Rule):
         Example(files={"train.yaml": _LF.format(rank=512)}),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
+    def concerns(self, run: Run) -> bool:
         rank = run.plan.trainable.r
-        if rank is None or rank < _HIGH or run.limits.gpu_bytes is None:
-            return
-        lower, found = _best(run, rank)
-        if found is None or found.severity is None:
-            return
-        if found.saved < _SHARE * run.limits.gpu_bytes:
-            return
-        before = found.before
-        yield self.finding(
-            run,
-            Severity.WARNING if found.suffices else Severity.INFO,
-            f"rank {rank} takes {gib(found.saved)} more than rank {lower}",
-            at=f.trainable.r,
-            details=(*before.context, f"with rank {lower} {found.sentence}"),
-            judged=before,
-            proposals=[
-                Proposal.set(f"lower the rank to {lower}", found.changes, Applicability.UNSAFE)
-            ],
-        )
+        return rank is not None and rank >= _HIGH and run.limits.gpu_bytes is not None
+
+    def found(self, run: Run) -> Relief | None:
+        """The highest of the halves of the rank with which the run fits, else the lowest."""
+        lower, found = run.plan.trainable.r or 0, None
+        while lower // 2 >= _LOWEST:
+            lower //= 2
+            found = relief(run, {f.trainable.r: lower})
+            if found is None or found.after.severity is None:
+                break
+        return found
+
+    def severity(self, run: Run, found: Relief) -> Severity | None:
+        if found.saved < _SHARE * (run.limits.gpu_bytes or 0):
+            return None
+        return Severity.WARNING if found.suffices else Severity.INFO
+
+    def cause(self, run: Run, found: Relief) -> str:
+        more = f"{gib(found.saved)} more than rank {_lower(found)}"
+        return f"rank {run.plan.trainable.r} takes {more}"
+
+    def gain(self, run: Run, found: Relief) -> Iterable[str]:
+        return (f"with rank {_lower(found)} {found.sentence}",)
+
+    def title(self, run: Run, found: Relief) -> str:
+        return f"lower the rank to {_lower(found)}"
 
 
-def _best(run: Run, rank: int) -> tuple[int, Relief | None]:
-    """The highest of the halves of ``rank`` with which the run fits, else the lowest."""
-    lower, found = rank, None
-    while lower // 2 >= _LOWEST:
-        lower //= 2
-        found = relief(run, {f.trainable.r: lower})
-        if found is None or found.after.severity is None:
-            break
-    return lower, found
+def _lower(found: Relief) -> int:
+    return int(found.changes[f.trainable.r])

@@ -33,13 +33,15 @@ For many new tokens, or continued pre-training in another language, where they m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from oomlint.judgement import relief
+from oomlint.judgement import Relief
 from oomlint.plan.fields import f
-from oomlint.rule import KNOWN, Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.rule import KNOWN, Applicability, Example, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint_rules._lowering import LowersPeak
 
 _WHOLE = ("embed_tokens", "lm_head", "wte", "word_embeddings", "embed_in", "embed_out")
 _ADAPTERS = ("lora", "qlora", "dora")
@@ -50,13 +52,16 @@ _SAVED = "lora_modules_to_save:\n  - embed_tokens\n  - lm_head\n"
 _LORA = LLAMA_FACTORY.replace("type: full", "type: lora") + "quantization_bit: 4\n"
 
 
-class LoraSavesEmbeddings(Rule):
+class LoraSavesEmbeddings(LowersPeak):
     code = "OOM207"
     name = "lora-saves-embeddings"
     summary = "an adapter trains whole embedding matrices beside its low-rank ones"
     applicability = Applicability.UNSAFE
     cost = 7
     only_where = (Where(plan={f.trainable.method: _ADAPTERS, f.trainable.modules_to_save: KNOWN}),)
+    at = (_FIELD,)
+    with_it = "without it"
+    fix = "train the low-rank matrices alone"
 
     bad = (
         Example(
@@ -73,33 +78,23 @@ class LoraSavesEmbeddings(Rule):
         Example(files={"train.yaml": _QLORA + _SAVED}, hardware="1xH100-80GB"),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        trainable = run.plan.trainable
-        saved = trainable.modules_to_save or ()
-        whole = tuple(name for name in saved if name.rpartition(".")[2] in _WHOLE)
-        if not whole:
-            return
-        changes = {_FIELD: tuple(name for name in saved if name not in whole)}
-        found = relief(run, changes)
-        if found is None or not found.is_worthwhile:
-            return
-        assert found.severity is not None
-        before = found.before
-        yield self.finding(
-            run,
-            found.severity,
-            f"{' and '.join(whole)} {'is' if len(whole) == 1 else 'are'} trained whole, which takes "
-            f"{gib(found.saved)}",
-            at=_FIELD,
-            details=(
-                *before.context,
-                f"{run.key(_FIELD)} asks for it: a copy, its gradient and optimizer states",
-                f"without it {found.sentence}",
-            ),
-            judged=before,
-            proposals=[
-                Proposal.set("train the low-rank matrices alone", changes, Applicability.UNSAFE)
-            ]
-            if run.is_explicit(_FIELD)
-            else [],
-        )
+    def changes(self, run: Run) -> Mapping[Any, Any] | None:
+        saved, whole = run.plan.trainable.modules_to_save or (), _whole(run)
+        return {_FIELD: tuple(name for name in saved if name not in whole)} if whole else None
+
+    def cause(self, run: Run, found: Relief) -> str:
+        whole = _whole(run)
+        verb = "is" if len(whole) == 1 else "are"
+        return f"{' and '.join(whole)} {verb} trained whole, which takes {gib(found.saved)}"
+
+    def gain(self, run: Run, found: Relief) -> Iterable[str]:
+        asked = f"{run.key(_FIELD)} asks for it: a copy, its gradient and optimizer states"
+        return (asked, *super().gain(run, found))
+
+    def can_fix(self, run: Run, found: Relief) -> bool:
+        return run.is_explicit(_FIELD)
+
+
+def _whole(run: Run) -> tuple[str, ...]:
+    saved = run.plan.trainable.modules_to_save or ()
+    return tuple(name for name in saved if name.rpartition(".")[2] in _WHOLE)

@@ -37,12 +37,21 @@ not stored in this dtype.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from oomlint.judgement import relief, sharding_is_open
+from oomlint.judgement import Relief, sharding_is_open
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
+from oomlint.rule import (
+    Applicability,
+    Confidence,
+    Example,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.run import Run
+from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import lowered
 from oomlint_rules.precision._cards import half_of
 
@@ -76,7 +85,7 @@ _SCRIPT = (
 )
 
 
-class ModelLoadedInFp32(Rule):
+class ModelLoadedInFp32(LowersPeak):
     code = "OOM203"
     name = "model-loaded-in-fp32"
     summary = "weights are kept in fp32 where 16 bit would do"
@@ -84,6 +93,8 @@ class ModelLoadedInFp32(Rule):
     explains = ("parameters",)
     cost = 7
     only_where = (Where(plan={f.load.dtype: ("fp32",), f.quant.method: (None, "none")}),)
+    at = (f.load.dtype, f.model.id)
+    even_unsaid = True
 
     bad = (
         Example(
@@ -108,41 +119,43 @@ class ModelLoadedInFp32(Rule):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        plan = run.plan
-        half = half_of(run)
-        changes = {f.load.dtype: half}
-        found = relief(run, changes, even_unsaid=True)
-        if found is None or not found.is_worthwhile:
-            return
-        assert found.severity is not None
-        before = found.before
-        whole = plan.trainable.method in ("full", "freeze", None)
-        if whole and (sharding_is_open(run) or not before.is_problem):
-            return
-        origin = run.origin(f.load.dtype)
-        guessed = origin is None or origin.kind == "assumed"
+    def changes(self, run: Run) -> Mapping[Any, Any]:
+        return {f.load.dtype: half_of(run)}
+
+    def severity(self, run: Run, found: Relief) -> Severity | None:
         severity = found.severity
-        if whole:
+        assert severity is not None
+        if _trains_it(run):
+            if sharding_is_open(run) or not found.before.is_problem:
+                return None
             severity = lowered(min(severity, Severity.WARNING), run)
-        if guessed:
-            severity = min(severity, Severity.WARNING)
-        unsaid = guessed and not run.is_explicit(f.load.dtype)
-        # Where they are trained, fp32 is what small updates are kept in: a learning rate of 1e-6 moves a weight of 0.02
-        # by less than half a step of bf16, whose fraction has 7 bits (2^-8 of the weight).
-        level = Applicability.DISPLAY if whole else Applicability.UNSAFE
-        yield self.finding(
-            run,
-            severity,
-            f"weights are loaded in fp32 and take {gib(before.components.get('parameters'))}",
-            at=(f.load.dtype, f.model.id),
-            details=(
-                *before.context,
-                *(("fp32 as far as the files tell",) if unsaid else ()),
-                f"in {half} {found.sentence}",
-            ),
-            judged=before,
-            confidence="low" if guessed else before.confidence,
-            proposals=[Proposal.set(f"load the weights in {half}", changes, level)]
-            * found.can_be_said,
-        )
+        return min(severity, Severity.WARNING) if _is_guessed(run) else severity
+
+    def cause(self, run: Run, found: Relief) -> str:
+        size = gib(found.before.components.get("parameters"))
+        return f"weights are loaded in fp32 and take {size}"
+
+    def gain(self, run: Run, found: Relief) -> Iterable[str]:
+        unsaid = _is_guessed(run) and not run.is_explicit(f.load.dtype)
+        told = ("fp32 as far as the files tell",) if unsaid else ()
+        return (*told, f"in {half_of(run)} {found.sentence}")
+
+    def confidence(self, run: Run, found: Relief) -> Confidence:
+        return "low" if _is_guessed(run) else found.before.confidence
+
+    def title(self, run: Run, found: Relief) -> str:
+        return f"load the weights in {half_of(run)}"
+
+    def level(self, run: Run, found: Relief) -> Applicability:
+        # Where they are trained, fp32 is what small updates are kept in: a learning rate of 1e-6 moves a weight of
+        # 0.02 by less than half a step of bf16, whose fraction has 7 bits (2^-8 of the weight).
+        return Applicability.DISPLAY if _trains_it(run) else Applicability.UNSAFE
+
+
+def _trains_it(run: Run) -> bool:
+    return run.plan.trainable.method in ("full", "freeze", None)
+
+
+def _is_guessed(run: Run) -> bool:
+    origin = run.origin(f.load.dtype)
+    return origin is None or origin.kind == "assumed"

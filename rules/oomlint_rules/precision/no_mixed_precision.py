@@ -31,12 +31,14 @@ bit compute in 16 bit without the switch, and the rule is silent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from oomlint.judgement import relief
+from oomlint.judgement import Relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
+from oomlint.rule import Applicability, Example, Severity, Where, gib
 from oomlint.run import Run
+from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import states_exceed
 from oomlint_rules.precision._cards import half_of
 
@@ -71,7 +73,7 @@ _AXOLOTL = (
 )
 
 
-class NoMixedPrecision(Rule):
+class NoMixedPrecision(LowersPeak):
     code = "OOM204"
     name = "no-mixed-precision"
     summary = "the forward and backward pass compute in fp32"
@@ -79,6 +81,8 @@ class NoMixedPrecision(Rule):
     explains = ("activations", "logits")
     cost = 7
     only_where = (Where(plan={f.precision.compute: ("fp32",)}),)
+    at = (f.precision.compute, f.load.dtype)
+    most = Severity.WARNING
 
     bad = (
         Example(
@@ -101,22 +105,18 @@ class NoMixedPrecision(Rule):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        if states_exceed(run):
-            return
-        half = half_of(run)
-        found = relief(run, {f.precision.compute: half})
-        if found is None or not found.is_worthwhile:
-            return
-        assert found.severity is not None
-        before = found.before
-        moving = before.share_of(self.explains)
-        yield self.finding(
-            run,
-            min(found.severity, Severity.WARNING),
-            f"the run computes in fp32: activations and logits take {gib(moving)}",
-            at=(f.precision.compute, f.load.dtype),
-            details=(*before.context, f"in {half} {found.sentence}"),
-            judged=before,
-            proposals=[Proposal.set(f"train in {half}", found.changes, Applicability.UNSAFE)],
-        )
+    def concerns(self, run: Run) -> bool:
+        return not states_exceed(run)
+
+    def changes(self, run: Run) -> Mapping[Any, Any]:
+        return {f.precision.compute: half_of(run)}
+
+    def cause(self, run: Run, found: Relief) -> str:
+        moving = gib(found.before.share_of(self.explains))
+        return f"the run computes in fp32: activations and logits take {moving}"
+
+    def gain(self, run: Run, found: Relief) -> Iterable[str]:
+        return (f"in {half_of(run)} {found.sentence}",)
+
+    def title(self, run: Run, found: Relief) -> str:
+        return f"train in {half_of(run)}"

@@ -27,13 +27,15 @@ On large cards, and where the network is slow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
-from oomlint.judgement import relief
+from oomlint.judgement import Relief
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.rule import Applicability, Example, Where, gib
 from oomlint.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
+from oomlint_rules._lowering import LowersPeak
 
 _LOWER = 300_000_000
 _LIVE = f.parallel.zero.max_live_params
@@ -46,7 +48,7 @@ _ZERO = (
 _AXOLOTL = f"{AXOLOTL}sequence_len: 4096\ndeepspeed: ds.json\n"
 
 
-class Zero3LiveParamsOversized(Rule):
+class Zero3LiveParamsOversized(LowersPeak):
     code = "OOM307"
     name = "zero3-live-params-oversized"
     summary = "ZeRO-3 keeps more gathered parameters than a small card has room for"
@@ -56,6 +58,9 @@ class Zero3LiveParamsOversized(Rule):
     only_where = (
         Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}, has_card=True),
     )
+    at = (_LIVE, _REUSE)
+    with_it = "with a limit of 3e8 parameters"
+    fix = "keep fewer gathered parameters"
 
     bad = (
         Example(
@@ -82,21 +87,14 @@ class Zero3LiveParamsOversized(Rule):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        zero = run.plan.parallel.zero
-        limits = {_LIVE: zero.max_live_params, _REUSE: zero.max_reuse_distance}
-        changes = {name: _LOWER for name, said in limits.items() if (said or 0) > _LOWER}
-        found = relief(run, changes) if changes else None
-        if found is None or not found.is_worthwhile or found.severity is None:
-            return
-        before = found.before
-        yield self.finding(
-            run,
-            found.severity,
-            f"ZeRO stage 3 keeps up to {gib(2 * max(v or 0 for v in limits.values()))} of gathered "
-            "parameters",
-            at=(_LIVE, _REUSE),
-            details=(*before.context, f"with a limit of 3e8 parameters {found.sentence}"),
-            judged=before,
-            proposals=[Proposal.set("keep fewer gathered parameters", changes)],
-        )
+    def changes(self, run: Run) -> Mapping[Any, Any]:
+        return {name: _LOWER for name, said in _limits(run).items() if (said or 0) > _LOWER}
+
+    def cause(self, run: Run, found: Relief) -> str:
+        most = gib(2 * max(said or 0 for said in _limits(run).values()))
+        return f"ZeRO stage 3 keeps up to {most} of gathered parameters"
+
+
+def _limits(run: Run) -> dict[Any, int | None]:
+    zero = run.plan.parallel.zero
+    return {_LIVE: zero.max_live_params, _REUSE: zero.max_reuse_distance}

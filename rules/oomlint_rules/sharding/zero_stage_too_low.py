@@ -41,12 +41,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.judgement import Relief, exceeds, relief, settled
+from oomlint.judgement import Relief, exceeds, settled
 from oomlint.memory import state_bytes
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, count, gib
+from oomlint.rule import Applicability, Example, count, gib
 from oomlint.run import Run
 from oomlint_rules._examples import accelerate, command
 from oomlint_rules._fixes import higher_sharding
+from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import what_is_enough
 
 _YAML = (
@@ -92,7 +93,7 @@ def _fsdp(strategy: str) -> str:
 _GATHER = ',\n    "stage3_gather_16bit_weights_on_model_save": true'
 
 
-class ZeroStageTooLow(Rule):
+class ZeroStageTooLow(LowersPeak):
     code = "OOM301"
     name = "zero-stage-too-low"
     summary = "a higher ZeRO stage or full FSDP sharding would lower a peak that does not fit"
@@ -127,23 +128,27 @@ class ZeroStageTooLow(Rule):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        changes = higher_sharding(run)
-        if changes is None:
+    def changes(self, run: Run) -> Mapping[Any, Any] | None:
+        return higher_sharding(run)
+
+    def cause(self, run: Run, found: Relief) -> str:
+        return _what_is_whole(run)
+
+    def place(self, run: Run) -> tuple[Any, ...]:
+        return tuple(higher_sharding(run) or ())
+
+    def gain(self, run: Run, found: Relief) -> Iterable[str]:
+        """What sharding more brings, and what else it takes where that is too little."""
+        if found.before.limit is None or found.suffices:
+            yield f"with {_goal(run)} {found.sentence}"
             return
-        found = relief(run, changes)
-        if found is None or not found.is_worthwhile:
-            return
-        assert found.severity is not None
-        yield self.finding(
-            run,
-            found.severity,
-            _what_is_whole(run),
-            at=tuple(changes),
-            details=(*found.before.context, *_gain(run, found, changes)),
-            judged=found.before,
-            proposals=[Proposal.set(f"shard with {_goal(run)}", changes)],
-        )
+        changed = run.what_if(found.changes)
+        yield f"{_goal(run)} alone: {found.sentence}"
+        yield from _states_alone(changed)
+        yield from what_is_enough(changed)
+
+    def title(self, run: Run, found: Relief) -> str:
+        return f"shard with {_goal(run)}"
 
 
 def _goal(run: Run) -> str:
@@ -162,17 +167,6 @@ def _what_is_whole(run: Run) -> str:
     if stage in (0, 1):
         return f"{name} keeps {weights} and {gib(states.gradients)} of gradients on every card"
     return f"{name} keeps all {weights} on every card"
-
-
-def _gain(run: Run, found: Relief, changes: Mapping[Any, Any]) -> Iterator[str]:
-    """What sharding more brings, and what else it takes where that is too little."""
-    if found.before.limit is None or found.suffices:
-        yield f"with {_goal(run)} {found.sentence}"
-        return
-    changed = run.what_if(changes)
-    yield f"{_goal(run)} alone: {found.sentence}"
-    yield from _states_alone(changed)
-    yield from what_is_enough(changed)
 
 
 def _states_alone(run: Run) -> Iterator[str]:
