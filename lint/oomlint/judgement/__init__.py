@@ -23,11 +23,12 @@ from oomlint.judgement.peak import (
     risk_of,
     severity_of_need,
 )
-from oomlint.judgement.severity import EVEN, LOST, TIGHT, Severity, Verdict
+from oomlint.judgement.severity import EVEN, LOST, SURE, TIGHT, Severity, Verdict
 
 __all__ = [
     "EVEN",
     "LOST",
+    "SURE",
     "TIGHT",
     "Cause",
     "Forecast",

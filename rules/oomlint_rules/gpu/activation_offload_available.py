@@ -136,7 +136,7 @@ class ActivationOffloadAvailable(Rule):
         if not _host_has_room(run, changes):
             return
         before = found.before
-        needed = found.severity is Severity.ERROR and leading_remedy(run) is None
+        needed = found.severity >= Severity.WARNING and leading_remedy(run) is None
         yield self.finding(
             run,
             Severity.WARNING if needed else Severity.INFO,

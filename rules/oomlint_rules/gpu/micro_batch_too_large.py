@@ -87,7 +87,9 @@ class MicroBatchTooLarge(Rule):
         if judged is None or not judged.is_problem:
             return
         found = smaller_batch(run, micro, accum or 1)
-        if found is None or found.severity is None or found.severity < Severity.WARNING:
+        if found is None or found.severity is None:
+            return
+        if judged.limit is None and found.severity < Severity.WARNING:
             return
         applicability = _applicability(run)
         if applicability is Applicability.DISPLAY and sharding_is_open(run):
