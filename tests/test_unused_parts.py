@@ -29,3 +29,11 @@ def test_part_that_nothing_uses(beside: dict[str, str], expected: Severity) -> N
     assert found.severity is expected
     says = "no run here uses ds.json, and no other file names it"
     assert (says in found.finding.details) is (expected is Severity.INFO)
+
+
+def test_script_is_no_part_of_a_run() -> None:
+    broken = "python serve.py --model a \\ \n  --port 1\n"
+    files = {"serve.sh": broken.encode(), "axolotl.yaml": RUN.encode()}
+    report = lint(Workspace(Path("/p"), files), list(files), Options())
+    (found,) = (d for d in report.diagnoses if d.rule.code == "OOM703")
+    assert found.severity is Severity.ERROR

@@ -29,7 +29,9 @@ class UnusedParts:
     def told(self, finding: Finding, run: Run) -> Finding:
         """The finding, a remark if it speaks of a part that nothing uses."""
         path = finding.location.path
-        if finding.severity is Severity.INFO or not run.is_fragment or not self._is_unused(path):
+        is_part = any(claim.kind == "part" and claim.path == path for claim in run.claims)
+        is_told = finding.severity > Severity.INFO and run.is_fragment and is_part
+        if not is_told or not self._is_unused(path):
             return finding
         details = (*finding.details, f"no run here uses {path}, and no other file names it")
         return replace(finding, severity=Severity.INFO, details=details)
