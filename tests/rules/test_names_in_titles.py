@@ -69,7 +69,7 @@ SAVES = (
 
 @pytest.mark.parametrize(
     ("ram", "severity"),
-    [(40.0, Severity.ERROR), (66.0, Severity.WARNING), (80.0, Severity.INFO), (512.0, None)],
+    [(40.0, Severity.ERROR), (72.0, Severity.WARNING), (80.0, Severity.INFO), (512.0, None)],
 )
 def test_a_need_beside_training_is_judged_by_its_risk(ram, severity):
     copies = found(

@@ -324,12 +324,16 @@ def _predicted_risk(
 
 def severity_of_need(run: Run, resource: Literal["gpu", "host"], need: float) -> Severity | None:
     """How bad it is that a run needs so many bytes of a resource at one instant; ``None`` where it has
-    them, or the limit is unknown."""
+    them, or the limit is unknown. It is no peak of the run, whose verdict and block say nothing of it: what is
+    more than there is by the prediction itself is warned of here or nowhere."""
     limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
     estimate = settled(run).estimate
     device = estimate.gpu if resource == "gpu" else estimate.host
     risk = None if limit is None else risk_of_need(device, need, limit)
-    return None if risk is None else severity_at(risk)
+    severity = None if risk is None else severity_at(risk)
+    if severity is None or limit is None:
+        return None
+    return max(severity, Severity.WARNING) if need > limit else severity
 
 
 def exceeds(run: Run, resource: Literal["gpu", "host"], need: float) -> bool:
