@@ -42,7 +42,7 @@ LAYERS = (
     ("judgement",),
     ("rule",),
     ("planner",),
-    ("suppress", "diagnosis", "baseline", "plugins", "fix", "engine"),
+    ("suppress", "diagnosis", "baseline", "plugins", "unused_parts", "fix", "engine"),
     ("drafts",),
     ("testing", "precedence", "settings"),
     ("given_plans", "leaves"),

@@ -25,6 +25,7 @@ from oomlint.plugins import PluginError, dialects_in_force, rules_in_force
 from oomlint.rule import Applicability, Finding, ListedRule, Rule, Severity
 from oomlint.run import Run
 from oomlint.suppress import Suppression, suppressions, unused_findings
+from oomlint.unused_parts import UnusedParts
 from oomlint.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -209,15 +210,16 @@ def judged(
     chosen = [rule for rule in listed if options.selection.takes(rule)]
     found: list[Diagnosis] = []
     failed: set[ListedRule] = set()
+    unused = UnusedParts(workspace, linked.runs)
     for number, run in enumerate(linked.runs):
-        found += _check(run, chosen, options, errors, failed, timings)
+        found += _check(run, chosen, options, errors, failed, timings, unused)
         if progress is not None:
             progress(number + 1, len(linked.runs))
     for aside in linked.asides:
-        found += _check(aside, chosen, options, errors, failed, timings)
+        found += _check(aside, chosen, options, errors, failed, timings, unused)
     about_merges = [rule for rule in chosen if rule.looks_at_merges]
     for job in linked.merges:
-        found += _check(job, about_merges, options, errors, failed, timings)
+        found += _check(job, about_merges, options, errors, failed, timings, unused)
     sound = [rule for rule in chosen if rule not in failed]
     kept = with_agreement(_suppressed(workspace, linked, found, sound, options))
     kept = sorted(_distinct(kept), key=_order)
@@ -255,11 +257,13 @@ def _check(
     errors: list[FileError],
     failed: set[ListedRule],
     timings: MutableMapping[str, float] | None,
+    unused: UnusedParts,
 ) -> Iterable[Diagnosis]:
     for rule in rules:
         start = 0.0 if timings is None else perf_counter()
         try:
-            for finding in rule.check(run):
+            for made in rule.check(run):
+                finding = unused.told(made, run)
                 if _is_of_a_sibling(finding, run):
                     continue
                 if not options.selection.ignored_in(finding.rule, finding.location.path):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 
@@ -24,6 +24,9 @@ _MOST_SECONDS = 2.0
 _MOST_BYTES = 512 * 2**10
 # A file that a hundred others name (a shared DeepSpeed JSON) is linted with the nearest of them.
 _MOST_KIN = 24
+
+# Of what people read.
+_GUIDES = (".md", ".rst", ".txt")
 
 _ENDINGS = b"|".join(re.escape(suffix.encode()) for suffix in sorted(SUFFIXES, reverse=True))
 _FILE_NAME = re.compile(rb"([\w+.-]+(?:" + _ENDINGS + rb"))(?![\w-])", re.IGNORECASE)
@@ -104,9 +107,15 @@ def naming(texts: Mapping[str, bytes], name: str) -> list[str]:
     return sorted(near, key=lambda n: _distance(n, name))
 
 
-def _files(root: Path) -> Iterator[Path]:
+def documents_below(workspace: Workspace, root: Path) -> dict[str, bytes]:
+    """The guides of a folder, by display path: they name files too."""
+    names = map(workspace.name, _files(root, _GUIDES))
+    return {name: _bytes(workspace, name, stamp(workspace.file(name))) for name in names}
+
+
+def _files(root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
     end = monotonic() + _MOST_SECONDS
-    for number, path in enumerate(walk(root, SUFFIXES)):
+    for number, path in enumerate(walk(root, suffixes)):
         if number >= _MOST_FILES or monotonic() > end:
             return
         yield path

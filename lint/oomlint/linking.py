@@ -342,12 +342,13 @@ class Linker:
         return [replace(given, is_shown=True) for given in islice(shown, _MOST_SHOWN)]
 
     def _shown_starts(self, names: Iterable[str], claims: list[Claim]) -> list[Claim]:
-        """The commands of READMEs and guides that start a Python script with options, or on several GPUs,
-        which no script here starts: how it runs stands there alone."""
+        """The commands of READMEs and guides, or of its own comments, that start a Python script with options, or on
+        several GPUs, which no script here starts: how it runs stands there alone."""
         scripts = {name for name in names if name.endswith(".py")}
         scripts -= {self._script_of(claim) for claim in claims}
         told = self._suggestions
-        readmes = dict.fromkeys(r for name in scripts for r in told.readmes(name))
+        readmes = dict.fromkeys(name for name in sorted(scripts) if self._may_say(name))
+        readmes |= dict.fromkeys(r for name in scripts for r in told.readmes(name))
         readmes |= dict.fromkeys(r for name in scripts for r in told.guides(name))
         shown: dict[str, list[Claim]] = {}
         for readme in readmes:
@@ -358,6 +359,11 @@ class Linker:
                     blocks = tuple(replace(block, level=Level.FACT) for block in claim.blocks)
                     shown.setdefault(script, []).append(replace(claim, blocks=blocks))
         return [claim for starts in shown.values() for claim in starts[:_MOST_SHOWN]]
+
+    def _may_say(self, script: str) -> bool:
+        """Whether a script names itself, as one does that says how it is started."""
+        data = self.workspace.read_or_none(script) or b""
+        return PurePath(script).name.encode() in data
 
     def _script_of(self, claim: Claim) -> str:
         """The Python file that a command starts, if it does and that is here."""

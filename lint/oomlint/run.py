@@ -264,13 +264,22 @@ class Run(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def facts(self) -> tuple[Fact, ...]:
-        """What the scripts of this run do that no key says."""
+        """What the scripts of this run do that no key says, where its options lead to it."""
         found = (
             fact
             for claim in self.claims
             for fact in (*claim.facts, *getattr(claim.document, "facts", ()))
         )
-        return tuple(dict.fromkeys(found))
+        return tuple(fact for fact in dict.fromkeys(found) if self._leads_to(fact))
+
+    def _leads_to(self, fact: Fact) -> bool:
+        guards = fact.detail.get("guards")
+        if not guards:
+            return True
+        from oomlint.dialects.trainer.script import are_held
+        from oomlint.dialects.trainer.statements import switches_of
+
+        return are_held(guards, switches_of([block for block, _ in self.parts.blocks]))
 
     @cached_property
     def fact_kinds(self) -> frozenset[str]:

@@ -231,7 +231,7 @@ class Suggestions:
                     yield _Line(launch, started, IN_README)
 
     def commands_of(self, readme: str) -> Document | None:
-        """What the fenced code of a README starts."""
+        """What the fenced code of a README starts, or a script by what it says of itself."""
         if readme not in self._commands:
             data = self.workspace.read_or_none(readme)
             self._commands[readme] = _commands_in(readme, data) if data else None
@@ -319,11 +319,13 @@ def _header(source: Source) -> Document | None:
     return None
 
 
-def _commands_in(readme: str, data: bytes) -> Document | None:
+def _commands_in(name: str, data: bytes) -> Document | None:
     from oomlint.documents.readme import starts_in_readme
+    from oomlint.documents.usage import starts_in_script
 
+    starts = starts_in_script if name.endswith(".py") else starts_in_readme
     with suppress(FileError):  # it need not be shell
-        return starts_in_readme(Source(readme, data.decode("utf-8", "replace")))
+        return starts(Source(name, data.decode("utf-8", "replace")))
     return None
 
 

@@ -52,7 +52,7 @@ def title(peak: Peak, judgement: Judgement) -> str:
     as_meant = judgement.meant is not None
     if judgement.verdict != "unknown" or peak.severity is not Severity.INFO:
         return words.short_need(peak, as_meant=as_meant, most=_LONGEST)
-    start = f"{words.verdict_words('unknown')}: "
+    start = f"{words.UNKNOWN.one}: "
     return start + words.short_need(
         peak, as_meant=as_meant, is_open=True, most=_LONGEST - len(start)
     )

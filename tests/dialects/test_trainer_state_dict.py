@@ -25,3 +25,32 @@ def test_it_gathers_the_model_on_every_gpu() -> None:
     own = _saves_with("state = trainer.model.state_dict()\n")
     assert own == pytest.approx(4 * 6_738_415_616, rel=1e-3)
     assert _saves_with("trainer.save_model()\n") < own / 10
+
+
+_ADAPTS = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lora_enable", type=bool, default=False)
+own, _ = parser.parse_known_args()
+
+
+def save(trainer):
+    return trainer.model.state_dict()
+
+
+"""
+_EITHER = """\
+if own.lora_enable:
+    model.save_pretrained("out")
+else:
+    save(trainer)
+"""
+
+
+@pytest.mark.parametrize(("option", "speaks"), [("", True), (" --lora_enable True", False)])
+def test_what_a_branch_saves_that_is_not_taken_is_none_of_the_run(
+    option: str, *, speaks: bool
+) -> None:
+    launch = _LAUNCH.replace("train.py", f"train.py{option}")
+    run = run_of({"train.py": f"{_ADAPTS}{_SCRIPT}{_EITHER}", "run.sh": launch})
+    assert ("state-dict-on-gpu" in run.fact_kinds) is speaks

@@ -687,6 +687,8 @@ main()
         ("eval_dataset = eval_dataset.select(range(200))", 200, Level.DEFAULT),
         ("eval_dataset = eval_dataset.shuffle(1).select(range(min(200, len(data))))", 200, Level.DEFAULT),
         ("eval_dataset = eval_dataset.select(range(own.few))", 50, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.select([i for i in range(200)])", 200, Level.DEFAULT),
+        ("eval_dataset = eval_dataset.select(list(range(200)))", 200, Level.DEFAULT),
         ("eval_dataset = eval_dataset.select(range(len(data) // 2))", None, Level.DEFAULT),
         ("eval_dataset = eval_dataset.select(range(read_size()))", None, Level.UNREAD),
         ("train = data['train'].select(range(200))", None, Level.DEFAULT),

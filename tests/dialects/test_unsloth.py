@@ -348,3 +348,12 @@ def test_a_round_without_whole_groups_gets_a_larger_micro_batch(steps: str, micr
     text = _SFT.replace("SFT", "GRPO").replace("steps = 4", f"steps = {steps}")
     run = run_of({"train.py": text}, "train.py", hardware=parse_hardware("1xH100-80GB"))
     assert run.plan.batch.micro == micro
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-oss-20b", "unsloth/gpt-oss-20b-unsloth-bnb-4bit"])
+def test_experts_of_gpt_oss_are_in_four_bits_by_either_name(name: str) -> None:
+    """Unsloth says that it trains in 14 GB."""
+    text = _SFT.replace("unsloth/Llama-3.1-8B", name).replace("dtype = None", "load_in_4bit = True")
+    run = _run(text, hardware="1xRTX-4090-24GB")
+    assert run.plan.quant.quantises_moe_experts
+    assert (run.estimate.gpu.components["parameters"] or 0) < 13 * 2**30

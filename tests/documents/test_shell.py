@@ -560,6 +560,12 @@ def test_a_function_is_followed_for_each_run_of_an_ablation() -> None:
     assert trained == [f"configs/{number}.yaml" for number in range(23)]
 
 
+def test_what_a_function_is_handed_runs_where_the_function_runs_it() -> None:
+    text = 'run() {\n  if has uv; then\n    uv run "$@"\n  else\n    "$@"\n  fi\n}\nrun python train.py --lr 1\n'
+    started = [plain(c.words[0]) for c in read(text).commands if len(c.words) > 1]
+    assert started == ["has", "uv", "python"]
+
+
 @pytest.mark.parametrize(
     ("words", "values"),
     [

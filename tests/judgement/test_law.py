@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
-from oomlint.judgement import EVEN, LOST, TIGHT, Risk, Severity
+from oomlint.judgement import EVEN, LOST, SURE, TIGHT, Risk, Severity
 from oomlint.judgement.law import LAW, has_room, holds, probability, risk_in, risk_of_need
 from oomlint.judgement.severity import bound, severity_at, verdict_at
 from oomlint.memory import DeviceEstimate, Estimate, HostEstimate
@@ -55,8 +55,9 @@ def test_words_and_severities_are_ranges_of_it() -> None:
     for risk, word, severity in (
         (0.0, "fits", None),
         (TIGHT, "tight", Severity.INFO),
-        (EVEN, "tight", Severity.WARNING),
-        (LOST, "does_not_fit", Severity.ERROR),
+        (EVEN, "tight", Severity.INFO),
+        (LOST, "does_not_fit", Severity.WARNING),
+        (SURE, "does_not_fit", Severity.ERROR),
         (1.0, "does_not_fit", Severity.ERROR),
     ):
         assert verdict_at(risk) == word

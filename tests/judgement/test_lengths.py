@@ -171,6 +171,21 @@ def test_limit_that_data_may_never_meet_is_worth_a_note(more: str, expected: Sev
     assert (says in headlines[0].finding.details) is (expected is Severity.INFO)
 
 
+def test_length_that_no_file_limits_is_worth_a_note() -> None:
+    line = OWN_LINE.replace(" --model_max_length 2048", "").replace(
+        "batch_size 24", "batch_size 32"
+    )
+    files = {"run.sh": line.encode(), "train.py": OWN_SCRIPT.encode()}
+    (run,) = lint(Workspace(Path("/p"), files), list(files), H100).runs
+    assert run.plan.seq.max_len is None
+    peak = judge_gpu(run)
+    assert peak is not None
+    assert peak.risk is not None
+    assert peak.risk > EVEN
+    assert peak.is_up_to_data
+    assert peak.severity is Severity.INFO
+
+
 def test_holes_are_no_firmer_than_the_need_beside_them() -> None:
     line = OWN_LINE.replace("batch_size 24", "batch_size 16").replace("node 1", "node 8")
     files = {"run.sh": line.encode(), "train.py": OWN_SCRIPT.encode()}

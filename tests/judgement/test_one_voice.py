@@ -77,7 +77,7 @@ _NEEDS = (
 )
 # A verdict, in the words in force or in any that were ever used for one; not "fits on: A100-40GB".
 _VERDICTS = re.compile(
-    r"\bunknown whether it fits\b|\b(?:may|does|will) not fit\b|\b(?:tight|good) fit\b"
+    r"\bunknown whether it fits\b|\b(?:may|(?:probably )?does|will) not fit\b|\b(?:tight|good) fit\b"
     r"|(?<![GM]iB )\btoo much\b|\bclose to the limit\b|\bmay need more\b|\bfits\b(?! on\b| without --)"
 )
 _LIMITS = re.compile(r"\([^()]*usable per GPU[^()]*\)")
@@ -354,7 +354,7 @@ def _verdicts(printed: str) -> set[str]:
 
 
 def _words_of(judgement: Judgement) -> set[str]:
-    return {words.verdict_words(v) for v in (judgement.verdict, judgement.written.verdict)}
+    return {words.verdict_words(each) for each in (judgement, judgement.written)}
 
 
 def test_every_need_is_one_of_the_judgement(told: list[Told], said: list[Said]) -> None:

@@ -68,7 +68,8 @@ SAVES = (
 
 
 @pytest.mark.parametrize(
-    ("ram", "severity"), [(40.0, Severity.ERROR), (80.0, Severity.WARNING), (512.0, None)]
+    ("ram", "severity"),
+    [(40.0, Severity.ERROR), (72.0, Severity.WARNING), (80.0, Severity.INFO), (512.0, None)],
 )
 def test_a_need_beside_training_is_judged_by_its_risk(ram, severity):
     copies = found(

@@ -74,7 +74,7 @@ def test_the_whole_command_of_a_known_failure():
     options = Options(hardware=parse_hardware("2xRTX-3090-24GB"), values={"host.ram_gib": 32})
     found = {d.rule.name: d.finding for d in check("train.sh", plain, options).diagnoses}
     copies = found["llama-recipes-low-cpu-fsdp"]
-    assert copies.severity.label == "error"
+    assert copies.severity.label == "warning"
     assert "2 × 15.0 GiB" in copies.message
     assert copies.limit_bytes == 32 * 2**30
     mended = mend("train.sh", plain, options)

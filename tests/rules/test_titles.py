@@ -66,3 +66,13 @@ def test_what_only_just_goes_below_the_limit_is_not_enough():
     whole = RUN.partition("adapter")[0].replace("sequence_length: 8192", "sequence_len: 512")
     finding = findings("1xA100-40GB", whole)["gpu-states-over-budget"]
     assert not any("enough" in detail for detail in finding.details)
+
+
+def test_states_that_a_launcher_may_share_out_are_a_remark():
+    recipe = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\ntorch_dtype: bfloat16\nbf16: true\nper_device_train_batch_size: 64\n"
+        "max_length: 4096\npacking: true\ndataset_name: a/b\noutput_dir: o\n"
+    )
+    found = findings("8xA100-40GB", recipe)
+    assert found["gpu-memory-at-risk"].severity.label == "error"
+    assert found["gpu-states-over-budget"].severity.label == "info"

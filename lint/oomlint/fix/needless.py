@@ -14,6 +14,8 @@ from oomlint.run import Run
 def why_unasked(run: Run, finding: Finding) -> str | None:
     """Why nobody may need what fixes a finding, if that is so."""
     if finding.severity < Severity.WARNING:
+        if finding.resource in ("gpu", "host") and judgement_of(run).is_lost:
+            return "it is not sure enough that the run needs it; `oomlint fit --apply 1` writes a way out"
         return "nothing here says that it is needed"
     if finding.rule.cost and finding.resource == "gpu" and needs_all_samples_long(run):
         return (

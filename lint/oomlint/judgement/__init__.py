@@ -13,7 +13,7 @@ from oomlint.judgement.doubts import confidence, settled
 from oomlint.judgement.evidence import is_open
 from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
-from oomlint.judgement.launch import sharding_is_open
+from oomlint.judgement.launch import SHARDED, launch_is_unread, sharding_is_open
 from oomlint.judgement.lengths import depends_on_data, needs_all_samples_long
 from oomlint.judgement.peak import (
     Peak,
@@ -23,11 +23,13 @@ from oomlint.judgement.peak import (
     risk_of,
     severity_of_need,
 )
-from oomlint.judgement.severity import EVEN, LOST, TIGHT, Severity, Verdict
+from oomlint.judgement.severity import EVEN, LOST, SURE, TIGHT, Severity, Verdict
 
 __all__ = [
     "EVEN",
     "LOST",
+    "SHARDED",
+    "SURE",
     "TIGHT",
     "Cause",
     "Forecast",
@@ -46,6 +48,7 @@ __all__ = [
     "judge_host",
     "judgement_of",
     "judgement_of_plan",
+    "launch_is_unread",
     "needs_all_samples_long",
     "relief",
     "risk_of",

@@ -108,6 +108,7 @@ def _longest_otherwise(run: Run, limit: int) -> Iterator[tuple[float, Run, str]]
 def as_short_as_any(run: Run) -> Run | None:
     """The run with samples like those of short data sets; ``None`` where batches are as long whatever the samples
     are, or how long these are is known."""
+    run = _at_length_assumed(run)
     coming, limit = coming_together(run), longest_sample(run.plan)
     is_known = run.plan.seq.longest is not None
     if limit is None or coming == "filled" or (coming == "padded" and is_known):
@@ -128,6 +129,15 @@ def as_short_as_any(run: Run) -> Run | None:
     if coming == "padded":
         return run.assuming({f.seq.max_len: length})
     return _filled_to(run, min(1.0, length / (longest_sample(run.plan) or limit)))
+
+
+def _at_length_assumed(run: Run) -> Run:
+    """The run with the length at which it is estimated, where no file limits that of its samples."""
+    if longest_sample(run.plan) is not None:
+        return run
+    assumed = (each.value for each in run.estimate.assumptions if each.field == f.seq.max_len)
+    length = next(assumed, None)
+    return run if length is None else run.assuming({f.seq.max_len: length})
 
 
 def _shortest_longest() -> int:

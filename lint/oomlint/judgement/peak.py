@@ -28,7 +28,7 @@ from oomlint.judgement.lengths import (
     too_many_each,
 )
 from oomlint.judgement.measured import measured_words, starts_from_measured
-from oomlint.judgement.severity import TIGHT, Confidence, Severity, bound, severity_at
+from oomlint.judgement.severity import EVEN, TIGHT, Confidence, Severity, bound, severity_at
 from oomlint.judgement.words import when
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.memory.lengths import longest_sample
@@ -77,6 +77,9 @@ class Peak(Struct, frozen=True):
     """Where the prediction itself fits: the reading of the run by which it is at risk."""
     is_up_to_data: bool = False
     """Whether no file says how long samples are, and it would rather live with short ones."""
+    is_problem: bool = False
+    """Whether the run rather dies of it than not, and that hangs neither on its data nor on what was not read; on
+    unknown hardware, whether it is worth a warning."""
 
     @property
     def worth(self) -> float:
@@ -94,10 +97,6 @@ class Peak(Struct, frozen=True):
     def share_of(self, parts: Iterable[str]) -> int:
         """Bytes of the peak that these components take together."""
         return sum(self.components.get(part) or 0 for part in parts)
-
-    @property
-    def is_problem(self) -> bool:
-        return self.severity is not None and self.severity >= Severity.WARNING
 
     @property
     def overflows(self) -> bool:
@@ -165,10 +164,14 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
     is_weighty = peak > most if risk is None else severity is not None
     is_up_to_data = is_weighty and _lives_with_short_samples(probe, most, phase)
     if risk is not None:
-        severity = _bounded(run, severity, "gpu", is_up_to_data=is_up_to_data)
+        is_open = severity is None or is_up_to_data
+        most_severe = Severity.INFO if is_open else _most_severe(run, "gpu")
+        is_problem = risk >= EVEN and most_severe > Severity.INFO
+        severity = None if severity is None else min(severity, most_severe)
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
     else:
-        severity = Severity.INFO if peak <= most or is_up_to_data else Severity.WARNING
+        is_problem = peak > most and not is_up_to_data
+        severity = Severity.WARNING if is_problem else Severity.INFO
         assumed = run.plan.parallel.world is None and probe.plan.parallel.world is not None
         where = "one node of 8 GPUs" if assumed else "unknown hardware"
     return Peak(
@@ -187,6 +190,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
         upper=_upper(gpu, peak),
         otherwise=otherwise,
         is_up_to_data=is_up_to_data,
+        is_problem=is_problem,
     )
 
 
@@ -209,12 +213,14 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
     limit = run.limits.host_bytes
     risk = risk_of(run.intended, "host", phase)
     otherwise = _otherwise(run.intended, "host", phase)
+    severity = None if risk is None else severity_at(risk)
+    most_severe = Severity.INFO if severity is None else _most_severe(run, "host")
     return Peak(
         resource="host",
         predicted=peak,
         limit=limit,
         risk=risk,
-        severity=None if risk is None else _bounded(run, severity_at(risk), "host"),
+        severity=None if severity is None else min(severity, most_severe),
         confidence=confidence(run),
         phase=phase or host.peak_phase or "",
         card=None,
@@ -224,6 +230,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         conditions=conditions_of(run),
         upper=_upper(host, peak),
         otherwise=otherwise,
+        is_problem=risk is not None and risk >= EVEN and most_severe > Severity.INFO,
     )
 
 
@@ -252,26 +259,18 @@ def _otherwise(run: Run, resource: Literal["gpu", "host"], phase: str | None) ->
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _bounded(
-    run: Run,
-    severity: Severity | None,
-    resource: Literal["gpu", "host"],
-    *,
-    is_up_to_data: bool = False,
-) -> Severity | None:
-    """The severity of a risk, no more than what it rests on allows.
-
-    A remark is enough where no file says how long samples are, and the run would rather live with samples like those
-    of short data sets: of the findings on strangers' repositories that rested on samples as long as their limit allows
-    hardly one was true of the data that the run has (benchmarks/strangers).
-    """
-    if severity is None or is_up_to_data:
-        return None if severity is None else Severity.INFO
-    return bound(severity, weakest_of_claims(run.intended, resource)[0])
+def _most_severe(run: Run, resource: Literal["gpu", "host"]) -> Severity:
+    """The most that a need can be, by what it rests on."""
+    return bound(Severity.ERROR, weakest_of_claims(run.intended, resource)[0])
 
 
 def _lives_with_short_samples(run: Run, limit: int, phase: str | None) -> bool:
-    """Whether a GPU with so many bytes rather holds a run whose samples are like those of short data sets."""
+    """Whether a GPU with so many bytes rather holds a run whose samples are like those of short data sets.
+
+    A remark is enough then where no file says how long samples are: of the findings on strangers' repositories that
+    rested on samples as long as their limit allows hardly one was true of the data that the run has
+    (benchmarks/strangers).
+    """
     shorter = as_short_as_any(run)
     return shorter is not None and holds(shorter.estimate, "gpu", limit, phase)
 
@@ -325,12 +324,16 @@ def _predicted_risk(
 
 def severity_of_need(run: Run, resource: Literal["gpu", "host"], need: float) -> Severity | None:
     """How bad it is that a run needs so many bytes of a resource at one instant; ``None`` where it has
-    them, or the limit is unknown."""
+    them, or the limit is unknown. It is no peak of the run, whose verdict and block say nothing of it: what is
+    more than there is by the prediction itself is warned of here or nowhere."""
     limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
     estimate = settled(run).estimate
     device = estimate.gpu if resource == "gpu" else estimate.host
     risk = None if limit is None else risk_of_need(device, need, limit)
-    return None if risk is None else severity_at(risk)
+    severity = None if risk is None else severity_at(risk)
+    if severity is None or limit is None:
+        return None
+    return max(severity, Severity.WARNING) if need > limit else severity
 
 
 def exceeds(run: Run, resource: Literal["gpu", "host"], need: float) -> bool:

@@ -63,33 +63,48 @@ class Wording(Struct, frozen=True):
     many: str
 
 
-WORDINGS: Mapping[Verdict, Wording] = {
-    "fits": Wording("✓", "fits", "fit"),
-    "tight": Wording("!", "may not fit", "may not fit"),
-    "does_not_fit": Wording("✗", "does not fit", "do not fit"),
-    "unknown": Wording("?", "unknown whether it fits", "unknown whether they fit"),
+# From the worst to what nobody can tell; of two for one verdict the first is of runs that rather die than not.
+DOES_NOT_FIT, PROBABLY_NOT, MAY_NOT_FIT, FITS, UNKNOWN = WORDINGS = (
+    Wording("✗", "does not fit", "do not fit"),
+    Wording("!", "probably does not fit", "probably do not fit"),
+    Wording("!", "may not fit", "may not fit"),
+    Wording("✓", "fits", "fit"),
+    Wording("?", "unknown whether it fits", "unknown whether they fit"),
+)
+_OF_VERDICT: Mapping[Verdict, Wording] = {
+    "fits": FITS,
+    "tight": MAY_NOT_FIT,
+    "does_not_fit": DOES_NOT_FIT,
+    "unknown": UNKNOWN,
 }
 
 
-def mark(verdict: Verdict) -> str:
+def wording(judged: Forecast | Judgement) -> Wording:
+    """The verdict on a run: one that is called tight fits, or dies, more likely than not."""
+    is_lost = judged.risk is not None and judged.risk.is_lost
+    found = _OF_VERDICT[judged.verdict]
+    return PROBABLY_NOT if found is MAY_NOT_FIT and is_lost else found
+
+
+def mark(judged: Forecast | Judgement) -> str:
     """``✗``"""
-    return WORDINGS[verdict].mark
+    return wording(judged).mark
 
 
-def verdict_words(verdict: Verdict) -> str:
+def verdict_words(judged: Forecast | Judgement) -> str:
     """``does not fit``"""
-    return WORDINGS[verdict].one
+    return wording(judged).one
 
 
-def verdict_of_it(verdict: Verdict) -> str:
+def verdict_of_it(judged: Forecast | Judgement) -> str:
     """``it does not fit``, to stand behind a number."""
-    words = verdict_words(verdict)
-    return words if verdict == "unknown" else f"it {words}"
+    words = wording(judged)
+    return words.one if words is UNKNOWN else f"it {words.one}"
 
 
 def verdict_with_reason(forecast: Forecast) -> str:
     """``does not fit``; of one that is open, what leaves it so."""
-    return verdict_words(forecast.verdict) + left_open(forecast)
+    return verdict_words(forecast) + left_open(forecast)
 
 
 UP_TO_DATA = "no file says how long its samples are; with short ones it fits"
@@ -148,7 +163,7 @@ def in_trouble(judgement: Judgement) -> str:
     """The verdict on a run in trouble, in one line: what it needs, and by which reading."""
     needs = " and ".join(need(peak).removeprefix("needs ") for peak in judgement.peaks)
     where = "" if judgement.hardware is None else f" {judgement.hardware.name}"
-    text = f"{verdict_words(judgement.verdict)}{where}: needs {needs}"
+    text = f"{verdict_words(judgement)}{where}: needs {needs}"
     return text if judgement.meant is None else f"{text}; {both_readings(judgement)}"
 
 
@@ -201,7 +216,7 @@ def both_readings(judgement: Judgement) -> str:
     """``with sequence_length read as sequence_len; as written 18.8 GiB: it fits``"""
     written = judgement.written
     peak = gib(written.estimate.gpu.peak_bytes)
-    return f"{meaning(judgement.spoken)}; as written {peak}: {verdict_of_it(written.verdict)}"
+    return f"{meaning(judgement.spoken)}; as written {peak}: {verdict_of_it(written)}"
 
 
 def other_reading(judgement: Judgement) -> str:
@@ -225,7 +240,7 @@ def verdict_first(forecast: Forecast) -> str:
     hardware = forecast.hardware
     if hardware is None or forecast.estimate.gpu.peak_bytes is None:
         return f"{peaks(forecast)}: {conclusion(forecast)}"
-    verdict = f"{verdict_words(forecast.verdict)} {hardware.name}{left_open(forecast)}"
+    verdict = f"{verdict_words(forecast)} {hardware.name}{left_open(forecast)}"
     return f"{verdict}: {peaks(forecast)} {limits(forecast, hardware)}"
 
 
@@ -248,7 +263,7 @@ def conclusion(forecast: Forecast) -> str:
     hardware = forecast.hardware
     if hardware is None:
         return f"hardware unknown; {_cards(gpu.peak_bytes)}"
-    words = f"{verdict_words(forecast.verdict)} {hardware.name}"
+    words = f"{verdict_words(forecast)} {hardware.name}"
     return f"{words} {limits(forecast, hardware)}{left_open(forecast)}"
 
 

@@ -73,7 +73,7 @@ def verdict_line(run: Run, shown_in: str | None = None) -> str:
     that findings speak of; with the run's name unless it is that of the document that it is shown in."""
     forecast = judgement_of(run).spoken
     name = "" if run.name == shown_in else f"{run.name} "
-    return f"oomlint {mark(forecast.verdict)} {name}{verdict_first(forecast)}"
+    return f"oomlint {mark(forecast)} {name}{verdict_first(forecast)}"
 
 
 def status(analysis: Analysis) -> dict[str, object]:
@@ -104,7 +104,7 @@ def _short(forecast: Forecast) -> str:
 def marked(forecast: Forecast) -> str:
     """``≈ 86.5 GiB / 79.1 GiB ✗``"""
     is_judged = forecast.hardware is not None and forecast.estimate.gpu.peak_bytes is not None
-    return f"{_short(forecast)} {mark(forecast.verdict)}" if is_judged else _short(forecast)
+    return f"{_short(forecast)} {mark(forecast)}" if is_judged else _short(forecast)
 
 
 def breakdown(judgement: Judgement) -> str:

@@ -64,8 +64,8 @@ class Trouble(Struct, frozen=True, eq=False):
 
     @property
     def shown(self) -> Diagnosis | None:
-        """Of a run that rather survives, the first fix that lowers the need most at risk, which is only shown."""
-        if self.judgement.is_lost or self._mending:
+        """Where no fix is one to write unasked, the first that lowers the need most at risk, which is only shown."""
+        if self._mending:
             return None
         found = (*self.headlines, *self.causes)
         of_it = (d for d in found if d.finding.resource == self._resource)
@@ -135,10 +135,9 @@ def block(trouble: Trouble, places: Places, paint: Paint, width: int) -> Iterato
 
 def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
     spoken = judgement.spoken
-    verdict = spoken.verdict
     for number, each in enumerate(judgement.peaks):
         style = VERDICT_STYLES[verdict_at(each.risk or 0.0)]
-        head = "and" if number else f"{words.mark(verdict)} {words.verdict_words(verdict)}"
+        head = "and" if number else f"{words.mark(spoken)} {words.verdict_words(spoken)}"
         text, first = f"{head}: {words.need(each)}", "    " if number else "  "
         yield from wrapped(text, width, first, "    ", paint=partial(paint, style=style))
     if judgement.meant is not None:
@@ -207,7 +206,7 @@ def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
         yield from fix_lines(trouble.help, paint, width, indent="  ", label="helps, not enough")
     if trouble.shown is not None:
         yield from fix_lines(trouble.shown, paint, width, indent="  ")
-    if trouble.judgement.is_lost:
+    elif trouble.judgement.is_lost:
         why = trouble.hindrance
         none = "that these files can say" if why is None else f"that may be written: {visible(why)}"
         yield from wrapped(
@@ -219,7 +218,7 @@ def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
 
 
 def counts(judged: Sequence[Judgement]) -> str:
-    """``5 runs: 1 does not fit, 1 may not fit, 3 fit``"""
+    """``5 runs: 1 does not fit, 1 probably does not fit, 3 fit``"""
     total = f"{len(judged)} run{'' if len(judged) == 1 else 's'}"
     parts = list(_counted(judged))
     if len(parts) == 1 and len(judged) == 1:
@@ -232,9 +231,8 @@ def _counted(judged: Sequence[Judgement]) -> Iterator[str]:
     predicted = [each for each in judged if not each.spoken.estimate.unknown]
     # A host that is too small kills whatever the GPU is.
     placed = [e for e in predicted if e.hardware is not None or e.verdict != "unknown"]
-    for verdict in ("does_not_fit", "tight", "fits", "unknown"):
-        number = sum(each.verdict == verdict for each in placed)
-        wording = words.WORDINGS[verdict]
+    for wording in words.WORDINGS:
+        number = sum(words.wording(each) is wording for each in placed)
         if number:
             yield f"{number} {wording.one if number == 1 else wording.many}"
     if len(placed) < len(predicted):

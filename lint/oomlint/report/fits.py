@@ -35,7 +35,7 @@ _AIMS = {
 
 def _verdict(forecast: Forecast) -> str:
     without = " without --hardware" if forecast.hardware is None else ""
-    return f"{verdict_of_it(forecast.verdict)}{left_open(forecast) or without}"
+    return f"{verdict_of_it(forecast)}{left_open(forecast) or without}"
 
 
 class Fitting(Struct, frozen=True):

@@ -53,7 +53,7 @@ def _contents(judged: Sequence[Judgement]) -> str:
 
 
 def _badge(forecast: Forecast) -> str:
-    return f'<span class="badge {forecast.verdict}">{verdict_words(forecast.verdict)}</span>'
+    return f'<span class="badge {forecast.verdict}">{verdict_words(forecast)}</span>'
 
 
 def _run(judgement: Judgement, number: int) -> str:

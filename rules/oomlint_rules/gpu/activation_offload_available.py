@@ -135,7 +135,8 @@ class ActivationOffloadAvailable(LowersPeak):
     def severity(self, run: Run, found: Relief) -> Severity | None:
         if not found.suffices or not found.before.overflows or not _host_has_room(run, self.change):
             return None
-        needed = found.severity is Severity.ERROR and leading_remedy(run) is None
+        severity = found.severity or Severity.INFO
+        needed = severity >= Severity.WARNING and leading_remedy(run) is None
         return Severity.WARNING if needed else Severity.INFO
 
     def cause(self, run: Run, found: Relief) -> str:

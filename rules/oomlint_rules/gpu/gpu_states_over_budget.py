@@ -39,10 +39,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.judgement import exceeds, judge_gpu, judge_host, relief, settled
+from oomlint.judgement import (
+    SHARDED,
+    exceeds,
+    judge_gpu,
+    judge_host,
+    launch_is_unread,
+    relief,
+    settled,
+)
 from oomlint.memory import StateBytes, state_bytes
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, count, gib
+from oomlint.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    count,
+    gib,
+)
 from oomlint.run import Run
 from oomlint_rules._remedies import what_is_enough
 
@@ -127,9 +145,10 @@ class GpuStatesOverBudget(Rule):
         states = state_bytes(base.plan)
         if states is None or not exceeds(run, "gpu", states.total):
             return
+        is_shared_out = launch_is_unread(run) and not _exceed_sharded(base)
         yield self.finding(
             run,
-            judged.severity,
+            Severity.INFO if is_shared_out else judged.severity,
             f"model states alone take {gib(states.total)} on every card: no batch size fits",
             at=(f.trainable.method, f.parallel.zero.stage, f.model.id),
             details=(
@@ -140,6 +159,13 @@ class GpuStatesOverBudget(Rule):
             judged=judged,
             proposals=_proposals(run),
         )
+
+
+def _exceed_sharded(run: Run) -> bool:
+    """Whether the states are too large for a card too if what launches the run shards them."""
+    sharded = run.assuming(SHARDED)
+    states = state_bytes(sharded.plan)
+    return states is not None and exceeds(sharded, "gpu", states.total)
 
 
 def _arithmetic(run: Run, states: StateBytes) -> tuple[str, str]:

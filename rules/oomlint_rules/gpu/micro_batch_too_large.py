@@ -93,7 +93,7 @@ class MicroBatchTooLarge(LowersPeak):
 
     def severity(self, run: Run, found: Relief) -> Severity | None:
         severity = found.severity
-        if severity is None or severity < Severity.WARNING:
+        if severity is None or (found.before.limit is None and severity < Severity.WARNING):
             return None
         shown_only = self.level(run, found) is Applicability.DISPLAY
         return None if shown_only and sharding_is_open(run) else severity

@@ -92,12 +92,12 @@ class RayHostMemory(Rule):
             files={"train.sh": _VERL.format(away=True)},
             fixed={"train.sh": _VERL.format(away=False)},
             hardware="8xH100-80GB",
-            host_memory="200GiB",
+            host_memory="180GiB",
         ),
         Example(
             files={"train.sh": _OPENRLHF.format(more="")},
             hardware="8xH100-80GB",
-            host_memory="200GiB",
+            host_memory="180GiB",
         ),
     )
     good = (

@@ -66,6 +66,9 @@ _CONSEQUENCES = {
     "VIDEO_MAX_PIXELS": "video frames keep their default size limit",
 }
 
+# Where what a run reports goes; it trains the same without.
+_OF_LOGS = ("WANDB_", "MLFLOW_", "COMET_", "SWANLAB_", "NEPTUNE_")
+
 # Variables of one framework's own launcher; torchrun and its like read none of them.
 _SWIFT = frozenset({"ms-swift", "megatron-swift"})
 _READ_BY = {
@@ -88,6 +91,10 @@ class ShellEnvNotExported(Rule):
         Example(
             files={"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 && {_RECIPE}"},
             fixed={"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 {_RECIPE}"},
+        ),
+        Example(
+            files={"train.sh": f"WANDB_MODE=offline\n{_RECIPE}"},
+            why="a remark: the run trains the same",
         ),
         Example(
             files={
@@ -157,7 +164,7 @@ class ShellEnvNotExported(Rule):
         proposals = [Proposal(title, (ReadyEdits(fact.mend),))] if fact.mend else []
         return self.finding(
             run,
-            Severity.WARNING,
+            Severity.INFO if name.startswith(_OF_LOGS) else Severity.WARNING,
             f"{short(name, 36)} is not exported: the training command does not get it",
             at=fact,
             details=(consequence,),

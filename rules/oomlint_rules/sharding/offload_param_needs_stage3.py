@@ -152,10 +152,11 @@ class OffloadParamNeedsStage3(Rule):
     ) -> Finding:
         judged = judge_gpu(run)
         dies = judged is not None and judged.limit is not None and judged.is_problem
+        is_sure = judged is not None and dies and judged.severity is Severity.ERROR
         place = said.origin.location
         return self.finding(
             run,
-            Severity.ERROR if dies else Severity.WARNING,
+            Severity.ERROR if is_sure else Severity.WARNING,
             f"ZeRO stage {stage} does not offload {what}: the setting is ignored",
             at=place if place is not None else field,
             details=(

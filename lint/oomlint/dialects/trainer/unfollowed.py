@@ -16,7 +16,7 @@ from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.script import are_held
+from oomlint.dialects.trainer.script import are_held, is_reached
 from oomlint.dialects.trainer.statements import is_command, switches_of
 from oomlint.dialects.trl.fields import trl
 from oomlint.documents.base import UNKNOWN, Entry, Fact, Scalar
@@ -79,6 +79,26 @@ def unknown_option(run: Cells, field: Any, said: Said) -> Said:
     if field != f.trainable.method:
         return said
     return _chosen_by_code(run) or _of_an_adapter(run)
+
+
+@unfollowed.said(hf.load_dtype, hf.load_4bit, hf.load_8bit, f.load.device_map)
+def loaded_in_another_branch(run: Cells, field: Any, said: Said) -> Said:
+    """How the model is loaded where the call that was read stands in a branch which these options do not take."""
+    if isinstance(said, Setting) and said.origin.block and is_command(said.origin.block):
+        return said
+    call = run.given.once(_loading_elsewhere)
+    if call is None:
+        return said
+    what = Entry("from_pretrained", call.anchor, Scalar(call.anchor, UNKNOWN), call.anchor)
+    why = "the model is loaded in a branch that is not followed"
+    return Origin("explicit", call, None, what, source=why)
+
+
+def _loading_elsewhere(blocks: list[Block]) -> Block | None:
+    """The call that was read to load the model, if the options do not lead to it."""
+    switches = switches_of(blocks) if any(map(is_command, blocks)) else {}
+    loading = (block for block in blocks if block.table.section == "model")
+    return next((each for each in loading if not is_reached(each.mapping, switches)), None)
 
 
 def _chosen_by_code(run: Cells) -> Origin | None:

@@ -56,8 +56,10 @@ def asks_for_nothing(run: Cells) -> Any:
     source="unsloth models/mapper.py: gpt-oss-20b-unsloth-bnb-4bit",
 )
 def own_copy(run: Cells) -> Any:
-    """gpt-oss in 4 bit is bitsandbytes', experts included."""
-    if run[f.model.native_quant] != "mxfp4" or not run[hf.load_4bit]:
+    """gpt-oss in 4 bit is bitsandbytes', experts included, by the name of the original or of the copy: they become
+    lists of linear layers (unsloth_zoo 2026.1.3 temporary_patches/gpt_oss.py)."""
+    is_copied = run[f.model.native_quant] == "mxfp4" or run[f.model.arch] == "gpt_oss"
+    if not is_copied or not run[hf.load_4bit]:
         return None
     return {f.quant.method: "bnb4", f.quant.quantises_moe_experts: True}
 

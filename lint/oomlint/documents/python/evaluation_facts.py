@@ -58,7 +58,7 @@ def _cut(step: Step, target: str) -> ast.expr | int | None:
         return size if isinstance(size, ast.Constant) and not is_share else None
     if step.last != "select" or not call.args or not isinstance(call.func, ast.Attribute):
         return None
-    chosen = call.args[0]
+    chosen = _numbered(call.args[0])
     is_range = isinstance(chosen, ast.Call) and ast.unparse(chosen.func) in ("range", "np.arange")
     is_evaluated = any(map(_OF_EVALUATION.search, (ast.unparse(call.func.value), target)))
     if not is_evaluated or not is_range:
@@ -68,6 +68,21 @@ def _cut(step: Step, target: str) -> ast.expr | int | None:
     if len(chosen.args) != 1 and not starts_at_0:
         return None
     return chosen.args[-1]
+
+
+def _numbered(chosen: ast.expr) -> ast.expr:
+    """What numbers are taken from, each as it is: ``[i for i in range(5)]``, ``list(range(5))``."""
+    if isinstance(chosen, ast.ListComp) and len(chosen.generators) == 1:
+        (each,) = chosen.generators
+        is_plain = not each.ifs and ast.unparse(each.target) == ast.unparse(chosen.elt)
+        return each.iter if is_plain else chosen
+    if (
+        isinstance(chosen, ast.Call)
+        and ast.unparse(chosen.func) == "list"
+        and len(chosen.args) == 1
+    ):
+        return chosen.args[0]
+    return chosen
 
 
 def _is_share(said: ast.expr) -> bool:

@@ -52,7 +52,7 @@ def facts_of(
     Kinds and details: ``catches-sigkill`` (``tests``), ``retries-inside-except`` (``repeats``),
     ``async-save-thread`` (``through``), ``dcp-async-save``, ``load-before-zero3-config``
     (``load``, ``config``, ``config_line``, or ``reason: not-kept``), ``torch-load-no-map-location``,
-    ``state-dict-on-gpu`` (``reason``), ``loss-accumulated-with-graph`` (``loss``, ``into``, ``how``),
+    ``state-dict-on-gpu`` (``reason``, and ``guards`` of a Trainer's), ``loss-accumulated-with-graph`` (``loss``, ``into``, ``how``),
     ``empty-cache-in-loop``, ``alloc-conf-after-import`` (``cuda_used``), and those of
     :func:`~oomlint.documents.python.side_facts.side_facts`,
     :func:`~oomlint.documents.python.loss_facts.loss_facts` and
@@ -243,10 +243,12 @@ class _Look(Struct, frozen=True, eq=False):
     def state_dicts(self) -> Iterator[Fact]:
         setters = [s for s in self.steps if s.last in ("state_dict_type", "set_state_dict_type")]
         if not setters:
-            for call in self.tree.calls_to("state_dict"):
+            for step in self.steps:
                 # Of a Trainer's model, which FSDP has wrapped if it wraps any.
-                if (dotted(call.func) or "").endswith("trainer.model.state_dict"):
-                    yield self._fact("state-dict-on-gpu", call, reason="of-trainer")
+                if (dotted(step.node.func) or "").endswith("trainer.model.state_dict"):
+                    yield self._fact(
+                        "state-dict-on-gpu", step.node, reason="of-trainer", guards=step.guards
+                    )
             return
         alone = {
             id(inner)

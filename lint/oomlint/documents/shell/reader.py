@@ -500,9 +500,10 @@ class Reader:
         environment = self.variables.environment(span, box, prefix, program, node, text)
         if len(self.commands) >= _MOST_COMMANDS:
             raise Unparsable("commands")
-        reader = CommandReader(self.source.text, box, fields)
-        command = reader.read(span, environment)
-        self.commands.append(replace(command, folder=self.folders.current))
+        if first not in self.functions:  # what a function is given is a command where it runs it
+            reader = CommandReader(self.source.text, box, fields)
+            command = reader.read(span, environment)
+            self.commands.append(replace(command, folder=self.folders.current))
         self._consequences(script, node, fields, redirects)
 
     def _env_words(self, fields: list[Field]) -> list[Binding]:
