@@ -24,7 +24,7 @@ from oomlint.dialects.base import Claim
 from oomlint.dialects.table import Block
 from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, PythonDocument, ShellDocument, parser_of
 from oomlint.documents.python.options import Options
 from oomlint.errors import FileError
 from oomlint.linking import Linker, LinkOptions
@@ -111,7 +111,7 @@ class Survey:
             tally = self.tallies.setdefault(claim.dialect.name, Tally())
             stray = [each.path for each in reading.stray]
             tally.known += keys_of(block) - len(stray)
-            own = claim.dialect.name in _EXTENDED and hasattr(block.document, "commands")
+            own = claim.dialect.name in _EXTENDED and isinstance(block.document, ShellDocument)
             for key in stray:
                 self._place(tally, key, options, has_script=own)
 
@@ -129,11 +129,9 @@ def _options_of(claim: Claim, workspace: Workspace) -> Options | None:
     for reference in claim.references:
         if reference.path.endswith(".py"):
             document = _document(workspace, reference.path, claim.path)
-            starts = getattr(document, "starts", None)
-            if starts is not None:
-                document = _document(workspace, starts, claim.path)
-            options: Options | None = getattr(document, "options", None)
-            return options
+            if isinstance(document, PythonDocument) and document.starts is not None:
+                document = _document(workspace, document.starts, claim.path)
+            return None if document is None else parser_of(document)
     return None
 
 

@@ -147,6 +147,46 @@ def test_records_are_structs(folder):
             assert not module.startswith("dataclasses"), f"{where}: use msgspec.Struct"
 
 
+# What plug-ins bring may be anything, so it is asked what it has.
+OF_STRANGERS = {"lint/oomlint/plugins/__init__.py", "lint/oomlint/cli/rules.py"}
+
+
+def _capabilities() -> set[str]:
+    """The names of what documents, their nodes and dialects can be asked."""
+    from oomlint.dialects.base import Dialect
+    from oomlint.documents import base
+    from oomlint.documents.python import nodes as python
+    from oomlint.documents.shell import nodes as shell
+
+    of_files = (base.DataDocument, base.ShellDocument, base.PythonDocument, base.HeldCode)
+    of_nodes = (
+        base.Scalar, base.Sequence, base.Entry, base.Mapping, python.FiledScalar, python.PythonEntry,
+        python.PythonMapping, shell.ShellScalar, shell.ShellSequence, shell.ShellEntry, shell.ShellMapping,
+    )  # fmt: skip
+    kinds = {base for kind in (*of_files, *of_nodes, Dialect) for base in kind.__mro__}
+    ours = (kind for kind in kinds if kind.__module__.startswith("oomlint."))
+    return {name for kind in ours for name in vars(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("folder", ["lint", "rules", "schemas"])
+def test_types_say_what_can_be_asked(folder):
+    """``isinstance`` tells kinds of documents and nodes apart, not a look whether one has an attribute."""
+    capabilities = _capabilities()
+    assert {"calls", "commands", "roots", "option", "order", "preset"} <= capabilities
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        name = file.relative_to(ROOT).as_posix()
+        if name in OF_STRANGERS:
+            continue
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+                "getattr",
+                "hasattr",
+            ):
+                asked = node.args[1]
+                word = asked.value if isinstance(asked, ast.Constant) else None
+                assert word not in capabilities, f"{name}:{node.lineno} asks for {word!r}"
+
+
 def test_the_public_api_exists():
     import oomlint
 

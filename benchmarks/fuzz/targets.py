@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from oomlint.dialects import registry
 from oomlint.documents import kind_of, parse
-from oomlint.documents.base import Entry, Mapping as Tree, Scalar, Sequence as Items
+from oomlint.documents.base import Document, Entry, Mapping as Tree, Scalar, Sequence as Items
 from oomlint.documents.text import Edit, Source, apply_edits
 from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit, FileError, UsageError
@@ -82,11 +82,11 @@ def _splice(source: Source, edits: Callable[[], list[Edit]]) -> None:
     apply_edits(source.text, found)
 
 
-def _nodes(document: Any) -> tuple[list[Tree], list[Any]]:
+def _nodes(document: Document) -> tuple[list[Tree], list[Any]]:
     """The mappings of a document, and all its other nodes."""
-    calls = [call.arguments for call in getattr(document, "calls", ())]
-    commands = getattr(document, "commands", ())
-    pending: list[Any] = [*getattr(document, "roots", ()), *calls]
+    calls = [call.arguments for call in document.calls]
+    commands = document.commands
+    pending: list[Any] = [*document.roots, *calls]
     pending += [c.flags for c in commands] + [c.environment for c in commands]
     mappings: list[Tree] = []
     others: list[Any] = []

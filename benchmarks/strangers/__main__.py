@@ -88,8 +88,7 @@ def speaking(folder: Path, options: str) -> dict[tuple[str, str], list[int]]:
         if diagnosis.severity >= Severity.WARNING:
             place = diagnosis.finding.location
             document = workspace.document(place.path) or workspace.lines(place.path)
-            source = getattr(document, "source", None)
-            line = 1 if source is None else source.position(place.span.start)[0]
+            line = document.source.position(place.span.start)[0]
             found[place.path, diagnosis.finding.rule.code].append(line)
     return found
 

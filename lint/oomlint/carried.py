@@ -22,6 +22,7 @@ from oomlint.dialects.base import Claim, CodeReader, Dialect
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, StrayKey, WrongValue, plain_value
+from oomlint.documents.base import Document, PythonDocument, parser_of
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.run import Run
@@ -90,7 +91,7 @@ def without_declared(
 def _redeclared(run: Run, readers: OwnReaders) -> Iterator[str]:
     """Old names of keys that a script of the project gives to options of its own."""
     for block, _ in run.parts.blocks:
-        if not hasattr(block.document, "calls"):  # a call of the library's own class
+        if not isinstance(block.document, PythonDocument):  # a call of the library's own class
             yield from (key.path for key, _ in block.renamed() if readers.declare(key))
 
 
@@ -208,9 +209,9 @@ _PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
 _OF_TRAINING = re.compile(r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$")
 
 
-def options_of_training(document: object) -> Options | None:
+def options_of_training(document: Document | None) -> Options | None:
     """The options of a script that fills a library's own class of training arguments from its command line."""
-    options: Options | None = getattr(document, "options", None)
+    options = None if document is None else parser_of(document)
     is_of_training = options is not None and any(map(_OF_TRAINING.search, options.bases))
     return options if is_of_training else None
 

@@ -185,10 +185,11 @@ def _computes(said: Mapping[str, Leaf], half: str, dtype: str) -> bool:
 def _data(name: str, text: str) -> dict[Path, Leaf] | None:
     """What a file says, whatever its layout and the order of its keys; ``None`` if nobody can
     tell."""
-    from oomlint.documents.proof import Rooted, leaves
+    from oomlint.documents.base import DataDocument
+    from oomlint.documents.proof import leaves
 
     try:
         document = parse(Source(name, text))
     except FileError:
         return None
-    return leaves(document) if isinstance(document, Rooted) else None
+    return leaves(document) if isinstance(document, DataDocument) else None

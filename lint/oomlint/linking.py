@@ -42,7 +42,15 @@ from oomlint.documents import (
     kind_of,
     languages_of,
 )
-from oomlint.documents.base import UNKNOWN, Document, Scalar
+from oomlint.documents.base import (
+    UNKNOWN,
+    DataDocument,
+    Document,
+    HeldCode,
+    PythonDocument,
+    Scalar,
+    ShellDocument,
+)
 from oomlint.documents.text import Location, Source
 from oomlint.errors import FileError, InternalError, in_words
 from oomlint.forward_only import ForwardOnly
@@ -252,7 +260,7 @@ class Linker:
             if name not in self._claims or name in taken:
                 continue
             document = self.workspace.document(name)
-            facts = getattr(document, "facts", ())
+            facts = () if document is None else document.facts
             if document is None or not facts or self._is_library(document):
                 continue
             if _may_train(document):
@@ -506,12 +514,12 @@ class Linker:
         document = self.workspace.document(name)
         if document is None:
             return
-        for part in getattr(document, "parts", (document,)):
+        for part in document.parts:
             yield from self._recognise_in(part, name)
 
     def _recognise_in(self, document: Document, name: str) -> Iterator[Claim]:
         wanted = self.options.framework
-        language = getattr(document, "language", kind_of(name) or ".json")
+        language = document.language if isinstance(document, HeldCode) else kind_of(name) or ".json"
         for entry in self._in_order(document, language):
             dialect = entry.load()
             try:
@@ -523,7 +531,7 @@ class Linker:
             if wanted and all(wanted not in (c.framework, c.dialect.name) for c in claims):
                 claims = tuple(c for c in claims if c.kind == "part")
             yield from claims
-            if claims and not hasattr(document, "commands"):
+            if claims and not isinstance(document, ShellDocument):
                 return
 
     def _in_order(self, document: Document, language: str) -> Sequence[Entry]:
@@ -546,7 +554,8 @@ class Linker:
         joining = _Joining(used, folder, script=claim.path)
         if launch is not None:
             joining.options = self._said_to_program(launch, claim.path)
-        self._files.setdefault(claim.path, getattr(claim.document, "files", {}))
+        if isinstance(claim.document, ShellDocument):
+            self._files.setdefault(claim.path, claim.document.files)
         for reference in claim.references:
             claims += self._follow(reference, claim.path, joining)
         used.update(path for each in claims for path in _configs_of(each))
@@ -610,8 +619,8 @@ class Linker:
         is_absolute = missing.reference.startswith(("/", "~"))
         is_shown = any(block.locked in (IN_README, OF_ANOTHER) for block in claim.blocks)
         is_shown = is_shown or claim.path in self._by_example
-        made = map(os.path.normpath, getattr(claim.document, "made", ()))
-        is_made = os.path.normpath(missing.reference) in made
+        made = claim.document.made if isinstance(claim.document, ShellDocument) else ()
+        is_made = os.path.normpath(missing.reference) in map(os.path.normpath, made)
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
 
     def _unread_program(self, folder: str, claims: Sequence[Claim]) -> str:
@@ -800,7 +809,7 @@ class Linker:
         if kind_of(name) not in PYTHON_SUFFIXES or not joining.options:
             return claims
         document = self.workspace.document(name)
-        if not getattr(document, "config_options", ()):
+        if not isinstance(document, PythonDocument) or not document.config_options:
             return claims
         key = (name, tuple(sorted(joining.options.items(), key=lambda item: item[0])))
         if key not in self._configured:
@@ -912,8 +921,7 @@ class Linker:
     def _preset(self, reference: Reference) -> Claim | None:
         """A file that the framework itself ships under that name, as facts of ours."""
         dialect = self.registry.named(reference.dialect)
-        find = getattr(dialect, "preset", None)
-        return find(reference) if find is not None else None
+        return None if dialect is None else dialect.preset(reference)
 
     def _read_all(self, blocks: Iterable[Block]) -> tuple[tuple[Block, Reading], ...]:
         """Blocks with their readings; a block inside a block comes right after it."""
@@ -1081,7 +1089,7 @@ def _without_what_is_cut_off(claim: Claim, launch: Launch) -> Claim:
     """A command whose last options are lost, since a line of it does not go on: the run that starts so, if any does, is
     not the one that is meant, and what that would be is read once the line is mended."""
     source = claim.document.source
-    for fact in getattr(claim.document, "facts", ()):
+    for fact in claim.document.facts:
         if fact.kind == "broken-continuation":
             last, _ = source.position(fact.location.span.start)
             first, _ = source.position(launch.anchor.start)
@@ -1129,7 +1137,7 @@ def _may_train(document: Document) -> bool:
 
     By the text: what is to be mended may keep the command from being read.
     """
-    if not hasattr(document, "commands"):
+    if not isinstance(document, ShellDocument):
         return True
     from oomlint.documents.shell.names import is_launch
 
@@ -1177,7 +1185,7 @@ def _is_proven(run: Run) -> bool:
 
 def _is_idle(claim: Claim) -> bool:
     """Whether a claim is on a config that makes its framework do something else than train."""
-    return claim.kind == "aside" and not claim.blocks and hasattr(claim.document, "roots")
+    return claim.kind == "aside" and not claim.blocks and isinstance(claim.document, DataDocument)
 
 
 def _without_repeats(runs: list[Run]) -> Iterator[Run]:

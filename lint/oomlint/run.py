@@ -265,11 +265,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def facts(self) -> tuple[Fact, ...]:
         """What the scripts of this run do that no key says, where its options lead to it."""
-        found = (
-            fact
-            for claim in self.claims
-            for fact in (*claim.facts, *getattr(claim.document, "facts", ()))
-        )
+        found = (fact for claim in self.claims for fact in (*claim.facts, *claim.document.facts))
         return tuple(fact for fact in dict.fromkeys(found) if self._leads_to(fact))
 
     def _leads_to(self, fact: Fact) -> bool:

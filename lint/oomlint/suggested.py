@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from oomlint.dialects.base import Claim, Reference
 from oomlint.dialects.kinds import is_stand_in
 from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
-from oomlint.documents.base import UNKNOWN, Document, Entry
+from oomlint.documents.base import UNKNOWN, Document, Scalar
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.plan.evidence import Level
@@ -304,7 +304,8 @@ class Suggestions:
 def _takes_any(launch: Claim, dialect: str) -> bool:
     """Whether a line starts the config of a framework that it is given itself (``--config $1``)."""
     entry = launch.blocks[-1].mapping.entries.get("config") if launch.blocks else None
-    is_open = isinstance(entry, Entry) and getattr(entry.value, "value", None) is UNKNOWN
+    said = None if entry is None else entry.value
+    is_open = isinstance(said, Scalar) and said.value is UNKNOWN
     return is_open and launch.dialect.name == dialect
 
 
@@ -348,7 +349,7 @@ def _words_of(launch: Claim) -> tuple[object, ...]:
     """What a launch line says, wherever it stands."""
     named = tuple(reference.path for reference in launch.references)
     said = (
-        (key, str(getattr(entry.value, "value", "")))
+        (key, str(entry.value.value) if isinstance(entry.value, Scalar) else "")
         for block in launch.blocks
         for key, entry in block.mapping.entries.items()
     )

@@ -224,8 +224,7 @@ class Workspace:
         clone._documents = {
             name: document
             for name, document in self._documents.items()
-            if name not in changed
-            and not any(n in changed for n in getattr(document, "sourced", ()))
+            if name not in changed and not any(n in changed for n in _sourced(document))
         }
         return clone
 
@@ -236,7 +235,7 @@ class Workspace:
     @property
     def parsed(self) -> frozenset[str]:
         """Every file that a parsed document was made of, and those that could not be parsed."""
-        taken_in = (getattr(document, "sourced", ()) for document in self._documents.values())
+        taken_in = (_sourced(document) for document in self._documents.values())
         return frozenset(self._documents).union(*taken_in)
 
     # -- finding ---------------------------------------------------------------------
@@ -447,3 +446,8 @@ class Workspace:
         here = {self.name(os.path.join(folder, entry)) for entry in entries if is_pin_file(entry)}
         unsaved = {name for name in self.overlay if is_pin_file(name.rpartition("/")[2])}
         return here | {name for name in unsaved if self._folder_of(name) == folder}
+
+
+def _sourced(parsed: Document | FileError | None) -> tuple[str, ...]:
+    """The paths of other files that a file takes in, as far as it could be parsed."""
+    return parsed.sourced if isinstance(parsed, Document) else ()

@@ -9,7 +9,7 @@ from oomlint.dialects.machine.docker_run import inner_commands
 from oomlint.dialects.machine.enclosing import Enclosing
 from oomlint.dialects.machine.launches import launches
 from oomlint.documents.base import Command
-from oomlint.documents.shell.document import ShellDocument, parse_shell
+from oomlint.documents.shell.document import ShellScript, parse_shell
 from oomlint.documents.text import Source, Span
 
 
@@ -35,7 +35,7 @@ def test_each_docker_run_has_its_own_options_and_command() -> None:
         f"N={number}\ndocker run --gpus {number} image \\\n  torchrun --nproc_per_node $N train{number}.py\n"
         for number in (1, 2, 3)
     )
-    script: ShellDocument = parse_shell(Source("run.sh", text))
+    script: ShellScript = parse_shell(Source("run.sh", text))
     found = launches(script)
     assert [launch.name for launch in found] == ["train1.py", "train2.py", "train3.py"]
     for number, launch in enumerate(found, start=1):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from oomlint.documents.base import UNKNOWN, Call, Mapping, Name, Node, Scalar, Sequence
-from oomlint.documents.python.document import PythonDocument, parse_python
+from oomlint.documents.python.document import PythonScript, parse_python
 from oomlint.documents.python.nodes import PythonScalar
 from oomlint.documents.python.values import plain_value
 from oomlint.documents.text import Edit, Source
@@ -17,14 +17,14 @@ from oomlint.errors import CannotEdit, ParseError
 LINE_ENDS = pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
 
 
-def read(text: str, newline: str = "\n", *, bom: bool = False) -> PythonDocument:
+def read(text: str, newline: str = "\n", *, bom: bool = False) -> PythonScript:
     data = text.replace("\n", newline).encode()
     document = parse_python(Source.from_bytes("train.py", b"\xef\xbb\xbf" * bom + data))
     assert document is not None
     return document
 
 
-def call(document: PythonDocument, callee: str) -> Call:
+def call(document: PythonScript, callee: str) -> Call:
     (found,) = [c for c in document.calls if c.callee == callee]
     return found
 
@@ -33,11 +33,11 @@ def values(mapping: Mapping) -> dict[str, object]:
     return {key: plain_value(entry.value) for key, entry in mapping.entries.items()}
 
 
-def written(document: PythonDocument, node: Node) -> str:
+def written(document: PythonScript, node: Node) -> str:
     return document.source.text[node.span.start : node.span.end]
 
 
-def after(document: PythonDocument, edits: list[Edit]) -> str:
+def after(document: PythonScript, edits: list[Edit]) -> str:
     text = document.source.edited(edits).text.replace("\r\n", "\n")
     ast.parse(text)
     return text
@@ -452,7 +452,7 @@ def test_the_error_says_which_python_did_not_take_it() -> None:
     ],
 )
 def test_odd_scripts_are_read_without_complaint(text: str) -> None:
-    assert isinstance(parse_python(Source("t.py", text)), PythonDocument)
+    assert isinstance(parse_python(Source("t.py", text)), PythonScript)
 
 
 def test_functions_that_hand_their_parameters_on_are_read_in_no_time() -> None:

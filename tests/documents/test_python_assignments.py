@@ -6,7 +6,7 @@ from pathlib import Path
 
 from oomlint.documents.base import UNKNOWN, Mapping, Scalar
 from oomlint.documents.python.assignments import settings_of
-from oomlint.documents.python.document import PythonDocument
+from oomlint.documents.python.document import PythonScript
 from oomlint.workspace import Workspace
 
 
@@ -14,7 +14,7 @@ def _settings(text: str) -> Mapping:
     # The word makes it a file that is read at all.
     data = f"# xtuner\n{text}".encode()
     document = Workspace(Path("/x"), {"a.py": data}).document("a.py")
-    assert isinstance(document, PythonDocument)
+    assert isinstance(document, PythonScript)
     return settings_of(document)
 
 

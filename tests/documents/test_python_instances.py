@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from oomlint.documents.base import UNKNOWN, Name, Scalar
-from oomlint.documents.python.document import PythonDocument, parse_python
+from oomlint.documents.python.document import PythonScript, parse_python
 from oomlint.documents.python.nodes import PythonScalar
 from oomlint.documents.text import Source
 
 _CALL = "from transformers import TrainingArguments\nt = TrainingArguments(output_dir='o', x={})\n"
 
 
-def _document(files: dict[str, str]) -> PythonDocument:
+def _document(files: dict[str, str]) -> PythonScript:
     sources = {path: Source(path, text) for path, text in files.items()}
     document = parse_python(sources["src/train.py"], sources.get)
     assert document is not None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from oomlint.documents.python.document import PythonDocument, parse_python
+from oomlint.documents.python.document import PythonScript, parse_python
 from oomlint.documents.text import Source
 
 _USES = "from transformers import HfArgumentParser, Trainer\n"
 
 
-def _document(files: dict[str, str], name: str = "src/train.py") -> PythonDocument:
+def _document(files: dict[str, str], name: str = "src/train.py") -> PythonScript:
     sources = {path: Source(path, text) for path, text in files.items()}
     document = parse_python(sources[name], sources.get)
     assert document is not None

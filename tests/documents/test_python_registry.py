@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomlint.documents.base import UNKNOWN, Mapping, Node, Scalar
-from oomlint.documents.python.document import PythonDocument, parse_python
+from oomlint.documents.python.document import PythonScript, parse_python
 from oomlint.documents.python.registry import ConfigFunction, config_functions
 from oomlint.documents.text import Source
 
@@ -12,7 +12,7 @@ _SECTIONS = frozenset({"training", "model"})
 
 def _functions(text: str) -> dict[str, ConfigFunction]:
     document = parse_python(Source.from_bytes("a.py", ("Trainer = 1\n" + text).encode()))
-    assert isinstance(document, PythonDocument)
+    assert isinstance(document, PythonScript)
     return {found.name: found for found in config_functions(document, _SECTIONS)}
 
 

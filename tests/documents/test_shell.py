@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from oomlint.documents.base import UNKNOWN, Command, Mapping, Node, Scalar, Sequence
-from oomlint.documents.shell.document import ShellDocument, parse_shell
+from oomlint.documents.shell.document import ShellScript, parse_shell
 from oomlint.documents.text import Edit, Source
 from oomlint.errors import CannotEdit, ParseError
 
 LINE_ENDS = pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
 
 
-def read(text: str, newline: str = "\n", *, bom: bool = False) -> ShellDocument:
+def read(text: str, newline: str = "\n", *, bom: bool = False) -> ShellScript:
     data = text.replace("\n", newline).encode()
     return parse_shell(Source.from_bytes("run.sh", b"\xef\xbb\xbf" * bom + data))
 
 
-def command(document: ShellDocument, program: str) -> Command:
+def command(document: ShellScript, program: str) -> Command:
     (found,) = [c for c in document.commands if c.words and c.words[0].value == program]
     return found
 
@@ -37,7 +37,7 @@ def words(found: Command) -> list[object]:
     return [word.value for word in found.words]
 
 
-def after(document: ShellDocument, edits: list[Edit]) -> str:
+def after(document: ShellScript, edits: list[Edit]) -> str:
     return document.source.edited(edits).text.replace("\r\n", "\n")
 
 
@@ -488,7 +488,7 @@ def test_an_environment_variable_is_put_before_the_command(
     ],
 )
 def test_odd_input_is_read_without_complaint(text: str) -> None:
-    assert isinstance(read(text), ShellDocument)
+    assert isinstance(read(text), ShellScript)
 
 
 @pytest.mark.parametrize(

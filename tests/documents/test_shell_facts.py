@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from oomlint.documents.base import Fact
-from oomlint.documents.shell.document import ShellDocument, parse_shell
+from oomlint.documents.shell.document import ShellScript, parse_shell
 from oomlint.documents.shell.facts import nearest_name
 from oomlint.documents.text import Source
 
 LINE_ENDS = pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
 
 
-def read(text: str, newline: str = "\n") -> ShellDocument:
+def read(text: str, newline: str = "\n") -> ShellScript:
     return parse_shell(Source.from_bytes("run.sh", text.replace("\n", newline).encode()))
 
 
-def the_fact(document: ShellDocument) -> Fact:
+def the_fact(document: ShellScript) -> Fact:
     (fact,) = document.facts
     return fact
 
 
-def mended(document: ShellDocument) -> str:
+def mended(document: ShellScript) -> str:
     return document.source.edited(the_fact(document).mend).text.replace("\r\n", "\n")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from oomlint.documents.base import UNKNOWN
-from oomlint.documents.shell.commands import ShellScalar
 from oomlint.documents.shell.document import parse_shell
 from oomlint.documents.shell.machine import answered
+from oomlint.documents.shell.nodes import ShellScalar
 from oomlint.documents.text import Source
 
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from oomlint.documents.base import UNKNOWN, Scalar
-from oomlint.documents.shell.document import ShellDocument, parse_shell
+from oomlint.documents.shell.document import ShellScript, parse_shell
 from oomlint.documents.shell.values import arithmetic, operated, output_of
 from oomlint.documents.text import Source, apply_edits
 from oomlint.errors import CannotEdit
 
 
-def _document(text: str, **others: str) -> ShellDocument:
+def _document(text: str, **others: str) -> ShellScript:
     files = {name.replace("_", "."): Source(name, body) for name, body in others.items()}
     return parse_shell(Source("jobs/run.sh", text), files.get)
 

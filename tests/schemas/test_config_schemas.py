@@ -189,6 +189,6 @@ def roots_of(linker, path):
     except FileError:
         return
     for claim in claims:
-        for position, root in enumerate(getattr(claim.document, "roots", ())):
+        for position, root in enumerate(claim.document.roots):
             for block in claim.blocks:
                 yield root, position, block

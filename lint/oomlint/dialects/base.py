@@ -14,7 +14,7 @@ from oomlint.changes import release_of
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.skeleton import Skeleton, Start
 from oomlint.dialects.table import Block, StrayKey
-from oomlint.documents.base import Document, Fact
+from oomlint.documents.base import Document, Fact, PythonDocument, ShellDocument
 from oomlint.documents.text import Location, Source, Span
 from oomlint.plan.evidence import Level
 
@@ -100,7 +100,7 @@ class Claim(Struct, frozen=True, eq=False):
     @property
     def is_launched(self) -> bool:
         """Whether the claim is a command line, so that nothing about the launch is hidden."""
-        return hasattr(self.document, "commands")
+        return isinstance(self.document, ShellDocument)
 
     @property
     def scripts(self) -> Iterator[str]:
@@ -110,7 +110,7 @@ class Claim(Struct, frozen=True, eq=False):
     @property
     def is_program(self) -> bool:
         """Whether the claim is Python code, of a notebook too: whoever wrote that may start it bare."""
-        return hasattr(self.document, "calls")
+        return isinstance(self.document, PythonDocument)
 
     @property
     def anchor(self) -> Location:
@@ -234,6 +234,11 @@ class Dialect:
     def adopt(self, document: Document) -> Claim | None:
         """The claim on a file that a setting names as one of this dialect, though nothing in
         it would tell; ``None`` if it cannot be."""
+        return None
+
+    def preset(self, reference: Reference) -> Claim | None:
+        """The claim on a file of that name which the framework itself ships, where the project has none;
+        ``None`` if it ships none, or it is not known."""
         return None
 
     def trains(self, run: Cells) -> bool:

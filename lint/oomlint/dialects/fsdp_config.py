@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.arguments import FSDP_CONFIG
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, root_of
 
 
 class FsdpConfig(Dialect):
@@ -22,7 +22,7 @@ class FsdpConfig(Dialect):
         return ()
 
     def adopt(self, document: Document) -> Claim | None:
-        root = getattr(document, "root", None)
+        root = root_of(document)
         if not isinstance(root, Mapping):
             return None
         return Claim(self, "part", document, (Block(document, root, self.table, root.span),))

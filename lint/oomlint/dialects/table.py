@@ -27,6 +27,7 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
+from oomlint.documents.python.nodes import PythonMapping
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
@@ -430,9 +431,7 @@ class Block(Struct, frozen=True, eq=False, dict=True):
                 if value is AUTO:
                     auto[row.field] = origin
                 elif value is not None:
-                    level = (
-                        Level.ASSUMED if getattr(entry.value, "may_differ", False) else self.level
-                    )
+                    level = Level.ASSUMED if _may_differ(entry.value) else self.level
                     settings.setdefault(row.field, Setting(value, origin, (), level))
                 break
         return Reading(
@@ -553,7 +552,7 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     @property
     def _is_flat(self) -> bool:
         """Whether dotted keys are written as they are (command lines)."""
-        return bool(getattr(self.document, "dotted_keys", False))
+        return self.document.dotted_keys
 
     def _uses_prefix(self, mapping: Mapping) -> bool:
         return any(key.startswith(self.table.strip_prefix) for key in mapping.entries)
@@ -616,7 +615,9 @@ def _holder(mapping: Mapping, entry: Entry) -> Mapping:
 
 def _value_at(mapping: Mapping, span: Span) -> Node | None:
     for entry in mapping.entries.values():
-        if span in (entry.value.span, getattr(entry.value, "via", None)):
+        if span == entry.value.span or (
+            isinstance(entry.value, Scalar) and span == entry.value.via
+        ):
             return entry.value
         if isinstance(entry.value, Mapping):
             found = _value_at(entry.value, span)
@@ -655,7 +656,11 @@ def _is_returned(node: Node) -> bool:
     """Whether a value is what a call in Python code returns, or a list of such values: its arguments do not say it."""
     if isinstance(node, Sequence):
         return any(map(_is_returned, node.items))
-    return getattr(node, "kind", None) == "call"
+    return isinstance(node, PythonMapping) and node.kind == "call"
+
+
+def _may_differ(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.may_differ
 
 
 def plain_value(node: Node, loader: Loader) -> Any:

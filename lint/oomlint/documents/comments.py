@@ -9,9 +9,9 @@ import io
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from oomlint.documents.base import Mapping, Scalar, Sequence
+from oomlint.documents.base import Document, HeldCode, Mapping, Node, Scalar, Sequence
 from oomlint.documents.suffixes import (
     PYTHON_SUFFIXES,
     SHELL_SUFFIXES,
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 _WHOLE_LINE = re.compile(r"^[ \t]*(#[^\r\n]*)", re.MULTILINE)
 
 
-def comments(source: Source, document: Any) -> list[Span]:
+def comments(source: Source, document: Document | None) -> list[Span]:
     """The comments of a parsed file, each from its ``#`` to the end of its line, in file order."""
-    if hasattr(document, "comments"):
-        found: list[Span] = document.comments()
+    if isinstance(document, HeldCode):
+        found = document.comments()
         if kind_of(source.path) in (".mk", ".dockerfile"):  # and those between the commands
             found += (Span(*match.span(1)) for match in _WHOLE_LINE.finditer(source.text))
         return sorted(set(found))
@@ -51,13 +51,13 @@ def comments_in(source: Source, name: str) -> list[Span]:
     return []
 
 
-def _yaml(source: Source, document: Any) -> Iterator[Span]:
-    texts = _texts(source, getattr(document, "roots", ()))
+def _yaml(source: Source, document: Document | None) -> Iterator[Span]:
+    texts = _texts(source, () if document is None else document.roots)
     return _outside(source, texts, after_blank=True)
 
 
-def _toml(source: Source, document: Any) -> Iterator[Span]:
-    texts = _scalar_spans(getattr(document, "roots", ()))
+def _toml(source: Source, document: Document | None) -> Iterator[Span]:
+    texts = _scalar_spans(() if document is None else document.roots)
     return _outside(source, texts, after_blank=False)
 
 
@@ -81,7 +81,7 @@ def _outside(source: Source, texts: Iterator[Span], *, after_blank: bool) -> Ite
             at = source.text.find("#", at + 1, span.end)
 
 
-def _texts(source: Source, roots: tuple[Any, ...]) -> Iterator[Span]:
+def _texts(source: Source, roots: tuple[Node, ...]) -> Iterator[Span]:
     for span in _scalar_spans(roots):
         if source.text[span.start : span.start + 1] in ("|", ">"):
             # The head of a block of text may carry a comment of its own.
@@ -91,7 +91,7 @@ def _texts(source: Source, roots: tuple[Any, ...]) -> Iterator[Span]:
             yield span
 
 
-def _scalar_spans(roots: tuple[Any, ...]) -> Iterator[Span]:
+def _scalar_spans(roots: tuple[Node, ...]) -> Iterator[Span]:
     """Spans of keys and of values; an aliased value is met once for each of its uses."""
     todo, seen = list(roots), set()
     while todo:

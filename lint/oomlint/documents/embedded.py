@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC, Sequence as SequenceABC
-from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents import base
-from oomlint.documents.base import Command, Fact, Literal, Mapping, Node, Scalar
-from oomlint.documents.shell.document import ShellDocument, parse_shell
+from oomlint.documents.base import Command, Fact, Literal, Mapping, Node, Scalar, ShellDocument
+from oomlint.documents.shell.document import ShellScript, parse_shell
 from oomlint.documents.shell.files import WrittenFile
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.documents.yaml.document import YamlDocument
@@ -44,17 +43,14 @@ class _Piece(Struct, frozen=True, eq=False):
     """Why nothing may be changed in it: it does not stand in the file as it is."""
 
 
-class EmbeddedShell(Struct, frozen=True, eq=False, dict=True):
-    """A command in a YAML file; implements :class:`oomlint.documents.base.Document`."""
+class EmbeddedShell(ShellDocument, frozen=True, eq=False):
+    """A command in a YAML file, which is its ``source``."""
 
-    source: Source
-    """The YAML file."""
     host: YamlDocument
-    shell: ShellDocument
+    shell: ShellScript
     pieces: tuple[_Piece, ...]
     words: base.Sequence | None = None
     """The list whose items are the last words of the command."""
-    dotted_keys: ClassVar[bool] = True
 
     @property
     def commands(self) -> tuple[Command, ...]:

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any, ClassVar, Literal as LiteralType, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal as LiteralType, Protocol, TypeVar, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,15 +21,25 @@ from oomlint.documents import base
 from oomlint.documents.base import (
     Call,
     Command,
+    Document,
     Entry,
     Fact,
+    HeldCode,
     Literal,
     Mapping,
     Node,
+    PythonDocument,
     Scalar,
+    ShellDocument,
 )
+from oomlint.documents.python.nodes import PythonEntry
+from oomlint.documents.shell.nodes import ShellMapping
 from oomlint.documents.text import Edit, Location, Source, Span
 from oomlint.errors import CannotEdit
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.document import PythonScript
+    from oomlint.documents.shell.document import ShellScript
 
 _N = TypeVar("_N", bound=Node)
 # As for scripts in files of their own; each piece of an excerpt has its place to keep besides.
@@ -293,11 +303,10 @@ class _Mover(Struct):
             "entries": {key: self.entry(entry) for key, entry in mapping.entries.items()},
             "duplicates": tuple(self.entry(entry) for entry in mapping.duplicates),
         }
-        # Where a shell mapping takes new words: behind its last, and before its first.
-        end, start = getattr(mapping, "words_end", None), getattr(mapping, "prefix_at", None)
-        if end is not None:
+        if isinstance(mapping, ShellMapping):
+            # Where it takes new words: behind its last, and before its first.
+            end, start = mapping.words_end, mapping.prefix_at
             changes["words_end"] = self.move(Span(end, end)).start
-        if start is not None:
             changes["prefix_at"] = self.move(Span(start, start + 1)).start
         return replace(mapping, **changes)
 
@@ -307,9 +316,8 @@ class _Mover(Struct):
             "value": self.node(entry.value),
             "span": self.move(entry.span),
         }
-        owner = getattr(entry, "owner", None)
-        if owner is not None:  # the call in which a Python argument is written
-            changes["owner"] = self.move(owner)
+        if isinstance(entry, PythonEntry) and entry.owner is not None:
+            changes["owner"] = self.move(entry.owner)
         return replace(entry, **changes)
 
     def call(self, call: Call) -> Call:
@@ -331,13 +339,11 @@ class _Mover(Struct):
         )
 
 
-class ExcerptDocument(Struct, frozen=True, eq=False, dict=True):
-    """Code in a file of another kind; implements :class:`oomlint.documents.base.Document`."""
+class ExcerptDocument(HeldCode, frozen=True, eq=False, dict=True):
+    """Code in a file of another kind, which is its ``source``."""
 
-    source: Source
-    """The file."""
     excerpt: Excerpt
-    inner: Any
+    inner: Document
     """The code's own document."""
     beside: ExcerptDocument | None = None
     """Code of another language in the same file."""
@@ -347,8 +353,13 @@ class ExcerptDocument(Struct, frozen=True, eq=False, dict=True):
     """What people call the place of an offset, where they do not count lines of the file."""
     gpu: Scalar | None = None
     """The GPU that the file says its code is run on."""
-    language: ClassVar[str]
-    """The ending of the name that a file of this code alone would have."""
+
+    @property
+    def code(self) -> Source:
+        return self.excerpt.source
+
+    def place_of(self, offset: int) -> str:
+        return "" if self.locate is None else self.locate(offset)
 
     @cached_property
     def _out(self) -> _Mover:
@@ -390,9 +401,10 @@ class ExcerptDocument(Struct, frozen=True, eq=False, dict=True):
         return (self,) if self.beside is None else (self, *self.beside.parts)
 
 
-class ExcerptPython(ExcerptDocument, frozen=True, eq=False):
+class ExcerptPython(ExcerptDocument, PythonDocument, frozen=True, eq=False):
     """Python in a file of another kind."""
 
+    inner: PythonScript
     language: ClassVar[str] = ".py"
 
     @cached_property
@@ -413,7 +425,7 @@ class ExcerptPython(ExcerptDocument, frozen=True, eq=False):
 
     @property
     def imports(self) -> frozenset[str]:
-        return cast("frozenset[str]", self.inner.imports)
+        return self.inner.imports
 
     @cached_property
     def option_defaults(self) -> Mapping | None:
@@ -421,10 +433,11 @@ class ExcerptPython(ExcerptDocument, frozen=True, eq=False):
         return None if found is None else self._out.mapping(found)
 
 
-class ExcerptShell(ExcerptDocument, frozen=True, eq=False):
+class ExcerptShell(ExcerptDocument, ShellDocument, frozen=True, eq=False):
     """Shell commands in a file of another kind. Habits in them are not looked at: each line may
     be a shell of its own."""
 
+    inner: ShellScript
     language: ClassVar[str] = ".sh"
     dotted_keys: ClassVar[bool] = True
 

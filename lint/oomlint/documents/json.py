@@ -11,9 +11,7 @@ import re
 from itertools import islice
 from typing import Any, Final, NoReturn
 
-from msgspec import Struct
-
-from oomlint.documents.base import Entry, Literal, Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import DataDocument, Entry, Literal, Mapping, Node, Scalar, Sequence
 from oomlint.documents.brackets import Brackets, Splice
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
@@ -46,10 +44,9 @@ _TEMPLATED: Final = re.compile(r"\$\{|\{\{|\{%")
 _COLON: Final = re.compile(r"[ \t]*:[ \t]*")
 
 
-class JsonDocument(Struct, frozen=True, eq=False):
+class JsonDocument(DataDocument, frozen=True, eq=False):
     """``relaxed_at`` is the first place that ``json.load`` would refuse, ``None`` if it reads all."""
 
-    source: Source
     root: Node
     relaxed_at: Span | None
     _bare: frozenset[Node]

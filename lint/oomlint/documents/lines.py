@@ -6,19 +6,15 @@ them.
 
 from __future__ import annotations
 
-from msgspec import Struct
-
-from oomlint.documents.base import Literal, Mapping, Node, Sequence
-from oomlint.documents.text import Edit, Source
+from oomlint.documents.base import Document, Literal, Mapping, Node, Sequence
+from oomlint.documents.text import Edit
 from oomlint.errors import CannotEdit
 
 _BY_HAND = "lines of this file are changed by hand"
 
 
-class Lines(Struct, frozen=True, eq=False):
-    """Such a file; implements :class:`oomlint.documents.base.Document`."""
-
-    source: Source
+class Lines(Document, frozen=True, eq=False):
+    """Such a file."""
 
     def set_value(self, node: Node, value: Literal) -> list[Edit]:
         """Write another value in the place of one.

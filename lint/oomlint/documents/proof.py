@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence as SequenceABC
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
-from oomlint.documents.base import UNKNOWN, Mapping, Node, Scalar
-from oomlint.documents.text import Edit, Source, Span
+from oomlint.documents.base import UNKNOWN, DataDocument, Mapping, Node, Scalar
+from oomlint.documents.text import Edit, Span
 
 Path: TypeAlias = tuple[str | int, ...]
 """Index of the document in the file (0 for the only one), then keys and indices."""
@@ -15,17 +15,7 @@ Leaf: TypeAlias = tuple[str, Any, bool]
 """Kind (a type name, ``empty mapping`` …), raw value, whether it is a plain YAML scalar."""
 
 
-@runtime_checkable
-class Rooted(Protocol):
-    """Any document that is a list of trees: YAML, JSON, TOML."""
-
-    @property
-    def source(self) -> Source: ...
-    @property
-    def roots(self) -> SequenceABC[Node]: ...
-
-
-def prove_edit(before: Rooted, after: Rooted, changed: Collection[Path]) -> str | None:
+def prove_edit(before: DataDocument, after: DataDocument, changed: Collection[Path]) -> str | None:
     """Say in words what differs outside of ``changed``; ``None`` if nothing does.
 
     A path in ``changed`` stands for itself and all below it. A mapping or list above it may
@@ -50,7 +40,7 @@ def compare(
     return None
 
 
-def prove_edits(before: Rooted, after: Rooted, edits: Collection[Edit]) -> str | None:
+def prove_edits(before: DataDocument, after: DataDocument, edits: Collection[Edit]) -> str | None:
     """Say in words what changed although its text was not edited; ``None`` if nothing did.
 
     ``after`` is ``before`` with ``edits`` spliced in. What an edit may change is exactly the
@@ -67,7 +57,7 @@ def prove_edits(before: Rooted, after: Rooted, edits: Collection[Edit]) -> str |
     return prove_edit(before, after, changed)
 
 
-def _touched(document: Rooted, spans: SequenceABC[Span]) -> Iterator[Path]:
+def _touched(document: DataDocument, spans: SequenceABC[Span]) -> Iterator[Path]:
     for index, root in enumerate(document.roots):
         yield from _touched_below((index,), root, spans)
 
@@ -101,7 +91,7 @@ def _meet(one: Span, other: Span) -> bool:
     return one.start < other.end and other.start < one.end
 
 
-def leaves(document: Rooted) -> dict[Path, Leaf]:
+def leaves(document: DataDocument) -> dict[Path, Leaf]:
     """Every scalar and every empty collection of a document, by path."""
     text = document.source.text
     return {

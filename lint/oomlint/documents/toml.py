@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from oomlint.documents.base import Entry, Literal, Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import DataDocument, Entry, Literal, Mapping, Node, Scalar, Sequence
 from oomlint.documents.brackets import Brackets, Splice
 from oomlint.documents.scalars import double_quoted
 from oomlint.documents.text import Edit, Source, Span
@@ -67,8 +67,7 @@ class _Place(Struct, frozen=True):
 _NOWHERE_ELSE: Final = _Place()
 
 
-class TomlDocument(Struct, frozen=True, eq=False):
-    source: Source
+class TomlDocument(DataDocument, frozen=True, eq=False):
     root: Mapping
     _places: dict[Node, _Place]
 

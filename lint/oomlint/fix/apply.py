@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.documents.proof import Rooted, prove_edits
+from oomlint.documents.base import DataDocument
+from oomlint.documents.proof import prove_edits
 from oomlint.documents.text import Edit, Source, by_path, overlapping
 from oomlint.engine import Diagnosis, Options, Report, judged, link, lint
 from oomlint.errors import CannotEdit, FileError, InternalError
@@ -412,12 +413,12 @@ def _prove_texts(before: Workspace, after: Workspace, batch: Sequence[Change]) -
     edits = [edit for change in batch for edit in (change.fix.edits if change.fix else ())]
     for path, group in by_path([edit for edit in edits if not edit.creates]).items():
         old, new = before.document(path), after.document(path)
-        if isinstance(old, Rooted) and isinstance(new, Rooted):
+        if isinstance(old, DataDocument) and isinstance(new, DataDocument):
             problem = prove_edits(old, new, group)
             if problem is not None:
                 raise _Refused(f"{problem}, which no fix asked for")
-        if getattr(new, "relaxed", False) and not getattr(old, "relaxed", False):
-            raise _Refused(f"{path} would not be plain JSON any more")
+            if new.relaxed and not old.relaxed:
+                raise _Refused(f"{path} would not be plain JSON any more")
 
 
 def _frees_all(change: Change) -> bool:

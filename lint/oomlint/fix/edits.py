@@ -14,7 +14,7 @@ from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.table import Block, Origin, OverrideBlock, Setting
 from oomlint.documents import SHELL_SUFFIXES, kind_of
-from oomlint.documents.base import Entry, Mapping
+from oomlint.documents.base import Entry, Mapping, ShellDocument
 from oomlint.documents.text import Edit, Source, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.packages import missing_package
@@ -506,7 +506,7 @@ def _is_default_of_command(run: Run, block: Block) -> bool:
 
 
 def _gives_options(each: tuple[Block, Any]) -> bool:
-    return hasattr(each[0].document, "commands") and each[0].table.section == "training"
+    return isinstance(each[0].document, ShellDocument) and each[0].table.section == "training"
 
 
 def _given_instead(run: Run, origin: Origin, field: Any) -> Block:
@@ -542,11 +542,16 @@ def _with_its_wishes(run: Run, block: Block, field: Any, near: Iterable[Any]) ->
 def _beside_its_kin(run: Run, block: Block, field: Any) -> Block:
     """What a launcher's option says stands in the config that the launcher reads, where that has the section for it
     and is the run's alone."""
-    if not hasattr(block.document, "commands"):
+    if not isinstance(block.document, ShellDocument):
         return block
     for other, _ in reversed(run.parts.blocks):
         row = other.table.by_field.get(field)
-        if row is None or other is block or other.locked or hasattr(other.document, "commands"):
+        if (
+            row is None
+            or other is block
+            or other.locked
+            or isinstance(other.document, ShellDocument)
+        ):
             continue
         section = row.key.rpartition(".")[0]
         if section and other.find(section) is not None and other.path not in run.parts.shared:

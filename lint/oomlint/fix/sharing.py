@@ -256,7 +256,7 @@ def _naming(run: Run, copy: Copy) -> tuple[Document, Node]:
         if node is not None:
             return block.document, _whole(node, copy)
     for claim in run.claims:
-        commands = getattr(claim.document, "commands", ()) if claim.path == copy.named.path else ()
+        commands = claim.document.commands if claim.path == copy.named.path else ()
         for word in (word for command in commands for word in command.words):
             if (word.via or word.span) == copy.named.span:
                 return claim.document, _whole(word, copy)

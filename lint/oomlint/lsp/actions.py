@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Any
 
 from lsprotocol import types
@@ -86,11 +87,11 @@ def fix_all(project: Project, view: View) -> types.WorkspaceEdit | None:
     return view.workspace_edit(edits) if edits else None
 
 
-def _wanted(kind: str, only: Sequence[Any] | None) -> bool:
+def _wanted(offered: str, only: Sequence[Any] | None) -> bool:
     """Whether a client that asks only for some kinds asks for this one; a kind includes those
     whose names go on behind a dot."""
-    wanted = [str(getattr(k, "value", k)) for k in only or ()]
-    return only is None or any(not w or f"{kind}.".startswith(f"{w}.") for w in wanted)
+    wanted = [str(kind.value if isinstance(kind, Enum) else kind) for kind in only or ()]
+    return only is None or any(not w or f"{offered}.".startswith(f"{w}.") for w in wanted)
 
 
 def _has_safe_fixes(analysis: Analysis) -> bool:

@@ -10,6 +10,7 @@ from lsprotocol import types
 
 from oomlint.dialects.config_files import config_of
 from oomlint.dialects.table import Origin
+from oomlint.documents.base import Scalar
 from oomlint.documents.text import Span
 from oomlint.engine import Diagnosis, all_rules
 from oomlint.hardware import usable_bytes
@@ -169,7 +170,8 @@ def _source(origin: Origin, key: Key) -> str:
     if origin.entry is key.entry:
         raw = key.block.value(key.entry.value)
         # The loader may see something else than the eye: PyYAML reads 1e-5 as text.
-        written = isinstance(raw, str) and getattr(key.entry.value, "plain", False)
+        node = key.entry.value
+        written = isinstance(raw, str) and isinstance(node, Scalar) and node.plain
         return " (text to the loader)" if written and re.fullmatch(r"[\d.]+e[+-]?\d+", raw) else ""
     return f", from {origin.source}" if origin.source else f" ({origin.kind})"
 

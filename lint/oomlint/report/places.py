@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from oomlint.addresses import DOCUMENTATION
 from oomlint.documents import HELD_LANGUAGES, kind_of
+from oomlint.documents.base import HeldCode
 from oomlint.documents.text import Edit, Location, Source, Span
 from oomlint.engine import Diagnosis, Report
 from oomlint.errors import FileError
@@ -88,8 +89,9 @@ class Places:
             document = self._workspace.document(location.path)
         except FileError:
             return ""
-        locate = getattr(document, "locate", None)
-        words = locate(location.span.start) if locate is not None else ""
+        if not isinstance(document, HeldCode):
+            return ""
+        words = document.place_of(location.span.start)
         return f" ({words})" if words else ""
 
     def range(self, location: Location) -> RangeShape:

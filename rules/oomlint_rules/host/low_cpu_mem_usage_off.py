@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.documents.base import PythonDocument
 from oomlint.judgement import settled
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
@@ -123,6 +124,6 @@ class LowCpuMemUsageOff(Rule):
 def _how_safe(run: Run) -> Applicability:
     """Another launch line of the same script may shard with ZeRO-3, which then cannot load."""
     block = run.settings[_FIELD].origin.block
-    in_script = block is not None and hasattr(block.document, "calls")
+    in_script = block is not None and isinstance(block.document, PythonDocument)
     launched = any(claim.is_launched for claim in run.claims)
     return Applicability.UNSAFE if in_script and launched else Applicability.SAFE

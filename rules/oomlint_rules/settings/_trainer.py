@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomlint.dialects.table import Block
+from oomlint.documents.base import ShellDocument
 from oomlint.run import Run
 
 # Each hands its arguments to transformers' Trainer, whose HfTrainerDeepSpeedConfig compares
@@ -20,4 +21,4 @@ def trainer_compares(run: Run) -> bool:
 def _is_for_own_loop(block: Block) -> bool:
     """Whether a command names its file by the option of ``deepspeed.add_config_arguments``, which
     the Trainer does not have: DeepSpeed alone then makes the sizes of batches out."""
-    return hasattr(block.document, "commands") and "deepspeed_config" in block.mapping.entries
+    return isinstance(block.document, ShellDocument) and "deepspeed_config" in block.mapping.entries

@@ -9,28 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.table import Block, Table
-from oomlint.documents.base import Document, Entry, Literal, Mapping, Node, RenamedEntry, Sequence
-from oomlint.documents.python.nodes import ConfigFile, Filed
-from oomlint.documents.text import Edit, Source
+from oomlint.documents.base import (
+    Document,
+    Entry,
+    Literal,
+    Mapping,
+    Node,
+    PythonDocument,
+    RenamedEntry,
+    Sequence,
+)
+from oomlint.documents.python.nodes import ConfigFile, Filed, PythonMapping, filed_of
+from oomlint.documents.text import Edit
 
 
-class ConfigValues(Struct, frozen=True, eq=False):
-    """A config file as what a script's calls say: to who asks, a part of the script."""
+class ConfigValues(PythonDocument, frozen=True, eq=False):
+    """A config file as what a script's calls say: to who asks, a part of the script. Calls has the script's own file."""
 
     file: Document
-
-    @property
-    def source(self) -> Source:
-        return self.file.source
-
-    @property
-    def calls(self) -> tuple[()]:
-        """None beside the script's own."""
-        return ()
 
     def set_value(self, node: Node, value: Literal) -> list[Edit]:
         return self.file.set_value(node, value)
@@ -72,7 +71,7 @@ def with_files(blocks: Iterable[Block]) -> Iterator[Block]:
     """Blocks of a script, each with those of the config files that its arguments stand in."""
     documents: dict[int, ConfigValues] = {}
     for block in blocks:
-        sections: tuple[Filed, ...] = getattr(block.mapping, "sections", ())
+        sections = block.mapping.sections if isinstance(block.mapping, PythonMapping) else ()
         unpacked = {id(entry) for s in sections for entry in _entries(s)}
         filed = {
             key: found
@@ -131,9 +130,9 @@ def _entry(key: str, filed: Filed) -> Entry:
 
 
 def _filed(entry: Entry) -> Filed | None:
-    found: Filed | None = getattr(entry.value, "filed", None)
+    found = filed_of(entry.value)
     return found if found is not None and found.entry is not None else None
 
 
 def _document(file: ConfigFile, documents: dict[int, ConfigValues]) -> ConfigValues:
-    return documents.setdefault(id(file), ConfigValues(file.document))
+    return documents.setdefault(id(file), ConfigValues(file.document.source, file.document))

@@ -16,6 +16,7 @@ from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import MODEL_ROWS
 from oomlint.dialects.trl.keys import CONFIG_ROWS, MODEL_CONFIG_ROWS
 from oomlint.documents import JSON_SUFFIXES, YAML_SUFFIXES, kind_of
+from oomlint.documents.base import ShellDocument, parser_of
 from oomlint.errors import CannotEdit
 
 if TYPE_CHECKING:
@@ -106,13 +107,13 @@ def stored_options(blocks: Sequence[Block]) -> dict[str, Stored]:
 
 def _parsers(blocks: Sequence[Block]) -> tuple[Options, ...]:
     documents = {id(block.document): block.document for block in blocks}.values()
-    found = (getattr(document, "options", None) for document in documents)
+    found = map(parser_of, documents)
     return tuple(each for each in found if each is not None and (each.names or each.bases))
 
 
 def _is_of_script(block: Block) -> bool:
     """Whether it is what a command line says to a script, not to a launcher or the shell."""
-    return block.table.section == "training" and hasattr(block.document, "commands")
+    return block.table.section == "training" and isinstance(block.document, ShellDocument)
 
 
 def _is_file_of_script(block: Block) -> bool:

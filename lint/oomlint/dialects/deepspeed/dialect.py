@@ -12,7 +12,7 @@ from oomlint.dialects.deepspeed.alone import alone
 from oomlint.dialects.deepspeed.blocks import deepspeed_block, preset_block
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import is_at_home, is_shipped, is_whole
-from oomlint.documents.base import Document, Mapping, roots
+from oomlint.documents.base import Document, Mapping, root_of, roots
 
 _SIGNATURE = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 _SUPPORTING = frozenset({"fp16", "bf16", "optimizer", "scheduler", "gradient_accumulation_steps"})
@@ -41,7 +41,7 @@ class DeepSpeed(Dialect):
     turns_down = "no key in it is one of a DeepSpeed config"
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        root = getattr(document, "root", None)
+        root = root_of(document)
         if not isinstance(root, Mapping) or not looks_like_deepspeed(root.entries):
             return
         yield _claim(self, document, root)

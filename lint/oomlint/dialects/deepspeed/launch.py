@@ -62,7 +62,7 @@ class DeepSpeedLaunch(Dialect):
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):
             yield from self._launched(launch)
-        for call in getattr(document, "calls", ()):
+        for call in document.calls:
             yield from self._initialized(document, call)
 
     def _launched(self, launch: Launch) -> Iterable[Claim]:

@@ -31,8 +31,7 @@ _COMPUTED = "it is computed in the script"
 def script_claim(dialect: Dialect, document: Document, framework: str) -> Claim | None:
     """The run of a Python file, if it is such a script."""
     kind = KINDS.get(document.source.path.rpartition("/")[2].removesuffix(".py"))
-    imports: frozenset[str] = getattr(document, "imports", frozenset())
-    packages = {name.partition(".")[0] for name in imports}.intersection(_PACKAGES)
+    packages = {name.partition(".")[0] for name in document.imports}.intersection(_PACKAGES)
     if kind is None or not packages:
         return None
     found = _variables(document)

@@ -12,7 +12,7 @@ from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES
-from oomlint.documents.base import Call, Document
+from oomlint.documents.base import Document
 from oomlint.documents.text import Span
 
 # Options that no other script of the name ``finetuning.py`` has.
@@ -63,8 +63,7 @@ class LlamaRecipes(Dialect):
                 table = OLD_LLAMA_RECIPES if launch.stem == "llama_finetuning" else LLAMA_RECIPES
                 blocks = (*launch.blocks, launch.program_block(table))
                 yield Claim(self, "run", document, blocks)
-        calls: Iterable[Call] = getattr(document, "calls", ())
-        for call in calls:
+        for call in document.calls:
             if call.callee in _CALLED:
                 anchor = Span(call.span.start, call.arguments.span.start)
                 block = Block(document, call.arguments, LLAMA_RECIPES, anchor)

@@ -50,7 +50,8 @@ from oomlint.dialects.trainer.script import is_reached
 from oomlint.dialects.trainer.scripts import classifier, scripts
 from oomlint.dialects.trainer.statements import is_command, options_of, reaches
 from oomlint.dialects.trainer.tables import ADAPTER, CHECKPOINTS
-from oomlint.documents.base import UNKNOWN, Entry, Scalar
+from oomlint.documents.base import UNKNOWN, Entry, PythonDocument, Scalar
+from oomlint.documents.python.nodes import arms_of, guards_of
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -339,8 +340,7 @@ def _open_branches(blocks: list[Block]) -> tuple[tuple[Any, Origin], ...]:
 
 
 def _is_open(block: Block, known: AbstractSet[str]) -> bool:
-    guards = getattr(block.mapping, "guards", ())
-    arms = getattr(block.mapping, "arms", ())
+    guards, arms = guards_of(block.mapping), arms_of(block.mapping)
     return len(guards) < len(arms) or any(name not in known for name, _ in guards)
 
 
@@ -456,7 +456,9 @@ def stages(run: Cells, field: Any, said: Said) -> Said:
 
 def _pipelines(blocks: list[Block]) -> bool:
     return any(
-        _PIPELINE.search(b.document.source.text) for b in blocks if hasattr(b.document, "calls")
+        _PIPELINE.search(b.document.source.text)
+        for b in blocks
+        if isinstance(b.document, PythonDocument)
     )
 
 

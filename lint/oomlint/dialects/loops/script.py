@@ -46,8 +46,19 @@ from oomlint.dialects.machine.ray_train import ray_workers
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.script import calls_beside, cutting, is_reached, may_replace
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED, QUANTIZATION, TOKENIZER
-from oomlint.documents.base import UNKNOWN, Call, Document, Entry, Mapping, Node, Scalar
+from oomlint.documents.base import (
+    UNKNOWN,
+    Call,
+    Document,
+    Entry,
+    Mapping,
+    Node,
+    PythonDocument,
+    Scalar,
+    parser_of,
+)
 from oomlint.documents.python.loops import Place
+from oomlint.documents.python.nodes import PythonScalar, guards_of
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
@@ -96,7 +107,7 @@ _SINGLE = {
 
 def loop_claim(dialect: Dialect, document: Document) -> Claim | None:
     """The claim on a script that trains in a loop of its own; ``None`` for any other."""
-    loop: Loop | None = getattr(document, "loop", None)
+    loop = document.loop if isinstance(document, PythonDocument) else None
     if loop is None or _imports(document) & _FOREIGN or _TESTS.search(document.source.path):
         return None
     blocks = _blocks(document, loop)
@@ -116,7 +127,7 @@ def loop_claim(dialect: Dialect, document: Document) -> Claim | None:
 
 def part_claims(dialect: Dialect, document: Document) -> Iterator[Claim]:
     """The claims on classes that Lightning trains in another file, or takes batches from there."""
-    parts: tuple[Loop, ...] = getattr(document, "lightning", ())
+    parts = document.lightning if isinstance(document, PythonDocument) else ()
     if not parts or _imports(document) & _FOREIGN or _TESTS.search(document.source.path):
         return
     for loop in parts:
@@ -134,7 +145,7 @@ def _blocks(document: Document, loop: Loop) -> tuple[Block, ...] | None:
     is_made_elsewhere = not loop.models and bool(loop.parts or loop.name)
     if not models and not is_made_elsewhere:
         return None
-    calls: tuple[Call, ...] = getattr(document, "calls", ())
+    calls = document.calls
     blocks: list[Block] = []
     for model in models:
         blocks.append(_model_block(document, loop, model))
@@ -153,8 +164,7 @@ def _blocks(document: Document, loop: Loop) -> tuple[Block, ...] | None:
 
 
 def _imports(document: Document) -> frozenset[str]:
-    names: frozenset[str] = getattr(document, "imports", frozenset())
-    return frozenset(name.partition(".")[0] for name in names)
+    return frozenset(name.partition(".")[0] for name in document.imports)
 
 
 # -- the model -------------------------------------------------------------------------------------
@@ -183,11 +193,10 @@ def _quantizers(model: Call) -> Iterator[Call]:
     """The BitsAndBytesConfig that a loader is given, under the switch on which it is given."""
     entry = model.arguments.entries.get("quantization_config")
     node = None if entry is None else entry.value
-    guards: tuple[tuple[str, bool], ...] = getattr(model.arguments, "guards", ())
-    either = getattr(node, "either", None)
-    if either is not None and getattr(node, "compared", None) is None:
-        guards = (*guards, (getattr(node, "option", ""), True))
-        node = either[0]
+    guards = guards_of(model.arguments)
+    if isinstance(node, PythonScalar) and node.either is not None and node.compared is None:
+        guards = (*guards, (node.option, True))
+        node = node.either[0]
     said = node.value if isinstance(node, Scalar) else None
     if isinstance(said, Call) and said.callee.endswith("BitsAndBytesConfig"):
         yield replace(said, arguments=replace(said.arguments, guards=guards))
@@ -228,7 +237,7 @@ def _model_block(document: Document, loop: Loop, model: Call) -> Block:
 
 def _is_program(document: Document) -> bool:
     """Whether a file is there to be started, by what it takes from a command line."""
-    options = getattr(document, "options", None)
+    options = parser_of(document)
     return bool(options is not None and options.names) or "__main__" in document.source.text
 
 
@@ -354,8 +363,7 @@ def _policy(document: Document, given: Node) -> object:
         return _NAMED_POLICIES.get(said.lower(), UNKNOWN)
     if not isinstance(given, Scalar):
         return "transformer"  # Lightning: a set of classes
-    imports: frozenset[str] = getattr(document, "imports", frozenset())
-    last = {name.rpartition(".")[2] for name in imports}
+    last = {name.rpartition(".")[2] for name in document.imports}
     policies = {word for name, word in _POLICIES.items() if name in last}
     return policies.pop() if len(policies) == 1 else UNKNOWN
 
@@ -444,7 +452,7 @@ def _block(document: Document, call: Call, table: Table) -> Block:
 
 def _switches(document: Document, loop: Loop) -> dict[str, Entry]:
     """The defaults of the options of the script's command line; what is ``None`` is asked for."""
-    declared = getattr(document, "option_defaults", None)
-    of_classes = declared.entries if isinstance(declared, Mapping) else {}
+    declared = document.option_defaults if isinstance(document, PythonDocument) else None
+    of_classes = {} if declared is None else declared.entries
     both = {**of_classes, **({} if loop.switches is None else loop.switches.entries)}
     return {n: e for n, e in both.items() if plain_value(e.value, "yaml12") is not None}

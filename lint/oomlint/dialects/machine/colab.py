@@ -15,7 +15,7 @@ from oomlint.dialects.kinds import TEXT
 from oomlint.dialects.machine.fields import colab, scene
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.table import Block, Row, Table
-from oomlint.documents.base import Document, Entry, Mapping
+from oomlint.documents.base import Document, Entry, HeldCode, Mapping
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
@@ -31,7 +31,7 @@ colab_machine = Meaning()
 
 def machine_of_notebook(document: Document) -> Iterator[Block]:
     """What the file around some code says of the GPU that it runs on."""
-    gpu = getattr(document, "gpu", None)
+    gpu = document.gpu if isinstance(document, HeldCode) else None
     if gpu is not None:
         entry = Entry("gpuType", gpu.span, gpu, gpu.span)
         mapping = Mapping(gpu.span, {"gpuType": entry}, locked=gpu.locked)

@@ -16,7 +16,16 @@ from oomlint.dialects.machine.containers import env_file
 from oomlint.dialects.machine.containers_keys import DOCKER_RUN
 from oomlint.dialects.machine.enclosing import Enclosing
 from oomlint.dialects.table import Block
-from oomlint.documents.base import UNKNOWN, Command, Document, Entry, Mapping, Node, Scalar
+from oomlint.documents.base import (
+    UNKNOWN,
+    Command,
+    Document,
+    Entry,
+    HeldCode,
+    Mapping,
+    Node,
+    Scalar,
+)
 from oomlint.documents.text import Source, Span
 
 _RUNTIMES = frozenset({"docker", "nerdctl"})
@@ -91,9 +100,9 @@ class _Runs:
 
     def __init__(self, document: Document) -> None:
         # Of a notebook the code alone: its pictures are long.
-        text = getattr(document, "excerpt", document.source).text
+        text = (document.code if isinstance(document, HeldCode) else document.source).text
         is_any = any(name in text for name in _RUNTIMES)
-        commands: tuple[Command, ...] = getattr(document, "commands", ()) if is_any else ()
+        commands = document.commands if is_any else ()
         runs = [command for command in commands if is_docker_run(command)]
         self.enclosing = Enclosing(runs)
         self.parts = {run.span: _taken_apart(document.source, run.span) for run in runs}
@@ -132,7 +141,7 @@ def _runs_of(document: Document) -> _Runs:
 
 
 def _taken_apart(source: Source, span: Span) -> _Parts:
-    from oomlint.documents.shell.commands import ShellEntry, ShellMapping
+    from oomlint.documents.shell.nodes import ShellEntry, ShellMapping
     from oomlint.documents.shell.words import Container
 
     words = list(_WORD.finditer(source.text, span.start, span.end))
@@ -175,7 +184,7 @@ def _taken_apart(source: Source, span: Span) -> _Parts:
 
 
 def _value(text: str, place: Span) -> Node:
-    from oomlint.documents.shell.commands import ShellScalar
+    from oomlint.documents.shell.nodes import ShellScalar
 
     written = text[place.start : place.end]
     bare = written.strip("\"'")

@@ -14,6 +14,7 @@ from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Document, Entry, Node, Scalar, Sequence as SequenceNode
 from oomlint.documents.shell.names import SHELLS
+from oomlint.documents.shell.nodes import order_of
 
 # Where programs look for others: most scripts add to what there is, and none trains otherwise for it.
 _SEARCHED = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
@@ -60,10 +61,10 @@ def _arguments(launch: Launch, script: Scalar) -> Iterator[str | None]:
     """The words behind the script's name, in the order in which they stand."""
     mappings = (launch.flags, launch.command.assignments)
     entries = [e for m in mappings for e in (*m.duplicates, *m.entries.values())]
-    words = [word for word in launch.arguments if _order(word) > _order(script)]
+    words = [word for word in launch.arguments if order_of(word) > order_of(script)]
     parts: list[Entry | Scalar] = [*entries, *words]
-    for each in sorted(parts, key=_order):
-        if _order(each) <= _order(script):
+    for each in sorted(parts, key=order_of):
+        if order_of(each) <= order_of(script):
             continue
         if isinstance(each, Entry):
             yield from _spelled(launch, each)
@@ -101,7 +102,3 @@ def _text(node: Node) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (str, int, float)) else None
-
-
-def _order(node: Node | Entry) -> int:
-    return int(getattr(node, "order", -1))

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,8 +29,9 @@ from oomlint.dialects.machine.launcher_keys import (
 )
 from oomlint.dialects.machine.slurm_keys import SBATCH, SLURM_COMMAND
 from oomlint.dialects.table import Block, Table
-from oomlint.documents.base import Command, Document, Entry, Mapping, Scalar
+from oomlint.documents.base import Command, Document, Entry, Mapping, Scalar, ShellDocument
 from oomlint.documents.shell.names import is_subcommand, operands_of
+from oomlint.documents.shell.nodes import ShellMapping, ShellScalar, order_of
 
 PYTHON = re.compile(r"python[\d.]*$|ipython$|pypy\d?$")
 
@@ -59,7 +59,7 @@ _NEVER_START = frozenset(
 
 def launch_lines(document: Document) -> Iterator[Launch]:
     """The commands that start programs, those that ``docker run`` starts in containers too."""
-    for command in getattr(document, "commands", ()):
+    for command in document.commands:
         for started in inner_commands(document, command) or (command,):
             launch = read_launch(document, started)
             if launch is not None and not _asks_for_help(launch):
@@ -79,7 +79,7 @@ def _is_bare(entry: Entry) -> bool:
 
 def submitted(document: Document) -> Iterator[tuple[str, Block]]:
     """Scripts that ``sbatch`` hands to Slurm, each with what its own line asks for."""
-    for command in getattr(document, "commands", ()):
+    for command in document.commands:
         first = _text(command.words[0]) if command.words else ""
         launch = read_launch(document, command) if first.endswith("sbatch") else None
         for block in launch.blocks if launch is not None else ():
@@ -92,7 +92,7 @@ def read_launch(document: Document, command: Command) -> Launch | None:
     words = command.words
     number = _first_of_inner_line(words)
     handing = (word for word in words[:number] if _text(word).endswith(".py"))
-    stages = [_Stage(_base(word), _order(words[0]), word) for word in islice(handing, 1)]
+    stages = [_Stage(_base(word), order_of(words[0]), word) for word in islice(handing, 1)]
     while number < len(words):
         base = _base(words[number])
         if not (base in LAUNCHER_TABLES or PYTHON.match(base) or base in _TRANSPARENT):
@@ -102,11 +102,11 @@ def read_launch(document: Document, command: Command) -> Launch | None:
         while number < len(words) and (is_subcommand(base, _text(words[number])) or operands):
             operands -= not is_subcommand(base, _text(words[number]))
             number += 1
-        stages.append(_Stage(base, _order(words[first]), words[number - 1]))
+        stages.append(_Stage(base, order_of(words[first]), words[number - 1]))
     program = _found_below(words[number]) if number < len(words) else None
     if program is None or _text(program) in ("", *_NEVER_START):
         return None
-    *shares, theirs = _shared_out(command.flags, [*stages, _Stage("", _order(program), program)])
+    *shares, theirs = _shared_out(command.flags, [*stages, _Stage("", order_of(program), program)])
     table, launcher_flags = _launcher(command.flags, stages, shares)
     outer = [
         (asked, share)
@@ -128,7 +128,7 @@ def read_launch(document: Document, command: Command) -> Launch | None:
 def _found_below(program: Scalar) -> Scalar:
     """A script below a folder that a variable without a value names (``python $ROOT/src/train.py``): it is looked for
     from here."""
-    tail = getattr(program, "tail", "")
+    tail = program.tail if isinstance(program, ShellScalar) else ""
     return replace(program, value=tail) if "/" in tail and tail.endswith(".py") else program
 
 
@@ -184,8 +184,7 @@ def _scene(
     sbatch = _directives(document, slurm)
     if sbatch is not None and sbatch.entries:
         yield Block(document, sbatch, SBATCH, sbatch.span)
-    shell: Any = document  # no protocol says that it can be hashed
-    around = [c for c in _handed_to_slurm(shell).around(command.span) if c.span != command.span]
+    around = [c for c in _handed_to_slurm(document).around(command.span) if c.span != command.span]
     for share in (*(c.flags for c in around), *slurm):
         yield Block(document, _of_job(share), SLURM_COMMAND, anchor)
     for asked, share in outer:
@@ -204,14 +203,20 @@ def _of_job(share: Mapping) -> Mapping:
     ``srun --nodes=$SLURM_NNODES`` and ``--nodes=$((SLURM_NNODES - 1))`` count a step of the job, and
     say nothing of how large that is."""
     entries = share.entries.items()
-    own = {key: entry for key, entry in entries if not getattr(entry.value, "asks", "")}
+    own = {key: entry for key, entry in entries if not _asks_machine(entry)}
     return share if len(own) == len(share.entries) else replace(share, entries=own)
+
+
+def _asks_machine(entry: Entry) -> bool:
+    return isinstance(entry.value, ShellScalar) and bool(entry.value.asks)
 
 
 def _directives(document: Document, outer: list[Mapping]) -> Mapping | None:
     """What the job asks Slurm for; of a heterogeneous job the component that ``srun`` names
     (Slurm 24.05, "Heterogeneous Job Support"), ``None`` where it spreads over several."""
-    components: tuple[Mapping, ...] = getattr(document, "components", ())
+    if not isinstance(document, ShellDocument):
+        return None
+    components = document.components
     for share in reversed(outer if components else ()):
         entry = share.entries.get("het_group") or share.entries.get("pack_group")
         if entry is None or not isinstance(entry.value, Scalar):
@@ -219,32 +224,26 @@ def _directives(document: Document, outer: list[Mapping]) -> Mapping | None:
         group = str(entry.value.value)
         known = group.isdigit() and int(group) < len(components)
         return components[int(group)] if known else None
-    directives = getattr(document, "sbatch", None)
-    return directives if isinstance(directives, Mapping) else None
+    return document.sbatch
 
 
 @lru_cache(maxsize=4)  # asked for every command of a script
 def _handed_to_slurm(document: Document) -> Enclosing:
     """The commands that may be an ``sbatch --wrap "..."`` or ``srun bash -c "..."``."""
-    commands: tuple[Command, ...] = getattr(document, "commands", ())
     return Enclosing(
         command
-        for command in commands
+        for command in document.commands
         if command.words and _text(command.words[0]).rpartition("/")[2] in _ALLOCATING
     )
-
-
-def _order(word: Scalar) -> int:
-    return int(getattr(word, "order", -1))
 
 
 def _shared_out(flags: Mapping, stages: list[_Stage]) -> list[Mapping]:
     """The options of a line, each with the program that it stands behind."""
     wins: list[dict[str, Entry]] = [{} for _ in stages]
     lost: list[list[Entry]] = [[] for _ in stages]
-    every = sorted((*flags.duplicates, *flags.entries.values()), key=_entry_order)
+    every = sorted((*flags.duplicates, *flags.entries.values()), key=order_of)
     for entry in every:
-        owner = sum(_entry_order(entry) >= stage.order for stage in stages[1:])
+        owner = sum(order_of(entry) >= stage.order for stage in stages[1:])
         earlier = wins[owner].pop(entry.key, None)
         if earlier is not None:
             lost[owner].append(earlier)
@@ -261,17 +260,14 @@ def _shared_out(flags: Mapping, stages: list[_Stage]) -> list[Mapping]:
     ]
 
 
-def _entry_order(entry: Entry) -> int:
-    return int(getattr(entry, "order", -1))
-
-
 def _text(word: Scalar) -> str:
     return word.value if isinstance(word.value, str) else ""
 
 
 def _base(word: Scalar) -> str:
     """The program that a word names, wherever it lies: the folder may be in a variable without a value."""
-    return getattr(word, "base", "") or _text(word).replace("\\", "/").rpartition("/")[2]
+    base = word.base if isinstance(word, ShellScalar) else ""
+    return base or _text(word).replace("\\", "/").rpartition("/")[2]
 
 
 def _is_module(command: Command, program: Scalar) -> bool:
@@ -287,6 +283,6 @@ def _is_module(command: Command, program: Scalar) -> bool:
 
 def _ending_at(flags: Mapping, offset: int) -> Mapping:
     """A launcher without options takes new ones right after its own name."""
-    if flags.entries or not hasattr(flags, "words_end"):
+    if flags.entries or not isinstance(flags, ShellMapping):
         return flags
     return replace(flags, words_end=offset)

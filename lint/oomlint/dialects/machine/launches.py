@@ -11,7 +11,7 @@ def launches(document: Document) -> tuple[Launch, ...]:
 
     A dozen dialects ask, so the answer is kept with the document, and goes with it.
     """
-    if not getattr(document, "commands", ()):
+    if not document.commands:
         return ()
     kept: dict[str, tuple[Launch, ...]] = vars(document)
     if "launches" not in kept:

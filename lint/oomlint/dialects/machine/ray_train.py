@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from oomlint.dialects.kinds import POSITIVE
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.table import Block, Row, Table
-from oomlint.documents.base import Call, Document, Node, Scalar
+from oomlint.documents.base import Document, Entry, Scalar
 
 WORKERS = Table(
     name="ScalingConfig",
@@ -26,13 +26,12 @@ _TRAINERS = frozenset(
 
 def ray_workers(document: Document) -> Iterator[Block]:
     """What a script says of the workers that train, where Ray starts them on GPUs; of several trainers nothing."""
-    calls: tuple[Call, ...] = getattr(document, "calls", ())
-    trainers = [call for call in calls if call.callee.rpartition(".")[2] in _TRAINERS]
-    asked = [call for call in calls if call.callee.endswith(".ScalingConfig")]
+    trainers = [call for call in document.calls if call.callee.rpartition(".")[2] in _TRAINERS]
+    asked = [call for call in document.calls if call.callee.endswith(".ScalingConfig")]
     if len(trainers) == len(asked) == 1 and _is_true(asked[0].arguments.entries.get("use_gpu")):
         yield Block(document, asked[0].arguments, WORKERS, asked[0].span)
 
 
-def _is_true(entry: object) -> bool:
-    value: Node | None = getattr(entry, "value", None)
+def _is_true(entry: Entry | None) -> bool:
+    value = None if entry is None else entry.value
     return isinstance(value, Scalar) and value.value is True

@@ -53,8 +53,7 @@ class SageMaker(Dialect):
     only_marked = PYTHON_SUFFIXES
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        calls: tuple[Call, ...] = getattr(document, "calls", ())
-        for call in calls:
+        for call in document.calls:
             if call.callee.startswith("sagemaker."):
                 yield from _claims(document, call)
 

@@ -18,6 +18,7 @@ from oomlint.dialects.machine.fields import docker, env_, k8s, launch, scene, sk
 from oomlint.dialects.machine.visible import listed, visible_gpus
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.table import Origin, Setting
+from oomlint.documents.shell.nodes import ShellScalar
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
@@ -55,7 +56,8 @@ _OF_JOB = frozenset({"nodes", "tasks", "tasks_per_node"})
 
 def _answer(run: Cells, field: Any, asker: Origin) -> Setting | None:
     """What this machine answers, if it is asked at all and the field takes that for a value."""
-    asks = str(getattr(asker.entry.value, "asks", "")) if asker.entry is not None else ""
+    asked = None if asker.entry is None else asker.entry.value
+    asks = asked.asks if isinstance(asked, ShellScalar) else ""
     if not asks or asker.row is None:
         return None
     from oomlint.documents.shell import machine as shell

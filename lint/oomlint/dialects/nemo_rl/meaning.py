@@ -16,6 +16,7 @@ from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.nemo_rl.backends import backends, is_megatron
 from oomlint.dialects.nemo_rl.keys import SOURCE, own
 from oomlint.dialects.table import Setting
+from oomlint.documents.base import Scalar
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
@@ -188,7 +189,8 @@ def _refers(run: Cells, field: Any) -> bool:
     """Whether a key says what others come to: ``${mul:${policy.max_total_sequence_length}, …}``."""
     said = run.stated(field)
     entry = said.origin.entry if isinstance(said, Setting) else None
-    return entry is not None and "${" in str(getattr(entry.value, "value", ""))
+    value = None if entry is None else entry.value
+    return isinstance(value, Scalar) and "${" in str(value.value)
 
 
 def _samples(run: Cells) -> int | None:

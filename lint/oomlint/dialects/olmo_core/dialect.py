@@ -17,7 +17,7 @@ from oomlint.dialects.olmo_core.meaning import meaning
 from oomlint.dialects.olmo_core.signature import says_part
 from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES
-from oomlint.documents.base import Document
+from oomlint.documents.base import Document, PythonDocument
 from oomlint.documents.text import Location
 
 _BUILDS = (
@@ -37,7 +37,7 @@ class OlmoCore(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        if hasattr(document, "calls") and _is_script(document):
+        if isinstance(document, PythonDocument) and _is_script(document):
             claim = self._file(document)
             if claim is not None:
                 yield claim
@@ -46,7 +46,7 @@ class OlmoCore(Dialect):
                 yield self._launch(launch)
 
     def adopt(self, document: Document) -> Claim | None:
-        is_script = hasattr(document, "calls") and _is_script(document)
+        is_script = isinstance(document, PythonDocument) and _is_script(document)
         return self._file(document) if is_script else None
 
     def _file(self, document: Document) -> Claim | None:
@@ -68,8 +68,7 @@ class OlmoCore(Dialect):
 
 
 def _is_script(document: Document) -> bool:
-    imports: frozenset[str] = getattr(document, "imports", frozenset())
-    if not any(name.partition(".")[0] == "olmo_core" for name in imports):
+    if not any(name.partition(".")[0] == "olmo_core" for name in document.imports):
         return False
     text = document.source.text
     return _MODEL in text and any(word in text for word in _BUILDS)

@@ -23,7 +23,8 @@ from oomlint.dialects.slime.meaning import meaning
 from oomlint.dialects.slime.signature import is_slimes
 from oomlint.dialects.table import StrayKey
 from oomlint.documents import SHELL_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Entry, Mapping, ShellDocument
+from oomlint.documents.shell.nodes import ShellEntry
 from oomlint.documents.text import Location
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Slime(Dialect):
         if launch.flag("debug_rollout_only") is not None:
             return Claim(self, "aside", document, ())
         flags = with_ends_of_paths(document, launch.flags, ("hf_checkpoint",))
-        elsewhere = {getattr(entry, "file", "") for entry in flags.entries.values()} - {""}
+        elsewhere = set(map(_file_of, flags.entries.values())) - {""}
         # The command starts one process, which asks Ray for the others.
         scene = launch.blocks[:-1]
         block = Options(document, _as_options(document, _here(flags)), SLIME, launch.anchor)
@@ -77,7 +78,7 @@ class SlimeArguments(Dialect):
         return ()
 
     def adopt(self, document: Document) -> Claim | None:
-        arrays: Iterable[Mapping] = getattr(document, "arrays", ())
+        arrays = document.arrays if isinstance(document, ShellDocument) else ()
         blocks = tuple(
             Options(document, _as_options(document, _here(options)), SLIME, options.span)
             for options in arrays
@@ -92,10 +93,15 @@ def _is_ours(launch: Launch) -> bool:
     return is_slimes(launch.flags.entries.keys(), least=2 if may_be_more else 3)
 
 
+def _file_of(entry: Entry) -> str:
+    """The other script that an option stands in, if it does."""
+    return entry.file if isinstance(entry, ShellEntry) else ""
+
+
 def _here(options: Mapping) -> Mapping:
     """The options that stand in the script itself."""
     entries = options.entries.items()
-    own = {key: entry for key, entry in entries if not getattr(entry, "file", "")}
+    own = {key: entry for key, entry in entries if not _file_of(entry)}
     return replace(options, entries=own)
 
 

@@ -20,7 +20,7 @@ from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.dialects.torchtitan.keys import EXTENDED, HEADER, OPTIONS, SCENE, STARTED, TORCHTITAN
 from oomlint.dialects.torchtitan.meaning import meaning
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES
-from oomlint.documents.base import Document, Entry, Mapping, Scalar, roots
+from oomlint.documents.base import Document, Entry, Mapping, PythonDocument, Scalar, roots
 from oomlint.documents.text import Location, Span
 
 _PRESET = re.compile(r"^#[^\n]*\bpreset for (\d{1,5}) [A-Z]\w* GPUs", re.MULTILINE)
@@ -47,7 +47,7 @@ class Torchtitan(Dialect):
                 table = EXTENDED if _is_extended(root) else TORCHTITAN
                 blocks = (*_header(document), Block(document, root, table, anchor))
                 yield Claim(self, "run", document, blocks)
-        if hasattr(document, "calls"):
+        if isinstance(document, PythonDocument):
             from oomlint.dialects.torchtitan.registry import registry_claims
 
             yield from registry_claims(self, document)

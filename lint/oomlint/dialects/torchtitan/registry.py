@@ -122,12 +122,12 @@ class RegistryBlock(Block, frozen=True, eq=False):
 
 def registry_claims(dialect: Dialect, document: Document) -> Iterator[Claim]:
     """A claim on every function of a config registry; it is named ``path:function``."""
-    if "torchtitan" not in {name.partition(".")[0] for name in getattr(document, "imports", ())}:
+    if "torchtitan" not in {name.partition(".")[0] for name in document.imports}:
         return
-    from oomlint.documents.python.document import PythonDocument
+    from oomlint.documents.python.document import PythonScript
     from oomlint.documents.python.registry import config_functions
 
-    if not isinstance(document, PythonDocument):
+    if not isinstance(document, PythonScript):
         return
     functions = {found.name: found for found in config_functions(document, _SECTIONS)}
     if not functions and _FOLDER.search(document.source.path):
@@ -202,9 +202,9 @@ def _module_block(document: Document, function: ConfigFunction) -> Block:
 
 def _module_of(document: Document) -> str:
     """``torchtitan.models.llama3`` of ``from torchtitan.models.llama3 import model_registry``."""
-    for name in sorted(getattr(document, "imports", ())):
+    for name in sorted(document.imports):
         if name.endswith(".model_registry"):
-            return str(name).removesuffix(".model_registry")
+            return name.removesuffix(".model_registry")
     return ""
 
 

@@ -17,6 +17,7 @@ from oomlint.dialects.trainer.script import is_reached
 from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trainer.tables import ARGUMENTS, ASSIGNED
 from oomlint.documents.base import UNKNOWN, Entry, Name
+from oomlint.documents.python.nodes import guards_of
 
 assigned = Meaning()
 """What a script makes of its training arguments by statements of its own."""
@@ -62,8 +63,9 @@ def _holds(run: Cells, block: Block) -> bool | None:
     switches = run.given.once(switches_of)
     if not is_reached(block.mapping, switches):
         return False
-    guards: tuple[tuple[str, bool], ...] = getattr(block.mapping, "guards", ())
-    is_open = block.mapping.open_ended or any(name not in switches for name, _ in guards)
+    is_open = block.mapping.open_ended or any(
+        name not in switches for name, _ in guards_of(block.mapping)
+    )
     return None if is_open else True
 
 

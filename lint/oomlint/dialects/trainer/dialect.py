@@ -32,7 +32,7 @@ from oomlint.dialects.trainer.script import script_claim, script_runs
 from oomlint.dialects.trainer.tables import ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_launch
-from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import Document, Entry, Mapping, Node, PythonDocument, Scalar, Sequence
 from oomlint.documents.text import Location, Span
 
 SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".job")
@@ -142,7 +142,7 @@ class HfTrainer(Dialect):
 
     def _starters(self, document: Document) -> Iterable[Claim]:
         """Scripts that only call the ``train()`` of another file (FastChat, LLaVA, Alpaca)."""
-        path = getattr(document, "starts", None)
+        path = document.starts if isinstance(document, PythonDocument) else None
         if path is not None:
             where = Location(document.source.path, Span(0, 0))
             yield Claim(self, "aside", document, (), (Reference(path, where, "", optional=True),))

@@ -13,7 +13,7 @@ from oomlint.dialects.profiles.build import script_table
 from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.dialect import SIGNATURE, HfTrainer, is_of_others
 from oomlint.dialects.trainer.keys import TRAINER
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, root_of
 
 _NEEDED = frozenset({"output_dir", "per_device_train_batch_size", "model_name_or_path"})
 _ENOUGH = 5
@@ -31,7 +31,7 @@ class HfTrainerJson(HfTrainer):
     suffixes = (".json",)
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        root = getattr(document, "root", None)
+        root = root_of(document)
         if not isinstance(root, Mapping) or not _may_be_trainers(set(root.entries)):
             return
         known = self.profiles.script_of_arguments(root.entries)

@@ -14,7 +14,7 @@ from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.dialects.table import Block, plain_value
 from oomlint.dialects.trainer.script import is_reached
-from oomlint.documents.base import Call, Fact
+from oomlint.documents.base import Call, Document, Fact, PythonDocument
 from oomlint.errors import CannotEdit
 from oomlint.models.architectures import is_in_transformers
 from oomlint.plan.fields import f
@@ -38,7 +38,7 @@ _LIGER = "liger-kernel 0.6 transformers/monkey_patch.py"
 
 def _pools(blocks: list[Block]) -> bool:
     """Whether an option of a command line, or of a file in its place, says how to pool."""
-    given = (block for block in blocks if not hasattr(block.document, "calls"))
+    given = (block for block in blocks if not isinstance(block.document, PythonDocument))
     return any(_POOLING.fullmatch(name) for block in given for name in block.mapping.entries)
 
 
@@ -66,7 +66,7 @@ def runs_several_times(run: Cells) -> Any:
 # -- calls -----------------------------------------------------------------------------------------
 
 
-def _documents(blocks: list[Block]) -> Iterable[object]:
+def _documents(blocks: list[Block]) -> Iterable[Document]:
     return {id(block.document): block.document for block in blocks}.values()
 
 
@@ -75,13 +75,13 @@ def _calls(blocks: list[Block]) -> tuple[Call, ...]:
     options = {
         name: entry.value
         for block in blocks
-        if not hasattr(block.document, "calls")
+        if not isinstance(block.document, PythonDocument)
         for name, entry in block.mapping.entries.items()
     }
     return tuple(
         call
         for document in _documents(blocks)
-        for call in getattr(document, "calls", ())
+        for call in document.calls
         if is_reached(call.arguments, options)
     )
 
@@ -115,7 +115,8 @@ def _trained(blocks: list[Block]) -> frozenset[str]:
     return frozenset(
         block.document.source.text[block.anchor.start : block.anchor.end]
         for block in blocks
-        if hasattr(block.document, "calls") and block.table.section in ("model", "trainer")
+        if isinstance(block.document, PythonDocument)
+        and block.table.section in ("model", "trainer")
     )
 
 
@@ -180,7 +181,7 @@ def check_logits_unread(run: Cells) -> None:
 
 def _facts(blocks: list[Block]) -> Iterator[Fact]:
     for document in _documents(blocks):
-        yield from getattr(document, "facts", ())
+        yield from document.facts
 
 
 # -- what they make of the loss --------------------------------------------------------------------

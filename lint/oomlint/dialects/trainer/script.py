@@ -43,8 +43,19 @@ from oomlint.dialects.trainer.tables import (
     WITH_REFERENCE,
     WRAPS,
 )
-from oomlint.documents.base import UNKNOWN, Call, Document, Entry, Mapping, Node, Scalar
+from oomlint.documents.base import (
+    UNKNOWN,
+    Call,
+    Document,
+    Entry,
+    Mapping,
+    Node,
+    PythonDocument,
+    Scalar,
+    parser_of,
+)
 from oomlint.documents.python.lengths import LENGTH_NAMES
+from oomlint.documents.python.nodes import arms_of, guards_of
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
@@ -126,21 +137,20 @@ def classes_of(text: str) -> Own:
     return {name: tuple(re.findall(r"[\w.]+(?=\s*(?:,|$))", bases)) for name, bases in found}
 
 
-def own_classes(document: Document) -> Own:
+def own_classes(document: PythonDocument) -> Own:
     """The classes that a script defines, and those of other files of the project that it trains with."""
-    imported: Own = getattr(document, "classes", {})
-    return {**imported, **classes_of(document.source.text)}
+    return {**document.classes, **classes_of(document.source.text)}
 
 
 def script_runs(document: Document, *, patched: bool = False) -> Iterator[ScriptRun]:
     """The runs that a Python script starts through a Trainer: through one that Unsloth, which has
     a dialect of its own, has ``patched`` from within, or through one as it comes."""
-    if _imports_unsloth(document) is not patched:
+    if not isinstance(document, PythonDocument) or _imports_unsloth(document) is not patched:
         return
-    calls: Sequence[Call] = getattr(document, "calls", ())
+    calls = document.calls
     if calls and only_evaluates(document.source.text):
         return
-    defaults = getattr(document, "option_defaults", None)
+    defaults = document.option_defaults
     own = own_classes(document) if calls else {}
     configs = [c for c in calls if _CONFIG.search(c.callee) and _may_configure(c, document, own)]
     trainers = [c for c in calls if _TRAINER.search(c.callee) and _is_trainer(c, document)]
@@ -162,7 +172,7 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
         replace(run, parsed=parsed) if parsed and _is_of_project(run, defined) else run
         for run in found
     ]
-    if not found and any(f.kind == "merges-adapter" for f in getattr(document, "facts", ())):
+    if not found and any(f.kind == "merges-adapter" for f in document.facts):
         found.append(_run_of(calls, None, None, defaults, own))
     for run in found:
         yield replace(run, among=len(found))
@@ -171,7 +181,8 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
 def parsed_config(document: Document) -> str:
     """TRL's class of training arguments that a script's parser is made of, or that one of the
     project's is derived from; none where it has several."""
-    bases = getattr(getattr(document, "options", None), "bases", frozenset[str]())
+    parser = parser_of(document)
+    bases = frozenset[str]() if parser is None else parser.bases
     configs = [name for name in bases if name.startswith("trl.") and _CONFIG.search(name)]
     return configs[0] if len(configs) == 1 else ""
 
@@ -186,7 +197,7 @@ def _is_of_project(run: ScriptRun, defined: Own) -> bool:
 
 
 def _imports_unsloth(document: Document) -> bool:
-    return any(name.partition(".")[0] == "unsloth" for name in getattr(document, "imports", ()))
+    return any(name.partition(".")[0] == "unsloth" for name in document.imports)
 
 
 def _is_trainer(call: Call, document: Document) -> bool:
@@ -346,7 +357,7 @@ def _defaults_of(defaults: Mapping | None) -> MappingABC[str, Node]:
 
 def is_reached(arguments: Mapping, options: MappingABC[str, Node]) -> bool:
     """Whether the switches around a call let it run; one that nobody sets may be either."""
-    return are_held(getattr(arguments, "guards", ()), options)
+    return are_held(guards_of(arguments), options)
 
 
 def are_held(guards: Iterable[tuple[str, bool]], options: MappingABC[str, Node]) -> bool:
@@ -402,9 +413,8 @@ def _adapts_as_told(trainer: Call, document: Document) -> bool:
 
 def _homes_of(call: Call, document: Document) -> set[str]:
     """The packages that what is called is imported from; none where no import names it."""
-    imports: frozenset[str] = getattr(document, "imports", frozenset())
     name = call.callee.rpartition(".")[2]
-    return {each.partition(".")[0] for each in imports if each.endswith(f".{name}")}
+    return {each.partition(".")[0] for each in document.imports if each.endswith(f".{name}")}
 
 
 def _config_of(wrap: Call, calls: Sequence[Call]) -> Call | None:
@@ -418,7 +428,7 @@ def _config_of(wrap: Call, calls: Sequence[Call]) -> Call | None:
 
 
 def _arms_of(call: Call) -> tuple[Arm, ...]:
-    return getattr(call.arguments, "arms", ())
+    return arms_of(call.arguments)
 
 
 def may_replace(call: Call, other: Call) -> bool:
@@ -521,8 +531,7 @@ def script_claim(
         line, _ = document.source.position(centre.span.start)
         name = f"{document.source.path}:{line}"
     kind: Literal["aside", "run"] = "aside" if run.config is None else "run"
-    facts = getattr(document, "facts", ())
-    merges = kind == "aside" and any(fact.kind == "merges-adapter" for fact in facts)
+    merges = kind == "aside" and any(f.kind == "merges-adapter" for f in document.facts)
     return Claim(dialect, kind, document, tuple(with_files(blocks)), name=name, merges=merges)
 
 
@@ -538,21 +547,20 @@ class PlainArguments(Block, frozen=True, eq=False):
 
 def assigned_in(document: Document) -> Sequence[Call]:
     """The statements of a script that change its training arguments."""
-    found: Sequence[Call] = getattr(document, "assigned", ())
-    return found
+    return document.assigned if isinstance(document, PythonDocument) else ()
 
 
 def _option_defaults(document: Document) -> Iterator[Block]:
     """Defaults that the script's own dataclasses give the options of its command line."""
-    defaults = getattr(document, "option_defaults", None)
-    if isinstance(defaults, Mapping):
+    defaults = document.option_defaults if isinstance(document, PythonDocument) else None
+    if defaults is not None:
         first = next(iter(defaults.entries.values()))
         yield Block(document, defaults, DEFAULTS, first.value.span)
 
 
 def _frozen_tower(document: Document) -> Iterator[Block]:
     """What a script says by switching off the gradients of the vision encoder."""
-    for fact in getattr(document, "facts", ()):
+    for fact in document.facts:
         if fact.kind == "freezes-tower":
             at = fact.location.span
             entry = Entry(FROZEN_TOWER.rows[0].key, at, Scalar(at, True), at)

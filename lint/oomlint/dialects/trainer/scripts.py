@@ -267,7 +267,7 @@ def _all_cuts(blocks: list[Block]) -> list[tuple[Block, Fact]]:
     return [
         (block, fact)
         for block in documents.values()
-        for fact in getattr(block.document, "facts", ())
+        for fact in block.document.facts
         if fact.kind == "cuts-evaluation"
     ]
 
@@ -299,7 +299,7 @@ def _is_name(node: Node) -> bool:
 
 
 def _gathers_on_gpu(blocks: list[Block]) -> bool:
-    facts = (fact for block in blocks for fact in getattr(block.document, "facts", ()))
+    facts = (fact for block in blocks for fact in block.document.facts)
     return any(fact.kind == "state-dict-on-gpu" for fact in facts)
 
 

@@ -28,7 +28,16 @@ from oomlint.dialects.trainer.tables import (
     EARLY_FROM_PRETRAINED,
     FROM_PRETRAINED,
 )
-from oomlint.documents.base import RANKS, UNKNOWN, Node, Scalar
+from oomlint.documents.base import (
+    RANKS,
+    UNKNOWN,
+    Node,
+    PythonDocument,
+    Scalar,
+    ShellDocument,
+    parser_of,
+)
+from oomlint.documents.python.nodes import PythonScalar, guards_of, option_of
 from oomlint.documents.python.values import arithmetic
 from oomlint.documents.text import Span
 from oomlint.plan.fields import f
@@ -49,7 +58,7 @@ def _parses_arguments(blocks: list[Block]) -> bool:
 
 
 def _is_parsed(block: Block) -> bool:
-    declared = getattr(block.document, "options", None)
+    declared = parser_of(block.document)
     return declared is not None and any(map(_ARGUMENTS.search, declared.bases))
 
 
@@ -76,12 +85,12 @@ def _is_written_out(setting: Setting, calls: tuple[str, ...]) -> bool:
     if origin.block is None or origin.entry is None or not _is_script(origin.block):
         return False
     value = origin.entry.value
-    is_plain = isinstance(value, Scalar) and not getattr(value, "option", "")
+    is_plain = isinstance(value, Scalar) and not option_of(value)
     return origin.block.table.section in calls and is_plain
 
 
 def is_command(block: Block) -> bool:
-    return hasattr(block.document, "commands")
+    return isinstance(block.document, ShellDocument)
 
 
 def _is_in_place(block: Block) -> bool:
@@ -90,7 +99,7 @@ def _is_in_place(block: Block) -> bool:
 
 
 def _is_script(block: Block) -> bool:
-    return hasattr(block.document, "calls")
+    return isinstance(block.document, PythonDocument)
 
 
 # -- options of the command line -------------------------------------------------------------------
@@ -164,7 +173,7 @@ _COMPARED: MappingABC[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _holds(node: Any, given: MappingABC[str, Node]) -> bool | None:
+def _holds(node: PythonScalar, given: MappingABC[str, Node]) -> bool | None:
     """Whether the option that decides on a value is on, or compares as the script asks."""
     if node.compared is None:
         is_given = node.option in given or node.unset is UNKNOWN
@@ -185,22 +194,16 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
     origin = said.origin if isinstance(said, Setting) else said
     if not isinstance(origin, Origin) or origin.entry is None or origin.row is None:
         return said
-    node: Any = origin.entry.value
-    if getattr(node, "either", None) is None or not run.given.once(is_launched):
+    node = origin.entry.value
+    if not _is_decided(node) or not run.given.once(is_launched):
         return said
     given = run.given.once(options_of)
-    while node is not None and getattr(node, "either", None) is not None:
-        if node.option == RANKS:
-            several = _has_several_ranks(run)
-            if several is None:
-                return said
-            node = node.either[not several]
-        else:
-            holds = _holds(node, given)
-            if holds is None:
-                return said
-            node = node.either[not holds]
-    raw = UNKNOWN if node is None else _with_options(node, given)
+    while isinstance(node, PythonScalar) and node.either is not None:
+        holds = _has_several_ranks(run) if node.option == RANKS else _holds(node, given)
+        if holds is None:
+            return said
+        node = node.either[not holds]
+    raw = _with_options(node, given)
     if isinstance(said, Setting) and raw == said.value:
         return said  # by the defaults of the options
     return said if raw is UNKNOWN else _read(run, field, origin, raw, None)
@@ -239,9 +242,7 @@ def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:
         if _is_script(block)
         for row in block.table.rows
         for entry in map(block.find, (row.key, *row.aliases))
-        if entry is not None
-        and getattr(entry.value, "option", None)
-        and block.value(entry.value) is None
+        if entry is not None and option_of(entry.value) and block.value(entry.value) is None
     }
 
 
@@ -268,16 +269,21 @@ def _named_on_line(blocks: list[Block]) -> Setting | None:
     return None
 
 
+def _is_decided(node: Node) -> bool:
+    """Whether a value is one of two, between which an option decides."""
+    return isinstance(node, PythonScalar) and node.either is not None
+
+
 def _is_computed(node: Node) -> bool:
-    return getattr(node, "computed", None) is not None
+    return isinstance(node, PythonScalar) and node.computed is not None
 
 
-def _with_options(node: Any, given: MappingABC[str, Node]) -> Any:
+def _with_options(node: Node, given: MappingABC[str, Node]) -> Any:
     """What arithmetic on options comes to with those of the command line in place of their defaults."""
-    if _is_computed(node):
+    if isinstance(node, PythonScalar) and node.computed is not None:
         operation, left, right = node.computed
         return arithmetic(operation, _with_options(left, given), _with_options(right, given))
-    written = given.get(getattr(node, "option", ""))
+    written = given.get(option_of(node))
     return plain_value(node if written is None else written, "yaml12")
 
 
@@ -302,9 +308,9 @@ def _option_of(origin: Origin, given: MappingABC[str, Node]) -> Node | None:
     if origin.entry is None or origin.block is None or not _is_script(origin.block):
         return None
     value = origin.entry.value
-    if not given or not isinstance(value, Scalar) or getattr(value, "either", None) is not None:
+    if not given or not isinstance(value, Scalar) or _is_decided(value):
         return None  # what an option decides on is no value of its own: see chosen
-    option = getattr(value, "option", "")
+    option = option_of(value)
     if option:  # known by its default, also where no object holds it (fire, typer)
         return given.get(option)
     text = origin.block.document.source.text
@@ -332,7 +338,7 @@ def _fields_unused(blocks: list[Block]) -> Iterator[Any]:
     if loaders and not any(m.open_ended or set(_QUANTIZE) & set(m.entries) for m in loaders):
         yield from _QUANTIZED_BY
     adapters = [block.mapping for block in blocks if block.table is ADAPTER]
-    if adapters and not any(getattr(mapping, "guards", ()) for mapping in adapters):
+    if adapters and not any(map(guards_of, adapters)):
         yield hf.use_peft
 
 

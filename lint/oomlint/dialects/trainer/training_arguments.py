@@ -390,6 +390,6 @@ def _is_option(field: Any, run: Cells) -> bool:
     what is inside ``fsdp_config`` as a file or as JSON alone (transformers 5.23
     hf_argparser.py:354 stops at ``--fsdp_config.cpu_offload``)."""
     block = run.block_with(field)
-    if block is None or run.says(field) or not getattr(block.document, "dotted_keys", False):
+    if block is None or run.says(field) or not block.document.dotted_keys:
         return True
     return not block.table.by_field[field].key.startswith("fsdp_config.")

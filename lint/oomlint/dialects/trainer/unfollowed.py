@@ -127,7 +127,7 @@ def _choosing(blocks: list[Block]) -> list[tuple[Block, Fact]]:
     return [
         (block, fact)
         for block in documents.values()
-        for fact in getattr(block.document, "facts", ())
+        for fact in block.document.facts
         if fact.kind == "chooses-trained"
     ]
 

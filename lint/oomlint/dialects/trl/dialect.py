@@ -46,7 +46,7 @@ from oomlint.dialects.trl.objectives import (
     words_of,
 )
 from oomlint.dialects.trl.rollouts import KEYS_OF_LOOPS, loops_itself
-from oomlint.documents.base import Document, Mapping, Scalar, roots
+from oomlint.documents.base import Document, Mapping, Scalar, ShellDocument, parser_of, roots
 from oomlint.documents.text import Location, Source, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
@@ -82,7 +82,7 @@ class Trl(Dialect):
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:
-        if hasattr(document, "commands"):
+        if isinstance(document, ShellDocument):
             yield from self._launches(document)
             return
         for run in script_runs(document):
@@ -234,7 +234,7 @@ class TrlRecipeScript(TrlScript):
     name = "trl-recipe-script"
 
     def adopt(self, document: Document) -> Claim | None:
-        options = getattr(document, "options", None)
+        options = parser_of(document)
         return super().adopt(document) if options is not None and options.takes_a_file else None
 
 

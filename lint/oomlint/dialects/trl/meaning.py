@@ -23,6 +23,8 @@ from oomlint.dialects.trl.changes import LOADS_FP32
 from oomlint.dialects.trl.keys import MODEL_SOURCE
 from oomlint.dialects.trl.lengths import without_dropped
 from oomlint.dialects.trl.training import trainers
+from oomlint.documents.base import parser_of
+from oomlint.documents.python.nodes import option_of
 from oomlint.plan.fields import f
 
 meaning = Meaning(
@@ -83,7 +85,7 @@ def left_to_model_config(run: Cells, field: Any, said: Said) -> Said:
     field under its new name alone (TRL 0.26.0 and 0.28.0 trainer/model_config.py)."""
     if not isinstance(said, Origin) or said.entry is None or said.row is None:
         return said
-    option = getattr(said.entry.value, "option", "")
+    option = option_of(said.entry.value)
     if option not in ("dtype", "torch_dtype") or not run.given.once(_parses_model_config):
         return said
     if option == "dtype" and run.has(LOADS_FP32):
@@ -92,7 +94,7 @@ def left_to_model_config(run: Cells, field: Any, said: Said) -> Said:
 
 
 def _parses_model_config(blocks: list[Block]) -> bool:
-    parsers = (getattr(block.document, "options", None) for block in blocks)
+    parsers = (parser_of(block.document) for block in blocks)
     return any("trl.ModelConfig" in parser.bases for parser in parsers if parser is not None)
 
 

@@ -121,7 +121,7 @@ def completions_beside(run: Cells) -> Any:
 
 
 def _repeats_prompts(blocks: list[Block]) -> bool:
-    facts = (fact for block in blocks for fact in getattr(block.document, "facts", ()))
+    facts = (fact for block in blocks for fact in block.document.facts)
     return any(fact.kind == "repeats-prompts" for fact in facts)
 
 

@@ -69,6 +69,5 @@ def _is_fast(call: Call) -> bool:
 
 def _wrappers(document: Document) -> Iterator[Call]:
     """The first ``FastLanguageModel.get_peft_model``; a later one is of another model."""
-    calls: Iterable[Call] = getattr(document, "calls", ())
-    found = (c for c in calls if c.callee.endswith(".get_peft_model") and _is_fast(c))
+    found = (c for c in document.calls if c.callee.endswith(".get_peft_model") and _is_fast(c))
     yield from list(found)[:1]

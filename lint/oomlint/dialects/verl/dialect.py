@@ -31,7 +31,7 @@ from oomlint.dialects.verl.keys import (
     VERL_SFT_ENGINE,
 )
 from oomlint.dialects.verl.meaning import meaning
-from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar, roots
+from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar, ShellDocument, roots
 from oomlint.documents.text import Location, Span
 
 _MODULE = re.compile(r"-m\s+((?:verl|recipe)\.[\w.]+)")
@@ -54,7 +54,7 @@ class Verl(Dialect):
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in roots(document):
             yield from self._file(document, root)
-        if hasattr(document, "commands"):
+        if isinstance(document, ShellDocument):
             yield from self._commands(document)
 
     def _file(self, document: Document, root: Mapping) -> Iterable[Claim]:
@@ -127,7 +127,7 @@ class Verl(Dialect):
         kind = _trainer_of(found[1]) if found is not None else None
         if found is None or kind in (None, "aside"):
             return
-        for command in getattr(document, "commands", ()):
+        for command in document.commands:
             entries = command.assignments.entries
             if "data.train_files" not in entries or read_launch(document, command) is not None:
                 continue
@@ -268,7 +268,7 @@ def _is_completed_elsewhere(launch: Launch) -> bool:
     """Whether the line leaves its config to whoever starts the script, and names no model itself: what
     it trains is none of the configs that lie here."""
     name, said = launch.flag("config_name"), launch.command.assignments.entries
-    is_open = isinstance(getattr(name, "value", None), Scalar) and name.value.value is UNKNOWN  # type: ignore[union-attr]
+    is_open = name is not None and isinstance(name.value, Scalar) and name.value.value is UNKNOWN
     return is_open and not any(key in said for key in _PATH_KEYS)
 
 

@@ -23,7 +23,7 @@ from oomlint.dialects.xtuner.keys import COMMAND, XTUNER
 from oomlint.dialects.xtuner.meaning import meaning
 from oomlint.dialects.xtuner.shipped import shipped_config
 from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, PythonDocument
 from oomlint.documents.text import Location, Source, Span
 
 # What a config of xtuner's has, in whatever order (XT/configs).
@@ -49,7 +49,7 @@ class Xtuner(Dialect):
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         text = document.source.text
-        if hasattr(document, "calls") and _IMPORTS.search(text) and _SETS.search(text):
+        if isinstance(document, PythonDocument) and _IMPORTS.search(text) and _SETS.search(text):
             yield from self._file(document)
         for launch in launches(document):
             claim = self._launch(launch)
@@ -58,7 +58,7 @@ class Xtuner(Dialect):
 
     def adopt(self, document: Document) -> Claim | None:
         """A file that another one builds upon, or that a launch line names."""
-        if not hasattr(document, "calls"):
+        if not isinstance(document, PythonDocument):
             return None
         block = _block(document)
         return None if block is None else Claim(self, "part", document, (block,), _bases(document))
@@ -122,9 +122,9 @@ class Xtuner(Dialect):
 
 def _block(document: Document) -> Block | None:
     from oomlint.documents.python.assignments import settings_of
-    from oomlint.documents.python.document import PythonDocument
+    from oomlint.documents.python.document import PythonScript
 
-    if not isinstance(document, PythonDocument):
+    if not isinstance(document, PythonScript):
         return None
     settings = settings_of(document)
     first = settings.entries.get("model") or next(iter(settings.entries.values()), None)

@@ -11,7 +11,7 @@ import ast
 from typing import Final
 
 from oomlint.documents.base import UNKNOWN, Entry, Mapping, Scalar
-from oomlint.documents.python.document import PythonDocument
+from oomlint.documents.python.document import PythonScript
 from oomlint.documents.python.nodes import PythonMapping
 from oomlint.documents.python.tree import read_tree
 from oomlint.documents.python.values import Evaluator, Places
@@ -21,7 +21,7 @@ _SEVERAL: Final = "several statements decide on it"
 _NEW_NAME: Final = "a setting that the file does not have yet would be a statement of its own"
 
 
-def settings_of(document: PythonDocument) -> Mapping:
+def settings_of(document: PythonScript) -> Mapping:
     """What the statements of a module set."""
     module = ast.parse(document.source.text)
     module.body = _folded(module.body)

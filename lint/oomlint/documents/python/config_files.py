@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping as MappingABC
 from typing import Final
 
-from oomlint.documents.base import Document, Mapping, Node
+from oomlint.documents.base import Document, Mapping
 from oomlint.documents.python.modules import FindSource
 from oomlint.documents.python.nodes import ConfigFile
 from oomlint.documents.scalars import Profile
@@ -61,7 +61,7 @@ class LoadedFiles:
             document = _parsed(source, kind)
         except (ParseError, RecursionError):
             return None
-        nodes: tuple[Node, ...] = getattr(document, "roots", ())
+        nodes = document.roots
         if len(nodes) != 1 or not isinstance(nodes[0], Mapping):
             return None
         return ConfigFile(document, nodes[0], profile)

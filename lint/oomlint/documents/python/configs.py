@@ -300,7 +300,11 @@ class ConfigFiles(ConfigChanges):
         layers = [filed]
         while layers[0].under is not None:
             layers.insert(0, layers[0].under)
-        keys = [key for layer in layers for key in getattr(layer.node, "entries", {})]
+        keys = [
+            key
+            for layer in layers
+            for key in (layer.node.entries if isinstance(layer.node, Mapping) else ())
+        ]
         for key in dict.fromkeys((*keys, *below)):
             if below.get(key):
                 continue

@@ -12,10 +12,8 @@ from collections.abc import Mapping as MappingABC
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-
 from oomlint.documents import base
-from oomlint.documents.base import Call, Fact, Literal, Mapping, Name, Node
+from oomlint.documents.base import Call, Fact, Literal, Mapping, Name, Node, PythonDocument
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
 
@@ -57,10 +55,9 @@ _TRAINS: Final = re.compile(r"(?:Trainer|Config)$")
 _STRING_START: Final = re.compile(r"([rRbBuUfF]*)('''|\"\"\"|'|\")")
 
 
-class PythonDocument(Struct, frozen=True, eq=False):
-    """A script as read; implements :class:`oomlint.documents.base.Document`."""
+class PythonScript(PythonDocument, frozen=True, eq=False):
+    """A script as read."""
 
-    source: Source
     calls: tuple[Call, ...]
     facts: tuple[Fact, ...]
     imports: frozenset[str]
@@ -235,7 +232,9 @@ class PythonDocument(Struct, frozen=True, eq=False):
 
 
 def _kind(mapping: Mapping) -> str:
-    return getattr(mapping, "kind", "call")
+    from oomlint.documents.python.nodes import PythonMapping
+
+    return mapping.kind if isinstance(mapping, PythonMapping) else "call"
 
 
 def _quote_of(text: str) -> str:
@@ -254,7 +253,7 @@ def parse_python(
     source: Source,
     find: FindSource = lambda _path: None,
     options: MappingABC[str, str | None] | None = None,
-) -> PythonDocument | None:
+) -> PythonScript | None:
     """Read a script; ``None`` where none of the names that matter occurs in it, or it holds the
     tests of a library. ``find`` gives the files that it imports and loads, ``options`` are what
     a command says to it: see :class:`.configs.ConfigFiles`.
@@ -317,7 +316,7 @@ def _tree(source: Source) -> ast.Module:
 
 def _read(
     source: Source, root: ast.Module, find: FindSource, options: MappingABC[str, str | None] | None
-) -> PythonDocument:
+) -> PythonScript:
     from oomlint.documents.python.calls import (
         reached_by_files,
         read_calls,
@@ -355,7 +354,7 @@ def _read(
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
     bases = {name: taken_in.bases_of(module.qualified(name), source.path) for name in named}
     parts = read_parts(tree, steps, evaluator, places, calls, origin)
-    return PythonDocument(
+    return PythonScript(
         source,
         tuple(calls),
         facts,

@@ -13,6 +13,7 @@ from oomlint.documents.base import UNKNOWN, Call, Fact, Mapping, Scalar
 from oomlint.documents.python.calls import Step
 from oomlint.documents.python.evaluation_facts import evaluation_facts
 from oomlint.documents.python.loss_facts import loss_facts
+from oomlint.documents.python.nodes import option_of
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, enclosed
 from oomlint.documents.python.side_facts import side_facts
 from oomlint.documents.python.tree import Tree
@@ -535,7 +536,7 @@ def _names_deepspeed(call: Call) -> bool:
 def _option_of(call: Call) -> str:
     """The option of the command line that a config is named by, if one does."""
     entry = call.arguments.entries.get("deepspeed")
-    return "" if entry is None else getattr(entry.value, "option", "")
+    return "" if entry is None else option_of(entry.value)
 
 
 def _loads_model(call: Call) -> bool:

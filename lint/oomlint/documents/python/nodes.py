@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.scalars import Profile, resolve
 from oomlint.documents.text import Span
+
+if TYPE_CHECKING:
+    import ast
 
 
 class ConfigFile(Struct, frozen=True, eq=False):
@@ -63,8 +65,6 @@ class PythonScalar(Scalar, frozen=True, eq=False):
     """How the option decides where it is no switch: an operator, and what it is compared with."""
     unset: Any = UNKNOWN
     """Of an option that decides: what it is where the command line does not say."""
-    may_differ: bool = False
-    """Whether a variable of the environment takes its place where there is one."""
     computed: tuple[type[ast.operator], Node, Node] | None = None
     """Of arithmetic on options: what is done to what. ``value`` is what comes of their defaults."""
 
@@ -107,3 +107,31 @@ class PythonEntry(Entry, frozen=True, eq=False):
     owner: Span | None = None
     owner_kind: str = "call"
     locked: str | None = None
+
+
+# What a node says that may be of another language, or of none of these kinds.
+
+
+def option_of(node: Node | None) -> str:
+    """The option that a value is the default of, or that decides on it; nothing of any other."""
+    return node.option if isinstance(node, PythonScalar) else ""
+
+
+def is_of_options(node: Node) -> bool:
+    """Whether a value is an option's, or comes of arithmetic on options."""
+    return isinstance(node, PythonScalar) and (bool(node.option) or node.computed is not None)
+
+
+def filed_of(node: Node) -> Filed | None:
+    """The value of a config file that a node is."""
+    return node.filed if isinstance(node, (FiledScalar, FiledSequence, PythonMapping)) else None
+
+
+def guards_of(mapping: Mapping) -> tuple[Guard, ...]:
+    """The switches that decide whether a call with these arguments is reached."""
+    return mapping.guards if isinstance(mapping, PythonMapping) else ()
+
+
+def arms_of(mapping: Mapping) -> tuple[Arm, ...]:
+    """The branches that a call with these arguments stands in, the outermost first."""
+    return mapping.arms if isinstance(mapping, PythonMapping) else ()

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Final
 
 from oomlint.documents.base import Node, Scalar
+from oomlint.documents.python.nodes import is_of_options
 from oomlint.documents.python.scopes import Scope, dotted
 from oomlint.documents.text import Span
 
@@ -71,9 +72,8 @@ def joined(left: str, right: str) -> str:
 
 def _text(node: Node) -> Node | None:
     """The node, if it is a text or what an option gives."""
-    is_option = bool(getattr(node, "option", "")) or getattr(node, "computed", None) is not None
     is_text = isinstance(node, Scalar) and isinstance(node.value, str)
-    return node if is_text or is_option else None
+    return node if is_text or is_of_options(node) else None
 
 
 def _above(node: Node, span: Span, levels: int) -> Node | None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Node, Scalar, Sequence
-from oomlint.documents.python.document import PythonDocument
+from oomlint.documents.python.document import PythonScript
 from oomlint.documents.python.nodes import PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 from oomlint.documents.python.tree import Tree, read_tree
@@ -43,9 +43,7 @@ class ConfigFunction(Struct, frozen=True, eq=False):
     changed: Mapping
 
 
-def config_functions(
-    document: PythonDocument, sections: frozenset[str]
-) -> Iterator[ConfigFunction]:
+def config_functions(document: PythonScript, sections: frozenset[str]) -> Iterator[ConfigFunction]:
     """The functions of a module that return a call with all of ``sections`` as arguments.
 
     A function counts too that returns the changed config of another one.

@@ -27,7 +27,15 @@ from oomlint.documents.python.config_paths import At, function_of
 from oomlint.documents.python.configs import ConfigFiles
 from oomlint.documents.python.instances import Found, attribute
 from oomlint.documents.python.modules import Module, Modules
-from oomlint.documents.python.nodes import Filed, PythonEntry, PythonMapping, PythonScalar
+from oomlint.documents.python.nodes import (
+    Filed,
+    PythonEntry,
+    PythonMapping,
+    PythonScalar,
+    filed_of,
+    is_of_options,
+    option_of,
+)
 from oomlint.documents.python.parsers import (
     PARSES_ARGUMENTS,
     Switch,
@@ -166,7 +174,7 @@ class Evaluator:
         found = self._node(expression, scope, depth)
         if self.files.count == before or not isinstance(found, Scalar) or found.locked:
             return found
-        return found if getattr(found, "filed", None) else replace(found, locked=_BY_FILE)
+        return found if filed_of(found) else replace(found, locked=_BY_FILE)
 
     def _from_file(self, expression: ast.expr, scope: Scope) -> Node | None:
         """What the script takes there from a config file that it loads."""
@@ -218,7 +226,7 @@ class Evaluator:
 
     def _result(self, span: Span, operation: type[ast.operator], left: Node, right: Node) -> Node:
         value = arithmetic(operation, plain_value(left), plain_value(right))
-        if not _of_options(left) and not _of_options(right):
+        if not is_of_options(left) and not is_of_options(right):
             return _unknown(span) if value is UNKNOWN else Scalar(span, value)
         reason = "it is computed from options of the command line"
         return PythonScalar(span, value, locked=reason, computed=(operation, left, right))
@@ -241,7 +249,7 @@ class Evaluator:
         holder, _, option = (dotted(asked) or "").rpartition(".")
         found = scope.find(holder) if holder else None
         if isinstance(asked, ast.Name) and depth < _DEEPEST:
-            option = getattr(self.node(asked, scope, depth + 1), "option", "")
+            option = option_of(self.node(asked, scope, depth + 1))
             if not option:
                 return unknown
         elif found is None or not are_parsed(found[1], self.tree):
@@ -268,11 +276,11 @@ class Evaluator:
         first, second = (
             self.node(e, scope, depth + 1) for e in (expression.body, expression.orelse)
         )
-        option = getattr(first, "option", "")
-        if not option or option != getattr(second, "option", ""):
+        if not isinstance(first, PythonScalar) or not isinstance(second, PythonScalar):
             return None
-        is_open = any(getattr(node, "either", None) is not None for node in (first, second))
-        return None if is_open or not isinstance(first, Scalar) else first
+        if not first.option or first.option != second.option:
+            return None
+        return first if first.either is None and second.either is None else None
 
     def _by_ranks(
         self, place: ast.expr, several: ast.expr, one: ast.expr, scope: Scope, depth: int
@@ -337,7 +345,7 @@ class Evaluator:
                 unpacked = self._unpacked(keyword.value, scope, 0)
                 entries += unpacked.entries.values()  # type: ignore[arg-type]
                 open_ended = open_ended or unpacked.open_ended
-                filed = getattr(unpacked, "filed", None)
+                filed = filed_of(unpacked)
                 sections += () if filed is None else (filed,)
                 continue
             key = Span(place.start, place.start + len(keyword.arg))
@@ -466,7 +474,7 @@ class Evaluator:
             if isinstance(entry, PythonEntry)
         ]
         made = _mapping(entries, node.span, "dict", node.open_ended)
-        return replace(made, filed=getattr(node, "filed", None))
+        return replace(made, filed=filed_of(node))
 
     def _call(self, expression: ast.Call, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)
@@ -484,8 +492,7 @@ class Evaluator:
             owner = dotted(expression.args[0])
             named = self.node(expression.args[1], scope, depth + 1)
             attribute = plain_value(named)
-            option: str = getattr(named, "option", "")
-            if option and attribute is UNKNOWN and owner == "torch":
+            if option_of(named) and attribute is UNKNOWN and owner == "torch":
                 return named  # getattr(torch, args.dtype): what the option names
             if owner is not None and isinstance(attribute, str) and attribute.isidentifier():
                 qualified = scope.imported(owner)
@@ -520,8 +527,8 @@ class Evaluator:
         """``int(args.max_length)``: the option, whose words on a command line are numbers."""
         given = self.node(expression.args[0], scope, depth + 1)
         value = plain_value(given)
-        is_filed = getattr(given, "filed", None) is not None and isinstance(value, (int, float))
-        if _of_options(given) or is_filed:
+        is_filed = filed_of(given) is not None and isinstance(value, (int, float))
+        if is_of_options(given) or is_filed:
             return given
         if isinstance(value, (int, float)) and isfinite(value):
             return Scalar(self.places.span(expression), kind(value))
@@ -681,9 +688,14 @@ class Evaluator:
             node = self._seen(node, span, name, alone=self.scopes.reads[name] <= 1)
         if not found.may_differ or not isinstance(node, Scalar):
             return node
-        option = getattr(node, "option", "")
         return PythonScalar(
-            node.span, node.value, node.plain, node.via, node.locked, option, may_differ=True
+            node.span,
+            node.value,
+            node.plain,
+            node.via,
+            node.locked,
+            may_differ=True,
+            option=option_of(node),
         )
 
     # -- other modules ----------------------------------------------------------------
@@ -770,10 +782,7 @@ class Evaluator:
         if alone:
             return _seen_from(node, span)
         if isinstance(node, Scalar):
-            kinds = ("either", "computed", "filed")
-            is_open = any(getattr(node, kind, None) is not None for kind in kinds)
-            is_open = is_open or bool(getattr(node, "option", ""))
-            if is_open or node.value is UNKNOWN or isinstance(node.value, Call):
+            if _is_unsettled(node) or node.value is UNKNOWN or isinstance(node.value, Call):
                 return replace(node, via=span, locked=node.locked or _SHARED.format(name))
             return Scalar(span, node.value)
         return _locked(node, _SHARED.format(name))
@@ -936,8 +945,10 @@ def _asks_card(expression: ast.expr, scope: Scope) -> bool:
     return any(_is_of_card(call, scope) for call in calls)
 
 
-def _of_options(node: Node) -> bool:
-    return bool(getattr(node, "option", "")) or getattr(node, "computed", None) is not None
+def _is_unsettled(node: Scalar) -> bool:
+    """Whether an option or a config file has a say in a value."""
+    is_decided = isinstance(node, PythonScalar) and node.either is not None
+    return is_decided or is_of_options(node) or filed_of(node) is not None
 
 
 def _has_node(expression: ast.expr) -> bool:
@@ -963,9 +974,9 @@ def _or_none(node: Node) -> Node:
 
 
 def _of_option(node: Node, option: str) -> Node:
-    if not isinstance(node, Scalar) or getattr(node, "filed", None) is not None:
+    if not isinstance(node, Scalar) or filed_of(node) is not None:
         return node
-    return PythonScalar(node.span, node.value, node.plain, node.via, node.locked, option)
+    return PythonScalar(node.span, node.value, node.plain, node.via, node.locked, option=option)
 
 
 def _locked(node: Node, reason: str) -> Node:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents import base
-from oomlint.documents.base import UNKNOWN, Command, Entry, Mapping, Scalar
+from oomlint.documents.base import UNKNOWN, Command, Entry, Scalar
 from oomlint.documents.shell.names import (
     LAUNCHERS,
     PAIRED_OPTIONS,
@@ -18,6 +18,7 @@ from oomlint.documents.shell.names import (
     is_subcommand,
     operands_of,
 )
+from oomlint.documents.shell.nodes import ShellEntry, ShellMapping, ShellScalar, ShellSequence
 from oomlint.documents.shell.words import (
     Chunk,
     Container,
@@ -37,55 +38,6 @@ _SHORT_WITH_DIGITS = re.compile(r"-([nNGc])(\d+)$")
 _SEPARATORS = ("--", "\\", "&&", "||", ";")
 _WRAPPER_OPTIONS_WITH_VALUE = ("-n", "-u", "-C", "-g", "-a")
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*$")
-
-
-class ShellScalar(Scalar, frozen=True, eq=False):
-    """A value in a script, with what is needed to write another one in its place."""
-
-    quote: str = ""
-    """Quotes around ``span`` that are not part of it."""
-    splits: bool = False
-    """A blank in the value would make two words of it."""
-    forbidden: str = ""
-    style: str = "flag"
-    order: int = -1
-    """Rank among the words of the command, where it is one."""
-    asks: str = ""
-    """Of an unknown value: the question about the machine that it answers (``documents.shell.machine``)."""
-    base: str = ""
-    """Of a word that is a path: its last part, which is known where the folder may not be (``$VENV/bin/python``)."""
-    tail: str = ""
-    """Of a word that is a path whose first folders are not known, the rest: ``src/train.py`` of ``$HOME/src/train.py``."""
-    may_differ: bool = False
-    """Whether a part of it is only what a comment of the script proposes."""
-
-
-class ShellSequence(base.Sequence, frozen=True, eq=False):
-    container: Container | None = None
-
-
-class ShellEntry(Entry, frozen=True, eq=False):
-    """``span`` covers the whole words that the entry is made of."""
-
-    container: Container | None = None
-    stuck: str | None = None
-    """Why the words cannot be removed or followed by others, or ``None``."""
-    order: int = -1
-    """Rank of its first word among those of the command."""
-    file: str = ""
-    """The other script whose array it comes from, where this one sources that."""
-
-
-class ShellMapping(Mapping, frozen=True, eq=False):
-    """``style`` says how entries are written; the offsets say where new ones go."""
-
-    style: str = "flag"
-    container: Container | None = None
-    words_end: int = 0
-    """End of the last word of the command in its own text."""
-    prefix_at: int = 0
-    """Where an environment assignment goes."""
-    prefix_gap: str = " "
 
 
 class Word(Struct, frozen=True, eq=False):

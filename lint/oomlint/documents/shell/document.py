@@ -17,21 +17,25 @@ from collections.abc import (
     Sequence as SequenceABC,
 )
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.structs import replace
 
 from oomlint.documents import base
-from oomlint.documents.base import Command, Entry, Fact, Literal, Mapping, Node, Scalar
-from oomlint.documents.shell.commands import (
-    CommandReader,
-    ShellEntry,
-    ShellMapping,
-    ShellScalar,
-    ShellSequence,
+from oomlint.documents.base import (
+    Command,
+    Entry,
+    Fact,
+    Literal,
+    Mapping,
+    Node,
+    Scalar,
+    ShellDocument,
 )
+from oomlint.documents.shell.commands import CommandReader
 from oomlint.documents.shell.names import SBATCH_SHORT
+from oomlint.documents.shell.nodes import ShellEntry, ShellMapping, ShellScalar, ShellSequence
 from oomlint.documents.shell.syntax import CONTINUATION, MOST_CHARACTERS, Unparsable
 from oomlint.documents.shell.words import Binding, Container, field_text
 from oomlint.documents.text import Edit, Source, Span
@@ -50,10 +54,9 @@ _SAFE_WORD = re.compile(r"[\w@%+=:,./\-]+", re.ASCII)
 _NO_OPTION_NEXT = re.compile(r"""(?:[ \t]|\\\r?\n)+[\w./+'"$~]""")
 
 
-class ShellDocument(Struct, frozen=True, eq=False, dict=True):
-    """A script as read; implements :class:`oomlint.documents.base.Document`."""
+class ShellScript(ShellDocument, frozen=True, eq=False):
+    """A script as read."""
 
-    source: Source
     commands: tuple[Command, ...] = ()
     sbatch: Mapping = field(default_factory=lambda: ShellMapping(Span(0, 0), {}, style="sbatch"))
     """``#SBATCH`` directives, keys folded like options, one-letter ones to their long names; of a
@@ -69,8 +72,6 @@ class ShellDocument(Struct, frozen=True, eq=False, dict=True):
     """Paths of other files whose variables it takes in."""
     held: MappingABC[str, Binding] = field(default_factory=dict)
     """What its variables hold at its end."""
-    dotted_keys: ClassVar[bool] = True
-    """``--a.b 1`` is one option, not an option ``a`` that holds ``b``."""
 
     @cached_property
     def arrays(self) -> tuple[Mapping, ...]:
@@ -425,7 +426,7 @@ def parse_shell(
     find: Callable[[str], Source | None] = lambda _name: None,
     arguments: SequenceABC[str | None] = (),
     inherited: SequenceABC[tuple[str, str | None]] = (),
-) -> ShellDocument:
+) -> ShellScript:
     """Read a script; ``find`` gives the files that it sources, ``arguments`` are the words that
     another one starts it with and ``inherited`` the variables, ``None`` where nobody knows one.
 
@@ -442,7 +443,7 @@ def parse_shell(
         reader.run()
         directives = _directives(source, reader.batches)
         return replace(
-            ShellDocument(source),
+            ShellScript(source),
             commands=tuple(reader.commands),
             sbatch=directives[0],
             components=directives if len(directives) > 1 else (),

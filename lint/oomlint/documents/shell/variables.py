@@ -11,14 +11,10 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Entry
 from oomlint.documents.shell.bindings import GIVEN_NAMES, given_bindings, retold
-from oomlint.documents.shell.commands import (
-    ShellEntry,
-    ShellMapping,
-    ShellScalar,
-    value_of,
-)
+from oomlint.documents.shell.commands import value_of
 from oomlint.documents.shell.expand import Expander
 from oomlint.documents.shell.names import known_environment
+from oomlint.documents.shell.nodes import ShellEntry, ShellMapping, ShellScalar
 from oomlint.documents.shell.syntax import (
     Script,
     Text,

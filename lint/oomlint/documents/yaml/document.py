@@ -11,9 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from msgspec import Struct
-
-from oomlint.documents.base import Literal, Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import DataDocument, Literal, Mapping, Node, Scalar, Sequence
 from oomlint.documents.brackets import Brackets, Splice
 from oomlint.documents.scalars import double_quoted, emit, single_quoted
 from oomlint.documents.text import Edit, Source, Span
@@ -35,10 +33,9 @@ from oomlint.errors import CannotEdit, ParseError
 _MAX_CHARACTERS: Final = 2**20
 
 
-class YamlDocument(Struct, frozen=True, eq=False):
+class YamlDocument(DataDocument, frozen=True, eq=False):
     """``roots`` has one node per document of the file; none for an empty file."""
 
-    source: Source
     roots: tuple[Node, ...]
     _places: dict[Node, Place]
     _anchors: tuple[Anchor, ...]
