@@ -113,7 +113,9 @@ def test_a_program_of_which_nothing_is_recognised_is_not_followed() -> None:
     assert left_open(forecast_of(run)) == ": what finetune.py does is not followed"
 
 
-_HANDBOOKS_DATA = "dataset_mixer: {HuggingFaceH4/ultrafeedback_binarized: 1.0}\ndataset_splits: [train_prefs]\n"
+_HANDBOOKS_DATA = (
+    "dataset_mixer: {HuggingFaceH4/ultrafeedback_binarized: 1.0}\ndataset_splits: [train_prefs]\n"
+)
 
 
 @pytest.mark.parametrize(

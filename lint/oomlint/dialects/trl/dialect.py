@@ -285,7 +285,9 @@ _ELSEWHERE = frozenset({"sft_type"})
 
 
 def _is_trl(keys: set[str]) -> bool:
-    foreign = keys & (FOREIGN_KEYS - _ELSEWHERE if keys.intersection(HANDBOOKS_DATA) else FOREIGN_KEYS)
+    foreign = keys & (
+        FOREIGN_KEYS - _ELSEWHERE if keys.intersection(HANDBOOKS_DATA) else FOREIGN_KEYS
+    )
     return (
         "model_name_or_path" in keys
         and len(keys & TRAINING_KEYS) >= 1
