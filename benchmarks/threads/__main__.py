@@ -36,7 +36,9 @@ from oomlint.workspace import Workspace
 
 _HALVES: tuple[Half, ...] = ("shown", "read", "scored", "fresh")
 # Why there is no alarm before a run that died.
-_Silence = Literal["no prediction", "what was not read decides", "limit within bounds", "far below"]
+_Silence = Literal[
+    "no prediction or limit", "what was not read decides", "limit within bounds", "far below"
+]
 _BINS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
 
 
@@ -69,14 +71,16 @@ class Answer:
     def silence(self) -> _Silence:
         """Why there is no alarm: how far below the limit a need is predicted, if one is."""
         spoken = None if self.judgement is None else self.judgement.spoken
-        if spoken is None or spoken.hardware is None or spoken.estimate.gpu.high_bytes is None:
-            return "no prediction"
+        if spoken is None or spoken.hardware is None:
+            return "no prediction or limit"
+        is_host = self.case.resource == "host"
+        high = (spoken.estimate.host if is_host else spoken.estimate.gpu).high_bytes
+        limit = spoken.host_limit if is_host else usable_bytes(spoken.hardware.gpu)
+        if high is None or limit is None:
+            return "no prediction or limit"
         if spoken.risk is None:
             return "what was not read decides"
-        limit, ram = usable_bytes(spoken.hardware.gpu), spoken.host_limit
-        may_pass = spoken.estimate.gpu.high_bytes >= limit
-        may_pass |= ram is not None and (spoken.estimate.host.high_bytes or 0) >= ram
-        return "limit within bounds" if may_pass else "far below"
+        return "limit within bounds" if high >= limit else "far below"
 
     @property
     def line(self) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from benchmarks.threads import cases
@@ -21,26 +22,29 @@ def test_what_files_cannot_decide_is_a_death_that_may_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu_high", "host_high", "risk", "silence"),
+    ("resource", "high", "risk", "silence"),
     [
-        (None, None, 0.1, "no prediction"),
-        (90, 10, None, "what was not read decides"),
-        (90, 10, 0.3, "limit within bounds"),
-        (70, 120, 0.3, "limit within bounds"),
-        (70, 10, 0.1, "far below"),
+        ("gpu", (None, None), 0.1, "no prediction or limit"),
+        ("gpu", (90, 10), None, "what was not read decides"),
+        ("gpu", (90, 10), 0.3, "limit within bounds"),
+        ("gpu", (70, 120), 0.1, "far below"),
+        ("host", (90, 10), 0.1, "far below"),
+        ("host", (70, 120), 0.3, "limit within bounds"),
     ],
 )
 def test_why_there_is_no_alarm(
-    gpu_high: int | None, host_high: int | None, risk: float | None, silence: str
+    resource: Literal["gpu", "host"],
+    high: tuple[int | None, int | None],
+    risk: float | None,
+    silence: str,
 ) -> None:
-    def device(high: int | None) -> Any:
-        return SimpleNamespace(high_bytes=None if high is None else high * GIB)
-
+    gpu, host = (SimpleNamespace(high_bytes=None if each is None else each * GIB) for each in high)
     spoken = SimpleNamespace(
         hardware=parse_hardware("A100-80GB"),
         host_limit=100 * GIB,
         risk=risk,
-        estimate=SimpleNamespace(gpu=device(gpu_high), host=device(host_high)),
+        estimate=SimpleNamespace(gpu=gpu, host=host),
     )
     judgement: Any = SimpleNamespace(spoken=spoken)
-    assert Answer(next(iter(cases())), judgement, frozenset()).silence == silence
+    case = replace(cases()[0], resource=resource)
+    assert Answer(case, judgement, frozenset()).silence == silence
