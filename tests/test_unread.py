@@ -111,3 +111,28 @@ def test_a_program_that_is_not_here_may_do_what_no_option_says() -> None:
 def test_a_program_of_which_nothing_is_recognised_is_not_followed() -> None:
     (run,) = _report(_script(micro="8"), program="from ours import main\nmain()\n").runs
     assert left_open(forecast_of(run)) == ": what finetune.py does is not followed"
+
+
+_HANDBOOKS_DATA = (
+    "dataset_mixer: {HuggingFaceH4/ultrafeedback_binarized: 1.0}\ndataset_splits: [train_prefs]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "verdict"),
+    [(_HANDBOOKS_DATA, "does_not_fit"), ("dataset_name: trl-lib/Capybara\n", "unknown")],
+    ids=["a recipe of alignment-handbook", "a recipe of anybody"],
+)
+def test_the_handbooks_scripts_train_what_a_recipe_says(data: str, verdict: str) -> None:
+    recipe = (
+        "model_name_or_path: mistralai/Mistral-7B-v0.1\noutput_dir: out\nlearning_rate: 5.0e-7\n"
+        "per_device_train_batch_size: 2\nmax_length: 2048\nbf16: true\n"
+    )
+    held = {
+        "run.sh": b"accelerate launch --num_processes 1 scripts/run_dpo.py recipe.yaml\n",
+        "recipe.yaml": (recipe + data).encode(),
+    }
+    options = Options(hardware=parse_hardware("A100-80GB"))
+    report = lint(Workspace(Path("/project"), held), list(held), options)
+    (run,) = report.runs
+    assert judgement_of(run).verdict == verdict

@@ -2,8 +2,9 @@
 
 A file of ``cases`` is one fact: where it stands (``source``, ``date``), what happened (``outcome``, and for
 one that died ``resource`` and ``phase``), on which ``hardware``, which rules name the cause that the thread
-establishes (``causes``, any of them), what was filled in although nobody says it (``assumed``), and the
-``files`` of the run, restated by us with what matters. ``split.json`` divides the repositories in two halves, drawn
+establishes (``causes``, any of them), what was filled in although nobody says it (``assumed``), why no file of the
+run could tell the outcome, where that is so (``undecidable``), and the ``files`` of the run, restated by us with what
+matters. ``split.json`` divides the repositories in two halves, drawn
 before anything was run on them: of *shown* ones the risk is learned and misses are read, *scored*
 ones are only ever counted.
 """
@@ -47,6 +48,9 @@ class Case:
     said: str = ""
     worked: str = ""
     assumed: str = ""
+    undecidable: str = ""
+    """What the outcome came from that no file of a run says, in words that anybody can check at the source; of cases
+    that may be read alone."""
     quality: Literal["A", "B"] = "B"
     lot: Literal["read", "fresh"] | None = None
     more: Mapping[str, Any] = field(default_factory=dict)

@@ -8,7 +8,7 @@ Every case is linted as its user would have: its files in a folder of their own,
 named. Libraries that its files do not pin have the newest release of its day. ``--list`` prints each case of
 the shown half and of the lot that was read; the others are only counted. An *alarm* is a risk of at least a half, a
 *warning* one of at least 0.2, from which on ``check`` speaks of a run; the *cause* is named where one of
-the rules that the case lists speaks.
+the rules that the case lists speaks. Of runs that died without an alarm it is counted why there was none.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal, get_args
 
 from benchmarks.threads import Case, Half, cases
 from benchmarks.threads.releases import on
@@ -27,12 +29,16 @@ from benchmarks.threads.releases import on
 from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
 from oomlint.engine import Options, Report, lint
-from oomlint.hardware import parse_bytes, parse_hardware
+from oomlint.hardware import parse_bytes, parse_hardware, usable_bytes
 from oomlint.judgement import EVEN, TIGHT, Judgement, judgement_of
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
 _HALVES: tuple[Half, ...] = ("shown", "read", "scored", "fresh")
+# Why there is no alarm before a run that died.
+_Silence = Literal[
+    "no prediction or limit", "what was not read decides", "limit within bounds", "far below"
+]
 _BINS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
 
 
@@ -60,6 +66,21 @@ class Answer:
     @property
     def names_cause(self) -> bool:
         return bool(self.names.intersection(self.case.causes))
+
+    @property
+    def silence(self) -> _Silence:
+        """Why there is no alarm: how far below the limit a need is predicted, if one is."""
+        spoken = None if self.judgement is None else self.judgement.spoken
+        if spoken is None or spoken.hardware is None:
+            return "no prediction or limit"
+        is_host = self.case.resource == "host"
+        high = (spoken.estimate.host if is_host else spoken.estimate.gpu).high_bytes
+        limit = spoken.host_limit if is_host else usable_bytes(spoken.hardware.gpu)
+        if high is None or limit is None:
+            return "no prediction or limit"
+        if spoken.risk is None:
+            return "what was not read decides"
+        return "limit within bounds" if high >= limit else "far below"
 
     @property
     def line(self) -> str:
@@ -123,6 +144,12 @@ def _report(name: str, answers: Sequence[Answer]) -> None:
     known = [a for a in answers if a.risk is not None]
     print(f"\n{name}: {len(died)} died, {len(ran)} ran, {len(known)} with a risk")
     print(f"  alarm before one that died   {_share([a.alarms for a in died])}")
+    decided = [a for a in died if not a.case.undecidable]
+    if len(decided) < len(died):
+        print(f"    of those that files decide {_share([a.alarms for a in decided])}")
+    silent = Counter(a.silence for a in died if not a.alarms)
+    reasons = (f"{why} {silent[why]}" for why in get_args(_Silence) if silent[why])
+    print(f"    no alarm: {', '.join(reasons)}")
     print(f"  cause named                  {_share([a.names_cause for a in told])}")
     print(f"  alarm on one that ran        {_share([a.alarms for a in ran])}")
     print(f"  warning before one that died {_share([a.warns for a in died])}")

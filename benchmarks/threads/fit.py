@@ -1,12 +1,13 @@
-"""What the law of risk is fitted to, and how well: the shown half of the reports, and published tables.
+"""Fits the law of risk to reports that are shown or read, and to rows of published tables.
 
 ::
 
     python -m benchmarks.threads.fit [--truth FOLDER]
 
-Both sets count alike, and within the tables each publisher by the root of its rows. Printed are the numbers
-of :data:`oomlint.judgement.law.LAW` with their loss (negative log-likelihood), the best numbers that a search around
-them finds, and the reliability of both.
+What one publisher lists resembles itself, and so do the reports among themselves, of whose runs most died: within the
+tables each publisher counts by the root of its rows, and each set by the root of the number of its origins. Printed
+are the numbers of :data:`oomlint.judgement.law.LAW` with their loss (negative log-likelihood), the best numbers that a search around
+them finds, and what such a search says of repositories and publishers that it did not see.
 """
 
 from __future__ import annotations
@@ -27,16 +28,21 @@ from msgspec.structs import replace
 
 from oomlint.judgement.doubts import doubts, settled
 from oomlint.judgement.law import LAW, Law, risk_in
+from oomlint.judgement.severity import EVEN
 from oomlint.memory import Estimate, estimate
 
 _STEPS = {"level": 0.3, "slope": 0.5, "least_width": 0.05, "floor": 0.02, "ceiling": 0.02}
 _ROUNDS = 40
+# Parts in which origins are held out.
+_FOLDS = 6
 
 
 @dataclass(frozen=True)
 class Fact:
     """A run as it may have been, each reading with its probability, and whether it died."""
 
+    origin: str
+    """The repository or the publisher."""
     readings: tuple[tuple[float, Estimate], ...]
     limit: int
     died: bool
@@ -49,8 +55,8 @@ class Fact:
 
 
 def reports() -> Iterator[Fact]:
-    """The reports about GPUs of the shown half that have a prediction."""
-    for case in cases("shown"):
+    """The reports about GPUs that may be looked at and have a prediction."""
+    for case in (*cases("shown"), *cases("read")):
         if case.resource != "gpu":
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +67,7 @@ def reports() -> Iterator[Fact]:
             base = settled(run)
             others = [(doubt.weight, doubt.estimate) for doubt in doubts(base)]
             own = (1.0 - sum(weight for weight, _ in others), base.estimate)
-            yield Fact((own, *others), limit, case.died, 1.0, is_report=True)
+            yield Fact(case.repository, (own, *others), limit, case.died, 1.0, is_report=True)
 
 
 def tables(truth: Path) -> Iterator[Fact]:
@@ -77,19 +83,24 @@ def tables(truth: Path) -> Iterator[Fact]:
     publishers = Counter(publisher for publisher, *_ in found)
     for publisher, predicted, usable, died in found:
         weight = 1.0 / math.sqrt(publishers[publisher])
-        yield Fact(((1.0, predicted),), usable, died, weight, is_report=False)
+        yield Fact(publisher, ((1.0, predicted),), usable, died, weight, is_report=False)
 
 
 def loss(facts: Sequence[Fact], law: Law) -> float:
-    """Negative log-likelihood of a fact, both sets alike."""
-    total = 0.0
+    """Negative log-likelihood of a fact, each set by the root of the number of its origins."""
+    found, roots = 0.0, 0.0
     for kind in (True, False):
         group = [fact for fact in facts if fact.is_report is kind]
-        weights = sum(fact.weight for fact in group)
+        if not group:
+            continue
+        root = math.sqrt(len({fact.origin for fact in group}))
+        total = 0.0
         for fact in group:
             risk = min(1 - 1e-4, max(1e-4, fact.risk(law)))
-            total -= fact.weight / weights / 2 * math.log(risk if fact.died else 1 - risk)
-    return total
+            total -= fact.weight * math.log(risk if fact.died else 1 - risk)
+        found += root * total / sum(fact.weight for fact in group)
+        roots += root
+    return found / roots
 
 
 def best(facts: Sequence[Fact], law: Law) -> Law:
@@ -108,15 +119,35 @@ def best(facts: Sequence[Fact], law: Law) -> Law:
     return law
 
 
+def held_out(facts: Sequence[Fact]) -> list[tuple[Fact, float]]:
+    """Each fact with its risk by a law that saw none of its repository or publisher."""
+    origins = sorted({fact.origin for fact in facts})
+    found = []
+    for fold in range(_FOLDS):
+        away = set(origins[fold::_FOLDS])
+        law = best([fact for fact in facts if fact.origin not in away], LAW)
+        found += [(fact, fact.risk(law)) for fact in facts if fact.origin in away]
+    return found
+
+
 def _print(name: str, facts: Sequence[Fact], law: Law) -> None:
     numbers = ", ".join(f"{key} {getattr(law, key):.3f}" for key in _STEPS)
     print(f"{name}: {numbers}; loss {loss(facts, law):.4f}")
+    _print_scores([(fact, fact.risk(law)) for fact in facts])
+
+
+def _print_scores(scored: Sequence[tuple[Fact, float]]) -> None:
     for kind, group in ((True, "reports"), (False, "tables")):
-        chosen = [fact for fact in facts if fact.is_report is kind]
-        scored = [(fact.risk(law), fact.died) for fact in chosen]
-        brier = sum((risk - died) ** 2 for risk, died in scored) / len(scored)
+        chosen = [(risk, fact.died) for fact, risk in scored if fact.is_report is kind]
+        if not chosen:
+            continue
+        died = sum(died for _, died in chosen)
+        brier = sum((risk - died) ** 2 for risk, died in chosen) / len(chosen)
+        alarms = sum(risk >= EVEN for risk, died in chosen if died)
+        false = sum(risk >= EVEN for risk, died in chosen if not died)
         print(
-            f"  {group}: {len(chosen)}, of which {sum(d for _, d in scored)} died; Brier {brier:.3f}"
+            f"  {group}: {len(chosen)}, Brier {brier:.3f}; alarms {alarms} of {died} that died,"
+            f" {false} of {len(chosen) - died} that ran"
         )
 
 
@@ -127,6 +158,8 @@ def main() -> None:
     facts = [*reports(), *(tables(truth) if truth.is_dir() else ())]
     _print("in force", facts, LAW)
     _print("best", facts, best(facts, LAW))
+    print("best of those that were not seen:")
+    _print_scores(held_out(facts))
 
 
 if __name__ == "__main__":

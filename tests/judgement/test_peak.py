@@ -12,6 +12,7 @@ from oomlint.judgement import (
     judge_host,
     relief,
     settled,
+    severity_of_block,
     sharding_is_open,
     smallest_card,
 )
@@ -48,6 +49,14 @@ def test_run_that_cannot_fit_is_an_error_and_says_so():
     assert judgement.severity is Severity.ERROR
     assert judgement.sentence.startswith(f"needs {judgement.predicted / GIB:.1f} GiB ")
     assert "; an A100-40GB gives " in judgement.sentence
+
+
+def test_a_small_block_finds_room_in_pieces_where_a_large_one_does_not():
+    full = run_of(hardware="1xA100-40GB")
+    assert severity_of_block(full, 3 * GIB) is Severity.INFO
+    assert severity_of_block(full, 4 * GIB) is Severity.ERROR
+    roomy = run_of(more="deepspeed: ds.json\n", hardware="8xH200-141GB")
+    assert severity_of_block(roomy, 4 * GIB) is None
 
 
 def test_a_run_that_only_long_samples_overflow_is_a_note_and_says_so():

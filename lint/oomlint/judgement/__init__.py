@@ -21,6 +21,7 @@ from oomlint.judgement.peak import (
     judge_gpu,
     judge_host,
     risk_of,
+    severity_of_block,
     severity_of_need,
 )
 from oomlint.judgement.severity import EVEN, LOST, SURE, TIGHT, Severity, Verdict
@@ -53,6 +54,7 @@ __all__ = [
     "relief",
     "risk_of",
     "settled",
+    "severity_of_block",
     "severity_of_need",
     "sharding_is_open",
     "smallest_card",

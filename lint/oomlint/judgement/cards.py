@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 # A card is said to hold a run if a twentieth of it stays free: at 95 % of the limit a run is about as
 # likely to die as not (:mod:`oomlint.judgement.law`).
 _ROOM = 0.95
+# A card is larger than another from so much more memory on: an A100 and an H100 of 80 GB differ by a thousandth.
+_LARGER = 1.05
 
 
-def cards_that_hold(peak: int) -> tuple[Gpu, ...]:
-    """The common cards whose usable memory holds a peak with room to spare, the smallest first."""
-    return tuple(gpu for gpu, usable in _common_cards() if usable * _ROOM >= peak)
+def cards_that_hold(peak: int, *, beyond: int = 0) -> tuple[Gpu, ...]:
+    """The common cards whose usable memory holds a peak with room to spare, the smallest first; only those that have
+    more than one with ``beyond`` bytes."""
+    least = max(peak / _ROOM, beyond * _LARGER)
+    return tuple(gpu for gpu, usable in _common_cards() if usable >= least)
 
 
 def smallest_card(peak: int) -> str | None:

@@ -7,11 +7,12 @@ forecast of a run as it is written and, where a key is misspelt, that of what it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.doubts import Doubt, doubts
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open
 from oomlint.judgement.law import risk_in
@@ -23,7 +24,7 @@ from oomlint.plan import Plan
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
-    from oomlint.hardware import Hardware
+    from oomlint.hardware import Gpu, Hardware
     from oomlint.memory import Assumption, Estimate
     from oomlint.run import Run
 
@@ -96,6 +97,26 @@ class Forecast(Struct, frozen=True):
     @property
     def verdict(self) -> Verdict:
         return "unknown" if self.risk is None else self.risk.verdict
+
+    @property
+    def cards(self) -> tuple[Gpu, ...]:
+        """The common cards that hold the run, the smallest first: of one that may die of its own, larger ones alone;
+        none where no need is known."""
+        from oomlint.hardware import usable_bytes
+
+        peak = self.estimate.gpu.peak_bytes
+        if peak is None:
+            return ()
+        if self.hardware is None or not self.may_die_of("gpu"):
+            return cards_that_hold(peak)
+        return cards_that_hold(peak, beyond=usable_bytes(self.hardware.gpu))
+
+    def may_die_of(self, resource: Literal["gpu", "host"]) -> bool:
+        """Whether the run is too likely to die of a resource for nothing to be said."""
+        if self.risk is None:
+            return False
+        risk = self.risk.gpu if resource == "gpu" else self.risk.host
+        return risk is not None and verdict_at(risk) != "fits"
 
     @property
     def first_seen(self) -> Mapping[str, str | None]:

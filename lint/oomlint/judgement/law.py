@@ -7,9 +7,9 @@ prediction's own bounds are wider, and some runs die, or live, for reasons that 
     width = hypot(least_width, ln(high / low) / 2)
     risk = floor + (1 - floor - ceiling) * passes
 
-The numbers are fitted (``python -m benchmarks.threads.fit``, 2026-11-23) to 113 public reports of GPU runs
-that died or ran, of the half that is shown, and to 239 rows of published tables of what fits; the two sets
-count alike. Runs begin to die a little below the limit: allocators leave holes, others use the card too. Of
+The numbers were fitted (2026-11-23) to 113 public reports of GPU runs that died or ran, of the half that is
+shown, and to 239 rows of published tables of what fits, where the two sets counted alike;
+``python -m benchmarks.threads.fit`` prints how they do with later reports. Runs begin to die a little below the limit: allocators leave holes, others use the card too. Of
 reports of runs that seemed to have room a fifth died, of such rows of tables none: hence ``floor``.
 
 What else a run may be (shorter samples than allowed, another release, sharded by a launcher that is not

@@ -37,6 +37,11 @@ from oomlint.run import Run
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
 _WORTH, _WORTH_ANYWHERE = 0.03, 0.25
 
+# The one report of a death by a request for one block beside what training keeps tells of so much
+# (https://github.com/hiyouga/LLaMA-Factory/issues/7532); smaller ones found room among what training had freed
+# wherever somebody looked (benchmarks/strangers).
+_SEEN_TO_FAIL = 3.4 * 2**30
+
 # How far a project is believed that says on which machine a script ran (Laplace's rule of succession): of the
 # seven such scripts that rather died by the prediction, the cards as large as those that are named, none was found to
 # die (benchmarks/strangers: six of verl's docs/perf/device_tuning.rst, one of examples/sglang_multiturn).
@@ -334,6 +339,16 @@ def severity_of_need(run: Run, resource: Literal["gpu", "host"], need: float) ->
     if severity is None or limit is None:
         return None
     return max(severity, Severity.WARNING) if need > limit else severity
+
+
+def severity_of_block(run: Run, block: float) -> Severity | None:
+    """How bad it is that a run asks its GPU for one block of so many bytes beside its peak: what training has freed lies
+    in pieces, into which a small one fits and a large one may not. ``None`` where it has them, or either is unknown."""
+    peak = settled(run).estimate.gpu.peak_bytes
+    severity = None if peak is None else severity_of_need(run, "gpu", peak + block)
+    if severity is None or block >= _SEEN_TO_FAIL:
+        return severity
+    return min(severity, Severity.INFO)
 
 
 def exceeds(run: Run, resource: Literal["gpu", "host"], need: float) -> bool:

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement
-from oomlint.judgement.cards import cards_that_hold
-from oomlint.judgement.severity import verdict_at
 from oomlint.judgement.words import PHASE_WORDS, conclusion, limits, meaning, other_reading
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
@@ -18,8 +16,6 @@ _BAR_WIDTH = 30
 # Eighth blocks, so that a bar is right to an eighth of a character (U+258F to U+2588).
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LABEL = 18
-# A card is larger than another from so much more memory on: an A100 and an H100 of 80 GB differ by a thousandth.
-_LARGER = 1.05
 # Said of a phase that the run does not have.
 NEVER = "never"
 # What a tenth of a GiB shows.
@@ -63,7 +59,7 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
     yield ""
     style = VERDICT_STYLES[forecast.verdict]
     yield paint(f"verdict: {conclusion(forecast)}", style)
-    yield f"fits on: {fits_on(forecast, gpu.peak_bytes)}"
+    yield f"fits on: {fits_on(forecast)}"
     if forecast.measured:
         yield f"measured: {forecast.measured}"
     if forecast.assumptions:
@@ -159,26 +155,16 @@ def in_gib(size: int) -> str:
     return f"{size / 2**30:,.1f}" if size >= _WORTH_A_WORD else "<0.1"
 
 
-def fits_on(forecast: Forecast, peak: int) -> str:
-    """The common cards by size that hold a peak. Where a run may not fit its card, only larger ones are an answer;
-    where its host is too small, no card is one alone."""
-    hardware, risk = forecast.hardware, forecast.risk
-    least = 0
-    if hardware is not None and risk is not None and _is_risky(risk.gpu):
-        least = int(usable_bytes(hardware.gpu) * _LARGER)
+def fits_on(forecast: Forecast) -> str:
+    """The common cards by size that hold a run. Where its host is too small, no card is one alone."""
     sizes: dict[int, list[str]] = {}
-    for card in cards_that_hold(peak):
-        if usable_bytes(card) > least:
-            sizes.setdefault(card.nameplate_gb or 0, []).append(card.name)
+    for card in forecast.cards:
+        sizes.setdefault(card.nameplate_gb or 0, []).append(card.name)
     if not sizes:
         return "no common card"
     words = "; ".join(", ".join(names) for names in list(sizes.values())[:3])
     words += "; and larger" if len(sizes) > 3 else ""
     host = forecast.estimate.host.peak_bytes
-    if risk is not None and _is_risky(risk.host) and host is not None:
+    if forecast.may_die_of("host") and host is not None:
         words += f" (with more than {gib(host)} of RAM a node)"
     return words
-
-
-def _is_risky(risk: float | None) -> bool:
-    return risk is not None and verdict_at(risk) != "fits"

@@ -87,7 +87,7 @@ def _parts(judgement: Judgement) -> Iterator[str]:
     disk = forecast.estimate.disk_checkpoint_bytes
     if disk is not None:
         yield f"<dt>On disk</dt><dd>{gib(disk)} for each checkpoint</dd>"
-    yield f"<dt>Fits on</dt><dd>{escape(fits_on(forecast, gpu.peak_bytes))}</dd>\n</dl>"
+    yield f"<dt>Fits on</dt><dd>{escape(fits_on(forecast))}</dd>\n</dl>"
     if forecast.assumptions:
         yield _assumptions(forecast.assumptions)
 

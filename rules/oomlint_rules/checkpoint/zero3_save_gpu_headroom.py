@@ -49,16 +49,12 @@ from typing import Any
 
 from oomlint.amounts import of_gib
 from oomlint.errors import CannotEdit
-from oomlint.judgement import confidence, judge_gpu, settled, severity_of_need
+from oomlint.judgement import confidence, settled, severity_of_block
 from oomlint.memory import save_peaks
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
+from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.run import Run
 from oomlint_rules.checkpoint._gather import shards_instead
-
-# The one report of such a death tells of a request for so much (LLaMA-Factory issue 7532); smaller gathers found room
-# among what training had freed wherever somebody looked (benchmarks/strangers).
-_SEEN_TO_FAIL = 3.4 * 2**30
 
 _YAML = (
     "base_model: deepseek-ai/DeepSeek-Coder-V2-Instruct\n"
@@ -156,9 +152,7 @@ class Zero3SaveGpuHeadroom(Rule):
         if peaks is None or gpu.peak_bytes is None or gpu.peak_bytes > limit:
             return
         need = gpu.peak_bytes + peaks.gpu
-        severity = severity_of_need(run, "gpu", need)
-        if severity is not None and peaks.gpu < _SEEN_TO_FAIL:
-            severity = Severity.INFO
+        severity = severity_of_block(run, peaks.gpu)
         if severity is None or plan.trainable.method not in ("full", "freeze"):
             return
         key = run.key(f.parallel.zero.gather16_on_save)
@@ -207,11 +201,7 @@ def _smaller_micro_batch(run: Run, gathered: float) -> Mapping[Any, Any] | None:
             smaller = run.what_if(changes)
         except CannotEdit:
             return None
-        after = judge_gpu(smaller)
-        if (
-            after is not None
-            and severity_of_need(smaller, "gpu", after.predicted + gathered) is None
-        ):
+        if severity_of_block(smaller, gathered) is None:
             return changes
         factor *= 2
     return None

@@ -18,7 +18,7 @@ from oomlint.dialects.table import Block, Origin, Setting, plain_value
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.script import are_held, is_reached
 from oomlint.dialects.trainer.statements import is_command, switches_of
-from oomlint.dialects.trl.fields import trl
+from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl
 from oomlint.documents.base import UNKNOWN, Entry, Fact, Scalar
 from oomlint.plan.fields import f
 
@@ -133,8 +133,10 @@ def _choosing(blocks: list[Block]) -> list[tuple[Block, Fact]]:
 
 
 def of_unread_program(run: Cells) -> Origin | None:
-    """The command whose program was not read, unless a profile says what it does, or it is a library's own."""
-    if not run.known.unread_program:
+    """The command whose program was not read, unless a profile says what it does, it is a library's own, or its
+    recipe is one of alignment-handbook, whose scripts train what ``use_peft`` says and nothing else
+    (alignment-handbook 1e37e6c7 scripts/run_dpo.py, 060eb208 src/alignment/model_utils.py get_peft_config)."""
+    if not run.known.unread_program or run.given.once(_has_handbooks_recipe):
         return None
     command = run.given.once(_of_unknown_program)
     if command is None:
@@ -149,6 +151,11 @@ def _of_an_adapter(run: Cells) -> Origin | None:
     known = run.known.model(run[f.model.id])
     named = run.said(f.model.id)
     return named.origin if known and known.is_adapter and isinstance(named, Setting) else None
+
+
+def _has_handbooks_recipe(blocks: list[Block]) -> bool:
+    """Whether a file names its data as alignment-handbook's recipes do, all of it."""
+    return any(all(block.find(key) for key in HANDBOOKS_DATA) for block in blocks)
 
 
 def _of_unknown_program(blocks: list[Block]) -> Block | None:

@@ -28,6 +28,7 @@ from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, scr
 from oomlint.dialects.trainer.script import parsed_config, script_claim, script_runs
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.changes import GROUPS_BY_ROUND
+from oomlint.dialects.trl.fields import HANDBOOKS_DATA
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.lengths import dropped_keys, drops_max_length
 from oomlint.dialects.trl.meaning import meaning
@@ -279,15 +280,14 @@ def _check_groups(own: Wishes, run: Cells) -> None:
         raise CannotEdit(f"before TRL 0.17 a micro batch must hold groups of {group} answers")
 
 
-# alignment-handbook 925acdfe src/alignment/configs.py DataArguments: how its recipes, and those of its many
-# descendants, name their data.
-_OF_HANDBOOK = frozenset({"dataset_mixer", "dataset_splits"})
 # An option of ms-swift, whose files have no such data; elsewhere a loss is called so.
 _ELSEWHERE = frozenset({"sft_type"})
 
 
 def _is_trl(keys: set[str]) -> bool:
-    foreign = keys & (FOREIGN_KEYS - _ELSEWHERE if keys & _OF_HANDBOOK else FOREIGN_KEYS)
+    foreign = keys & (
+        FOREIGN_KEYS - _ELSEWHERE if keys.intersection(HANDBOOKS_DATA) else FOREIGN_KEYS
+    )
     return (
         "model_name_or_path" in keys
         and len(keys & TRAINING_KEYS) >= 1

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from oomlint.plan.fields import Private
 
+HANDBOOKS_DATA = ("dataset_mixer", "dataset_splits")
+"""How recipes of alignment-handbook, and of its many descendants, name their data (925acdfe
+src/alignment/configs.py DataArguments)."""
+
 
 class trl(Private, prefix="trl"):  # noqa: N801  a namespace of fields, read like ``f``
     """Keys of TRL whose meaning takes more than one of them."""

@@ -1,0 +1,50 @@
+"""Dated facts: what is counted apart is said of cases that may be read, and why there was no alarm follows from bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from benchmarks.threads import cases
+from benchmarks.threads.__main__ import Answer
+
+from oomlint.hardware import parse_hardware
+
+GIB = 2**30
+
+
+def test_what_files_cannot_decide_is_a_death_that_may_be_read() -> None:
+    apart = [case for case in cases() if case.undecidable]
+    assert apart
+    assert {(case.half in ("shown", "read"), case.died) for case in apart} == {(True, True)}
+
+
+@pytest.mark.parametrize(
+    ("resource", "high", "risk", "silence"),
+    [
+        ("gpu", (None, None), 0.1, "no prediction or limit"),
+        ("gpu", (90, 10), None, "what was not read decides"),
+        ("gpu", (90, 10), 0.3, "limit within bounds"),
+        ("gpu", (70, 120), 0.1, "far below"),
+        ("host", (90, 10), 0.1, "far below"),
+        ("host", (70, 120), 0.3, "limit within bounds"),
+    ],
+)
+def test_why_there_is_no_alarm(
+    resource: Literal["gpu", "host"],
+    high: tuple[int | None, int | None],
+    risk: float | None,
+    silence: str,
+) -> None:
+    gpu, host = (SimpleNamespace(high_bytes=None if each is None else each * GIB) for each in high)
+    spoken = SimpleNamespace(
+        hardware=parse_hardware("A100-80GB"),
+        host_limit=100 * GIB,
+        risk=risk,
+        estimate=SimpleNamespace(gpu=gpu, host=host),
+    )
+    judgement: Any = SimpleNamespace(spoken=spoken)
+    case = replace(cases()[0], resource=resource)
+    assert Answer(case, judgement, frozenset()).silence == silence
