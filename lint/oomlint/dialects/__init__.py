@@ -35,6 +35,8 @@ CLASSES = (
     ("olmo_core.dialect", "OlmoCore"),
     ("prime_rl.dialect", "PrimeRl"),
     ("areal.dialect", "Areal"),
+    ("colossalai.dialect", "ColossalAi"),
+    ("colossalai.dialect", "ColossalAiLora"),
     ("openrlhf.dialect", "OpenRlhf"),
     ("easyr1.dialect", "EasyR1"),
     ("verl.dialect", "Verl"),

@@ -31,6 +31,8 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'OlmoCore': ('olmo-core', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'olmo_core', b'train_module.'), False, ('.py',)),
     'PrimeRl': ('prime-rl', ('.toml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'orchestrator', b'seq_len', b'num_train_gpus', b'group_size', b' @ '), False, ()),
     'Areal': ('areal', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'trial_name', b'allocation_mode'), False, ()),
+    'ColossalAi': ('colossalai', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'plugin', b'colossalai run'), False, ()),
+    'ColossalAiLora': ('colossalai-lora', ('.json',), (), True, ()),
     'OpenRlhf': ('openrlhf', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'openrlhf', b'micro_train_batch_size'), True, ()),
     'EasyR1': ('easyr1', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'verl.trainer.main', b'micro_batch_size_per_device_for_update', b'rollout_batch_size'), False, ()),
     'Verl': ('verl', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'verl', b'actor_rollout_ref'), True, ()),
