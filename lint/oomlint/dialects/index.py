@@ -27,7 +27,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'Roll': ('roll', ('.yaml', '.yml'), (b'strategy_args',), False, ()),
     'Nanotron': ('nanotron', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'parallelism', b'run_train'), False, ()),
     'Olmo': ('olmo', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'd_model', b'device_train_microbatch_size', b'train.py'), False, ()),
-    'Lingua': ('lingua', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'fsdp_type', b'dp_shard', b'apps.main.train', b'lingua.stool'), False, ()),
+    'Lingua': ('lingua', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'fsdp_type', b'dp_shard', b'.train', b'lingua.stool'), False, ()),
     'OlmoCore': ('olmo-core', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'olmo_core', b'train_module.'), False, ('.py',)),
     'PrimeRl': ('prime-rl', ('.toml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'orchestrator', b'seq_len', b'num_train_gpus', b'group_size', b' @ '), False, ()),
     'Areal': ('areal', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'trial_name', b'allocation_mode'), False, ()),
