@@ -154,6 +154,10 @@ _FREE = (
     _R + "profiler.", _A + "profiler.", "actor_rollout_ref.ref.", "critic.",
     _MEGATRON + "override_", _A + "optim.override_optimizer_config.", _A + "policy_loss.",
     _A + "veomni.", ACTOR_MODEL + "lora.", ACTOR_MODEL + "mtp.", ACTOR_MODEL + "override_",
+    # Since 0.9: quantization that is only simulated, phases that are skipped, prefill and decoding apart, routes that are
+    # replayed, and teachers on cards of their own (trainer/config/_generated_ppo_trainer.yaml of 0.9.1).
+    _A + "qat.", _A + "fsdp_config.qat.", _MEGATRON + "qat.", _MEGATRON + "router_replay.", _R + "disaggregation.",
+    _R + "qat", "skip.", "distillation.", "sandbox_fusion.",
 )  # fmt: skip
 
 VERL_PPO = Table(

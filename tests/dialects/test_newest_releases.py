@@ -1,0 +1,30 @@
+"""Keys that a release has first, later than the commits that the tables were read from: none of them is a mistake."""
+
+from __future__ import annotations
+
+import pytest
+from tests.linked import run_of
+
+_AXOLOTL = "base_model: Qwen/Qwen2.5-7B\ndatasets: [{path: a, type: alpaca}]\nmicro_batch_size: 1\nadapter: qlora\nload_in_4bit: true\n"
+_SWIFT = "swift sft --model Qwen/Qwen2.5-7B --dataset a "
+_OPENRLHF = "python -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path Qwen/Qwen2.5-7B --train.batch_size 8 "
+_VERL = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B "
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "text"),
+    [
+        ("axolotl 0.19.0", "a.yaml", f"{_AXOLOTL}fp8_config: {{recipe: rowwise}}\n"),
+        ("axolotl 0.19.0", "a.yaml", f"{_AXOLOTL}ple_cpu_offload: true\n"),
+        ("ms-swift 4.6.0", "run.sh", f"{_SWIFT}--decision_shuffle_fields true\n"),
+        ("ms-swift 4.6.0", "run.sh", f"{_SWIFT}--decision_subsample_options 3\n"),
+        ("openrlhf 0.11.2", "run.sh", f"{_OPENRLHF}--actor.loss_agg_mode token-mean\n"),
+        ("openrlhf 0.11.2", "run.sh", f"{_OPENRLHF}--algo.kl.unbiased_gradient\n"),
+        ("openrlhf 0.11.2", "run.sh", f"{_OPENRLHF}--algo.advantage.is_correction_mode tis\n"),
+        ("verl 0.9.1", "run.sh", f"{_VERL}actor_rollout_ref.actor.qat.enable=True\n"),
+        ("verl 0.9.1", "run.sh", f"{_VERL}skip.rollout.enable=True\n"),
+        ("verl 0.9.1", "run.sh", f"{_VERL}actor_rollout_ref.rollout.full_determinism=True\n"),
+    ],
+)
+def test_keys_of_the_newest_releases(release: str, name: str, text: str) -> None:
+    assert run_of({name: text}).stray == (), release
