@@ -28,3 +28,16 @@ _VERL = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2
 )
 def test_keys_of_the_newest_releases(release: str, name: str, text: str) -> None:
     assert run_of({name: text}).stray == (), release
+
+
+def test_megatrons_precision_aware_optimizer_under_verl() -> None:
+    """It sums gradients and keeps moments in what it is told, and the dtypes are void without it."""
+    optim = "actor_rollout_ref.actor.optim."
+    told = f"{optim}main_grads_dtype=bf16 {optim}exp_avg_dtype=bf16 {optim}exp_avg_sq_dtype=bf16"
+    line = f"{_VERL}actor_rollout_ref.actor.strategy=megatron {told}"
+    void = run_of({"run.sh": f"{line}\n"})
+    aware = run_of({"run.sh": f"{line} {optim}use_precision_aware_optimizer=True\n"})
+    assert (void.stray, aware.stray) == ((), ())
+    assert (void.plan.precision.grad, void.plan.precision.optim_state) == ("fp32", "fp32")
+    assert (aware.plan.precision.grad, aware.plan.precision.optim_state) == ("bf16", "bf16")
+    assert aware.plan.precision.master == "fp32"
