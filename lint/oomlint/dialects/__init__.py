@@ -52,6 +52,7 @@ CLASSES = (
     ("trl.dialect", "TrlScript"),
     ("trl.dialect", "TrlRecipeScript"),
     ("trainer.dialect", "HfTrainer"),
+    ("nanogpt.dialect", "NanoGpt"),
     ("loops.cli", "LightningCli"),
     ("loops.dialect", "Loops"),
     ("deepspeed.launch", "DeepSpeedLaunch"),

@@ -48,6 +48,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'TrlScript': ('trl-script', (), (), True, ()),
     'TrlRecipeScript': ('trl-recipe-script', (), (), True, ()),
     'HfTrainer': ('hf-trainer', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'per_device_train_batch_size', b'output_dir', b'python', b'torchrun', b'launch', b'import train', b'deepspeed '), True, ()),
+    'NanoGpt': ('nanogpt', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'configurator.py', b'train'), False, ('.py',)),
     'LightningCli': ('lightning-cli', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'class_path', b' fit '), False, ()),
     'Loops': ('loop', ('.py',), (b'.backward(', b'.fit(', b'def training_step(', b'def train_dataloader('), False, ('.py',)),
     'DeepSpeedLaunch': ('deepspeed-launch', ('.sh', '.bash', '.slurm', '.sbatch', '.job', '.py'), (b'deepspeed_config', b'deepspeed.initialize'), False, ('.py',)),
