@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.fixing import fixed
 from tests.linked import link, run_of
 
+from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
+from oomlint.linking import Linker, LinkOptions
 from oomlint.models.count import count_parameters
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
+from oomlint.workspace import Workspace
 
 _TRAIN = """\
 import os
@@ -104,6 +108,20 @@ def test_what_only_samples_or_has_no_configurator_is_none_of_it() -> None:
     assert all(run.framework != "nanogpt" for run in link({"train.py": plain}).runs)
     line = "python train.py --learning_rate 1e-4\n"
     assert not link({"train.py": "print(1)\n", "run.sh": line}).runs
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python train.py --n_layer 12 --block_size 1024\n",
+        "python train.py config.yaml --init_from=scratch\n",
+        "torchrun train.py --lr=1e-4\n",
+    ],
+)
+def test_lines_that_no_configurator_takes_are_not_claimed(line: str) -> None:
+    workspace = Workspace(Path("/x"), {"run.sh": line.encode(), "train.py": _TRAIN.encode()})
+    claims = Linker(workspace, registry(), LinkOptions()).claims("run.sh")
+    assert "nanogpt" not in {claim.dialect.name for claim in claims}
 
 
 @pytest.mark.parametrize(

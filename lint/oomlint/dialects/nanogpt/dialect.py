@@ -29,9 +29,7 @@ _HANDED = re.compile(r"^[ \t]*model_args = dict\(([^)]*)\)", re.MULTILINE)
 
 
 # Of the globals those that other programs' options are rarely called like.
-_SAID = frozenset(
-    {"n_layer", "n_head", "n_embd", "block_size", "init_from", "compile", "eval_iters", "max_iters"}
-)
+_SAID = frozenset({"n_layer", "n_head", "n_embd", "block_size", "init_from", "eval_iters"})
 
 
 class NanoGpt(Dialect):
@@ -85,9 +83,15 @@ class NanoGpt(Dialect):
 
 
 def _overrides(launch: Launch) -> bool:
-    """Whether a line says anything that a configurator would take: a file of Python, or a global that decides memory."""
-    is_file = any(str(word.value).endswith(".py") for word in launch.arguments)
-    return is_file or bool(_SAID & launch.flags.entries.keys())
+    """Whether a line says what a configurator takes and nothing else: files of Python, and ``--key=value``."""
+    text = launch.document.source.text
+    words = [str(word.value) for word in launch.arguments]
+    options = launch.flags.entries
+    if not all(word.endswith(".py") for word in words):
+        return False
+    if not all("=" in text[entry.span.start : entry.span.end] for entry in options.values()):
+        return False
+    return bool(words) or bool(_SAID & options.keys())
 
 
 def _model(document: Document) -> Iterator[Block]:
