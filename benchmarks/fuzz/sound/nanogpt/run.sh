@@ -1,1 +1,1 @@
-torchrun --standalone --nproc_per_node=8 train.py config/large.py --batch_size=4
+torchrun --standalone --nproc_per_node=8 train.py large.py --batch_size=4
