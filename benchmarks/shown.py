@@ -59,6 +59,8 @@ SHIPPED = (
     Shipped("EasyR1", "easyr1", ("examples/**/*.yaml", "examples/**/*.sh"), r"^worker:|verl\.trainer\.main"),
     Shipped("lingua", "lingua", ("apps/*/configs/*.yaml", "apps/*/*/configs/*.yaml"), r"^distributed:"),
     Shipped("align-anything", "align-anything", ("scripts/**/*.sh",), r"align_anything\.trainers\."),
+    Shipped("ColossalAI", "colossalai", ("applications/Colossal-LLaMA/*.sh", "applications/ColossalChat/examples/training_scripts/*.sh",
+            "applications/ColossalChat/benchmarks/*.sh"), r"train(?:_\w+)?\.py"),
     Shipped("open-instruct", "hf-trainer", ("scripts/**/*.sh",),
             r"open_instruct/(?:finetune|dpo|dpo_tune_cache|reward_modeling|grpo_fast)\.py"),
     Shipped("axolotl", "axolotl", ("examples/**/*.yml", "examples/**/*.yaml"), r"^base_model:"),

@@ -13,7 +13,9 @@ from benchmarks.oracles.framework import SCRIPTS, Framework, Part
 
 from oomlint.dialects.accelerate.keys import ACCELERATE
 from oomlint.dialects.axolotl.keys import AXOLOTL, FSDP_CONFIG
+from oomlint.dialects.colossalai.keys import TABLES as COLOSSALAI
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
+from oomlint.dialects.lingua.keys import LINGUA
 from oomlint.dialects.litgpt.keys import LITGPT
 from oomlint.dialects.llama_recipes.keys import LLAMA_RECIPES
 from oomlint.dialects.llamafactory.keys import LLAMA_FACTORY
@@ -552,9 +554,110 @@ _NANOTRON = Framework(
     known={r"moe_config \(nanotron\.moe\)": "the dataclass adds what the file leaves out"},
 )
 
+_LINGUA = Framework(
+    "Meta Lingua",
+    "lingua_config",
+    ("lingua",),
+    (Part(LINGUA, only_said=True, unsaid={"eval": "left out, there is none"}),),
+    written={
+        "7b.yaml": "steps: 60000\ndistributed: {fsdp_type: full_shard, model_dtype: bf16, dp_shard: 8}\n"
+        "model: {dim: 4096, n_layers: 32, n_heads: 32, n_kv_heads: 8, vocab_size: 128256, multiple_of: 1024}\n"
+        "data: {seq_len: 8192, batch_size: 8, tokenizer: {name: tiktoken}}\n",
+        "1b.yaml": "grad_acc_steps: 2\ndistributed: {fsdp_type: no_shard, compile: true}\n"
+        "model: {dim: 2048, n_layers: 25, n_heads: 16}\ndata: {seq_len: 4096, batch_size: 32}\n"
+        "checkpoint: {dump: {every: 2500, keep: 3}}\n",
+    },
+)
+
+
+def _own_scripts(program: str, *options: str) -> dict[str, str]:
+    """Lines that start a script of Colossal-AI's applications with each of some options."""
+    lines = (f"colossalai run --nproc_per_node 4 {program} --dataset d {o}\n" for o in options)
+    return {f"{program.removesuffix('.py')}-{number}.sh": line for number, line in enumerate(lines)}
+
+
+_CHAT = "--pretrain Qwen/Qwen2.5-7B"
+_COLOSSALAI = Framework(
+    "Colossal-AI",
+    "colossalai_config",
+    ("colossalai",),
+    tuple(
+        Part(table, only_said=True, unsaid=dict.fromkeys(("colossal.eval_set",), "left out, none"))
+        for table in COLOSSALAI.values()
+    ),
+    suffixes=SCRIPTS,
+    options=command_of,
+    written={
+        name: text
+        for program, options in (
+            (
+                "train_sft.py",
+                (
+                    f"{_CHAT} --plugin zero2 --batch_size 8 --max_len 4096",
+                    f"{_CHAT} --plugin 3d --tp 2 --batch_size 8",
+                ),
+            ),
+            (
+                "train_dpo.py",
+                (
+                    f"{_CHAT} --plugin gemini --batch_size 16",
+                    f"{_CHAT} --plugin 3d --pp 2 --zero_stage 1",
+                ),
+            ),
+            ("train_rm.py", (f"{_CHAT} --batch_size 32",)),
+            ("train_kto.py", (f"{_CHAT} --plugin zero2_cpu --batch_size 8",)),
+            ("train_orpo.py", (f"{_CHAT} --plugin zero2 --grad_checkpoint",)),
+            (
+                "train.py",
+                (
+                    "--pretrained Qwen/Qwen2.5-7B --plugin 3d --tp 2 --batch_size 8",
+                    "--pretrained Qwen/Qwen2.5-7B --lora_rank 16 --plugin zero2",
+                ),
+            ),
+        )
+        for name, text in _own_scripts(program, *options).items()
+    },
+)
+
+_ALIGN_ANYTHING_HEAD = (
+    "deepspeed --module align_anything.trainers.{trainer} --model_name_or_path Qwen/Qwen2.5-7B"
+    " --train_datasets d --train_template t --train_split train --output_dir out {more}\n"
+)
+_ALIGN_ANYTHING = Framework(
+    "align-anything",
+    "alignanything_config",
+    ("hf-trainer",),
+    tuple(
+        Part(
+            script_table(script_named(f"align-anything's text_to_text.{trainer}")), unsaid=_ADAPTER
+        )
+        for trainer in ("sft", "rm")
+    ),
+    known={r"model_max_length \(seq\.max_len\)": "nothing cuts pairs: it is not their length"},
+    suffixes=SCRIPTS,
+    options=command_of,
+    written={
+        f"{number}.sh": _ALIGN_ANYTHING_HEAD.format(trainer=f"text_to_text.{trainer}", more=more)
+        for number, (trainer, more) in enumerate(
+            (
+                ("sft", "--per_device_train_batch_size 16 --model_max_length 8192"),
+                (
+                    "sft",
+                    "--use_lora True --r 64 --target_modules [q_proj,k_proj] --per_device_train_batch_size 32",
+                ),
+                ("rm", "--per_device_train_batch_size 32 --gradient_checkpointing False"),
+                ("dpo", "--per_device_train_batch_size 8 --gradient_accumulation_steps 2"),
+                ("simpo", "--bf16 False --fp16 True --per_device_train_batch_size 8"),
+                ("orpo", "--save_total_limit 3 --per_device_train_batch_size 32"),
+            )
+        )
+    },
+)
+
 FRAMEWORKS = (
     _TRAINER, _TRL, _FASTCHAT, _ACCELERATE, _DEEPSPEED, _LAUNCHERS, _AXOLOTL, _LLAMA_FACTORY, _TORCHTUNE,
     _LITGPT, _LLM_FOUNDRY, _SWIFT, _COOKBOOK, _OPENRLHF, _VERL, _TORCHTITAN, _NANOTRON,
+    _LINGUA, _COLOSSALAI, _ALIGN_ANYTHING,
 )  # fmt: skip
 
 _ENVIRONMENT = "it writes a variable of the environment, for torch, CUDA or NCCL"

@@ -6,6 +6,8 @@ import pytest
 from tests.linked import link, run_of
 
 from oomlint.fix.edits import make_fix
+from oomlint.judgement.forecast import forecast_of
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Proposal, SetFields
@@ -103,9 +105,23 @@ def test_towers_are_frozen_and_adapters_are_void() -> None:
     assert part.level(f.trainable.method) is Level.UNREAD
 
 
-@pytest.mark.parametrize(
-    "trainer", ["text_to_text.kto", "text_to_image.dpo_diffusion", "janus.sft_gen"]
-)
-def test_trainers_that_are_left_alone(trainer: str) -> None:
-    line = f"deepspeed --module align_anything.trainers.{trainer} {_MODEL}\n"
+def test_kto_is_left_alone() -> None:
+    line = f"deepspeed --module align_anything.trainers.text_to_text.kto {_MODEL}\n"
     assert link({"train.sh": line}, "train.sh").runs == []
+
+
+@pytest.mark.parametrize("trainer", ["text_to_image.dpo_diffusion", "janus.sft_gen"])
+def test_other_models_are_open_and_said_so(trainer: str) -> None:
+    run = run_of(
+        {"train.sh": f"deepspeed --module align_anything.trainers.{trainer} {_MODEL}\n"}, "train.sh"
+    )
+    assert (run.framework, run.plan.model.dims) == ("align-anything", None)
+    assert "writes pictures" in why_unpredicted(forecast_of(run))
+
+
+def test_a_reward_model_elsewhere_takes_no_memory() -> None:
+    objective = _run("ppo_remote_rm", _ACTORS).plan.objective
+    assert (objective.kind, objective.critic, objective.reward_model) == ("ppo", "o/r", "none")
+    unnamed = "--actor_model_name_or_path o/a"
+    assert _run("ppo_remote_rm", unnamed).plan.objective.critic == "o/a"
+    assert _run("ppo_vllm", _ACTORS).plan.objective.rollout.engine == "vllm_server"

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link, run_of
+from tests.linked import run_of
 from tests.sound import sound_project
 
-from oomlint.dialects import registry
 from oomlint.hardware import parse_hardware
-from oomlint.linking import Linker, LinkOptions
+from oomlint.judgement.forecast import forecast_of
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.models.count import count_parameters
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 
 def _yaml() -> str:
@@ -113,7 +111,11 @@ def test_lines_that_start_it() -> None:
     plan = run_of({**files, "go.sh": line}, "go.sh").plan
     assert (plan.parallel.nodes, plan.parallel.world, plan.parallel.dp_replicate) == (4, 32, 4)
     other = line.replace("apps.main.train", "apps.mamba.train")
-    assert all(run.files == ("7b.yaml",) for run in link({**files, "go.sh": other}, "go.sh").runs)
+    plan = run_of({**files, "go.sh": other}, "go.sh").plan
+    assert (plan.model.dims, plan.parallel.world) == (None, 32)
+    torchrun = "torchrun --nproc-per-node 8 -m apps.mamba.train config=7b.yaml model.state_dim=64\n"
+    run = run_of({**files, "go.sh": torchrun}, "go.sh")
+    assert (run.plan.model.dims, run.plan.parallel.world, run.stray) == (None, 8, ())
 
 
 @pytest.mark.parametrize(
@@ -131,9 +133,15 @@ def test_wishes_in_its_own_keys(changes: dict[Any, Any], wanted: str) -> None:
 
 @pytest.mark.parametrize(
     ("read", "other"),
-    [("n_kv_heads: 8", "state_dim: 128"), ("n_views: 2", "n_views: 4")],
+    [
+        ("n_kv_heads: 8", "state_dim: 128"),
+        ("n_views: 2", "n_views: 4"),
+        ("  dim: ", "  dimensions: [512, 2048]\n  width: "),
+    ],
 )
-def test_models_of_other_apps_are_left_alone(read: str, other: str) -> None:
-    workspace = Workspace(Path("/x"), {"a.yaml": _yaml().replace(read, other).encode()})
-    claims = Linker(workspace, registry(), LinkOptions()).claims("a.yaml")
-    assert [(claim.dialect.name, claim.kind) for claim in claims] == [("lingua", "aside")]
+def test_models_of_other_apps_are_open(read: str, other: str) -> None:
+    """All but the model is read, and what is missing is said."""
+    run = _run(_yaml().replace(read, other))
+    assert (run.framework, run.stray, run.plan.model.dims) == ("lingua", (), None)
+    assert run.plan.batch.micro
+    assert "another app than Lingua's" in why_unpredicted(forecast_of(run))

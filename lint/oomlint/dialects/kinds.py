@@ -140,6 +140,8 @@ def read_boolean(raw: Any) -> bool:
 def read_text(raw: Any) -> str:
     if isinstance(raw, (list, dict)):
         raise BadValue("expected a single value")
+    if raw is True:
+        raise StandIn("expected a text")
     return str(raw)
 
 

@@ -60,7 +60,8 @@ def _asked(f: Facts) -> float:
         f.backend == "zero" and (f.plan.parallel.zero.stage or 0) == 3
     ) else 1  # fmt: skip
     each = width / shard / f.tp / f.pp
-    total = model.numel * each if o.ref_model == "copy" else 0.0
+    of_reference = width / o.ref_tp if o.ref_tp else each
+    total = model.numel * of_reference if o.ref_model == "copy" else 0.0
     for role, name, params in (
         ("reward_model", o.reward_model, o.reward_params),
         ("teacher", o.teacher, o.teacher_params),

@@ -309,6 +309,14 @@ def visiting_states(f: Facts) -> float:
     return state_bytes_of(f).optimizer if f.plan.offload.between_steps == "cpu" else 0.0
 
 
+def offloads_gradients(f: Facts) -> bool:
+    """Whether ZeRO hands gradients to the host with the optimizer's states, as DeepSpeed does from stage 2 on
+    (runtime/zero/stage_1_and_2.py); ``offload.grads`` says where others leave them on the GPU."""
+    offload = f.plan.offload
+    is_offloaded = offload.optimizer in ("cpu", "nvme") and offload.grads != "none"
+    return is_offloaded and (f.plan.parallel.zero.stage or 0) >= 2
+
+
 def state_bytes_of(f: Facts) -> StateBytes:
     """States of resolved facts; see :func:`state_bytes`."""
     plan = f.plan
@@ -350,7 +358,7 @@ def state_bytes_of(f: Facts) -> StateBytes:
     if offload.optimizer in ("cpu", "nvme"):
         ratio = 1.0 if offload.optimizer_ratio is None else offload.optimizer_ratio
         master, optim = master * (1 - ratio), optim * (1 - ratio)
-        if backend == "zero" and (plan.parallel.zero.stage or 0) >= 2:
+        if backend == "zero" and offloads_gradients(f):
             grads = 0.0
     if offload.params in ("cpu", "nvme") or plan.parallel.fsdp.cpu_offload:
         base = extra = 0.0

@@ -17,7 +17,7 @@ from oomlint.memory.facts import Facts, batchless, checkpointed_share, recompute
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import LayerProfile, layer_inputs_profile, layer_profile, widest
 from oomlint.memory.logits import logits_of
-from oomlint.memory.states import local_trained
+from oomlint.memory.states import local_trained, offloads_gradients
 from oomlint.memory.units import units_of
 from oomlint.memory.walk import Group, Walk, walk
 
@@ -201,7 +201,7 @@ class _Pile:
         offloaded = f.plan.offload.optimizer in ("cpu", "nvme")
         self.width: float = regime.stream if stage >= 1 else f.grad
         self.share = 1.0 / f.shard if stage >= 2 else 1.0
-        if handed_on or (stage >= 2 and offloaded):
+        if handed_on or (stage >= 2 and offloads_gradients(f)):
             self.share = 0.0
         self.trained = trained
         self.biggest = float(model.largest_tensor)

@@ -50,7 +50,8 @@ REINFORCING = frozenset({"ppo", "grpo", "rloo"})
 
 class Objective(Section, frozen=True, kw_only=True):
     """``reward_params``, ``critic_params`` and ``teacher_params`` count the parameters of the
-    models beside the trained one where they are known."""
+    models beside the trained one where they are known. ``ref_tp``: over how many ranks the reference is split, where that
+    is not as the trained model is."""
 
     kind: (
         Literal[
@@ -63,6 +64,7 @@ class Objective(Section, frozen=True, kw_only=True):
     pairs_per_sample: int | None = None
     ref_model: Literal["none", "copy", "shared_adapter_off", "precomputed"] | None = None
     ref_dtype: DType | None = None
+    ref_tp: int | None = None
     reward_model: str | None = None
     critic: str | None = None
     teacher: str | None = None

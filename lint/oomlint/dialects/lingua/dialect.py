@@ -3,16 +3,16 @@
 Read from facebookresearch/lingua 437d680 (2025-06-18): ``torchrun --nproc-per-node 8 -m apps.main.train config=FILE
 model.dim=64`` lays its words over the file (apps/main/train.py main); ``python -m lingua.stool script=apps.main.train
 config=FILE nodes=4 ngpu=8`` writes the sbatch script that does. Its other apps, and those that projects add, build
-models of their own of the same skeleton: theirs are left alone.
+models of their own of the same skeleton: theirs are read but for the model.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
-from oomlint.dialects.lingua.keys import LINGUA, STOOL
+from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.lingua.keys import LINGUA, MAIN, OTHER_APP, STOOL
 from oomlint.dialects.lingua.meaning import meaning
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
@@ -33,7 +33,9 @@ _MODEL = frozenset(
         "sliding_window",
     }
 )  # fmt: skip
-_APP = "apps.main.train"
+# ML/data.py DataArgs: an app with a model of several widths (apps/aunet) has these beside them.
+_DATA = frozenset({"root_dir", "sources"})
+_APP = re.compile(r"apps\.(?:\w+\.)+train")
 _STOOL = "lingua.stool"
 # What stool takes for itself: the rest of its line is not the run's (ML/stool.py StoolArgs).
 _CONFIG = "config"
@@ -41,7 +43,7 @@ _CONFIG = "config"
 
 class Lingua(Dialect):
     name = "lingua"
-    markers = (b"fsdp_type", b"dp_shard", b"apps.main.train", b"lingua.stool")
+    markers = (b"fsdp_type", b"dp_shard", b".train", b"lingua.stool")
     markers_prove = False
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
     declared_in = (
@@ -56,7 +58,7 @@ class Lingua(Dialect):
             if _is_config(root):
                 yield self._file(document, root)
         for launch in launches(document):
-            if launch.is_module and launch.name in (_APP, _STOOL):
+            if launch.is_module and (launch.name == _STOOL or _APP.fullmatch(launch.name)):
                 yield from self._launch(launch)
 
     def adopt(self, document: Document) -> Claim | None:
@@ -64,17 +66,17 @@ class Lingua(Dialect):
         return next((self._file(document, root) for root in configs), None)
 
     def _file(self, document: Document, root: Mapping) -> Claim:
+        """A run; of another app with a table that leaves its model open."""
         model = root.section("model")
         is_ours = model is not None and set(model.entries) <= _MODEL and not _is_derived(root)
-        kind: ClaimKind = "run" if is_ours else "aside"
+        table = LINGUA if is_ours else OTHER_APP
         anchor = root.entries["distributed"].key_span
-        return Claim(self, kind, document, (OmegaConfBlock(document, root, LINGUA, anchor),))
+        return Claim(self, "run", document, (OmegaConfBlock(document, root, table, anchor),))
 
     def _launch(self, launch: Launch) -> Iterator[Claim]:
         document, words = launch.document, launch.command.assignments
         config = words.entries.get(_CONFIG)
-        script: Any = _text(words.entries.get("script")) or _APP
-        if config is None or script != _APP:
+        if config is None:
             return
         where = Location(document.source.path, place(launch.program))
         reference = Reference(_text(config) or "", where, self.name, decides=True)
@@ -83,7 +85,8 @@ class Lingua(Dialect):
         else:
             entries = {key: entry for key, entry in words.entries.items() if key != _CONFIG}
             own = _without(words, entries)
-            block = OmegaConfOverrides(document, own, LINGUA, launch.anchor)
+            table = LINGUA if launch.name == MAIN else OTHER_APP
+            block = OmegaConfOverrides(document, own, table, launch.anchor)
         references = (*launch.scene_references, reference)
         yield Claim(self, "launch", document, (*launch.blocks, block), references)
 
@@ -104,11 +107,8 @@ def _is_config(root: Mapping) -> bool:
     sharding, model, data = (root.section(name) for name in ("distributed", "model", "data"))
     if sharding is None or model is None or data is None:
         return False
-    return (
-        bool(_SHARDING & set(sharding.entries))
-        and "dim" in model.entries
-        and "seq_len" in data.entries
-    )
+    has_model = "dim" in model.entries or set(data.entries) >= _DATA
+    return bool(_SHARDING & set(sharding.entries)) and has_model and "seq_len" in data.entries
 
 
 def _is_derived(root: Mapping) -> bool:

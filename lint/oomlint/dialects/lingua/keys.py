@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from oomlint.dialects.kinds import (
     ANYTHING,
     BOOLEAN,
@@ -35,7 +37,8 @@ class own(Private, prefix="lingua"):  # noqa: N801  a namespace of fields, read 
 
     ``shard``: over how many ranks a copy of the model is spread. ``widens``: by how much the inner width of the
     feed-forward part is multiplied. ``tokens``: in the vocabulary of a tokenizer. ``recomputes``: what is cheap to compute again. ``evaluates``: the section of
-    evaluation, and ``elsewhere``: how many GPUs another job has for it. ``nodes``, ``gpus``: what stool asks Slurm for.
+    evaluation, and ``elsewhere``: how many GPUs another job has for it. ``nodes``, ``gpus``: what stool asks Slurm for, ``app``:
+    the module that it starts.
     """
 
     layers: int
@@ -59,8 +62,11 @@ class own(Private, prefix="lingua"):  # noqa: N801  a namespace of fields, read 
     elsewhere: int
     nodes: int
     gpus: int
+    app: str
 
 
+MAIN = "apps.main.train"
+"""The app of which the model is known."""
 _D = "distributed."
 _M = "model."
 _SHARDING = choice({"full_shard": "full_shard", "no_shard": "no_shard"})
@@ -102,11 +108,15 @@ LINGUA = Table(
     section="training",
 )  # fmt: skip
 
+OTHER_APP = replace(LINGUA, name="Lingua config of another app", known_prefixes=("",))
+"""The same skeleton around a model, and losses, of another app: what keys it has more is not known."""
+
 # python -m lingua.stool nodes=4 ngpu=8 config=...: what it writes into an sbatch script (ML/stool.py StoolArgs).
 STOOL = Table(
     name="lingua.stool",
     rows=(
         Row("nodes", own.nodes, POSITIVE),
+        Row("script", own.app, TEXT, MAIN, source=f"{SOURCE} lingua/stool.py StoolArgs"),
         Row("ngpu", own.gpus, POSITIVE, 8, source=f"{SOURCE} lingua/stool.py StoolArgs"),
     ),
     known_prefixes=("",),

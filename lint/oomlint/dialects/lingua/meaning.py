@@ -9,7 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.world import batch, world
-from oomlint.dialects.lingua.keys import DISTRIBUTED, MODEL, SOURCE, STOOL, own
+from oomlint.dialects.lingua.keys import DISTRIBUTED, MAIN, MODEL, OTHER_APP, SOURCE, STOOL, own
 from oomlint.dialects.machine.fields import scene
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Wishes
@@ -36,6 +36,9 @@ _USUAL = {"tiktoken": 128256, "sp": 32000}
 
 @meaning.derive(f.model.dims, f.model.arch, source=MODEL)
 def model(run: Cells) -> Any:
+    is_other = any(block.table is OTHER_APP for block in run.blocks)
+    if is_other or run[own.app] not in (None, MAIN):
+        return {f.model.arch: "a model of another app than Lingua's apps/main"}
     hidden, width = run[own.hidden], run[own.head_dim]
     heads = run[own.heads] or (hidden // width if hidden and width else None)
     if not (hidden and heads and run[own.layers]) or any(map(run.is_unread, _NEEDED)):

@@ -43,6 +43,7 @@ from oomlint.dialects.loops.lightning import (
 )
 from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.machine.ray_train import ray_workers
+from oomlint.dialects.nanogpt.signature import is_configured
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.script import calls_beside, cutting, is_reached, may_replace
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED, QUANTIZATION, TOKENIZER
@@ -110,6 +111,8 @@ def loop_claim(dialect: Dialect, document: Document) -> Claim | None:
     loop = document.loop if isinstance(document, PythonDocument) else None
     if loop is None or _imports(document) & _FOREIGN or _TESTS.search(document.source.path):
         return None
+    if is_configured(document):
+        return None  # a dialect of its own reads these
     blocks = _blocks(document, loop)
     if blocks is None:
         return None

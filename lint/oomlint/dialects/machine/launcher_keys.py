@@ -73,6 +73,22 @@ DEEPSPEED_LAUNCHER = Table(
     section="launcher",
 )
 
+# ColossalAI 4f9953be colossalai/cli/launcher/__init__.py: a hostfile has no slots, --num_nodes takes the first of its hosts.
+COLOSSALAI_RUN = Table(
+    name="colossalai run",
+    rows=(
+        Row("nproc_per_node", f.parallel.gpus_per_node, RANKS),
+        Row("num_nodes", launch.machines, NODES),
+        Row("hostfile", launch.hostfile, TEXT),
+        Row("host", launch.hosts, TEXT),
+        Row("include", launch.include, TEXT),
+        Row("exclude", launch.exclude, TEXT),
+    ),
+    known_prefixes=_ALL_OTHERS,
+    loader="yaml12",
+    section="launcher",
+)
+
 # accelerate 16cb6eb8 commands/launch.py:205-300: processes are counted over all machines.
 _ACCELERATE_ROWS = (
     Row("num_processes", launch.total_processes, POSITIVE),
@@ -141,6 +157,7 @@ LAUNCHER_TABLES = {
     "accelerate.commands.accelerate_cli": ACCELERATE_LAUNCHER,
     # SageMaker HyperPod's, with torchrun's options (HyperPod training operator, "Using the training operator to run jobs").
     "hyperpodrun": TORCHRUN,
+    "colossalai": COLOSSALAI_RUN,
     "srun": SRUN,
     "mpirun": MPIRUN,
     "mpiexec": MPIRUN,

@@ -20,6 +20,7 @@ from oomlint.dialects.machine.kubernetes_meaning import kubeflow
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import (
     ACCELERATE_LAUNCHER,
+    COLOSSALAI_RUN,
     DEEPSPEED_LAUNCHER,
     MPIRUN,
     PLAIN,
@@ -104,7 +105,9 @@ def hosts_of_missing_file(run: Cells, field: Any, said: Said) -> Said:
 @ranks.assume(f.parallel.nodes, why="the hosts stand in a file of the cluster: one is counted")
 def nodes_of_missing_file(run: Cells) -> Any:
     table = launcher_of(run)
-    is_open = table is MPIRUN or (table is DEEPSPEED_LAUNCHER and run[launch.listed_hosts] is None)
+    is_open = table in (MPIRUN, COLOSSALAI_RUN) or (
+        table is DEEPSPEED_LAUNCHER and run[launch.listed_hosts] is None
+    )
     return 1 if is_open and run[launch.hostfile] is not None else None
 
 
@@ -202,6 +205,27 @@ def launched_to_shard(run: Cells) -> Any:
     run[launch.include]  # its options are the place to point at
     asks = (ref.deepspeed, f.parallel.zero.stage, fsdp.enabled, hf.fsdp_words)
     return None if any(map(run.mentions, asks)) else "launcher"
+
+
+# -- colossalai run --------------------------------------------------------------------------------
+
+_COLOSSALAI = "ColossalAI 4f9953be colossalai/cli/launcher/run.py: one node unless hosts are named"
+
+
+@_under(COLOSSALAI_RUN, f.parallel.nodes, source=_COLOSSALAI)
+def nodes_of_colossalai(run: Cells) -> Any:
+    """The hosts of a file, or of the line, that are let take part; ``--num_nodes`` takes the first of the file's."""
+    listed, named = _listed(run), run[launch.hosts]
+    if listed is None and run[launch.hostfile] is not None:
+        return run[launch.machines]
+    hosts = list(listed or ()) or [part for part in (named or "").split(",") if part]
+    included, excluded = (
+        [part for part in (run[field] or "").split(",") if part]
+        for field in (launch.include, launch.exclude)
+    )
+    taking_part = [h for h in hosts if (not included or h in included) and h not in excluded]
+    most = run[launch.machines] if listed else None
+    return len(taking_part[:most]) or 1
 
 
 # -- accelerate ------------------------------------------------------------------------------------

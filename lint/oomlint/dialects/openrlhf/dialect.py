@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.colossalai.signature import program_of_line
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.openrlhf.keys import TABLES
@@ -34,9 +35,8 @@ def _started_program(launch: Launch) -> str | None:
         if found:
             return found[1]
     # Before 0.4 the scripts lay in examples/.
-    if launch.stem.startswith("train_") and len(_OWN & set(launch.flags.entries)) >= 3:
-        return launch.stem
-    return None
+    is_own = len(_OWN & set(launch.flags.entries)) >= 3 and program_of_line(launch) is None
+    return launch.stem if launch.stem.startswith("train_") and is_own else None
 
 
 def _modules(launch: Launch) -> Iterator[str]:

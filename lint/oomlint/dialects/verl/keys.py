@@ -60,6 +60,9 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     max_tokens: int
     unpads: bool
     megatron_unpads: bool
+    main_grads: str
+    exp_avg: str
+    exp_avg_sq: str
     fused: bool
     liger: bool
     adapter: str
@@ -154,6 +157,10 @@ _FREE = (
     _R + "profiler.", _A + "profiler.", "actor_rollout_ref.ref.", "critic.",
     _MEGATRON + "override_", _A + "optim.override_optimizer_config.", _A + "policy_loss.",
     _A + "veomni.", ACTOR_MODEL + "lora.", ACTOR_MODEL + "mtp.", ACTOR_MODEL + "override_",
+    # Since 0.9: quantization that is only simulated, phases that are skipped, prefill and decoding apart, routes that are
+    # replayed, and teachers on cards of their own (trainer/config/_generated_ppo_trainer.yaml of 0.9.1).
+    _A + "qat.", _A + "fsdp_config.qat.", _MEGATRON + "qat.", _MEGATRON + "router_replay.", _R + "disaggregation.",
+    _R + "qat", "skip.", "distillation.", "sandbox_fusion.",
 )  # fmt: skip
 
 VERL_PPO = Table(
@@ -182,6 +189,14 @@ VERL_PPO = Table(
         Row(_A + "freeze_vision_tower", f.model.vision.freeze_tower, BOOLEAN),
         Row(_A + "optim.optimizer", f.optimizer.name, TEXT),
         Row(_A + "optim.optimizer_impl", own.optimizer_impl, TEXT),
+        # Since 0.9 beside the override; both go to Megatron's OptimizerConfig (utils/megatron/optimizer.py:188 of 0.9.1).
+        Row(_A + "optim.use_precision_aware_optimizer", f.parallel.megatron.precision_aware_optim, BOOLEAN, aliases=(_A + "optim.override_optimizer_config.use_precision_aware_optimizer",)),
+        *(
+            Row(f"{_A}optim.{key}", field, DTYPE, default="fp32", aliases=(f"{_A}optim.override_optimizer_config.{key}",), source="verl 0.9.1 trainer/config/optim/megatron.yaml:54-64")
+            for key, field in (
+                ("main_grads_dtype", own.main_grads), ("exp_avg_dtype", own.exp_avg), ("exp_avg_sq_dtype", own.exp_avg_sq),
+            )
+        ),
         Row(_A + "optim.override_optimizer_config.optimizer_cpu_offload", own.optimizer_cpu, BOOLEAN),
         Row(_A + "optim.override_optimizer_config.optimizer_offload_fraction", f.offload.optimizer_ratio, NUMBER),
         Row(_A + "fsdp_config.param_offload", own.param_offload, BOOLEAN, aliases=(_MEGATRON + "param_offload",)),

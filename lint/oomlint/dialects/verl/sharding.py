@@ -256,14 +256,17 @@ def _said_to_copy(dtype: Any, run: Cells) -> Wishes:
 )
 def dtypes(run: Cells) -> Any:
     """FSDP trains in ``model_dtype`` and computes in 16 bit ("we have to create model in
-    fp32", workers/fsdp_workers.py:286); Megatron keeps fp32 masters of bf16 weights."""
+    fp32", workers/fsdp_workers.py:286); Megatron keeps fp32 masters of bf16 weights, and what its precision-aware optimizer
+    is told of the rest."""
     adapters = is_adapter_run(run)
     if is_megatron(run):
+        is_aware = run[f.parallel.megatron.precision_aware_optim]
+        first, second = run[own.exp_avg], run[own.exp_avg_sq]
         law = {
             _P.param: "bf16",
-            _P.grad: "fp32",
+            _P.grad: run[own.main_grads] if is_aware else "fp32",
             _P.master: "fp32",
-            _P.optim_state: "fp32",
+            _P.optim_state: first if is_aware and first == second else "fp32",
             _P.compute: "bf16",
             _P.logits: "fp32",
             _P.autocast: False,

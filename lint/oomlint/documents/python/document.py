@@ -32,7 +32,7 @@ _WORDS_THAT_MATTER: Final = (
     "FullyShardedDataParallel", "fully_shard", "StateDictConfig", "DistributedDataParallel",
     "HfDeepSpeedConfig", "bitsandbytes", "torch.optim", "Adafactor", "torch.load", "torch.save",
     "lit_gpt", "lit_llama", "async_save", "empty_cache", "CUDA_ALLOC_CONF", "OutOfMemoryError", ".backward(",
-    "xtuner", "llama_recipes", "llama_cookbook", "olmo_core",
+    "xtuner", "llama_recipes", "llama_cookbook", "olmo_core", "max_iters",
 )  # fmt: skip
 # The same for what counts as a whole word only, which is not looked for where no part of it is.
 _PARTS: Final = ("rainer", "Config", "Accelerator", "FSDP", "DataLoader", "import train", ".errno")

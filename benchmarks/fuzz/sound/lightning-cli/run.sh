@@ -1,0 +1,1 @@
+python train.py fit --config a.yaml --trainer.devices=2

@@ -1,0 +1,1 @@
+"""Colossal-AI: command lines of its two applications' trainers."""
