@@ -20,6 +20,7 @@ from oomlint.judgement.peak import (
     exceeds,
     judge_gpu,
     judge_host,
+    lives_with_short_samples,
     risk_of,
     severity_of_need,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "judgement_of",
     "judgement_of_plan",
     "launch_is_unread",
+    "lives_with_short_samples",
     "needs_all_samples_long",
     "relief",
     "risk_of",
