@@ -357,3 +357,33 @@ def test_experts_of_gpt_oss_are_in_four_bits_by_either_name(name: str) -> None:
     run = _run(text, hardware="1xRTX-4090-24GB")
     assert run.plan.quant.quantises_moe_experts
     assert (run.estimate.gpu.components["parameters"] or 0) < 13 * 2**30
+
+
+_CHOOSES = """\
+import argparse
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+parser = argparse.ArgumentParser()
+parser.add_argument("--use_unsloth", type=bool, default=False)
+use_unsloth = parser.parse_args().use_unsloth
+if use_unsloth:
+    import os
+    from unsloth import FastLanguageModel
+if use_unsloth:
+    model, _ = FastLanguageModel.from_pretrained("unsloth/Llama-3.1-8B")
+else:
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+SFTTrainer(model=model, train_dataset=data, args=SFTConfig(output_dir="o")).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "framework"),
+    [
+        (_CHOOSES, "trl"),
+        (_CHOOSES.replace("import argparse", "import unsloth, argparse"), "unsloth"),
+        (_CHOOSES.replace("AutoModelForCausalLM.from", "FastLanguageModel.from"), "unsloth"),
+    ],
+)
+def test_unsloth_that_one_may_ask_for_is_not_asked_for(text: str, framework: str) -> None:
+    assert run_of({"train.py": text}).framework == framework

@@ -12,7 +12,7 @@ import pytest
 from oomlint.datasets import catalogue
 from oomlint.judgement import Risk, doubts, lengths, peak
 from oomlint.judgement.law import LAW, risk_in
-from oomlint.judgement.severity import EVEN, LOST, TIGHT
+from oomlint.judgement.severity import EVEN, LOST, SURE, TIGHT
 
 from .conftest import ROOT
 
@@ -56,6 +56,8 @@ def test_verdicts_are_the_ranges_in_force() -> None:
     assert f"| below {TIGHT} | `fits` |" in PAGE
     assert f"| {TIGHT} to {EVEN} | `tight` |" in PAGE
     assert f"| {EVEN} to {LOST} | `tight` |" in PAGE
+    assert f"| {LOST} to {SURE} | `does_not_fit` | `✗` does not fit | warning" in PAGE
+    assert f"| {SURE} and above | `does_not_fit` | `✗` does not fit | error" in PAGE
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
     otherwise = _otherwise(run.intended, "gpu", phase)
     severity = None if risk is None else severity_at(risk)
     is_weighty = peak > most if risk is None else severity is not None
-    is_up_to_data = is_weighty and _lives_with_short_samples(probe, most, phase)
+    is_up_to_data = is_weighty and lives_with_short_samples(probe, most, phase)
     if risk is not None:
         is_open = severity is None or is_up_to_data
         most_severe = Severity.INFO if is_open else _most_severe(run, "gpu")
@@ -269,7 +269,7 @@ def _most_severe(run: Run, resource: Literal["gpu", "host"]) -> Severity:
     return bound(Severity.ERROR, weakest_of_claims(run.intended, resource)[0])
 
 
-def _lives_with_short_samples(run: Run, limit: int, phase: str | None) -> bool:
+def lives_with_short_samples(run: Run, limit: int, phase: str | None = None) -> bool:
     """Whether a GPU with so many bytes rather holds a run whose samples are like those of short data sets.
 
     A remark is enough then where no file says how long samples are: of the findings on strangers' repositories that

@@ -22,7 +22,7 @@ the fix is unsafe, and the number it proposes is the longest that fits with room
 ## When not to
 
 Where the data is known to be short (Alpaca's samples have a few hundred tokens), or was cut
-before. Recipes for such data are right as they are; the rule then only informs.
+before. Recipes for such data are right as they are; the rule only informs where samples like those of short data sets fit.
 
 ## Sources
 
@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import confidence, settled
+from oomlint.judgement import confidence, lives_with_short_samples, settled
 from oomlint.plan.fields import f
 from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.run import Run
@@ -131,8 +131,11 @@ class SeqLenUncapped(Rule):
             return
         limit = longest_that_fits(run, most, share=run.margin)
         where = f"on {run.hardware.gpu.name}" if run.hardware else "on an 80 GB card"
-        # Nothing says how long the data is: a card that ordinary samples fill is worth a warning.
-        severe = known and 0 < fits <= _SHORT
+        # Nothing says how long the data is: a card that ordinary samples fill is worth a warning where the samples of
+        # short data sets fill it too.
+        on_card = run.limits.gpu_bytes
+        is_short_enough = on_card is not None and lives_with_short_samples(settled(run), on_card)
+        severe = known and 0 < fits <= _SHORT and not is_short_enough
         details = (
             (
                 f"a micro batch with a sample of more than about {fits:,} tokens does not fit {where}",

@@ -31,6 +31,7 @@ A script that replaces the word itself before it hands the config to DeepSpeed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from oomlint.amounts import enumerated
@@ -45,6 +46,15 @@ _SCRIPT = (
     "model = build()\n"
     "engine, *_ = deepspeed.initialize(\n"
     "    model=model, model_parameters=model.parameters(), config='ds.json'\n)\n"
+)
+_FILLS = (
+    "import json\nimport deepspeed\n\n"
+    "config = json.load(open('ds.json'))\n"
+    "config['train_micro_batch_size_per_gpu'] = 4\n"
+    "config['gradient_accumulation_steps'] = 1\n"
+    "config['bf16']['enabled'] = True\n"
+    "model = build()\n"
+    "engine, *_ = deepspeed.initialize(model=model, config='ds.json')\n"
 )
 _COMMAND = "deepspeed --num_gpus 8 pretrain.py --deepspeed --deepspeed_config ds.json\n"
 _AUTO = deepspeed('"stage": 3, "reduce_bucket_size": "auto"')
@@ -65,6 +75,10 @@ class DsAutoWithoutHf(Rule):
         Example(files={"train.py": _SCRIPT, "ds.json": _NUMBERS}),
         Example(files={"train.sh": command("--deepspeed ds.json"), "ds.json": _AUTO}),
         Example(files={"ds.json": _AUTO}, why="who reads it is not known"),
+        Example(
+            files={"train.py": _FILLS, "ds.json": deepspeed('"stage": 2')},
+            why="the script fills it in by itself",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -74,7 +88,10 @@ class DsAutoWithoutHf(Rule):
             origins = [origin for origin in reading.auto.values() if origin.row is not None]
             if block.table.section != "deepspeed" or not origins:
                 continue
-            keys = [origin.row.key for origin in origins if origin.row is not None]
+            named = (origin.row.key for origin in origins if origin.row is not None)
+            keys = [key for key in named if not _fills_in(run, key)]
+            if not keys:
+                continue
             batch = [key for key in keys if key in _BATCH]
             others = [key for key in keys if key not in _BATCH]
             parts = []
@@ -91,3 +108,11 @@ class DsAutoWithoutHf(Rule):
                 details=parts,
                 confidence="medium",
             )
+
+
+def _fills_in(run: Run, key: str) -> bool:
+    """Whether a script of the run writes a key of the config by itself, once it has read it."""
+    last = re.escape(key.rpartition(".")[2])
+    writes = re.compile(rf"""\[["']{last}["']\][ \t]*=(?!=)""")
+    texts = (c.document.source.text for c in run.claims if c.path.endswith((".py", ".ipynb")))
+    return any(writes.search(text) for text in texts)

@@ -49,9 +49,9 @@ class NanoGpt(Dialect):
     def adopt(self, document: Document) -> Claim | None:
         """A file that is run over the globals."""
         from oomlint.documents.python.assignments import settings_of
-        from oomlint.documents.python.document import PythonDocument
+        from oomlint.documents.python.document import PythonScript
 
-        if not isinstance(document, PythonDocument):
+        if not isinstance(document, PythonScript):
             return None
         settings = settings_of(document)
         first = next(iter(settings.entries.values()), None)

@@ -26,10 +26,10 @@ def is_configured(document: Document) -> bool:
 def globals_of(document: Document) -> Mapping | None:
     """What a training script of this kind sets before they are changed; ``None`` where no model is among it."""
     from oomlint.documents.python.assignments import settings_of
-    from oomlint.documents.python.document import PythonDocument
+    from oomlint.documents.python.document import PythonScript
 
     found = _OVERRIDES.search(document.source.text)
-    if not isinstance(document, PythonDocument) or found is None:
+    if not isinstance(document, PythonScript) or found is None:
         return None
     head = document.source.text[: found.start()]
     try:

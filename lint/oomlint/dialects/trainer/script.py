@@ -70,6 +70,13 @@ _TRL_TRAINER = re.compile(rf"(^|\.){_OBJECTIVE}Trainer$")
 _CONFIG = re.compile(rf"(^|\.)(Seq2Seq|Unsloth)?TrainingArguments$|{_TRL_CONFIG.pattern}")
 _TRAINER = re.compile(r"(^|\.)\w*Trainer$")
 _OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
+# ``if args.use_unsloth:`` above an import of it; and an import whatever is asked.
+_UNSLOTH_IN_BRANCH = re.compile(
+    r"^(?P<inside>[ \t]*)if [^\n]*:[ \t]*\n(?:(?P=inside)[ \t]+[^\n]*\n)*?(?P=inside)[ \t]+(?:from|import) unsloth\b",
+    re.MULTILINE,
+)
+_UNSLOTH_AT_TOP = re.compile(r"^(?:from|import) unsloth\b", re.MULTILINE)
+_OF_AUTO_CLASS = re.compile(r"(^|\.)AutoModelForCausalLM\.from_pretrained$")
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
 _OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known
 # peft 0.21.2 tuners/__init__.py: what get_peft_model takes.
@@ -197,7 +204,13 @@ def _is_of_project(run: ScriptRun, defined: Own) -> bool:
 
 
 def _imports_unsloth(document: Document) -> bool:
-    return any(name.partition(".")[0] == "unsloth" for name in document.imports)
+    """Whether Unsloth patches what a script trains with. One that imports it in a branch, for those who ask for it,
+    and loads a model by transformers too does that unless asked."""
+    if not any(name.partition(".")[0] == "unsloth" for name in document.imports):
+        return False
+    text = document.source.text
+    is_choice = not _UNSLOTH_AT_TOP.search(text) and _UNSLOTH_IN_BRANCH.search(text) is not None
+    return not (is_choice and any(_OF_AUTO_CLASS.search(call.callee) for call in document.calls))
 
 
 def _is_trainer(call: Call, document: Document) -> bool:
