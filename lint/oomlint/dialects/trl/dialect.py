@@ -27,6 +27,7 @@ from oomlint.dialects.table import Block, OverrideBlock, StrayKey
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
 from oomlint.dialects.trainer.script import parsed_config, script_claim, script_runs
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
+from oomlint.dialects.trainer.unfollowed import check_own_options
 from oomlint.dialects.trl.changes import GROUPS_BY_ROUND
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.lengths import dropped_keys, drops_max_length
@@ -207,6 +208,7 @@ class Trl(Dialect):
         return Skeleton("trl-sft.yaml", text, f"trl sft --config {{file}}{ranks}", "dataset_name")
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
+        check_own_options(changes, run)
         own = in_training_arguments(expressed(changes, run), run)
         _check_length(own, run)
         _check_evaluation(own, run)

@@ -1,0 +1,134 @@
+"""What maintainers sent back in a fifth reading (``benchmarks/strangers/diffs-5.jsonl``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.linked import link
+
+from oomlint.engine import Options, lint
+from oomlint.fix.apply import FixResult, fix_all
+from oomlint.fix.edits import make_fix
+from oomlint.hardware import parse_hardware
+from oomlint.plan.fields import f
+from oomlint.rule import Applicability, Proposal
+from oomlint.workspace import Workspace
+
+
+def _fixed(files: dict[str, str], hardware: str, *, unsafe: bool = True) -> FixResult:
+    data = {name: text.encode() for name, text in files.items()}
+    options = Options(hardware=parse_hardware(hardware))
+    return fix_all(Workspace(Path("/p"), data), list(files), options, unsafe=unsafe)
+
+
+# -- options that a script has of its own ---------------------------------------------------------------
+
+_COMMAND = (
+    "torchrun --nproc_per_node 4 own/score.py --model_name_or_path meta-llama/Llama-3.1-8B"
+    " --output_dir out --per_device_train_batch_size 8 --learning_rate 1e-5 --bf16 True"
+    " --save_steps 10 --grad_checkpoint True\n"
+)
+_SCORES = """\
+from dataclasses import dataclass
+from transformers import HfArgumentParser, TrainingArguments
+@dataclass
+class ModelArguments:
+    model_name_or_path: str = ""
+    grad_checkpoint: bool = False
+parser = HfArgumentParser((ModelArguments, TrainingArguments))
+model_args, training_args = parser.parse_args_into_dataclasses()
+run(model_args, training_args)
+"""
+
+
+def test_an_option_that_a_script_which_is_not_followed_declares_keeps_its_name() -> None:
+    (run,) = link({"run.sh": _COMMAND, "own/score.py": _SCORES}).runs
+    assert not run.misspelt
+
+
+@pytest.mark.parametrize(("own", "is_written"), [(" --grad_checkpoint True", False), ("", True)])
+def test_nothing_is_said_by_a_librarys_key_of_which_an_own_option_speaks(
+    own: str, is_written: bool
+) -> None:
+    trains = _SCORES.replace("import Hf", "import Trainer, Hf").replace("run(", "Trainer(")
+    trains = trains.replace("(model_args, training_args)", "(model=model, args=training_args)")
+    command = _COMMAND.replace(" --grad_checkpoint True", own)
+    (run,) = link({"run.sh": command, "own/score.py": trains}).runs
+    wish = Proposal.set("recompute", {f.checkpointing.mode: "full"})
+    fix = make_fix(run, wish, "gpu")
+    assert fix is not None
+    assert bool(fix.edits) is is_written
+
+
+# -- what only the author decides -----------------------------------------------------------------------
+
+_RECIPE = """\
+model:
+  _component_: torchtune.models.llama3_1.llama3_1_8b
+tokenizer:
+  _component_: torchtune.models.llama3.llama3_tokenizer
+  path: /tmp/model/original/tokenizer.model
+  max_seq_len: null
+dataset:
+  _component_: torchtune.datasets.text_completion_dataset
+  packed: False
+seed: null
+shuffle: True
+checkpointer:
+  _component_: torchtune.training.FullModelHFCheckpointer
+  checkpoint_dir: /tmp/model/
+  model_type: LLAMA3
+optimizer:
+  _component_: bitsandbytes.optim.PagedAdamW8bit
+  lr: 2e-5
+loss:
+  _component_: torch.nn.CrossEntropyLoss
+batch_size: 4
+epochs: 1
+gradient_accumulation_steps: 1
+enable_activation_checkpointing: False
+device: cuda
+dtype: bf16
+"""
+
+
+def test_how_long_samples_may_be_is_shown_and_not_written() -> None:
+    workspace = Workspace(Path("/p"), {"recipe.yaml": _RECIPE.encode()})
+    report = lint(workspace, ["recipe.yaml"], Options(hardware=parse_hardware("1xH100-80GB")))
+    (fix,) = (d.fix for d in report.diagnoses if d.rule.code == "OOM107")
+    assert fix is not None
+    assert fix.applicability is Applicability.DISPLAY
+
+
+# -- what a neighbour's command tells -------------------------------------------------------------------
+
+_GRPO = (
+    "model_name_or_path: Qwen/Qwen2.5-1.5B\nattn_implementation: flash_attention_2\n"
+    "dataset_name: open-r1/OpenR1-Math-220k\nbf16: true\nlearning_rate: 1.0e-06\n"
+    "gradient_accumulation_steps: 3\nmax_completion_length: 512\nnum_generations: 6\n"
+    "output_dir: out\nper_device_train_batch_size: 1\nreward_funcs:\n- accuracy\n"
+)
+_ACCELERATE = "distributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 8\n"
+
+
+@pytest.mark.parametrize(
+    ("named", "is_changed"), [("recipes/a.yaml", True), ("recipes/b.yaml", False)]
+)
+def test_whole_groups_are_asked_of_a_run_whose_processes_its_own_command_starts(
+    named: str, is_changed: bool
+) -> None:
+    command = "accelerate launch --config_file zero2.yaml --num_processes=7 grpo.py --config "
+    script = "from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser\n"
+    script += "parser = TrlParser((ScriptArguments, GRPOConfig, ModelConfig))\n"
+    script += "script_args, training_args, model_args = parser.parse_args_and_config()\n"
+    script += "GRPOTrainer(model=model_args.model_name_or_path, args=training_args).train()\n"
+    files = {
+        "recipes/a.yaml": _GRPO,
+        "recipes/b.yaml": _GRPO,
+        "zero2.yaml": _ACCELERATE,
+        "grpo.py": script,
+        "run.sh": command + "recipes/a.yaml\n",
+    }
+    result = _fixed(files, "8xA100-80GB")
+    assert (b"gradient_accumulation_steps: 6" in result.texts.get(named, b"")) is is_changed
