@@ -132,3 +132,25 @@ def test_whole_groups_are_asked_of_a_run_whose_processes_its_own_command_starts(
     }
     result = _fixed(files, "8xA100-80GB")
     assert (b"gradient_accumulation_steps: 6" in result.texts.get(named, b"")) is is_changed
+
+
+# -- copies of a framework ------------------------------------------------------------------------------
+
+_AXOLOTL = (
+    "base_model: codellama/CodeLlama-34b-hf\ndatasets:\n  - path: a/b\n    type: alpaca\n"
+    "adapter: qlora\nload_in_4bit: true\nlora_r: 32\nlora_target_linear: true\nsequence_len: 4096\n"
+    "micro_batch_size: 2\ngradient_checkpointing: true\noptimizer: paged_adamw_32bit\nbf16: true\n"
+)
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_copy_of_axolotl_gets_no_key_that_it_never_names(has_it: bool) -> None:
+    asks = "if cfg.gradient_checkpointing:\n    pass\n"
+    asks += "if cfg.activation_offloading:\n    pass\n" if has_it else ""
+    files = {"examples/qlora.yml": _AXOLOTL, "src/axolotl/utils/config.py": asks}
+    (run,) = link(files, "examples/qlora.yml").runs
+    fix = make_fix(run, Proposal.set("offload", {f.checkpointing.offload: "cpu"}), "gpu")
+    assert fix is not None
+    assert bool(fix.edits) is has_it
+    if not has_it:
+        assert "own copy of axolotl has no key" in str(fix.reason)
