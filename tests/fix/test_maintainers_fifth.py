@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.fixing import fixed
 from tests.linked import link
 
 from oomlint.engine import Options, lint
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
+from oomlint.memory.rollout import starves_engine
 from oomlint.plan.fields import f
+from oomlint.planner.moves import safe_moves
 from oomlint.rule import Applicability, Proposal
 from oomlint.workspace import Workspace
 
@@ -154,3 +157,75 @@ def test_a_copy_of_axolotl_gets_no_key_that_it_never_names(has_it: bool) -> None
     assert bool(fix.edits) is has_it
     if not has_it:
         assert "own copy of axolotl has no key" in str(fix.reason)
+
+
+# -- rounds of generation -------------------------------------------------------------------------------
+
+_SHARE, _TP = f.objective.rollout.gpu_mem_util, f.objective.rollout.tp
+_ROUNDS = (
+    "NPROC_PER_NODE=8 swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --tuner_type full"
+    " --torch_dtype bfloat16 --dataset a --max_completion_length 4096 --num_generations 8 --use_vllm true"
+    " --vllm_mode colocate --vllm_gpu_memory_utilization {share} --per_device_train_batch_size 4"
+    " --gradient_accumulation_steps 4{steps} --deepspeed zero2\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("steps", "wanted"),
+    [(" --steps_per_generation 32", " --steps_per_generation 64"), ("", "")],
+)
+def test_a_smaller_micro_batch_leaves_a_round_as_it_is(steps: str, wanted: str) -> None:
+    text = _ROUNDS.format(share=0.6, steps=steps)
+    after = fixed(
+        lambda line: link({"run.sh": line}).runs[0],
+        text,
+        {"batch.micro": 2, "batch.grad_accum": 8},
+    )
+    assert wanted in after
+    assert ("steps_per_generation" in after) is bool(steps)
+
+
+def test_an_engine_keeps_what_its_weights_need() -> None:
+    (run,) = link(
+        {"run.sh": _ROUNDS.format(share=0.6, steps="")}, hardware=parse_hardware("8xA100-40GB")
+    ).runs
+    shares = {
+        move.changes[_SHARE]
+        for group in safe_moves(run)
+        for move in group
+        if _SHARE in move.changes
+    }
+    # 30 % of 40 GB is less than the 15 GB of a model of 7.6 billion parameters.
+    assert shares == {0.5}
+    plan = run.plan
+    assert starves_engine(plan.with_values({_SHARE: 0.3}), run.limits.gpu_bytes)
+    assert not starves_engine(plan.with_values({_SHARE: 0.3, _TP: 2}), run.limits.gpu_bytes)
+
+
+def test_a_run_whose_engine_cannot_hold_its_weights_is_left_alone() -> None:
+    result = _fixed({"run.sh": _ROUNDS.format(share=0.5, steps="")}, "8xRTX-4090")
+    assert not result.texts
+
+
+# -- scripts that source others -------------------------------------------------------------------------
+
+_SOURCED = """\
+read -r -d '' training_commands <<EOF
+openrlhf.cli.train_sft --max_len 2048 --dataset a/b --train_batch_size 128 \\
+   --micro_train_batch_size 2 --pretrain meta-llama/Meta-Llama-3-8B --save_path out --zero_stage 2 \\
+   --bf16 --gradient_checkpointing
+EOF
+if [[ ${1} != "slurm" ]]; then
+    deepspeed --module $training_commands
+fi
+"""
+_SOURCES = """\
+source ./train_sft.sh slurm
+srun bash -c "torchrun --nproc_per_node 1 -m ${training_commands}"
+"""
+
+
+def test_an_option_is_added_where_the_others_stand_and_not_where_they_are_taken_in() -> None:
+    result = _fixed({"train_sft.sh": _SOURCED, "slurm.sh": _SOURCES}, "1xA100-80GB")
+    assert result.texts["train_sft.sh"].count(b"--adam_offload") == 1
+    assert "slurm.sh" not in result.texts
