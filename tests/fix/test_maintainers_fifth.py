@@ -229,3 +229,50 @@ def test_an_option_is_added_where_the_others_stand_and_not_where_they_are_taken_
     result = _fixed({"train_sft.sh": _SOURCED, "slurm.sh": _SOURCES}, "1xA100-80GB")
     assert result.texts["train_sft.sh"].count(b"--adam_offload") == 1
     assert "slurm.sh" not in result.texts
+
+
+# -- what starts a run ----------------------------------------------------------------------------------
+
+_FSDP_JSON = """\
+{
+  "compute_environment": "LOCAL_MACHINE",
+  "distributed_type": "FSDP",
+  "fsdp_config": {"fsdp_offload_params": true, "fsdp_sharding_strategy": "FULL_SHARD"},
+  "num_machines": 1,
+  "num_processes": 2
+}
+"""
+
+
+def test_accelerates_config_may_be_json() -> None:
+    command = (
+        "accelerate launch --config_file fsdp.json swift/cli/sft.py --model Qwen/Qwen2.5-72B-Instruct"
+        " --tuner_type lora --quant_bits 4 --max_length 2048 --dataset a\n"
+    )
+    (run,) = link({"run.sh": command, "fsdp.json": _FSDP_JSON}, "run.sh").runs
+    assert run.plan.parallel.backend == "fsdp1"
+    assert run.plan.parallel.fsdp.cpu_offload
+    assert run.plan.parallel.world == 2
+
+
+_LORA = (
+    "model_name_or_path: meta-llama/Meta-Llama-3-8B\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
+    "dataset: a\ntemplate: llama3\ncutoff_len: 2048\noutput_dir: out\nper_device_train_batch_size: 1\nbf16: true\n"
+)
+_FSDP_YAML = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nfsdp_config:\n"
+    "  fsdp_sharding_strategy: FULL_SHARD\nnum_machines: 1\nnum_processes: 2\n"
+)
+
+
+def test_another_number_of_processes_is_no_reason_for_a_copy() -> None:
+    files = {
+        "train.sh": "accelerate launch --config_file examples/accelerate/fsdp_config.yaml src/train.py a.yaml\n",
+        "a.yaml": _LORA,
+        "examples/accelerate/fsdp_config.yaml": _FSDP_YAML,
+        "src/train.py": "from llamafactory.train.tuner import run_exp\nrun_exp()\n",
+    }
+    result = _fixed(files, "1xA100-80GB")
+    assert not result.texts
+    reasons = [str(d.fix.reason) for d in result.report.diagnoses if d.fix is not None]
+    assert any("said better on the command line" in reason for reason in reasons)
