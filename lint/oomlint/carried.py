@@ -56,13 +56,16 @@ _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 
 
 def without_declared(
-    workspace: Workspace, run: Run, claims: Iterable[Claim], readers: OwnReaders
+    workspace: Workspace, run: Run, claims: Sequence[Claim], readers: OwnReaders
 ) -> Run:
     """The run less the stray keys that the project's own programs ask for, and less those and the
     values out of range that its own copy of the framework declares, or a patch of it."""
     is_started = any(claim.is_launched for claim in claims) and not run.is_started_by_guess
+    options = readers.options_of(claims) if run.stray else frozenset[str]()
     strays = tuple(
-        stray for stray in run.stray if not readers.ask_for(stray, is_started=is_started)
+        stray
+        for stray in run.stray
+        if stray.path not in options and not readers.ask_for(stray, is_started=is_started)
     )
     run = run if len(strays) == len(run.stray) else replace(run, stray=strays)
     redeclared = frozenset(_redeclared(run, readers))
@@ -223,6 +226,14 @@ class OwnReaders:
         self.workspace = workspace
         self._words: dict[str, frozenset[bytes]] = {}
         self._options: dict[str, frozenset[bytes]] = {}
+
+    def options_of(self, claims: Iterable[Claim]) -> frozenset[str]:
+        """The options that the programs which commands start parse beside a library's arguments of training,
+        whatever these programs do with them: one that is not followed has them all the same."""
+        scripts = ((path, claim.path) for claim in claims for path in claim.scripts)
+        found = (self.workspace.resolve(path, base) for path, base in scripts)
+        names = {name for name in found if name is not None}
+        return frozenset(each.decode() for name in names for each in self._declared(name))
 
     def declare(self, key: StrayKey) -> bool:
         """Whether a script of the project parses a key into a class of its own beside a library's arguments."""

@@ -555,6 +555,13 @@ def test_zero3_is_not_proposed_where_the_framework_refuses_it(key: str) -> None:
         run.what_if({"parallel.zero.stage": 3})
 
 
+@pytest.mark.parametrize("stage", [2, 3])
+def test_muon_which_takes_matrices_is_not_sharded_by_zero(stage: int) -> None:
+    run = run_of(SFT.replace("finetuning_type: lora", "finetuning_type: full") + "use_muon: true\n")
+    with pytest.raises(CannotEdit, match="Muon takes matrices"):
+        run.what_if({"parallel.zero.stage": stage})
+
+
 def test_new_keys_go_to_the_config_and_not_to_the_launch_line() -> None:
     line = "llamafactory-cli train a.yaml per_device_train_batch_size=8\n"
     files = {"a.yaml": SFT, "run.sh": line}

@@ -251,6 +251,15 @@ def test_activation_modes() -> None:
     assert _run(on + "ac_mode: full\n").plan.checkpointing.mode == "none"
 
 
+def test_selective_checkpointing_becomes_full_by_the_same_key() -> None:
+    text = _DISTRIBUTED + _FULL + "ac_mode: selective  # or full\nac_option: 2\n"
+    after = _fixed(text, {"checkpointing.mode": "full"})
+    assert "ac_mode: full  # or full\nac_option: 2\n" in after
+    offloaded = _fixed(text, {"checkpointing.mode": "full", "checkpointing.offload": "cpu"})
+    assert "ac_mode" not in offloaded
+    assert "enable_activation_checkpointing: True" in offloaded
+
+
 def test_dimensions_from_a_familys_own_builder() -> None:
     arguments = (
         "llama2.llama2\n  vocab_size: 32000\n  num_layers: 22\n  num_heads: 32\n"

@@ -8,7 +8,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'GptNeox': ('gpt-neox', ('.yaml', '.yml', '.json', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'num-layers', b'num_layers', b'deepy.py', b'checkpoint_factor', b'checkpoint-factor'), False, ()),
     'DeepSpeed': ('deepspeed', ('.json',), (b'zero_optimization', b'train_micro_batch_size_per_gpu', b'train_batch_size'), True, ()),
     'FsdpConfig': ('fsdp-config', ('.json',), (), True, ()),
-    'Accelerate': ('accelerate', ('.yaml', '.yml'), (b'distributed_type',), True, ()),
+    'Accelerate': ('accelerate', ('.yaml', '.yml', '.json'), (b'distributed_type',), True, ()),
     'Axolotl': ('axolotl', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'base_model', b'axolotl'), True, ()),
     'Torchtune': ('torchtune', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'torchtune', b'_component_', b'tune run'), True, ()),
     'Torchtitan': ('torchtitan', ('.toml', '.sh', '.bash', '.slurm', '.sbatch', '.job', '.py'), (b'[parallelism]', b'[activation_checkpoint]', b'torchtitan', b'run_train.sh', b'run_llama_train.sh', b'flavor'), False, ('.py',)),

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from oomlint.diagnosis import Diagnosis
 from oomlint.fix.edits import Fix
 from oomlint.judgement import judgement_of, needs_all_samples_long
+from oomlint.memory.rollout import starves_engine
 from oomlint.rule import Applicability, Finding, Severity
 from oomlint.run import Run
 
@@ -44,6 +45,8 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
         return None
     if outnumbers_cards(run):
         return "it starts more processes than there are GPUs, which comes first"
+    if starves_engine(run.intended.plan, run.limits.gpu_bytes):
+        return "the share of a card that the generation engine may take does not hold its weights, which comes first"
     if not diagnosis.finding.overflows and not judgement_of(run).is_lost:
         return "nothing says that the run rather dies without it"
     if fix.risk_after is not None and fix.risk_after.is_lost:

@@ -21,6 +21,9 @@ from oomlint.errors import CannotEdit
 from oomlint.fix.story import Wishes, contradiction, name_for
 from oomlint.run import Run
 
+# Of what a machine has nobody keeps a file for each number.
+_COUNTS = (".gpus_per_node", ".nodes", ".world", ".total_processes", ".machines")
+
 
 class Wanted(Struct, frozen=True):
     """What a fix sets: canonical fields, and the fields of each file that say it."""
@@ -94,6 +97,10 @@ def set_apart(
         if found is None:
             return Apart(edits, left, frozenset(joined), frozenset(freed))
         path, leaving = found
+        if wanted.of(path) and all(str(field).endswith(_COUNTS) for field in wanted.of(path)):
+            raise CannotEdit(
+                f"{_name(path)} serves others too, and how many processes start is said better on the command line"
+            )
         wanted = wanted.following(path)
         copy = leaving.copy
         text = leaving.source.edited(groups[path]).text

@@ -12,6 +12,7 @@ from oomlint.memory.result import GpuLimits
 from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, visiting_states
 from oomlint.memory.step import Point, stack_of
 from oomlint.memory.units import units_of
+from oomlint.plan import Plan
 
 _ENGINES = ("vllm_colocate", "sglang")
 
@@ -67,6 +68,19 @@ def engine_pool(f: Facts, limits: GpuLimits) -> float:
         return max(_own_weights(f), pool - limits.context - there_at_start(f))
     # What the engine may take, its weights included.
     return max(0.0, pool - frozen_weight_bytes(f)) if rollout.shares_weights else pool
+
+
+def starves_engine(plan: Plan, card: int | None) -> bool:
+    """Whether the share of a card of so many bytes that an engine may take does not hold its own copy of the weights: it stops before
+    the first step ("No available memory for the cache blocks", vllm 0.6 to 0.11 v1/core/kv_cache_utils.py; "Not
+    enough memory", sglang 0.4 model_executor/model_runner.py)."""
+    rollout, dims = plan.objective.rollout, plan.model.dims
+    share = rollout.gpu_mem_util
+    if rollout.engine not in _ENGINES or rollout.share_of not in (None, "card"):
+        return False
+    if not card or share is None or dims is None or not dims.params_total or rollout.shares_weights:
+        return False
+    return 2.0 * dims.params_total / (rollout.tp or 1) >= share * card
 
 
 def _own_weights(f: Facts) -> float:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from oomlint.errors import CannotEdit
+from oomlint.memory.rollout import starves_engine
 from oomlint.plan import Plan
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.run import Run
@@ -57,14 +58,15 @@ def _sayable(run: Run, groups: Iterable[Any]) -> tuple[tuple[Move, ...], ...]:
 
 def _distinct(run: Run, moves: Iterable[Move]) -> Iterator[Move]:
     """Moves that the run's framework has words for and that change something, each effect once:
-    torchtune's only word for a fused loss is a chunked one."""
+    torchtune's only word for a fused loss is a chunked one. None takes from an engine what its weights need."""
+    card = run.limits.gpu_bytes
     seen = [run.intended.plan]
     for move in moves:
         try:
             plan = run.what_if(move.changes).intended.plan
         except CannotEdit:
             continue
-        if plan not in seen:
+        if plan not in seen and not starves_engine(plan, card):
             seen.append(plan)
             yield move
 

@@ -15,8 +15,6 @@ other: with the old meaning 8 answers to each of 4 prompts are 32 sequences on t
 new one 4. Now such a config stops with *generation_batch_size must be divisible by
 num_generations*, in TRL once the model is loaded.
 
-TRL's GRPO and RLOO also stop with fewer than two answers to a prompt, of which they take the mean.
-
 TRL's GRPO and RLOO also stop with a single answer to a prompt: they compare each with the mean of all.
 
 ## How to fix it
@@ -26,7 +24,8 @@ memory stays, the global batch grows: it is unsafe.
 
 ## When not to
 
-Where TRL 0.14 or older is pinned.
+Where TRL 0.14 or older is pinned. A config of which only a neighbour's command shows on how many processes it might be
+started is not judged: that command may start a trainer that counts otherwise.
 
 ## Sources
 
@@ -125,7 +124,7 @@ class GrpoBatchSemantics(Rule):
                 confidence="high",
             )
             return
-        if f.parallel.world in origin.inputs and not _counted(run):
+        if f.parallel.world in origin.inputs and (run.is_started_by_guess or not _counted(run)):
             return
         least = _least(run, group)
         if total % group:

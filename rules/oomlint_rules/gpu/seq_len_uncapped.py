@@ -16,8 +16,9 @@ training. Models allow 32768 or 131072 tokens, so the model's own limit does not
 
 ## How to fix it
 
-Set a limit that fits. Longer samples are then cut or dropped, which changes what is learned:
-the fix is unsafe, and the number it proposes is the longest that fits with room.
+Set a limit that fits. Longer samples are then cut or dropped, which changes what is learned, and how long they
+may be nobody but the author decides: the fix is shown and not applied. The number it proposes is the longest that
+fits with room.
 
 ## When not to
 
@@ -88,7 +89,7 @@ class SeqLenUncapped(Rule):
     code = "OOM107"
     name = "seq-len-uncapped"
     summary = "nothing limits the length of samples, and a long one would not fit"
-    applicability = Applicability.UNSAFE
+    applicability = Applicability.DISPLAY
     explains = ("activations", "logits")
     cost = 8
     only_where = (Where(plan={f.seq.unbounded: (True,)}),)
@@ -96,16 +97,10 @@ class SeqLenUncapped(Rule):
     bad = (
         Example(
             files={"train.sh": _SWIFT.format(length="")},
-            fixed={
-                "train.sh": _SWIFT.format(length="").replace(
-                    " --per_device", " --max_length 1280 --per_device"
-                )
-            },
             hardware="1xRTX-4090-24GB",
         ),
         Example(
             files={"recipe.yaml": _TORCHTUNE.format(length="null")},
-            fixed={"recipe.yaml": _TORCHTUNE.format(length="1536")},
             hardware="1xH100-80GB",
         ),
     )
@@ -157,7 +152,9 @@ class SeqLenUncapped(Rule):
             limit=run.limits.gpu_bytes,
             proposals=[
                 Proposal.set(
-                    f"limit samples to {limit} tokens", {f.seq.max_len: limit}, Applicability.UNSAFE
+                    f"limit samples to {limit} tokens",
+                    {f.seq.max_len: limit},
+                    Applicability.DISPLAY,
                 )
             ]
             if limit >= 512

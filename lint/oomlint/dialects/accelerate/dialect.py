@@ -1,6 +1,6 @@
-"""Accelerate's config YAML.
+"""Accelerate's config, YAML or JSON.
 
-Read from accelerate 16cb6eb8 (1.15.0.dev0).
+Read from accelerate 16cb6eb8 (1.15.0.dev0; commands/config/config_args.py load_config_from_file takes either).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from oomlint.dialects.base import Claim, ClaimKind, Dialect
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.asked import BY_ACCELERATE
 from oomlint.dialects.table import Block
+from oomlint.documents import JSON_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, roots
 
 # Folders of configs that a framework's examples share: TRL 1.10.0.dev0 trl/accelerate_configs, those of
@@ -30,6 +31,7 @@ _SUPPORTING = frozenset({"compute_environment", "num_processes", "mixed_precisio
 class Accelerate(Dialect):
     name = "accelerate"
     markers = (b"distributed_type",)
+    suffixes = (*YAML_SUFFIXES, *JSON_SUFFIXES)
     references = {ref.deepspeed: "deepspeed"}
     asks = BY_ACCELERATE
     meaning = alone

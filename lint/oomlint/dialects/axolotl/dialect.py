@@ -59,11 +59,28 @@ fsdp_config:
 """
 
 
+# Where Axolotl says which keys there are: classes since 0.4.1 (they moved at 0.8), before that the modules that ask for
+# them (v0.3.0, v0.4.0, v0.6.0, v0.8.0 and 067b021c of axolotl-ai-cloud/axolotl).
+_DECLARING = tuple(
+    f"src/axolotl/{path}.py"
+    for path in (
+        "core/trainer_builder", "integrations/cut_cross_entropy/args", "integrations/liger/args", "train",
+        "utils/config", "utils/config/models/input/v0_4_1/__init__", "utils/data", "utils/models", "utils/trainer",
+        *(f"utils/schemas/{name}" for name in (
+            "config", "datasets", "deprecated", "dynamic_checkpoint", "fsdp", "integrations", "model", "multimodal",
+            "peft", "quantization", "training", "trl", "validation", "vllm",
+        )),
+    )
+)  # fmt: skip
+
+
 class Axolotl(Dialect):
     name = "axolotl"
     markers = (b"base_model", b"axolotl")
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed"}
+    declared_in = _DECLARING
+    declares_all = True
     asks = BY_TRAINER
     meaning = meaning
 

@@ -27,6 +27,15 @@ def completions_of_round(run: Cells, steps: Any) -> int | None:
     return int(micro * world * shared)
 
 
+def with_same_round(own: dict[Any, Any], run: Cells, steps: Any) -> dict[Any, Any]:
+    """What is to be written, and with another micro batch as many more of them in a round of generation, where the
+    field ``steps`` says how many share one: else fewer answers would be drawn at once, and other ones learned from."""
+    micro, now, shared = own.get(f.batch.micro), run[f.batch.micro], run[steps]
+    if not micro or not now or not shared or steps in own or now * shared % micro:
+        return own
+    return own if micro == now else {**own, steps: now * shared // micro}
+
+
 def check_precomputed_reference(reference: str, run: Cells) -> None:
     """Whether TRL's trainers, and what is built on them, can have the reference model as wanted.
 

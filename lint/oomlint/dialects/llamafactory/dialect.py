@@ -163,6 +163,10 @@ def _check_combinations(wishes: Wishes, run: Cells) -> None:
     Raises:
         CannotEdit: with the key.
     """
+    if wishes.get(f.parallel.zero.stage) and run[lf.muon]:
+        # LF/third_party/muon/muon.py:58 wants matrices; DeepSpeed 0.18 runtime/zero/stage_1_and_2.py makes a flat
+        # vector of all parameters of a rank, and stage 3 likewise.
+        raise CannotEdit("LLaMA-Factory's Muon takes matrices, which ZeRO flattens")
     if wishes.get(f.parallel.zero.stage) == 3:
         _refuse(_NOT_UNDER_ZERO3, "with ZeRO-3", run)
     if wishes.get(f.trainable.method) in ("lora", "qlora"):

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.common.generation import with_same_round
 from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.fsdp_config import FsdpConfig
 from oomlint.dialects.machine.launches import launches
@@ -82,8 +83,8 @@ class MsSwift(Dialect):
         return Skeleton("ms-swift.yaml", text, f"{ranks}swift sft {{file}}", "dataset")
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
-        own = in_training_arguments(expressed(name_preset(changes, run), run), run)
-        return writable(own, run, self.name)
+        said = in_training_arguments(expressed(name_preset(changes, run), run), run)
+        return writable(with_same_round(said, run, own.steps_per_generation), run, self.name)
 
 
 _FSDP_FILE = Table(

@@ -174,8 +174,13 @@ def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
     if mode not in ("full", "none"):
         raise CannotEdit("only full activation checkpointing has a key of its own in torchtune")
     said: dict[Any, Any] = {own.checkpointing: mode == "full"}
+    offloads = run[own.offload_activations] or wishes.get(f.checkpointing.offload) == "cpu"
+    if run[own.ac_mode] is not None and mode == "full" and not offloads:
+        return {own.ac_mode: "full", own.checkpointing: False}
     if run[own.ac_mode] is not None:
-        said[own.ac_mode] = None
+        said[own.ac_mode] = (
+            None  # offloading demands the switch, beside which the mode counts for nothing
+        )
     if mode == "none" and run[own.offload_activations]:
         # Offloading demands checkpointing (recipes raise otherwise).
         said[own.offload_activations] = False

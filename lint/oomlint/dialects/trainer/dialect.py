@@ -31,6 +31,7 @@ from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.script import script_claim, script_runs
 from oomlint.dialects.trainer.tables import ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
+from oomlint.dialects.trainer.unfollowed import check_own_options
 from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_launch
 from oomlint.documents.base import Document, Entry, Mapping, Node, PythonDocument, Scalar, Sequence
 from oomlint.documents.text import Location, Span
@@ -152,6 +153,7 @@ class HfTrainer(Dialect):
         return [stray for stray in run.given.stray if stray.path not in declared]
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
+        check_own_options(changes, run)
         return writable(in_training_arguments(expressed(changes, run), run), run, self.name)
 
 

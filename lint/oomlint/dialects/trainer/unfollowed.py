@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.meaning import Meaning, Said
+from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value
 from oomlint.dialects.trainer.fields import hf
@@ -20,6 +20,7 @@ from oomlint.dialects.trainer.script import are_held, is_reached
 from oomlint.dialects.trainer.statements import is_command, switches_of
 from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl
 from oomlint.documents.base import UNKNOWN, Entry, Fact, Scalar
+from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
 unfollowed = Meaning()
@@ -99,6 +100,20 @@ def _loading_elsewhere(blocks: list[Block]) -> Block | None:
     switches = switches_of(blocks) if any(map(is_command, blocks)) else {}
     loading = (block for block in blocks if block.table.section == "model")
     return next((each for each in loading if not is_reached(each.mapping, switches)), None)
+
+
+def check_own_options(changes: Wishes, run: Cells) -> None:
+    """See that nothing is to be said by a library's key of which an option of the script's own speaks already: what
+    both would do together is not known.
+
+    Raises:
+        CannotEdit: something is.
+    """
+    for field in _ABOUT.keys() & changes.keys():
+        speaks, is_settled = _ABOUT[field]
+        for _, entry in () if is_settled(run) else run.given.once(_own_options):
+            if speaks(_words(entry.key)):
+                raise CannotEdit(f"the script has an option of its own for it, {entry.key}")
 
 
 def _chosen_by_code(run: Cells) -> Origin | None:

@@ -17,6 +17,7 @@ from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.common.generation import with_same_round
 from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONMENT
@@ -27,8 +28,9 @@ from oomlint.dialects.table import Block, OverrideBlock, StrayKey
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
 from oomlint.dialects.trainer.script import parsed_config, script_claim, script_runs
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
+from oomlint.dialects.trainer.unfollowed import check_own_options
 from oomlint.dialects.trl.changes import GROUPS_BY_ROUND
-from oomlint.dialects.trl.fields import HANDBOOKS_DATA
+from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.lengths import dropped_keys, drops_max_length
 from oomlint.dialects.trl.meaning import meaning
@@ -208,7 +210,9 @@ class Trl(Dialect):
         return Skeleton("trl-sft.yaml", text, f"trl sft --config {{file}}{ranks}", "dataset_name")
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
+        check_own_options(changes, run)
         own = in_training_arguments(expressed(changes, run), run)
+        own = with_same_round(own, run, trl.steps_per_generation)
         _check_length(own, run)
         _check_evaluation(own, run)
         _check_groups(own, run)

@@ -233,6 +233,8 @@ class ShellScript(ShellDocument, frozen=True, eq=False):
         siblings = sorted(
             (e for e in mapping.entries.values() if isinstance(e, ShellEntry)), key=_place
         )
+        if siblings and all(e.container is not None and e.container.sourced for e in siblings):
+            raise CannotEdit("all its options are of another script, which this one sources")
         own = [e for e in siblings if e.container is mapping.container]
         anchor = mapping.entries.get(after) if after is not None else None
         if anchor is None and own:

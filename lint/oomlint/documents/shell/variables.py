@@ -222,7 +222,7 @@ class Variables:
     def take_in(self, others: Variables, place: Span) -> None:
         """Those of another script that this one sources at ``place``; edits of them belong to
         whoever reads that."""
-        step = Step(Container("value", place, shared=True), place, place)
+        step = Step(Container("value", place, shared=True, sourced=True), place, place)
         for key, binding in others.held.items():
             if key in GIVEN_NAMES:
                 continue

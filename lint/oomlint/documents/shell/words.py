@@ -31,6 +31,8 @@ class Container(Struct, frozen=True, eq=False):
     quoted: bool = False
     file: str = ""
     """The other script that an array comes from, where this one sources it."""
+    sourced: bool = False
+    """Stands for the place that takes in another script, whose value it is."""
 
 
 class Step(Struct, frozen=True, eq=False):
