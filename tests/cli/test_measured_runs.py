@@ -84,7 +84,7 @@ def test_no_phase_needs_more_than_the_peak_that_was_measured(oomlint, project, c
     )
     now = run_of(oomlint)["gpu"]
     assert max(now["phases"].values()) == now["peak_bytes"]
-    assert all(0 < phase for phase in now["phases"].values())
+    assert all(phase > 0 for phase in now["phases"].values())
 
 
 def test_a_release_that_nobody_pins_is_no_question_of_the_very_run(oomlint, project):
