@@ -1309,3 +1309,25 @@ def test_what_is_loaded_behind_the_trainer_is_not_what_it_trains():
     run = run_of(files, "go.sh")
     assert run.plan.model.id != "out"
     assert run.cells.is_unread(f.trainable.method)
+
+
+_LOADS_SET = """\
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+
+data = load_dataset("yahma/alpaca-cleaned", split="train").map(lambda each: {"text": each["output"]})
+args = SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=4096)
+SFTTrainer("Qwen/Qwen2.5-1.5B", train_dataset=data, args=args).train()
+"""
+
+
+def test_samples_are_no_longer_than_those_of_the_set_that_a_script_loads() -> None:
+    run = _run(_LOADS_SET)
+    assert run.plan.data.sets == ("yahma/alpaca-cleaned",)
+    assert run.plan.seq.longest == 1044
+    assert run.plan.seq.max_len == 4096
+    own = _run(_LOADS_SET.replace('"yahma/alpaca-cleaned"', "name"))
+    assert own.plan.seq.longest is None
+    estimates = [each.estimate.gpu.peak_bytes for each in (run, own)]
+    assert None not in estimates
+    assert (estimates[0] or 0) < (estimates[1] or 0)

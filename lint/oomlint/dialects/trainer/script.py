@@ -34,6 +34,7 @@ from oomlint.dialects.trainer.tables import (
     FROM_PRETRAINED,
     FROZEN_TOWER,
     LOADED_ADAPTER,
+    LOADED_SETS,
     LOADING_TRAINER_CALL,
     PREPARES_KBIT,
     QUANTIZATION,
@@ -43,7 +44,16 @@ from oomlint.dialects.trainer.tables import (
     WITH_REFERENCE,
     WRAPS,
 )
-from oomlint.documents.base import UNKNOWN, Call, Document, Entry, Mapping, Node, Scalar
+from oomlint.documents.base import (
+    UNKNOWN,
+    Call,
+    Document,
+    Entry,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence as Items,
+)
 from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.text import Span
 
@@ -512,7 +522,7 @@ def script_claim(
             table = TOLD_OF_ADAPTER[table.name]
         blocks.append(_block(document, run.trainer, table))
     blocks += (Block(document, s.arguments, ASSIGNED, s.span) for s in assigned_in(document))
-    blocks += _frozen_tower(document)
+    blocks += (*_frozen_tower(document), *_loaded_sets(document))
     blocks += (*machine_of_notebook(document), *ray_workers(document))
     # Without a config call the arguments come from a command line: no run of its own.
     name = ""
@@ -548,6 +558,16 @@ def _option_defaults(document: Document) -> Iterator[Block]:
     if isinstance(defaults, Mapping):
         first = next(iter(defaults.entries.values()))
         yield Block(document, defaults, DEFAULTS, first.value.span)
+
+
+def _loaded_sets(document: Document) -> Iterator[Block]:
+    """The public data sets that a script loads, where these are all that it can train on."""
+    for fact in getattr(document, "facts", ()):
+        if fact.kind == "loads-sets":
+            at = fact.location.span
+            names = tuple(Scalar(at, name) for name in fact.detail["names"])
+            entry = Entry(LOADED_SETS.rows[0].key, at, Items(at, names), at)
+            yield Block(document, Mapping(at, {entry.key: entry}), LOADED_SETS, at)
 
 
 def _frozen_tower(document: Document) -> Iterator[Block]:
