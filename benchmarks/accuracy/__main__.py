@@ -205,12 +205,12 @@ def _balance(name: str, right: Mapping[bool, Sequence[bool]]) -> None:
 
 
 def host(truth: Path) -> None:
-    """Host RAM: how many readings the estimate meets within a factor of 1.3."""
+    """Host RAM: how many readings the estimate meets within a factor of 1.25."""
     found = host_rows(rows(truth, "published"))
     if not found:
         return
-    near = sum(row.factor <= 1.3 for row in found)
-    print(f"\nhost RAM: {near} of {len(found)} within a factor of 1.3")
+    near = sum(row.factor <= 1.25 for row in found)
+    print(f"\nhost RAM: {near} of {len(found)} within a factor of 1.25")
     for row in found:
         print(f"  {row.name:<36}{row.measured:>7.1f} GiB, estimated {row.estimated:.1f}")
 
