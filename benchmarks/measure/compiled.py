@@ -57,14 +57,14 @@ def measured(
         hidden.grad = weight.grad = None
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as forward:
         found = loss()
-    at_loss, kept = _highest(forward)
+    at_loss, kept = highest(forward)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as backward:
         found.backward()
-    above, _ = _highest(backward)
+    above, _ = highest(backward)
     return kept / EACH, at_loss / EACH, (kept + above) / EACH
 
 
-def _highest(seen: Any) -> tuple[int, int]:
+def highest(seen: Any) -> tuple[int, int]:
     """The most bytes that were allocated at once, and those that stayed."""
     alive = most = 0
     events = seen.profiler.kineto_results.experimental_event_tree()

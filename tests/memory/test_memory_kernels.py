@@ -200,6 +200,17 @@ def test_the_gradients_that_chunks_make_of_a_head_are_summed_in_a_third_tensor()
     assert highest(compiled) == 1.75 * EACH + 2 * STATES + 2 * 2 * HEAD
 
 
+def test_dtensors_cross_entropy_holds_copies_beside_what_megatrons_writes_over() -> None:
+    """benchmarks/measure/parallel_loss.py: 4, 14 and 16 bytes on torch 2.15."""
+    split: dict[str, Any] = {
+        "loss__logits_materialised": "loss_parallel", "parallel__tp": 4, "parallel__world": 8,
+    }  # fmt: skip
+    torchs = logits(**split, parallel__backend="fsdp2")
+    assert bytes_of(torchs) == (EACH, 3.5 * EACH, 4 * EACH)
+    megatrons = logits(**split, parallel__backend="megatron")
+    assert bytes_of(megatrons) == (EACH, 1.5 * EACH, 1.5 * EACH)
+
+
 def test_an_optimizer_in_backward_waits_for_the_gradient_of_all_chunks() -> None:
     """torchtune's README has 23.1 GiB for the 3B at 2 x 4,096 tokens, of which 3.6 are those of the head."""
     chunked: dict[str, Any] = {"loss__logits_materialised": "chunked", "compile__enabled": True}

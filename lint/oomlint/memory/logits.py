@@ -142,6 +142,11 @@ def _logits(f: Facts, tokens: float, *, spares: bool = True) -> Logits:
         # their gradient beside them (flash_attn/ops/triton/cross_entropy.py).
         cast = e if wide > e else 0.0
         return Logits(wide * each, (wide + cast) * each, 2 * wide * each, norm, [])
+    if mode == "loss_parallel" and upcast and f.backend == "fsdp2":
+        # torch 2.5 to 2.15 distributed/tensor/parallel/loss.py: log_softmax takes the maximum off in a copy and the
+        # exponential in another, beside the logits and their fp32 cast; its backward has the log-probabilities, the
+        # labels' part, the exponential and their sum at once (benchmarks/measure/parallel_loss.py).
+        return Logits(4 * each, (e + 12) * each, 16 * each, norm, [])
     if loss.algorithm == "rows":
         return _by_rows(f, each * (_answers(f) if mode == "completion_only" else 1.0), wide, norm)
     return _plain(f, profile, tokens, wide, norm)
