@@ -25,8 +25,8 @@ from oomlint.memory.facts import Facts
 
 _WIDTHS = (
     "_STATES_LESS", "_STATES_MORE", "_MOVING_LESS", "_MOVING_MORE", "_LOGITS_LESS",
-    "_LOGITS_MORE", "_HOLES", "_SHORTER", "_PILE", "_SHORT_RUNS", "_UNREAD_LESS", "_UNREAD_MORE", "_ROUTED",
-    "_ROUTED_TO_RANKS", "_OUTSIDE", "_TRACED",
+    "_LOGITS_MORE", "_HOLES", "_SHORTER", "_PILE", "_SHORT_RUNS", "_UNREAD_LESS", "_UNREAD_MORE",
+    "_IMAGES_LESS", "_IMAGES_MORE", "_TOWER_LESS", "_TOWER_MORE", "_ROUTED", "_ROUTED_TO_RANKS", "_OUTSIDE", "_TRACED",
 )  # fmt: skip
 _STEPS = (0.5, 0.75, 1.0, 1.5, 2.0)
 

@@ -62,6 +62,47 @@ def test_the_very_run_is_predicted_as_it_was_measured(oomlint, kept):
     assert "GiB measured of this very run (.oomlint-measured.jsonl:1)" in text
 
 
+def test_what_was_measured_moves_the_phases_that_hold_what_is_least_sure(oomlint, kept):
+    now, before = run_of(oomlint)["gpu"], kept["gpu"]
+    # The weights, their gradients and the optimizer's states are known: 4 GiB less were measured of the rest.
+    for phase in ("load", "optimizer_step"):
+        assert now["phases"][phase] == pytest.approx(before["phases"][phase], rel=0.02)
+    assert now["phases"]["forward"] < before["phases"]["forward"] - 1 * GIB
+
+
+def test_no_phase_needs_more_than_the_peak_that_was_measured(oomlint, project, config):
+    config.write_text(
+        config.read_text().replace("micro_batch_size: 2", "micro_batch_size: 1")
+        + "gradient_checkpointing: true\n"
+    )
+    before = run_of(oomlint)["gpu"]
+    step = before["phases"]["optimizer_step"] - before["components"]["context"]
+    log_of(project, step - 2 * GIB, step - 1 * GIB)
+    assert (
+        "kept in"
+        in oomlint("diagnose", "train.log", "--config", "train.yaml", *HARDWARE, "--keep").stderr
+    )
+    now = run_of(oomlint)["gpu"]
+    assert max(now["phases"].values()) == now["peak_bytes"]
+    assert all(phase > 0 for phase in now["phases"].values())
+
+
+def test_a_release_that_nobody_pins_is_no_question_of_the_very_run(oomlint, project):
+    (project / "sft.py").write_text(
+        "from trl import SFTConfig, SFTTrainer\n"
+        "args = SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=2048, packing=True)\n"
+        "SFTTrainer('Qwen/Qwen2.5-1.5B', train_dataset=data, args=args).train()\n"
+    )
+    asked = ("estimate", "sft.py", *HARDWARE)
+    assert "versions.trl" in oomlint(*asked).stdout
+    log_of(project, 40 * GIB, 44 * GIB)
+    assert (
+        "kept in"
+        in oomlint("diagnose", "train.log", "--config", "sft.py", *HARDWARE, "--keep").stderr
+    )
+    assert "versions.trl" not in oomlint(*asked).stdout
+
+
 def test_a_run_that_differs_a_little_starts_from_it(oomlint, config, kept, project):
     longer = config.read_text().replace("sequence_len: 4096", "sequence_len: 4608")
     config.write_text(longer)

@@ -105,3 +105,13 @@ def test_figures_of_a_run_that_died_are_what_it_needed_at_least(tmp_path):
     )
     found = {c.kind: (c.measured, c.is_floor) for c in examine([scan(str(file))]).comparisons}
     assert found == {"allocated": (78 * GIB, True), "reserved": (70 * GIB, True)}
+
+
+def test_figures_of_loading_are_what_the_run_needed_at_least(tmp_path):
+    file = tmp_path / "train.log"
+    file.write_text(
+        "Memory stats after model init:\n\tGPU peak memory alloc: 15.00 GiB\n"
+        "Step 1 | loss:1.4 lr:1e-5 tokens_per_second_per_gpu:900 peak_memory_alloc:16.50\n"
+    )
+    found = {c.source: c.is_floor for c in examine([scan(str(file))]).comparisons}
+    assert found == {"torchtune: peak memory alloc": True, "torchtune: peak_memory_alloc": False}

@@ -16,6 +16,7 @@ from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.judgement.doubts import doubts
 from oomlint.linking import Linker, LinkOptions
+from oomlint.memory import state_bytes
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import processes_of
 from oomlint.plan.evidence import Level
@@ -1311,3 +1312,41 @@ def test_what_is_loaded_behind_the_trainer_is_not_what_it_trains():
     run = run_of(files, "go.sh")
     assert run.plan.model.id != "out"
     assert run.cells.is_unread(f.trainable.method)
+
+
+_LOADS_SET = """\
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+
+data = load_dataset("yahma/alpaca-cleaned", split="train").map(lambda each: {"text": each["output"]})
+args = SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=4096)
+SFTTrainer("Qwen/Qwen2.5-1.5B", train_dataset=data, args=args).train()
+"""
+
+
+def test_samples_are_no_longer_than_those_of_the_set_that_a_script_loads() -> None:
+    run = _run(_LOADS_SET)
+    assert run.plan.data.sets == ("yahma/alpaca-cleaned",)
+    assert run.plan.seq.longest == 1044
+    assert run.plan.seq.max_len == 4096
+    own = _run(_LOADS_SET.replace('"yahma/alpaca-cleaned"', "name"))
+    assert own.plan.seq.longest is None
+    estimates = [each.estimate.gpu.peak_bytes for each in (run, own)]
+    assert None not in estimates
+    assert (estimates[0] or 0) < (estimates[1] or 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "elements"), [("schedule_free_adamw", 2), ("schedule_free_sgd", 1)]
+)
+def test_a_schedule_free_optimizer_keeps_what_its_method_needs(name: str, elements: int) -> None:
+    """schedulefree 1.4.1: z, and the second moment of those that have one; measured on the CPU."""
+    run = _run(
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-1.5B')\n"
+        f"args = TrainingArguments(output_dir='out', optim='{name}', per_device_train_batch_size=1)\n"
+        "Trainer(model=model, args=args, train_dataset=data).train()\n"
+    )
+    kept = state_bytes(run.plan)
+    assert kept is not None
+    assert kept.optimizer == pytest.approx(elements * kept.parameters, rel=0.01)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.memory import Bounds, DeviceEstimate, GpuLimits, estimate
+from oomlint.models import lookup
 from oomlint.plan import Plan
 from oomlint.plan.model import Moe
 
@@ -95,6 +96,25 @@ def test_a_class_that_nobody_read_is_less_certain() -> None:
     wider = spread(model__dims=replace(LLAMA_8B, arch="unheard_of"))
     assert wider[0] > 2 * less
     assert wider[1] > 1.5 * more
+
+
+def test_a_tower_is_less_uncertain_than_a_class_that_nobody_read_and_images_add_to_it() -> None:
+    found = lookup("Qwen/Qwen2.5-VL-7B-Instruct")
+    assert found is not None
+    seen: dict[str, Any] = {
+        "model__dims": found.dims,
+        "trainable__method": "lora",
+        "trainable__r": 8,
+    }
+    small = counters(**seen, model__vision__max_pixels=28 * 28 * 4)
+    large = counters(**seen, model__vision__max_pixels=28 * 28 * 1024)
+    unread = counters(**{**seen, "model__dims": replace(found.dims, arch="new_thing", vision=None)})
+    assert width(small.allocated, small.allocated_bytes) < width(
+        large.allocated, large.allocated_bytes
+    )
+    assert width(large.allocated, large.allocated_bytes) < width(
+        unread.allocated, unread.allocated_bytes
+    )
 
 
 def test_experts_may_get_more_tokens_than_their_share() -> None:

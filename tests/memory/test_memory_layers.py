@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from oomlint.memory import Skeleton
 from oomlint.memory.build import skeleton
+from oomlint.memory.facts import Facts
 from oomlint.memory.layers import LayerProfile, Regime, layer_profile
 from oomlint.models import lookup
+from oomlint.plan import Plan
 from oomlint.plan.model import Mla, ModelDims, Moe
 
 HIDDEN, FFN, HEADS, KV_HEADS, HEAD_DIM = 4096, 14336, 32, 8, 128
@@ -120,6 +124,27 @@ def test_sequence_parallelism_shards_the_residual_stream() -> None:
     plain = profile(Regime(tensor_parallel=4))
     sharded = profile(Regime(tensor_parallel=4, sequence_parallel=True))
     assert plain.saved.token - sharded.saved.token == pytest.approx(16 * HIDDEN * 3 / 4)
+
+
+def test_dtensors_layers_keep_the_tokens_of_all_ranks() -> None:
+    regime = Regime(tensor_parallel=4, sequence_parallel=True)
+    megatrons, torchs = profile(regime), profile(replace(regime, keeps_gathered=True))
+    # Attention's input and the feed-forward part's, in half precision, instead of a quarter of each.
+    gathered = 2 * 2 * HIDDEN
+    assert torchs.saved.token - megatrons.saved.token == pytest.approx(gathered * 3 / 4)
+    tops = [max(moment.token for moment in each.backward) for each in (torchs, megatrons)]
+    assert tops[0] - tops[1] >= gathered * 3 / 4
+
+
+def test_the_backend_says_whether_layers_keep_the_tokens_of_all_ranks() -> None:
+    leaves: dict[str, Any] = {
+        "model.dims": LLAMA_8B, "trainable.method": "full", "parallel.tp": 4, "parallel.sp": True,
+        "parallel.world": 8, "precision.param": "bf16", "precision.compute": "bf16",
+    }  # fmt: skip
+    for backend, keeps in (("fsdp2", True), ("megatron", False)):
+        regime = Facts(Plan().with_values(leaves | {"parallel.backend": backend})).regime
+        assert regime is not None
+        assert regime.keeps_gathered is keeps
 
 
 def test_an_adapter_of_some_heads_is_kept_where_it_is_copied_to_its_place() -> None:

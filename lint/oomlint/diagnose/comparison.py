@@ -15,7 +15,7 @@ from oomlint.judgement import Forecast
 
 Result = Literal["agrees", "above", "below", "open"]
 """Of a measured peak: within the bounds of the prediction, above or below them; ``open`` where
-there is no prediction, or where a run that died might have gone higher."""
+there is no prediction, or where a run might have gone higher: it died, or was not training yet."""
 
 _WORDS: dict[Kind, str] = {
     "allocated": "torch's peak allocation",
@@ -37,7 +37,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     kind: Kind
     measured: int
     is_floor: bool
-    """Whether the run died before it got there: it needed at least this much."""
+    """Whether it needed at least this much: it died before it got there, or the figure is of the time before training."""
     run: str | None = None
     predicted: int | None = None
     low: int | None = None
@@ -92,7 +92,7 @@ def _of_logs(logs: Sequence[Log], verdict: Verdict) -> Iterator[Comparison]:
                 line=peak.line,
                 kind=peak.kind,
                 measured=peak.size,
-                is_floor=has_died,
+                is_floor=has_died or not peak.is_of_training,
             )
 
 

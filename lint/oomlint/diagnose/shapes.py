@@ -82,8 +82,8 @@ class ExplanationShape(TypedDict):
 
 
 class ComparisonShape(TypedDict):
-    """A measured peak. ``is_floor``: the run died, and may have needed more. ``low_bytes`` and
-    ``high_bytes`` bound the prediction for ``run``."""
+    """A measured peak. ``is_floor``: the run died, or was not training yet, and may have needed more. ``low_bytes``
+    and ``high_bytes`` bound the prediction for ``run``."""
 
     what: str
     source: str

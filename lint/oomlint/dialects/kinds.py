@@ -332,7 +332,8 @@ OPTIMIZER_KINDS: Mapping[str, str] = {
     "lomo": "lomo",
     "adalomo": "adalomo",
     "schedule_free_adamw": "schedule_free",
-    "schedule_free_sgd": "schedule_free",
+    # schedulefree 1.4.1 sgd_schedulefree.py: z beside the weights, and nothing more in a step (measured).
+    "schedule_free_sgd": "momentum_sgd",
     "schedule_free_radam": "schedule_free",
     "came_pytorch": "came",
     "muon": "muon",

@@ -24,8 +24,11 @@ Device = TypeVar("Device", DeviceEstimate, HostEstimate)
 
 
 def over_releases(run: Run) -> tuple[Estimate, tuple[Assumption, ...]]:
-    """The estimate of a run, its bounds widened to those of every alternative, and what differs."""
+    """The estimate of a run, its bounds widened to those of every alternative, and what differs. Of the very run that
+    was measured nothing does: whatever it ran with is in the reading."""
     found = run.estimate
+    if run.is_measured:
+        return found, ()
     others = [(changes, other.estimate) for changes, other in run.alternatives]
     gpu, host = found.gpu, found.host
     for _, other in others:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from oomlint.memory.allocator import lengths_vary
 from oomlint.memory.facts import Facts
+from oomlint.memory.images import images_of
 from oomlint.memory.result import GpuLimits
 from oomlint.memory.step import Point
 from oomlint.memory.traits import is_read
@@ -36,11 +37,14 @@ _HOLES = 0.60
 _SHORTER, _PILE = 0.40, 0.60
 # Runs on short samples, whose pile is small, read 1.5 to 4 GiB above everything that is alive (docs/accuracy.md).
 _SHORT_RUNS = 3.0 * 2**30
-# The layers of a class that nobody has read are taken for Llama's, a vision tower sees images
-# of unknown size. The router sends experts batches of ever new sizes, and with expert parallelism
+# The layers of a class that nobody has read are taken for Llama's. The router sends experts batches of ever new sizes, and with expert parallelism
 # a GPU may get far more than its even share: Megatron-SWIFT's packed runs on 4 to 8 ranks of experts
 # read 9 to 12 GiB above that, those on 2 ranks 1 to 3.
 _UNREAD_LESS, _UNREAD_MORE = 0.35, 0.50
+# Images are one a sample and as large as fits, or there are none, or several. Runs of models with a tower scatter by
+# more than that: their samples are of unknown lengths, and a tower's blocks of kernels that were not measured.
+_IMAGES_LESS, _IMAGES_MORE = 0.35, 0.50
+_TOWER_LESS, _TOWER_MORE = 0.27, 0.35
 _ROUTED, _ROUTED_TO_RANKS = 0.30, 0.40
 # What nvidia-smi counts beside torch and the context of its kernels: handles and workspaces of other libraries,
 # other processes. Calibrated on figures that are nvidia-smi's.
@@ -134,9 +138,14 @@ def _spread(f: Facts, at: Totals) -> tuple[list[float], list[float]]:
         more.append(0.5 * (4.0 - f.stream) * model.largest_tensor / f.tp)
     if lengths_vary(f.plan):
         less.append(_SHORTER * (point.activations + point.logits))
-    if not is_read(model.arch) or model.vision_numel:
+    if not is_read(model.arch):
         less.append(_UNREAD_LESS * own)
         more.append(_UNREAD_MORE * own)
+    if model.vision_numel:
+        pictures = images_of(f)
+        images = max(pictures.kept, pictures.backward)
+        less += [_TOWER_LESS * own, _IMAGES_LESS * images]
+        more += [_TOWER_MORE * own, _IMAGES_MORE * images]
     if f.plan.precision.fp8_train == "te":
         less.append(_FP8_INPUTS * point.activations)
         more.append(_FP8_WEIGHTS * model.linear_numel / f.tp / f.pp)

@@ -440,6 +440,7 @@ class Facts:
             tensor_parallel=self.tp,
             expert_tensor_parallel=max(1, min(self.tp, plan.parallel.etp or self.tp)),
             sequence_parallel=bool(plan.parallel.sp),
+            keeps_gathered=bool(plan.parallel.sp) and self.tp > 1 and self.backend == "fsdp2",
             recomputed=_recomputed_parts(plan),
         ))  # fmt: skip
 

@@ -142,6 +142,11 @@ def _logits(f: Facts, tokens: float, *, spares: bool = True) -> Logits:
         # their gradient beside them (flash_attn/ops/triton/cross_entropy.py).
         cast = e if wide > e else 0.0
         return Logits(wide * each, (wide + cast) * each, 2 * wide * each, norm, [])
+    if mode == "loss_parallel" and upcast and f.backend == "fsdp2":
+        # torch 2.5 to 2.15 distributed/tensor/parallel/loss.py: log_softmax takes the maximum off in a copy and the
+        # exponential in another, beside the logits and their fp32 cast; its backward has the log-probabilities, the
+        # labels' part, the exponential and their sum at once (benchmarks/measure/parallel_loss.py).
+        return Logits(4 * each, (e + 12) * each, 16 * each, norm, [])
     if loss.algorithm == "rows":
         return _by_rows(f, each * (_answers(f) if mode == "completion_only" else 1.0), wide, norm)
     return _plain(f, profile, tokens, wide, norm)
@@ -319,13 +324,11 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
         # torchtune LinearCrossEntropyLoss: the hidden states are copied without the tokens that
         # no label asks for, and every chunk adds its own gradient of the head to the last ones.
         hidden = tokens * model.hidden * e
-        # Under autocast they add up for the cast weight, in half precision.
-        grads = weight * (1.0 if regime.amp and f.stream == 4 else 2.0) * f.head_trained
         if f.plan.compile.enabled:
-            kept = e * each
+            return _compiled_chunks(f, each, n, norm, hidden=hidden)
         late = [
             (norm, kept + hidden + 2 * wide / n * each + unpacked, 0.0),
-            (norm, kept * (1 - 1 / n) + hidden + e / n * each + unpacked, grads),
+            (norm, kept * _left(n, 2) + hidden + unpacked + _of_head(f, n), 0.0),
         ]
         return Logits(kept + hidden, kept + hidden + (e + wide) / n * each, 0.0, norm, late)
     if loss.outputs_kept:
@@ -334,12 +337,49 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
         early = kept + 2 * wide / n * each + unpacked
         return Logits(kept, early, early, norm, [])
     if f.plan.compile.enabled:
-        # Inductor keeps the half-precision logits, not the fp32 log-probabilities that it
-        # can make again; their gradients are written beside them.
-        kept = e * each
-        return Logits(kept, kept + wide / n * each, 2 * kept + unpacked, norm, [])
+        return _compiled_chunks(f, each, n, norm, hidden=0.0)
     at_loss = kept + (e + wide / n) * each
-    return Logits(kept, at_loss, kept + 2 * wide / n * each + unpacked, norm, [])
+    late = [
+        (norm, kept + 2 * wide / n * each + unpacked, 0.0),
+        (norm, e * each * _left(n, 2) + unpacked + _of_head(f, n), 0.0),
+    ]
+    return Logits(kept, at_loss, 0.0, norm, late)
+
+
+def _left(chunks: int, done: int) -> float:
+    """The share of the chunks that wait when the gradients of the first are added up; one alone is there until its
+    gradient is made."""
+    return 1.0 if chunks == 1 else 1 - done / chunks
+
+
+def _of_head(f: Facts, chunks: int, *, sums_in_place: bool = False) -> float:
+    """Bytes of the head's gradient where chunks add theirs to one another before anybody takes it: what the last
+    ones came to, the newest, and their sum, which torch makes apart where gradients are views (measured,
+    ``benchmarks/measure/compiled.py`` and ``losses.py``)."""
+    assert f.model is not None
+    assert f.regime is not None
+    if not f.head_trained:
+        return 0.0
+    tensors = 1 if chunks == 1 else 2 if sums_in_place else 3
+    # As wide as the run computes: under autocast they add up for the cast weight.
+    return tensors * f.regime.compute * f.model.vocab / f.tp * f.model.hidden
+
+
+def _compiled_chunks(f: Facts, each: float, chunks: int, norm: float, *, hidden: float) -> Logits:
+    """Chunks whose loss Inductor compiles: it keeps the half-precision logits alone, from which backward makes the
+    log-probabilities again, and writes a chunk's gradient before it gives up the chunk's logits
+    (``benchmarks/measure/compiled.py``). ``hidden`` are the bytes of hidden states where the head is compiled too."""
+    assert f.model is not None
+    assert f.regime is not None
+    e = float(f.regime.compute)
+    unpacked = e * f.model.vocab / f.tp * f.model.hidden if f.head_packed else 0.0
+    kept = e * each
+    grads = _of_head(f, chunks, sums_in_place=bool(hidden))
+    late = [
+        (norm, kept * (1 + 1 / chunks) + hidden, 0.0),
+        (norm, kept * _left(chunks, 1 if hidden else 2) + hidden + unpacked + grads, 0.0),
+    ]
+    return Logits(kept + hidden, kept + hidden, 0.0, norm, late)
 
 
 def _recomputed(f: Facts, tokens: float, chunk: float, norm: float) -> Logits:

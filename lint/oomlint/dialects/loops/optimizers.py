@@ -29,7 +29,8 @@ KINDS = {
     "PagedLion32bit": "paged_lion", "PagedLion8bit": "paged_lion8bit", "RMSprop": "rmsprop", "Adagrad": "adagrad",
     "AdEMAMix": "ademamix", "Muon": "muon", "Lomo": "lomo", "AdaLomo": "adalomo", "CAME": "came",
     "Shampoo": "shampoo", "Lamb": "lamb", "LAMB": "lamb", "FusedLamb": "lamb", "FusedLAMB": "lamb",
-    "AdamWScheduleFree": "schedule_free",
+    "AdamWScheduleFree": "schedule_free", "RAdamScheduleFree": "schedule_free",
+    "SGDScheduleFree": "momentum_sgd",
 }  # fmt: skip
 _OF_TORCH = frozenset({"AdamW", "Adam", "SGD", "Adagrad", "RMSprop"})
 _STAND_IN = "DummyOptim"

@@ -34,6 +34,7 @@ from oomlint.dialects.trainer.tables import (
     FROM_PRETRAINED,
     FROZEN_TOWER,
     LOADED_ADAPTER,
+    LOADED_SETS,
     LOADING_TRAINER_CALL,
     PREPARES_KBIT,
     QUANTIZATION,
@@ -52,6 +53,7 @@ from oomlint.documents.base import (
     Node,
     PythonDocument,
     Scalar,
+    Sequence as Items,
     parser_of,
 )
 from oomlint.documents.python.lengths import LENGTH_NAMES
@@ -535,7 +537,7 @@ def script_claim(
             table = TOLD_OF_ADAPTER[table.name]
         blocks.append(_block(document, run.trainer, table))
     blocks += (Block(document, s.arguments, ASSIGNED, s.span) for s in assigned_in(document))
-    blocks += _frozen_tower(document)
+    blocks += (*_frozen_tower(document), *_loaded_sets(document))
     blocks += (*machine_of_notebook(document), *ray_workers(document))
     # Without a config call the arguments come from a command line: no run of its own.
     name = ""
@@ -569,6 +571,16 @@ def _option_defaults(document: Document) -> Iterator[Block]:
     if defaults is not None:
         first = next(iter(defaults.entries.values()))
         yield Block(document, defaults, DEFAULTS, first.value.span)
+
+
+def _loaded_sets(document: Document) -> Iterator[Block]:
+    """The public data sets that a script loads, where these are all that it can train on."""
+    for fact in document.facts:
+        if fact.kind == "loads-sets":
+            at = fact.location.span
+            names = tuple(Scalar(at, name) for name in fact.detail["names"])
+            entry = Entry(LOADED_SETS.rows[0].key, at, Items(at, names), at)
+            yield Block(document, Mapping(at, {entry.key: entry}), LOADED_SETS, at)
 
 
 def _frozen_tower(document: Document) -> Iterator[Block]:

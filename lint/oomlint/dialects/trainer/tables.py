@@ -160,6 +160,14 @@ FROZEN_TOWER = Table(
     section="script",
 )
 
+# datasets 4.8 load.py load_dataset.
+LOADED_SETS = Table(
+    name="data sets that are loaded",
+    rows=(Row("path", f.data.sets, LIST),),
+    known_prefixes=("",),
+    section="script",
+)
+
 # peft 0.21.2 utils/other.py prepare_model_for_kbit_training.
 PREPARES_KBIT = Table(
     name="prepare_model_for_kbit_training",

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from oomlint.documents.base import UNKNOWN, Call, Fact, Mapping, Scalar
 from oomlint.documents.python.calls import Step
+from oomlint.documents.python.data_facts import data_facts
 from oomlint.documents.python.evaluation_facts import evaluation_facts
 from oomlint.documents.python.loss_facts import loss_facts
 from oomlint.documents.python.nodes import option_of
@@ -56,8 +57,9 @@ def facts_of(
     ``state-dict-on-gpu`` (``reason``, and ``guards`` of a Trainer's), ``loss-accumulated-with-graph`` (``loss``, ``into``, ``how``),
     ``empty-cache-in-loop``, ``alloc-conf-after-import`` (``cuda_used``), and those of
     :func:`~oomlint.documents.python.side_facts.side_facts`,
-    :func:`~oomlint.documents.python.loss_facts.loss_facts` and
-    :func:`~oomlint.documents.python.evaluation_facts.evaluation_facts`.
+    :func:`~oomlint.documents.python.loss_facts.loss_facts`,
+    :func:`~oomlint.documents.python.evaluation_facts.evaluation_facts` and
+    :func:`~oomlint.documents.python.data_facts.data_facts`.
     """
     look = _Look(source, tree, places, evaluator, steps, calls, origin)
     facts = [
@@ -70,6 +72,7 @@ def facts_of(
         *loss_facts(source, tree.root, places),
         *side_facts(source, tree, places, steps),
         *evaluation_facts(source, tree, places, evaluator, steps),
+        *data_facts(source, places, evaluator, steps),
     ]
     return tuple(sorted(facts, key=lambda fact: (fact.location.span, fact.kind)))
 

@@ -179,6 +179,17 @@ class Basics:
 
     # -- linear layers -------------------------------------------------------------------
 
+    def gathered(self, x: Tensor) -> Tensor:
+        """The input of layers that split their outputs, with the tokens that sequence parallelism has on the other ranks.
+
+        Of DTensors the gathered input is what the products keep, and their gradient is as large (torchtitan
+        b5bcd76c models/llama3/parallelize.py: PrepareModuleInput of attention and feed-forward); Megatron's layers keep
+        their own tokens and gather the rest anew, into a buffer for all (core/tensor_parallel/layers.py
+        LinearWithGradAccumulationAndAsyncCommunication)."""
+        if not self.r.keeps_gathered:
+            return x
+        return self.tape.op(self.tape.tensor(x.width * self.r.tensor_parallel, x.bytes), (x,))
+
     def linear(self, x: Tensor, layer: Linear) -> Tensor:
         r, tape = self.r, self.tape
         if layer.role in r.fused:

@@ -70,15 +70,15 @@ class Decoder(Attention, Streams, Mixers):
         if traits.streams > 1:
             return self.streamed(x, block, linears)
         if traits.parallel:
-            first = self.norm(x)
+            first = self.gathered(self.norm(x))
             attended = self.project_and_attend(first, linears)
-            second = self.norm(x) if traits.norms == 2 else first
+            second = self.gathered(self.norm(x)) if traits.norms == 2 else first
             mixed = self.feed_forward(second, linears)
             return self.add(self.add(attended, mixed), x)
         if traits.post_norms_only:
             # Olmo2DecoderLayer: what attention and feed-forward give is normed, not their input.
             x = self.add(self.norm(self.mixed(x, block, linears)), x)
-            return self.add(x, self.norm(self.feed_forward(x, linears)))
+            return self.add(x, self.norm(self.feed_forward(self.gathered(x), linears)))
         if block.mixers:
             attended = self.mixed(self.norm(x), block, linears)
             if traits.post_norms:
@@ -107,7 +107,7 @@ class Decoder(Attention, Streams, Mixers):
         elif "mlp" in self.r.recomputed:
             mixed = self.recomputed(y, lambda made, given: made.feed_forward(given, linears))
         else:
-            mixed = self.feed_forward(y, linears)
+            mixed = self.feed_forward(self.gathered(y), linears)
         if traits.post_norms:
             mixed = self.norm(mixed)
         x = self.add(x, self.scaled(self.residual_dropout(mixed)))
@@ -168,7 +168,9 @@ class Decoder(Attention, Streams, Mixers):
         # Falcon-H1 multiplies what goes into each of its mixers by a number.
         scales = self.model.arch == "falcon_h1"
         parts = [
-            self.project_and_attend(self.scale(x) if scales else x, linears, shared=block.kv_width)
+            self.project_and_attend(
+                self.gathered(self.scale(x) if scales else x), linears, shared=block.kv_width
+            )
             if kind == "attention"
             else self.mix(kind, self.scale(x) if scales else x, block, linears)
             for kind in block.mixers
@@ -240,8 +242,9 @@ def head_profile(
     writer = Decoder(model, regime)
     tape = writer.tape
     vocab = model.vocab / regime.tensor_parallel
-    source = tape.tensor(model.hidden, regime.stream, needs_grad=True)
-    x = writer.norm(source)
+    spread = regime.tensor_parallel if regime.sequence_parallel else 1
+    source = tape.tensor(model.hidden / spread, regime.stream, needs_grad=True)
+    x = writer.gathered(writer.norm(source))
     half = regime.amp and regime.stream == 4
     x = writer.cast(x, regime.compute)
     saves = [x] if train_head else []

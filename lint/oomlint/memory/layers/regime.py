@@ -20,7 +20,7 @@ class Regime(Struct, frozen=True, cache_hash=True):
     layer has a trained scale and bias behind it; ``scattered``: the share of the fused projection's outputs
     that carry an adapter; ``expert_tensor_parallel``: over how many of the ranks that split a layer each
     expert is split too; ``recomputed``: parts of a block (``mlp``, ``moe``) of which backward has the
-    input alone.
+    input alone; ``keeps_gathered``: layers keep their input with the tokens of all ranks.
 
     Each estimate makes one and looks up profiles by it.
     """
@@ -56,6 +56,7 @@ class Regime(Struct, frozen=True, cache_hash=True):
     expert_tensor_parallel: int = 1
     recomputed: frozenset[str] = frozenset()
     sequence_parallel: bool = False
+    keeps_gathered: bool = False
     input_grad: bool = True
     batched: bool = True
 
