@@ -30,6 +30,7 @@ _FOUND = skeleton(
 )  # fmt: skip
 assert _FOUND is not None
 MODEL = _FOUND
+PLAIN = Regime()
 AMP = Regime(stream=4, compute=2, amp=True)
 FROZEN = Regime(train_base=False, train_norms=False, train_experts=False)
 Write = Callable[[Decoder, Tensor], Tensor]
@@ -43,7 +44,7 @@ class Played(NamedTuple):
     backward: tuple[tuple[float, ...], ...]
 
 
-def writer(regime: Regime = Regime(), **model: Any) -> Decoder:
+def writer(regime: Regime = PLAIN, **model: Any) -> Decoder:
     return Decoder(replace(MODEL, **model), regime)
 
 
@@ -58,7 +59,7 @@ def played(decoder: Decoder, write: Callable[..., Tensor], *inputs: tuple[float,
 def of(
     write: Callable[..., Tensor],
     *inputs: tuple[float, float],
-    regime: Regime = Regime(),
+    regime: Regime = PLAIN,
     **model: Any,
 ) -> Played:
     return played(writer(regime, **model), write, *inputs)
@@ -171,7 +172,7 @@ def test_autocast_runs_torchs_norm_in_fp32() -> None:
 
 # -- linear layers --------------------------------------------------------------------------------------
 
-Q, O = Linear("q", 10, 6), Linear("o", 10, 6)
+Q, OUT = Linear("q", 10, 6), Linear("o", 10, 6)
 
 
 def linear(layer: Linear) -> Write:
@@ -207,8 +208,8 @@ def test_ranks_split_outputs_of_columns_and_rows_only_where_sequences_are_split(
     halved = Regime(tensor_parallel=2)
     assert of(linear(Q), regime=halved).inference == ((6, 0, 0),)
     assert of(linear(Q), regime=halved).backward == ((20 + 6 + 20, 0, 0, 30),)
-    assert of(linear(O), regime=halved).inference == ((12, 0, 0),)
-    assert of(linear(O), regime=replace(halved, sequence_parallel=True)).inference == ((6, 0, 0),)
+    assert of(linear(OUT), regime=halved).inference == ((12, 0, 0),)
+    assert of(linear(OUT), regime=replace(halved, sequence_parallel=True)).inference == ((6, 0, 0),)
     assert of(linear(Q), regime=replace(FROZEN, quantised=True)).inference == ((12, 0, 120),)
 
 
