@@ -303,7 +303,7 @@ def test_experts_shared_ones_and_routers() -> None:
     deep = block(arch="deepseek_v2", moe=Moe(experts=8, topk=3, moe_ffn=32, shared_experts=2))
     assert (deep.moe_ffn, deep.shared_ffn, deep.topk) == (32, 64, 3)
     assert roles(deep)["shared_gate"] == (64, 64, False)
-    told = block(arch="qwen2_moe", attn_bias=False, moe=Moe(experts=8, moe_ffn=32, shared_ffn=48))
+    told = block(arch="qwen2_moe", attn_bias=True, moe=Moe(experts=8, moe_ffn=32, shared_ffn=48))
     assert roles(told)["shared_down"] == (48, 64, False)
     assert told.other_numel == 64, "a gate of the shared expert"
     oss = block(arch="gpt_oss", moe=Moe(experts=8, moe_ffn=32))
