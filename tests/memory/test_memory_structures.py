@@ -306,7 +306,7 @@ def test_experts_shared_ones_and_routers() -> None:
     told = block(arch="qwen2_moe", attn_bias=True, moe=Moe(experts=8, moe_ffn=32, shared_ffn=48))
     assert roles(told)["shared_down"] == (48, 64, False)
     assert told.other_numel == 64, "a gate of the shared expert"
-    oss = block(arch="gpt_oss", moe=Moe(experts=8, moe_ffn=32))
+    oss = block(arch="gpt_oss", attn_bias=True, moe=Moe(experts=8, moe_ffn=32))
     # Biases of both products and of the router, and a sink a head.
     assert oss.other_numel == 8 * (2 * 32 + 64 + 1) + 4
 
