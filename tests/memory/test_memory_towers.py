@@ -222,7 +222,7 @@ def test_a_tower_computes_with_kernels_of_its_own() -> None:
     def kernel(**changes: Any) -> str:
         regime = seeing("llava", **changes).tower_regime
         assert regime is not None
-        assert not (regime.dense_mask or regime.masks_window or regime.sequence_parallel)
+        assert (regime.dense_mask, regime.masks_window, regime.sequence_parallel) == (False,) * 3
         return regime.kernel
 
     assert kernel() == "flash"
