@@ -347,9 +347,7 @@ def test_weights_come_alone_to_be_scored_where_states_are_elsewhere() -> None:
     alone, f = scored(offload__between_steps="cpu")
     assert (alone.gradients, alone.communication) == (0, 3 * 2 * 218_112_000)
     assert alone.states == 0
-    both, f = scored(
-        offload__between_steps="cpu", offload__idle="cpu", precision__master="fp32"
-    )
+    both, f = scored(offload__between_steps="cpu", offload__idle="cpu", precision__master="fp32")
     # The states that come for a step alone are away already.
     assert both.states == -state_bytes_of(f).master
 
