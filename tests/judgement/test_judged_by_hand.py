@@ -177,6 +177,8 @@ def test_the_weightiest_doubt_is_named_where_the_prediction_fits() -> None:
     assert peak._otherwise(doubted(LIGHT, (0.01, HEAVY)), "gpu", None) is None, "no risk"
     assert peak._otherwise(doubted(HEAVY, (0.4, LIGHT)), "gpu", None) is None, "a risk by itself"
     assert peak._otherwise(doubted(LIGHT, (0.4, LIGHT)), "gpu", None) is None
+    full = doubted(given(LIMIT), (0.4, HEAVY))
+    assert peak._otherwise(full, "gpu", None) is None, "what it needs itself is a risk"
     limits = SimpleNamespace(gpu_bytes=None, host_bytes=LIMIT)
     assert peak._otherwise(doubted(LIGHT, (0.4, HEAVY), limits=limits), "gpu", None) is None
     host = peak._otherwise(doubted(LIGHT, (0.4, HEAVY), limits=limits), "host", None)

@@ -219,6 +219,8 @@ def test_cross_entropy_of_all_logits(changes: dict[str, Any], kept: int, at_loss
     is_beside = is_asked and changes["objective__kind"] != "sft"
     assert frozen.loss == at_loss * EACH + (0 if is_beside else 2 * STATES)
     assert len(found.late) > 1
+    # What is of the norm and what of the logits is told apart to the end.
+    assert all(0 <= part <= found.norm and total >= 0 for part, total, _ in found.late)
     # Beside what is kept, gradients of the fp32 copy and of the log-probabilities.
     wide = 2 if changes.get("loss__upcast_fp32") is False else 4
     assert max(total for _, total, _ in found.late) == pytest.approx(

@@ -218,6 +218,12 @@ def test_communicators_and_guesses_are_beside_it() -> None:
     assert guessed.reserved.high == pytest.approx(alone.reserved.high + 40 * GB)
 
 
+def test_no_run_reserves_less_than_it_allocates() -> None:
+    """Holes of 60 of 100 GB more than are reserved would leave less than the least that is allocated."""
+    found = bounds(facts(**SINGLE), LIMITS, replace(AT, fixed=200 * GB), communicates=False)
+    assert found.reserved.low == found.allocated.low == pytest.approx((100 - hypot(*LESS)) * GB)
+
+
 # -- what a measurement moves -----------------------------------------------------------------------------
 
 PARTS = {"parameters": 40.0, "activations": 30.0, "logits": 10.0, "temporary": 5.0, "context": 15.0}

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from tests.plans import plan_of
 
 from oomlint.memory.facts import Facts
+from oomlint.memory.images import images_of
 from oomlint.memory.logits import Logits, logits_of
 from oomlint.memory.sharding import fsdp1_points, fsdp2_points
 from oomlint.memory.step import Point, stack_of
-from oomlint.plan.model import ModelDims
+from oomlint.plan.model import ModelDims, VisionTower
 
 SMALL = ModelDims(
     arch="llama", layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16, ffn=128, vocab=1000,
@@ -313,6 +314,24 @@ def test_the_instants_that_fsdp1_keeps_of_all_layers_are_the_highest(
     assert max(map(sum, kept)) == pytest.approx(max(map(sum, every)))
     for part in range(3):
         assert max(p[part] for p in kept) == pytest.approx(max(p[part] for p in every))
+
+
+def test_fsdp2_goes_back_through_a_tower_beside_two_blocks() -> None:
+    vision = VisionTower(layers=2, hidden=64, heads=4, ffn=128, patch=14, params=100_000)
+    f = fsdp2(model__dims=replace(SMALL, arch="llava", vision=vision))
+    pictures = images_of(f)
+    assert pictures.backward > 0
+    shards = 2 / 4 * (TAIL + 2 * BLOCK) + 2 * pictures.grads / 4
+    tower = Point(pytest.approx(shards), BARE + pictures.backward, 0, 4 * BLOCK, 0)
+    assert fsdp2_points(f)["backward"][-3] == tower
+    assert fsdp2_points(f)["forward"][1].activations == BARE + pictures.forward
+    assert fsdp2_points(f)["forward"][2].activations == (
+        BARE + pictures.kept + SAVED + head_of(f).norm
+    )
+    more = fsdp2(model__dims=replace(SMALL, arch="llava", vision=vision), **TWICE)
+    before = fsdp2_points(more)["forward"][0].gradients
+    shards = before + (2 / 4 - 2) * (TAIL + 2 * BLOCK) + 2 * pictures.grads / 4
+    assert fsdp2_points(more)["backward"][-3].gradients == pytest.approx(shards)
 
 
 # -- FSDP1 ----------------------------------------------------------------------------------------------
