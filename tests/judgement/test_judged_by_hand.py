@@ -21,8 +21,10 @@ from oomlint.memory.result import GPU_PHASES, HOST_PHASES
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.plan.model import Moe
 from oomlint.rule import Severity
 
+MIXED = replace(LLAMA_8B, arch="mixtral", moe=Moe(experts=8, topk=2))
 GIB = 2**30
 LIMIT = 80 * GIB
 LEAVES: dict[str, Any] = {
@@ -796,3 +798,128 @@ def test_what_is_saved_counts_where_the_peaks_are_the_same() -> None:
         "8.0 GiB per GPU while saving instead of 5.0 GiB"
     ]
     assert releases._moved(given(10 * GIB), given(10 * GIB)) == []
+
+
+# -- judging ----------------------------------------------------------------------------------------------
+
+KNOWN: dict[str, Any] = {
+    "model": SimpleNamespace(confidence="verified"), "misspelt": (), "nearest_measured": None,
+    "hardware": parse_hardware("1xA100-80GB"), "estimated_by": lambda plan: LIGHT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "changes", "confidence"),
+    [
+        ({}, {}, "high"),
+        ({"model": None}, {}, "low"),
+        ({"model": SimpleNamespace(confidence="guessed")}, {}, "low"),
+        ({"model": SimpleNamespace(confidence="declared")}, {}, "medium"),
+        ({"missing": ("ds.json",)}, {}, "low"),
+        ({"unreadable": ("x",)}, {}, "medium"),
+        ({"estimated_by": lambda plan: replace(LIGHT, assumptions=("x",))}, {}, "medium"),
+        # bitsandbytes packs experts or not, by the release of transformers.
+        ({}, {"quant__method": "bnb4", "model__dims": MIXED}, "low"),
+        ({}, {"quant__method": "bnb8", "model__dims": MIXED}, "low"),
+        ({}, {"quant__method": "bnb4", "model__dims": MIXED, "versions": {"transformers": "5.0"}}, "high"),
+        ({}, {"quant__method": "bnb4", "model__dims": MIXED, "quant__quantises_moe_experts": True}, "high"),
+        ({}, {"quant__method": "bnb4"}, "high"),
+        ({}, {"quant__method": "gptq", "model__dims": MIXED}, "high"),
+        ({}, {"quant__method": "nvfp4", "model__dims": MIXED}, "low"),
+        ({}, {"quant__method": "nvfp4"}, "high"),
+        ({}, {"quant__method": "nvfp4", "model__dims": None}, "high"),
+    ],
+)  # fmt: skip
+def test_confidence_is_what_facts_leave(
+    told: dict[str, Any], changes: dict[str, Any], confidence: str
+) -> None:
+    assert doubts.confidence(run({**KNOWN, **told}, **changes)) == confidence
+
+
+def judged(base: Estimate, *, phase: str | None = None, **told: Any) -> Peak | None:
+    remembered = {"doubts": (), "rests_on": ()}
+    return peak.judge_gpu(
+        run({**KNOWN, "estimated_by": lambda plan: base, "remembered": remembered, **told}),
+        phase=phase,
+    )
+
+
+def test_a_gpu_is_judged_by_its_peak_or_by_one_phase() -> None:
+    found = judged(replace(given(20 * GIB), gpu=replace(given(20 * GIB).gpu, high_bytes=30 * GIB)))
+    assert found is not None
+    assert (found.predicted, found.limit, found.phase) == (20 * GIB, LIMIT, "backward")
+    assert (found.upper, found.where, found.holds) == (30 * GIB, "an A100-80GB", True)
+    assert (found.severity, found.otherwise, found.conditions) == (None, None, ())
+    assert found.risk == pytest.approx(SMALL, abs=1e-3)
+    assert found.card == peak.smallest_card(20 * GIB)
+    saving = judged(given(20 * GIB), phase="save")
+    assert saving is not None
+    assert (saving.predicted, saving.phase, saving.upper) == (10 * GIB, "save", 10 * GIB)
+    nobody = Estimate(DeviceEstimate(), HostEstimate(), None, (), ())
+    assert judged(nobody) is None
+    assert judged(nobody, phase="save") is None
+
+
+def test_what_surely_dies_is_an_error_and_up_to_data_a_remark() -> None:
+    dies = judged(HEAVY)
+    assert dies is not None
+    assert (dies.severity, dies.holds, dies.is_up_to_data) == (Severity.ERROR, False, False)
+
+    def long(plan: Plan) -> Estimate:
+        return HEAVY if (plan.seq.max_len or 0) > 2000 else LIGHT
+
+    found = judged(HEAVY, estimated_by=long)
+    assert found is not None
+    assert (found.severity, found.is_up_to_data) == (Severity.INFO, True)
+    assert found.conditions == ("samples of 4,096 tokens",)
+
+
+@pytest.mark.parametrize(("size", "severity"), [(GIB, Severity.INFO), (2**50, Severity.WARNING)])
+def test_without_hardware_a_run_is_held_against_what_most_have(
+    size: int, severity: Severity
+) -> None:
+    nowhere = SimpleNamespace(gpu_bytes=None, host_bytes=None)
+    found = judged(given(size), limits=nowhere, hardware=None)
+    assert found is not None
+    assert (found.severity, found.risk, found.limit, found.holds) == (severity, None, None, False)
+    assert found.where == "unknown hardware"
+    host = peak.judge_host(run({**KNOWN, "limits": nowhere, "remembered": {"doubts": ()}}))
+    assert host is not None
+    assert (host.severity, host.risk, host.where, host.holds) == (
+        None,
+        None,
+        "an unknown host",
+        False,
+    )
+
+
+def test_a_host_is_judged_like_a_gpu() -> None:
+    ram = SimpleNamespace(gpu_bytes=LIMIT, host_bytes=LIMIT)
+    for base, holds, severity in ((LIGHT, True, None), (HEAVY, False, Severity.ERROR)):
+        told = {
+            **KNOWN, "limits": ram, "estimated_by": lambda plan, base=base: base,
+            "remembered": {"doubts": (), "rests_on": ()},
+        }  # fmt: skip
+        found = peak.judge_host(run(told))
+        assert found is not None
+        assert (found.holds, found.severity, found.phase) == (holds, severity, "train")
+        assert found.where == "a host with 80.0 GiB of RAM"
+        assert (found.card, found.upper) == (None, base.host.peak_bytes)
+        loading = peak.judge_host(
+            run({**told, "remembered": {"doubts": (), "rests_on": ()}}), phase="load"
+        )
+        assert loading is not None
+        assert (loading.predicted, loading.phase) == (0, "load")
+
+
+def test_needs_at_one_instant_are_as_uncertain_as_the_peak() -> None:
+    known = run({**KNOWN, "limits": SimpleNamespace(gpu_bytes=LIMIT, host_bytes=LIMIT)})
+    assert not peak.exceeds(known, "gpu", GIB)
+    assert peak.exceeds(known, "gpu", 2**50)
+    assert peak.exceeds(known, "host", 2**50)
+    assert peak.severity_of_need(known, "gpu", GIB) is None
+    assert peak.severity_of_need(known, "host", 2**50) is Severity.ERROR
+    nowhere = run({**KNOWN, "limits": SimpleNamespace(gpu_bytes=None, host_bytes=None)})
+    for resource in ("gpu", "host"):
+        assert not peak.exceeds(nowhere, resource, 2**50)
+        assert peak.severity_of_need(nowhere, resource, 2**50) is None
