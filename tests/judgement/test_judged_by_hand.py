@@ -13,7 +13,7 @@ from tests.plans import LLAMA_8B, plan_of
 from oomlint.changes import FLATTENED_ON_HOST, NARROW_LOGITS
 from oomlint.datasets import Lengths
 from oomlint.hardware import parse_hardware, usable_bytes
-from oomlint.judgement import causes, doubts, evidence, lengths, peak, releases, words
+from oomlint.judgement import causes, doubts, evidence, lengths, peak, releases, unread, words
 from oomlint.judgement.evidence import Basis
 from oomlint.judgement.peak import Otherwise, Peak
 from oomlint.memory import Bounds, DeviceEstimate, Estimate, HostEstimate, estimate as estimate_of
@@ -69,8 +69,8 @@ class StandIn(SimpleNamespace):
         usual: dict[str, Any] = {
             "limits": SimpleNamespace(gpu_bytes=LIMIT, host_bytes=None), "remembered": {},
             "alternatives": (), "open": {}, "is_measured": False, "attested": None, "levels": {},
-            "parts": SimpleNamespace(untold={}), "changes": {}, "missing": (), "unreadable": (),
-            "sharded": False, "claims": (), "estimated_by": estimate_of,
+            "parts": SimpleNamespace(untold={}, unread_program=""), "changes": {}, "missing": (), "unreadable": (),
+            "sharded": False, "claims": (), "origins": {}, "estimated_by": estimate_of,
         }  # fmt: skip
         super().__init__(plan=plan, **{**usual, **told})
         self.dialect = SimpleNamespace(launcher_may_shard=self.sharded)
@@ -103,8 +103,8 @@ class StandIn(SimpleNamespace):
     def roots(self, field: Any, but: Any = ()) -> tuple[Any, ...]:
         return (field,)
 
-    def origin(self, field: Any) -> None:
-        return None
+    def origin(self, field: Any) -> Any:
+        return self.origins.get(field)
 
     def location(self, *fields: Any) -> Any:
         return fields
@@ -923,3 +923,66 @@ def test_needs_at_one_instant_are_as_uncertain_as_the_peak() -> None:
     for resource in ("gpu", "host"):
         assert not peak.exceeds(nowhere, resource, 2**50)
         assert peak.severity_of_need(nowhere, resource, 2**50) is None
+
+
+# -- what was not read ------------------------------------------------------------------------------------
+
+
+def written(text: str, **told: Any) -> Any:
+    """A value that stands in a file, which nothing else is known of."""
+    source = SimpleNamespace(text=text)
+    block = SimpleNamespace(
+        level=Level.STATED,
+        doubt="",
+        document=SimpleNamespace(source=source, commands=()),
+        anchor=None,
+    )
+    value = SimpleNamespace(span=SimpleNamespace(start=0, end=len(text)))
+    entry = SimpleNamespace(key="tp", key_span=None, value=value)
+    usual = {
+        "block": block, "entry": entry, "source": "", "location": SimpleNamespace(path="a.sh"),
+        "row": SimpleNamespace(field=f.parallel.tp),
+    }  # fmt: skip
+    return SimpleNamespace(**{**usual, **told})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("$TP", "$TP has no value"),
+        ("${TP}", "$TP has no value"),
+        ("${TP:-8}", "$TP has no value"),
+        ("$1", "$1 is known only when the script runs"),
+        ("${1}", "$1 is known only when the script runs"),
+        ("$(nproc)", "parallel.tp in a.sh:7 is known only when it runs"),
+        ("${oc.env:TP}", "parallel.tp in a.sh:7 is known only when it runs"),
+    ],
+)
+def test_why_a_value_is_not_known(text: str, said: str) -> None:
+    assert unread.in_words(run({"origins": {f.parallel.tp: written(text)}}), f.parallel.tp) == said
+    nowhere = {"origins": {f.parallel.tp: written(text, location=None)}}
+    assert unread.in_words(run(nowhere), f.parallel.tp) == said.replace(" in a.sh:7", "")
+
+
+def test_why_a_whole_file_or_program_was_not_read() -> None:
+    def said(origin: Any, program: str = "", field: Any = f.parallel.tp, **changes: Any) -> str:
+        parts = SimpleNamespace(untold={}, unread_program=program)
+        return unread.in_words(run({"origins": {field: origin}, "parts": parts}, **changes), field)
+
+    doubted_ = written("$TP")
+    doubted_.block.doubt = "a.sh is not known to be run"
+    assert said(doubted_) == "a.sh is not known to be run"
+    assert unread.lost_with_all(run(), f.parallel.tp) == ""
+    assert said(written("x", source="ours is not read"), "ours is not read") == "ours is not read"
+    lost = run({"origins": {f.parallel.tp: written("x", source="other")}})
+    assert unread.lost_with_all(lost, f.parallel.tp) == ""
+    assert said(written("x", source="a reason")) == "a reason"
+    assert said(None) == "parallel.tp is not known"
+    assert said(written("x", block=None)) == "parallel.tp is not known"
+    assert said(written("x", entry=None, source="a reason")) == "a reason"
+    assert said(written("x", block=None, source="a reason")) == "a reason"
+    launched = written("x")
+    launched.block.level = Level.UNREAD
+    assert said(launched) == "no file says for certain how it is started"
+    assert said(None, field=f.model.id, model__id="a/b") == "there is no config.json of a/b here"
+    assert said(None, field=f.model.id) == "model.id is not known"
