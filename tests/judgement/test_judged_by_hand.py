@@ -14,6 +14,7 @@ from oomlint.changes import FLATTENED_ON_HOST, NARROW_LOGITS
 from oomlint.datasets import Lengths
 from oomlint.hardware import parse_hardware, usable_bytes
 from oomlint.judgement import causes, doubts, evidence, lengths, peak, releases, unread, words
+from oomlint.judgement.change import Relief
 from oomlint.judgement.evidence import Basis
 from oomlint.judgement.peak import Otherwise, Peak
 from oomlint.memory import Bounds, DeviceEstimate, Estimate, HostEstimate, estimate as estimate_of
@@ -986,3 +987,45 @@ def test_why_a_whole_file_or_program_was_not_read() -> None:
     assert said(launched) == "no file says for certain how it is started"
     assert said(None, field=f.model.id, model__id="a/b") == "there is no config.json of a/b here"
     assert said(None, field=f.model.id) == "model.id is not known"
+
+
+# -- reliefs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "severity", "suffices"),
+    [
+        # On a known card: what dies, or needs more than there is.
+        ({"limit": LIMIT, "severity": Severity.ERROR}, {"limit": LIMIT, "holds": True}, Severity.ERROR, True),
+        ({"limit": LIMIT, "severity": Severity.ERROR}, {"limit": LIMIT}, Severity.ERROR, False),
+        ({"limit": LIMIT, "severity": Severity.WARNING, "predicted": 70 * GIB, "holds": True}, {"limit": LIMIT}, None,
+         False),
+        ({"limit": LIMIT, "severity": Severity.INFO, "holds": True}, {"limit": LIMIT}, Severity.INFO, False),
+        ({"limit": LIMIT, "severity": Severity.INFO, "predicted": 70 * GIB}, {"limit": LIMIT}, Severity.INFO, False),
+        # Anywhere: what spares a card, a warning where it then fits the card that most have.
+        ({"severity": Severity.WARNING}, {"card": "A", "predicted": 40 * GIB}, Severity.WARNING, True),
+        ({"severity": Severity.WARNING}, {"card": "A", "predicted": 90 * GIB}, Severity.INFO, True),
+        ({"severity": Severity.WARNING, "confidence": "low"}, {"card": "A", "predicted": 40 * GIB}, Severity.INFO, True),
+        ({"severity": Severity.INFO}, {"card": "A", "predicted": 40 * GIB}, Severity.INFO, True),
+        ({"severity": Severity.WARNING, "card": "A"}, {"card": "A", "predicted": 40 * GIB}, None, False),
+        ({"severity": Severity.WARNING}, {"card": None, "predicted": 90 * GIB}, None, False),
+        ({"severity": None}, {"card": "A", "predicted": 40 * GIB}, None, True),
+    ],
+)  # fmt: skip
+def test_a_change_relieves(
+    before: dict[str, Any], after: dict[str, Any], severity: Severity | None, suffices: bool
+) -> None:
+    found = Relief(replace(PEAK, **before), replace(PEAK, **{"predicted": 60 * GIB, **after}), {})
+    assert (found.severity, found.suffices) == (severity, suffices)
+    assert found.saved == found.before.predicted - found.after.predicted
+    least = (0.03 if found.before.limit else 0.25) * found.before.predicted
+    assert found.is_worthwhile is (severity is not None and found.saved >= least)
+
+
+def test_a_relief_in_words() -> None:
+    found = Relief(PEAK, replace(PEAK, predicted=60 * GIB), {})
+    assert found.sentence == "the peak falls from 100 GiB to 60.0 GiB"
+    still = Relief(replace(PEAK, limit=50 * GIB), replace(PEAK, predicted=60 * GIB), {})
+    assert still.sentence == "the peak falls from 100 GiB to 60.0 GiB, still 10.0 GiB too much"
+    enough = Relief(replace(PEAK, limit=60 * GIB), replace(PEAK, predicted=60 * GIB), {})
+    assert enough.sentence == "the peak falls from 100 GiB to 60.0 GiB"
