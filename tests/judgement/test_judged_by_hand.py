@@ -13,13 +13,23 @@ from tests.plans import LLAMA_8B, plan_of
 from oomlint.changes import FLATTENED_ON_HOST, NARROW_LOGITS
 from oomlint.datasets import Lengths
 from oomlint.hardware import parse_hardware, usable_bytes
-from oomlint.judgement import causes, doubts, evidence, lengths, peak, releases, unread, words
+from oomlint.judgement import (
+    causes,
+    doubts,
+    evidence,
+    lengths,
+    peak,
+    releases,
+    unread,
+    ways_out as ways,
+    words,
+)
 from oomlint.judgement.change import Relief
 from oomlint.judgement.evidence import Basis
 from oomlint.judgement.peak import Otherwise, Peak
 from oomlint.memory import Bounds, DeviceEstimate, Estimate, HostEstimate, estimate as estimate_of
 from oomlint.memory.result import GPU_PHASES, HOST_PHASES
-from oomlint.plan import Plan
+from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.model import Moe
@@ -90,10 +100,14 @@ class StandIn(SimpleNamespace):
         return self.estimated_by(plan)
 
     def assuming(self, values: Any) -> StandIn:
-        other = StandIn(self.plan.with_values(values))
+        # What a dialect keeps for itself is no part of the plan.
+        own = {field: value for field, value in values.items() if str(field) in leaf_paths()}
+        other = StandIn(self.plan.with_values(own))
         vars(other).update({k: v for k, v in vars(self).items() if k not in ("plan", "remembered")})
         other.changes = dict(values)
         return other
+
+    what_if = assuming
 
     def level(self, field: Any) -> Level:
         return self.levels.get(field, Level.DEFAULT)
@@ -1029,3 +1043,93 @@ def test_a_relief_in_words() -> None:
     assert still.sentence == "the peak falls from 100 GiB to 60.0 GiB, still 10.0 GiB too much"
     enough = Relief(replace(PEAK, limit=60 * GIB), replace(PEAK, predicted=60 * GIB), {})
     assert enough.sentence == "the peak falls from 100 GiB to 60.0 GiB"
+
+
+# -- ways out ---------------------------------------------------------------------------------------------
+
+
+def fitting(fits: Any, **told: Any) -> dict[str, Any]:
+    """A run that fits where its plan is so."""
+    return {"estimated_by": lambda plan: LIGHT if fits(plan) else HEAVY, **told}
+
+
+RANKS: dict[str, Any] = {
+    "parallel__world": 8, "parallel__nodes": 1, "parallel__gpus_per_node": 8, "parallel__backend": "ddp",
+}  # fmt: skip
+
+
+def test_zero_3_over_the_cards_at_hand() -> None:
+    sharded = fitting(lambda plan: plan.parallel.zero.stage == 3)
+    assert ways._shard(run(sharded, **RANKS)) == "sharding with ZeRO-3 or FSDP (1.0 GiB a card)"
+    assert ways._shard(run(sharded, **{**RANKS, "parallel__backend": None})) != ""
+    for other in (
+        {"parallel__world": 1}, {"parallel__world": None}, {"parallel__backend": "fsdp1"},
+    ):  # fmt: skip
+        assert ways._shard(run(sharded, **{**RANKS, **other})) == ""
+    assert ways._shard(run(fitting(lambda plan: False), **RANKS)) == ""
+    assert ways._shard(run(sharded, **{**RANKS, "parallel__world": 2})) != ""
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        (None, "ZeRO-3 with the optimizer in host RAM (1.0 GiB a card, 1.0 GiB of RAM a node)"),
+        (LIMIT, "ZeRO-3 with the optimizer in host RAM (1.0 GiB a card, 1.0 of 80.0 GiB of RAM a node)"),
+        (GIB // 4, "ZeRO-3 with the optimizer in host RAM (1.0 GiB a card) and 1.0 GiB of RAM a node instead of 256 MiB"),
+    ],
+)  # fmt: skip
+def test_states_in_host_ram(host: int | None, said: str) -> None:
+    limits = SimpleNamespace(gpu_bytes=LIMIT, host_bytes=host)
+    told = fitting(lambda plan: plan.offload.optimizer == "cpu", limits=limits)
+    zero = {**RANKS, "parallel__backend": "zero", "parallel__zero__stage": 2}
+    found = run(told, **zero)
+    assert ways._offload(found) == said
+    assert ways._offload(run(told, **{**zero, "parallel__zero__stage": 3})) == said
+    for other in (
+        {"parallel__backend": "ddp"}, {"trainable__method": "lora"}, {"offload__optimizer": "cpu"},
+    ):  # fmt: skip
+        assert ways._offload(run(told, **{**zero, **other})) == ""
+    assert ways._offload(run({**told, "estimated_by": lambda plan: HEAVY}, **zero)) == ""
+
+
+def test_more_cards_of_the_machine_or_more_nodes() -> None:
+    machine = parse_hardware("8xA100-80GB")
+    parts = SimpleNamespace(untold={}, unread_program="", hardware=machine)
+
+    def cards(needed: int, **changes: Any) -> str:
+        told = fitting(
+            lambda plan: (plan.parallel.nodes or 0) * (plan.parallel.gpus_per_node or 0) >= needed,
+            parts=parts,
+        )
+        return ways._more_cards(run(told, **{**RANKS, **changes}))
+
+    assert cards(8, parallel__gpus_per_node=4) == "all 8 cards instead of 4 (1.0 GiB each)"
+    assert cards(16, parallel__gpus_per_node=4) == "16 such cards instead of 4 (1.0 GiB each)"
+    assert cards(32) == "32 such cards instead of 8 (1.0 GiB each)"
+    assert cards(512) == "512 such cards instead of 8 (1.0 GiB each)"
+    assert cards(513) == ""
+    assert cards(8, parallel__nodes=None) == cards(8, parallel__gpus_per_node=None) == ""
+    parts.hardware = None
+    assert cards(16) == ""
+
+
+def test_an_adapter_instead() -> None:
+    told = fitting(lambda plan: plan.trainable.method == "lora" and plan.trainable.r == 16)
+    assert ways._lora(run(told)) == "LoRA of rank 16 (1.0 GiB a card)"
+    assert ways._lora(run(told, trainable__method="freeze")) != ""
+    assert ways._lora(run(told, trainable__method="lora")) == ""
+    assert ways._lora(run(fitting(lambda plan: False))) == ""
+    # Where no limit is known, whatever can be predicted.
+    nowhere = SimpleNamespace(gpu_bytes=None, host_bytes=None)
+    assert ways._lora(run(fitting(lambda plan: False, limits=nowhere))) != ""
+
+
+def test_ways_are_told_one_after_another() -> None:
+    parts = SimpleNamespace(untold={}, unread_program="", hardware=None)
+    sharded = fitting(lambda plan: plan.parallel.zero.stage == 3, parts=parts)
+    assert ways.ways_out(run(sharded, **RANKS)) == "sharding with ZeRO-3 or FSDP (1.0 GiB a card)"
+    anything = fitting(lambda plan: True, parts=parts)
+    assert ways.ways_out(run(anything, **RANKS)) == (
+        "sharding with ZeRO-3 or FSDP (1.0 GiB a card) or LoRA of rank 16 (1.0 GiB a card)"
+    )
+    assert ways.ways_out(run(fitting(lambda plan: False, parts=parts), **RANKS)) == ""
