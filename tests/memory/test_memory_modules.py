@@ -593,16 +593,16 @@ def test_a_delta_net_keeps_what_its_chunks_ask_for() -> None:
 def test_the_heads_highest_instants_are_the_softmaxs_and_the_norms(
     regime: Regime, trained: bool, upcast: bool, saved: tuple[int, int], backward: list[Any]
 ) -> None:
-    profile = head_profile(MODEL, regime, trained, upcast, False)
+    profile = head_profile(MODEL, regime, trained, upcast)
     assert (profile.saved.token, profile.saved.fixed) == saved
     assert sorted(profile.backward) == sorted((t, 0, fixed, grads) for t, fixed, grads in backward)
 
 
 def test_the_heads_weight_is_cast_under_autocast_and_capped_logits_are_kept() -> None:
-    wide = head_profile(MODEL, AMP, True, False, False)
+    wide = head_profile(MODEL, AMP, True, False)
     # The norm of fp32: x, a number, the weight's input; its output as it is cast; fp32 log-probabilities.
     assert wide.saved == (40 + 4 + 40 + 20 + 120, 0, 600)
     assert any(fixed == 2 * 600 and grads == 300 for _, _, fixed, grads in wide.backward)
     capped = replace(MODEL, traits=Traits(logit_softcap=True))
-    found = head_profile(capped, Regime(), True, True, False)
+    found = head_profile(capped, Regime(), True, True)
     assert found.saved.token == 64 + 20 + 60 + 120
