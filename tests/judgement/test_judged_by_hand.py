@@ -564,6 +564,9 @@ def test_a_run_with_samples_as_short_as_any() -> None:
         "objective__rollout__max_prompt_tokens": 1000,
         "objective__rollout__max_completion_tokens": 3096,
     }
+    for alone in rollout:
+        one = lengths.as_short_as_any(run(**{alone: rollout[alone]}))
+        assert one.changes == {f.seq.max_len: shortest}
     found = lengths.as_short_as_any(run(**rollout))
     parts = found.plan.objective.rollout
     assert (parts.max_prompt_tokens, parts.max_completion_tokens) == (
@@ -1133,3 +1136,21 @@ def test_ways_are_told_one_after_another() -> None:
         "sharding with ZeRO-3 or FSDP (1.0 GiB a card) or LoRA of rank 16 (1.0 GiB a card)"
     )
     assert ways.ways_out(run(fitting(lambda plan: False, parts=parts), **RANKS)) == ""
+
+
+def test_a_run_without_hardware_is_told_which_cards_hold_it() -> None:
+    forecast = SimpleNamespace(
+        estimate=given(40 * GIB), hardware=None, verdict="unknown", because=(), because_of="",
+        evidence=None, host_limit=None, name="it",
+    )  # fmt: skip
+    said = words.conclusion(forecast)  # type: ignore[arg-type]
+    assert said == f"hardware unknown; {words._cards(40 * GIB)}"
+    assert words.verdict_first(forecast).endswith(said)  # type: ignore[arg-type]
+    forecast.hardware, forecast.verdict = parse_hardware("1xA100-80GB"), "fits"
+    assert words.conclusion(forecast).startswith("fits A100-80GB (")  # type: ignore[arg-type]
+    first = words.verdict_first(forecast)  # type: ignore[arg-type]
+    assert first.startswith("fits A100-80GB: predicted peak 40.0 GiB per GPU (backward), ")
+    forecast.because_of = "the project says that it ran"
+    assert words.left_open(forecast) == ": the project says that it ran"  # type: ignore[arg-type]
+    forecast.verdict = "does_not_fit"
+    assert words.left_open(forecast) == ""  # type: ignore[arg-type]

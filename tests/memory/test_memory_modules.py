@@ -577,6 +577,15 @@ def test_a_delta_net_keeps_what_its_chunks_ask_for() -> None:
     assert joined.saved == found.saved
 
 
+def test_a_gated_norm_multiplies_in_fp32() -> None:
+    """Kept: what a norm keeps, its output, the gate and its silu in fp32. The product goes back with both gradients, its
+    own and one product; then the norm's highest beside the gate's gradient."""
+    gated: Any = Decoder.gated_norm
+    found = of(gated, (10, 2), (10, 2))
+    assert found.saved == (64 + 20 + 40 + 40, 0, 0)
+    assert found.backward == ((164 + 40 + 20 + 40 + 40, 0, 0, 0), (240 + 20, 0, 0, 10))
+
+
 # -- the head -------------------------------------------------------------------------------------------
 
 

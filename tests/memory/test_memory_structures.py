@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from oomlint.memory.build import mixture_class, size_class, skeleton, stand_in, without_head
 from oomlint.memory.parameters import Block, Skeleton
 from oomlint.memory.vision import tower_of
-from oomlint.plan.model import ModelDims, Moe, VisionTower
+from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
 
 SMALL = ModelDims(
     arch="llama", layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16, ffn=128, vocab=1000,
@@ -199,6 +199,37 @@ def test_norms_of_a_block() -> None:
     falcon = {"arch": "falcon", "act": "gelu", "norm": "ln"}
     norms = [block(**falcon, kv_heads=heads).norm_numel for heads in (1, 4, 2)]
     assert norms == [2 * 64, 2 * 64, 2 * 2 * 64]
+
+
+@pytest.mark.parametrize(
+    ("mla", "ranks"),
+    [
+        (Mla(kv_rank=512), (0, 512, 128, 64, 128)),
+        (Mla(q_rank=96, kv_rank=48, qk_nope=24, qk_rope=8, v_dim=40), (96, 48, 24, 8, 40)),
+        (Mla(q_rank=96), None),
+    ],
+)
+def test_latent_attention_has_the_sizes_of_deepseek_where_nobody_says(
+    mla: Mla, ranks: tuple[int, ...] | None
+) -> None:
+    found = built(mla=mla)
+    assert found.mla == ranks
+    assert found.value_dim == (16 if ranks is None else ranks[-1])
+    if ranks is None:
+        return
+    q_rank, kv_rank, nope, rope, value = ranks
+    query = (
+        {"q_a": (64, q_rank, False), "q_b": (q_rank, 4 * (nope + rope), False)}
+        if q_rank
+        else {"q": (64, 4 * (nope + rope), False)}
+    )
+    attention = {
+        **query, "kv_a": (64, kv_rank + rope, False),
+        "kv_b": (kv_rank, 4 * (nope + value), False), "o": (4 * value, 64, False),
+    }  # fmt: skip
+    feed = {"gate", "up", "down"}
+    assert {k: v for k, v in roles(found.blocks[0]).items() if k not in feed} == attention
+    assert found.blocks[0].other_numel == q_rank + kv_rank
 
 
 # -- mixers ---------------------------------------------------------------------------------------------
