@@ -121,6 +121,18 @@ def test_dropout_keeps_a_byte_for_each_element() -> None:
         assert found.backward == ((10 + 20 * bytes_, 0, 0, 0),)
 
 
+@pytest.mark.parametrize(
+    "write",
+    [Decoder.scale, Decoder.dropout, lambda decoder, x: decoder.cast(x, 4), Decoder.activate],
+)
+def test_what_is_made_of_a_tensor_without_gradients_has_none(write: Write) -> None:
+    decoder = writer()
+    out = write(decoder, decoder.tape.tensor(10, 2))
+    assert not out.needs_grad
+    assert decoder.tape.saved() == (0, 0, 0)
+    assert write(decoder, decoder.tape.tensor(10, 2, needs_grad=True)).needs_grad
+
+
 # -- norms --------------------------------------------------------------------------------------------
 
 
