@@ -352,3 +352,137 @@ def test_the_plan_holds_the_plans_fields_alone():
     cells = cells_of("micro: 2\nkey: 4\n")
     assert (cells.plan().batch.micro, cells.plan().seq.max_len) == (2, None)
     assert own.key in cells.settings
+
+
+# -- corners ---------------------------------------------------------------------------------------
+
+
+def test_auto_takes_the_value_of_another_file_wherever_that_stands():
+    for texts in (("micro: 1\n", "micro: auto\n"), ("micro: auto\n", "micro: 1\n")):
+        assert cells_of(*texts)[f.batch.micro] == 1
+
+
+def test_a_change_that_moves_nothing_is_not_noted():
+    meaning = Meaning()
+    meaning.derive(f.total_steps)(lambda run: 1 if run.has(LATER, noted=False) else 2)
+    meaning.derive(f.seq.max_len)(lambda run: 1 if run.has(LATER, otherwise=False) else 2)
+    cells = cells_of("workers: 1\n", meaning=meaning)
+    assert cells[f.total_steps] == 1
+    assert cells.open == {LATER: False}, "of the other field alone"
+    assert cells[f.seq.max_len] == 2
+    quiet = cells_of("workers: 1\n")
+    # Nobody computes: there is nothing to note it with.
+    assert quiet.has(LATER)
+    assert quiet.open == {}
+
+
+@pytest.mark.parametrize(
+    ("least", "below", "made"),
+    [((2, 0), (), True), ((1, 9), (), None), ((), (2, 0), False), ((), (2, 1), None), ((2, 1), (3,), True)],
+)  # fmt: skip
+def test_bounds_settle_a_change_from_its_own_release_on(least, below, made):
+    from oomlint.dialects.common.fields import library
+
+    cells = cells_of("key: 1\n", options={library.bounds: {"lib": (least, below or (9,))}})
+    assert cells.made(LATER) is made
+
+
+def test_defaults_of_several_releases_are_those_of_the_oldest_that_is_not_made():
+    first = Change("lib", (1, 0), "it was 1", "page one", was=1)
+    table = Table(
+        name="t", rows=(Row("n", f.data.workers, COUNT, default=4, changes=(first, LATER)),)
+    )
+
+    def workers(version):
+        document = parse_yaml(Source("a.yaml", "x: 1\n"))
+        block = Block(document, document.roots[0], table, Span(0, 1))
+        known = Surroundings({}, None, lambda _name: None, {"lib": (version, "r.txt")}, {})
+        found = Cells(Given([(block, block.read())]), Meaning(Meaning(), facts), known)
+        setting = found.setting(f.data.workers)
+        assert setting is not None
+        return setting.value, setting.origin.source
+
+    assert workers("0.9") == (1, "page one")
+    assert workers("1.5") == (3, "the lib's page")
+    assert workers("2.0")[0] == 4
+
+
+def test_groups_that_ask_each_other_are_a_circle():
+    meaning = Meaning()
+    meaning.derive(f.seq.max_len, f.seq.longest)(lambda run: {f.seq.max_len: run[f.total_steps]})
+    meaning.derive(f.total_steps, f.save.every)(lambda run: {f.total_steps: run[f.seq.longest]})
+    with pytest.raises(CircularDerivation):
+        _ = cells_of("key: 1\n", meaning=meaning)[f.seq.max_len]
+
+
+def test_one_group_may_ask_another():
+    meaning = Meaning()
+    meaning.derive(f.total_steps, f.save.every)(lambda run: {f.total_steps: 5, f.save.every: 6})
+    meaning.derive(f.seq.max_len, f.seq.longest)(
+        lambda run: {f.seq.max_len: run[f.total_steps], f.seq.longest: run[f.save.every]}
+    )
+    cells = cells_of("key: 1\n", meaning=meaning)
+    assert (cells[f.seq.max_len], cells[f.seq.longest]) == (5, 6)
+    # A field is computed from what its group read, but not from itself.
+    assert cells.reads(f.seq.max_len) == (f.total_steps, f.save.every)
+
+
+def test_an_override_of_several_fields_sees_each_as_it_was():
+    meaning = Meaning()
+    meaning.override(f.seq.max_len, f.batch.micro)(
+        lambda run: {f.seq.max_len: run[f.seq.max_len] * 2, f.batch.micro: run[f.batch.micro] + 1}
+    )
+    cells = cells_of("len: 5\n", meaning=meaning)
+    assert (cells[f.seq.max_len], cells[f.batch.micro]) == (10, 9)
+    assert cells.reads(f.seq.max_len) == (f.batch.micro,)
+
+
+@pytest.mark.parametrize(
+    ("made", "level", "kind"),
+    [
+        (lambda run: 3, Level.DEFAULT, "derived"),
+        (lambda run: run[own.key], Level.STATED, "derived"),
+        (lambda run: run[f.batch.micro], Level.DEFAULT, "derived"),
+        (lambda run: Sourced(3, "a guess", is_assumed=True), Level.ASSUMED, "assumed"),
+    ],
+)
+@pytest.mark.parametrize("rank", ["derive", "override"])
+def test_what_is_made_is_as_well_known_as_what_it_is_made_of(rank, made, level, kind):
+    meaning = Meaning()
+    getattr(meaning, rank)(f.seq.max_len)(made)
+    setting = cells_of("key: 3\n", meaning=meaning).setting(f.seq.max_len)
+    assert setting is not None
+    assert (setting.level, setting.origin.kind) == (level, kind)
+
+
+@pytest.mark.parametrize(("rank", "level"), [("fact", Level.FACT), ("assume", Level.ASSUMED)])
+def test_facts_and_guesses_are_known_as_such(rank, level):
+    meaning = Meaning()
+    options = {"why": "nobody says"} if rank == "assume" else {}
+    getattr(meaning, rank)(f.seq.max_len, **options)(lambda run: 3)
+    assert cells_of("key: 3\n", meaning=meaning).level(f.seq.max_len) is level
+
+
+def test_what_may_be_forced_by_what_was_not_read_is_as_weak():
+    meaning = Meaning()
+    meaning.override(f.seq.max_len)(lambda run: None if run[f.batch.micro] is None else 1)
+    cells = cells_of("len: 5\nmicro: ${N}\n", meaning=meaning)
+    assert (cells[f.seq.max_len], cells.level(f.seq.max_len)) == (5, Level.UNREAD)
+    known = cells_of("len: 5\nmicro: 2\n", meaning=meaning)
+    assert (known[f.seq.max_len], known.level(f.seq.max_len)) == (1, Level.STATED)
+    # Of a default that was asked in vain nothing is weaker.
+    other = Meaning()
+    other.override(f.seq.max_len)(lambda run: None if run[f.batch.micro] else 1)
+    assert cells_of("len: 5\n", meaning=other).level(f.seq.max_len) is Level.STATED
+
+
+def test_changes_of_changes_are_kept():
+    cells = cells_of("len: 5\n")
+    twice = cells.changed({own.key: 1}).changed({f.seq.max_len: 7})
+    assert twice.wished == {own.key: 1, f.seq.max_len: 7}
+    assert twice.assuming({"batch.micro": 2}).wished == twice.wished
+    assert (twice.plan().seq.max_len, twice[own.key]) == (7, 1)
+    left = cells.changed({f.seq.max_len: None})
+    assert left.plan().seq.max_len is None
+    assert cells.plan("other").name == "other"
+    assert cells.plan().seq.max_len == 5

@@ -232,3 +232,198 @@ def test_losses_that_spare_logits_may_make_them_when_they_evaluate() -> None:
     assert evaluated(None) == loss(liger__flce=True)
     assert evaluated(True) == loss(liger__flce=True)
     assert evaluated(False) == loss()
+
+
+# -- all logits at once ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept", "at_loss"),
+    [
+        # fp32 log-probabilities are kept; the logits and their fp32 copy go with the loss.
+        ({}, 4, 4 + 2 + 4),
+        ({"loss__upcast_fp32": False}, 2, 2 + 2),
+        # Older models handed on the fp32 copy, and cut the labels' part from it where there are several samples.
+        ({"versions": {"transformers": "4.44.0"}}, 4, 4 + 4 + 4),
+        ({"loss__outputs_kept": True}, 4 + 2, 4 + 2 + 4),
+        # The reference's logits and log-probabilities beside the policy's.
+        ({"objective__kind": "dpo", "objective__ref_model": "copy", "objective__pairs_per_sample": 1}, 4, 4 + 4 + 8),
+        (
+            {"objective__kind": "dpo", "objective__ref_model": "copy", "objective__pairs_per_sample": 1,
+             "loss__twice": True}, 4, 4 + 4 + 10,
+        ),
+        (
+            {"objective__kind": "kto", "objective__ref_model": "shared_adapter_off", "loss__upcast_fp32": False},
+            2, 2 + 2 + 2 * 2,
+        ),
+        ({"objective__kind": "dpo", "objective__ref_model": "precomputed", "objective__pairs_per_sample": 1}, 4, 10),
+        ({"objective__kind": "sft", "objective__ref_model": "copy"}, 4, 10),
+    ],
+)  # fmt: skip
+def test_cross_entropy_of_all_logits(changes: dict[str, Any], kept: int, at_loss: int) -> None:
+    found = logits(**changes)
+    assert (found.kept, found.loss) == (kept * EACH, at_loss * EACH)
+    assert found.early == 0
+    frozen = logits(**changes, **LORA)
+    # The last norm's output is a local of forward then, which a reference's pass comes after.
+    is_asked = changes.get("objective__ref_model") in ("copy", "shared_adapter_off")
+    is_beside = is_asked and changes["objective__kind"] != "sft"
+    assert frozen.loss == at_loss * EACH + (0 if is_beside else 2 * STATES)
+    assert len(found.late) > 1
+    # What is of the norm and what of the logits is told apart to the end.
+    assert all(0 <= part <= found.norm and total >= 0 for part, total, _ in found.late)
+    # Beside what is kept, gradients of the fp32 copy and of the log-probabilities.
+    wide = 2 if changes.get("loss__upcast_fp32") is False else 4
+    assert max(total for _, total, _ in found.late) == pytest.approx(
+        (kept + 2 * wide) * EACH, rel=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "one", "two"),
+    [
+        # The whole fp32 copy was handed on; then a part of it cut for the labels, of one sample a view; then neither.
+        ("4.45.2", 12, 12), ("4.46.0", 10, 14), ("4.48.3", 10, 14), ("4.49.0", 10, 10),
+    ],
+)  # fmt: skip
+def test_labels_are_shifted_of_several_samples(release: str, one: int, two: int) -> None:
+    older = {"versions": {"transformers": release}}
+    assert logits(**older).loss == one * EACH
+    several = logits_of(Facts(plan_of(LEAVES, batch__micro=2, **older)), 2 * TOKENS)
+    assert several.loss == two * 2 * EACH
+    pairs = {"objective__kind": "dpo", "objective__ref_model": "none", **older}
+    chosen = logits_of(Facts(plan_of(LEAVES, **pairs)), 2 * TOKENS)
+    assert chosen.loss == max(one, 10) * 2 * EACH
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept", "at_loss", "late"),
+    [
+        # Chunks of fp32 log-probabilities; in backward two more of one, then what a chunk's logits are.
+        (LORA, 4, 4 + 6 / 8, (4 + 1, 4 * 7 / 8 + 2 / 8, 0)),
+        ({}, 4, 4 + 6 / 8, (4 + 1, 4 * 7 / 8 + 2 / 8, 2 * HEAD)),
+        ({"compile__enabled": True}, 2, 2 + 6 / 8, (2 + 1, 2 * 7 / 8 + 2 / 8, 2 * HEAD)),
+        ({**LORA, "loss__chunks": 16}, 4, 4 + 6 / 16, (4.5, 4 * 15 / 16 + 2 / 16, 0)),
+    ],
+)
+def test_torchtunes_chunks_copy_the_hidden_states(
+    changes: dict[str, Any], kept: float, at_loss: float, late: tuple[float, float, float]
+) -> None:
+    chunked: dict[str, Any] = {
+        "loss__logits_materialised": "chunked", "loss__algorithm": "head_chunks",
+    }  # fmt: skip
+    found = logits(**chunked, **changes)
+    hidden = 2 * STATES
+    assert bytes_of(found) == (kept * EACH + hidden, at_loss * EACH + hidden, 0)
+    first, second, grads = late
+    assert found.late == [
+        (NORM, first * EACH + hidden, 0),
+        (NORM, second * EACH + hidden, grads),
+    ]
+
+
+def test_gradients_of_torchtunes_chunks_add_up_for_the_cast_weight() -> None:
+    wide: dict[str, Any] = {"precision__param": "fp32", "precision__grad": "fp32"}
+    chunked: dict[str, Any] = {
+        "loss__logits_materialised": "chunked", "loss__algorithm": "head_chunks", **wide,
+    }  # fmt: skip
+    assert logits(**chunked, precision__autocast=True).late[1][2] == HEAD
+    assert logits(**chunked).late[1][2] == 2 * HEAD
+
+
+@pytest.mark.parametrize(
+    ("changes", "copies", "back", "grads", "width"),
+    [
+        # An fp32 copy of the head's weight; of one chunk 16 bytes where nothing of the head is trained.
+        (LORA, 4, 16, 0, 2),
+        ({}, 4, 4, 6, 2),
+        ({"precision__param": "fp32"}, 0, 4, 10, 4),
+        ({"precision__param": "fp32", "precision__autocast": True}, 2, 4, 10, 4),
+        ({"precision__autocast": True}, 6, 4, 2, 2),
+        ({"precision__autocast": True, **LORA}, 6, 4, 0, 2),
+    ],
+)
+def test_chunks_that_are_made_again_make_the_weight_again(
+    changes: dict[str, Any], copies: int, back: int, grads: int, width: int
+) -> None:
+    found = logits(
+        loss__logits_materialised="chunked", loss__algorithm="recomputed_chunks", loss__chunks=32,
+        **changes,
+    )  # fmt: skip
+    hidden, chunk = width * STATES, EACH / 32
+    assert bytes_of(found) == (
+        hidden, 2 * hidden + copies * HEAD + 2 * chunk,
+        2 * hidden + copies * HEAD + back * chunk + grads * HEAD,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("autocast", "width"), [(False, 2), (True, 4)])
+def test_distillation_holds_what_two_models_make(autocast: bool, width: int) -> None:
+    for kind in ("gkd", "distill"):
+        found = logits(objective__kind=kind, precision__autocast=autocast)
+        assert bytes_of(found) == (7 * width * EACH, 17 * width * EACH, 12 * width * EACH)
+        assert found.norm == NORM
+
+
+def test_the_entropy_of_plain_logits_is_scored_beside_an_fp32_copy() -> None:
+    from oomlint.memory.logits import scored_logits
+
+    def scored(**changes: Any) -> float:
+        whole: dict[str, Any] = {
+            "loss__logits_materialised": "full", "loss__upcast_fp32": True,
+            "objective__rollout__entropy": "whole",
+        }  # fmt: skip
+        return scored_logits(Facts(plan_of(LEAVES, **{**whole, **changes})), TOKENS).loss
+
+    # The copy, its softmax and their product, in 4 bytes each.
+    assert scored() == (2 + 12) * EACH
+    for other in (
+        {"objective__rollout__entropy": "none"}, {"loss__upcast_fp32": False},
+        {"loss__logits_materialised": None},
+    ):  # fmt: skip
+        assert scored(**other) < (2 + 12) * EACH
+    split = {"parallel__world": 2, "parallel__tp": 2}
+    assert scored(**split, parallel__backend="fsdp2") == 14 * EACH / 2
+
+
+ACTOR: dict[str, Any] = {
+    "objective__kind": "grpo", "loss__algorithm": "in_place", "loss__upcast_fp32": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "widths"),
+    [
+        # verl: the gradient of what is divided by the temperature; for the entropy another one.
+        ({}, (2, 2, 4)),
+        ({"loss__entropy": "fused"}, (2, 2, 6)),
+        ({"loss__entropy": "whole"}, (6, 10, 18)),
+        ({"loss__upcast_fp32": None}, (4, 6, 8)),
+        ({"loss__upcast_fp32": None, "loss__entropy": "fused"}, (12, 12, 12)),
+    ],
+)
+def test_an_actors_kernel_writes_over_its_logits(
+    changes: dict[str, Any], widths: tuple[int, int, int]
+) -> None:
+    from oomlint.memory.logits import scored_logits
+
+    found = logits(**{**ACTOR, **changes})
+    assert bytes_of(found) == tuple(width * EACH for width in widths)
+    entropy = {"objective__rollout__entropy": changes.get("loss__entropy", "none")}
+    f = Facts(plan_of(LEAVES, **{**ACTOR, **changes, **entropy}))
+    wide = changes.get("loss__upcast_fp32", False) is None
+    asked = {(False, "none"): 2, (False, "fused"): 2, (False, "whole"): 10, (True, "none"): 6,
+             (True, "fused"): 12}  # fmt: skip
+    assert (
+        scored_logits(f, TOKENS).loss == asked[wide, entropy["objective__rollout__entropy"]] * EACH
+    )
+
+
+@pytest.mark.parametrize(
+    "changes", [{"loss__cut_ce": True}, {"loss__liger__flce": True}, {"loss__logits_materialised": "fused"}]
+)  # fmt: skip
+def test_what_makes_no_logits_has_none_to_write_over(changes: dict[str, Any]) -> None:
+    from oomlint.memory.logits import scored_logits
+
+    f = Facts(plan_of(LEAVES, **{**ACTOR, **changes}))
+    assert scored_logits(f, TOKENS) == logits_of(f, TOKENS)

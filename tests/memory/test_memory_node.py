@@ -11,6 +11,7 @@ from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import (
     bounds_of,
+    flattened_of,
     host_phases,
     load_bytes_of,
     offloaded_of,
@@ -193,3 +194,153 @@ def test_offloaded_adapters_go_with_the_weights_that_they_stand_beside() -> None
         "offload__params": "cpu", "offload__pin_memory": False, "versions": {"torch": "1.10.0"},
     }  # fmt: skip
     assert offloaded_of(facts(**away)) == (pytest.approx(2 * NUMEL + 4 * adapters), 0)
+
+
+# -- phases of a node ------------------------------------------------------------------------------------
+
+ZERO2: dict[str, Any] = {
+    "parallel__backend": "zero", "parallel__zero__stage": 2, "precision__master": "fp32",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "flat"),
+    [
+        # A copy of each parameter and the flat buffer beside it, until DeepSpeed 0.18.7.
+        ({}, 2 * 2 * NUMEL * 8),
+        ({"parallel__zero__stage": 1}, 2 * 2 * NUMEL * 8),
+        ({"parallel__zero__stage": 3}, 0),
+        ({"parallel__zero__stage": 0}, 0),
+        ({"parallel__backend": "ddp"}, 0),
+        ({"versions": {"deepspeed": "0.18.7"}}, 0),
+        ({"precision__compute": "fp32"}, 2 * 4 * NUMEL * 8),
+        # Sums in fp32 are another optimizer's, under stage 1.
+        ({"parallel__zero__stage": 1, "precision__grad_accum": "fp32"}, 0),
+        ({"precision__grad_accum": "fp32"}, 2 * 2 * NUMEL * 8),
+        ({"parallel__zero__stage": 1, "precision__grad_accum": "fp32", "precision__compute": "fp32"}, 2 * 4 * NUMEL * 8),
+    ],
+)  # fmt: skip
+def test_stages_flatten_what_they_train(changes: dict[str, Any], flat: float) -> None:
+    values = {**ZERO2, "versions": {"deepspeed": "0.14.0"}, **changes}
+    assert flattened_of(facts(**values)) == flat
+
+
+def test_megatron_pins_weights_and_gradients_apart() -> None:
+    away: dict[str, Any] = {
+        "parallel__backend": "megatron", "offload__optimizer": "cpu", "precision__master": "fp32",
+    }  # fmt: skip
+    # Weights and gradients of 4 bytes and Adam's 8, of which the former lose a third.
+    assert offloaded_of(facts(**away)) == (
+        pytest.approx(16 * NUMEL), pytest.approx(8 * NUMEL / 3),
+    )  # fmt: skip
+    half = {**away, "offload__optimizer_ratio": 0.5}
+    assert offloaded_of(facts(**half)) == (pytest.approx(8 * NUMEL), pytest.approx(4 * NUMEL / 3))
+    whole = {**away, "parallel__megatron__dist_optimizer": False}
+    assert offloaded_of(facts(**whole))[0] == pytest.approx(8 * 16 * NUMEL)
+    long = {**away, "parallel__cp": 2}
+    assert offloaded_of(facts(**long))[0] == pytest.approx(16 * NUMEL)
+    loose = facts(**away, offload__pin_memory=False)
+    assert offloaded_of(loose) == (pytest.approx(16 * NUMEL), 0)
+
+
+def test_shards_are_pinned_beside_the_copy_that_they_come_from() -> None:
+    away: dict[str, Any] = {**FSDP1, "parallel__fsdp__cpu_offload": True}
+    found = host_phases(facts(**away), NO_SAVE)
+    states, rounding = offloaded_of(facts(**away))
+    assert found["load"] == {
+        "model_copies": 8 * BF16, "process_overhead": 8 * PROCESS, "offloaded_states": states,
+        "pinned_rounding": rounding,
+    }  # fmt: skip
+    late = host_phases(facts(**ZERO2, offload__optimizer="cpu"), NO_SAVE)["load"]
+    assert "offloaded_states" not in late
+    early = facts(**ZERO2, offload__optimizer="cpu", load__zero3_init=True)
+    assert host_phases(early, NO_SAVE)["load"]["offloaded_states"] > 0
+
+
+def test_states_between_steps_wait_while_training_and_not_while_saving() -> None:
+    away: dict[str, Any] = {"parallel__backend": "fsdp2", "offload__between_steps": "cpu"}
+    found = host_phases(facts(**away), NO_SAVE)
+    for phase in ("train", "evaluation"):
+        assert found[phase]["offloaded_states"] == pytest.approx(8 * NUMEL)
+    assert found["save"]["offloaded_states"] == 0
+    plain = host_phases(facts(parallel__backend="fsdp2"), NO_SAVE)
+    assert plain["train"]["offloaded_states"] == 0
+
+
+def test_what_is_read_back_counts_where_it_is_more_than_loading() -> None:
+    resumed = {**ZERO2, "load__resume": True, "parallel__gpus_per_node": 8}
+    found = host_phases(facts(**resumed), NO_SAVE)["load"]
+    # Eight partitions of masters and Adam's states, less than eight copies of the model.
+    assert "checkpoint" not in found
+    direct = host_phases(facts(**resumed, load__device_map="single"), NO_SAVE)["load"]
+    assert direct["checkpoint"] == pytest.approx(12 * NUMEL)
+    assert direct["process_overhead"] == 8 * PROCESS
+    serial = facts(**resumed, load__device_map="single", parallel__zero__serial_load=True)
+    assert "checkpoint" not in host_phases(serial, NO_SAVE)["load"]
+
+
+# -- ZeRO's blocks ---------------------------------------------------------------------------------------
+
+
+def rounded(size: float) -> float:
+    """What a pinned block of so many bytes loses."""
+    return power_of_two(size) - size
+
+
+@pytest.mark.parametrize(
+    ("release", "copied", "blocks"),
+    # The master is pinned too from 0.14.2 on, and a 16-bit copy of the weights is kept from 0.17 on.
+    [("0.14.1", False, 1), ("0.14.2", False, 2), ("0.16.9", False, 2), ("0.17.0", True, 2)],
+)
+def test_a_parameter_group_is_one_block(release: str, copied: bool, blocks: int) -> None:
+    away = facts(**ZERO2, offload__optimizer="cpu", versions={"deepspeed": release})
+    part, largest = NUMEL / 8, 525_336_576
+    states, lost = offloaded_of(away)
+    assert states == pytest.approx(8 * ((18 + 2 * copied) * part + 2 * largest))
+    expected = blocks * rounded(4 * part) + copied * rounded(2 * part) + 2 * part / 3
+    assert lost == pytest.approx(8 * expected)
+
+
+def test_sub_groups_are_blocks_of_their_own_under_stage_3() -> None:
+    """1,003,782,656 elements a rank: three groups of 3e8 and what is left, gradients in 4 bytes; all of the
+    half-precision ones together."""
+    away: dict[str, Any] = {
+        **ZERO3, "offload__optimizer": "cpu", "parallel__zero__sub_group_elems": 300_000_000,
+    }  # fmt: skip
+    part = NUMEL / 8
+    rest = part - 900_000_000
+    states, lost = offloaded_of(facts(**away))
+    assert states == pytest.approx(18 * NUMEL)
+    expected = 3 * rounded(4 * 3e8) + rounded(4 * rest) + rounded(2 * part)
+    assert lost == pytest.approx(8 * expected, rel=1e-6)
+    usual = offloaded_of(facts(**ZERO3, offload__optimizer="cpu"))[1]
+    expected = rounded(4 * 1e9) + rounded(4 * (part - 1e9)) + rounded(2 * part)
+    assert usual == pytest.approx(8 * expected, rel=1e-6)
+    # Nobody says which optimizer: Adam's 8 bytes.
+    unknown = facts(**ZERO3, offload__optimizer="cpu", optimizer__kind=None)
+    assert offloaded_of(unknown)[0] == pytest.approx(18 * NUMEL)
+    lion = facts(**ZERO3, offload__optimizer="cpu", optimizer__kind="lion")
+    assert offloaded_of(lion)[0] == pytest.approx(14 * NUMEL)
+    half = facts(**ZERO3, offload__optimizer="cpu", offload__optimizer_ratio=0.5)
+    assert offloaded_of(half)[0] == pytest.approx(9 * NUMEL)
+
+
+def test_offloaded_parameters_leave_their_blocks_behind() -> None:
+    away: dict[str, Any] = {**ZERO3, "offload__params": "cpu"}
+    part = 2 * NUMEL / 8
+    assert offloaded_of(facts(**away)) == (
+        pytest.approx(2 * NUMEL), pytest.approx(8 * (part / 3 + power_of_two(part))),
+    )  # fmt: skip
+    loose = facts(**away, offload__pin_memory=False)
+    assert offloaded_of(loose) == (pytest.approx(2 * NUMEL), pytest.approx(8 * rounded(part)))
+    old = facts(**away, offload__pin_memory=False, versions={"torch": "1.10.2"})
+    assert offloaded_of(old) == (pytest.approx(2 * NUMEL), 0)
+    # Of adapters rank 16 for q and v move, in the base's width, and of the base nothing.
+    adapters = 32 * 16 * (4096 + 4096 + 4096 + 1024)
+    lora = facts(
+        **away, offload__pin_memory=False, trainable__method="lora", trainable__r=16,
+        trainable__targets=("q_proj", "v_proj"), trainable__adapter_dtype="bf16",
+    )  # fmt: skip
+    assert offloaded_of(lora) == (
+        pytest.approx(2 * (NUMEL + adapters)), pytest.approx(8 * rounded(2 * adapters / 8)),
+    )  # fmt: skip

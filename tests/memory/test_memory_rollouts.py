@@ -26,6 +26,7 @@ from oomlint.plan.training import (
     Parallel,
     Rollout,
     Seq,
+    Zero,
 )
 
 _CARD = 80 << 30
@@ -296,3 +297,171 @@ def test_each_gpu_writes_its_share_of_the_answers_and_at_least_one() -> None:
     assert 0 < layer < cache
     few = written(generation_batch=8, max_completion_tokens=0)
     assert few.activations == pytest.approx(layer + cache * _PROMPT / (_PROMPT + _ANSWER))
+
+
+# -- every number of a pass that scores or writes, by hand ------------------------------------------------
+
+IDLE = Point(gradients=1e9, communication=2e9)
+BETWEEN = {"offload.between_steps": "cpu"}
+
+
+def scored(**changes: Any) -> tuple[Point, Facts]:
+    values = {name.replace("__", "."): value for name, value in changes.items()}
+    engine = {"objective.rollout.engine": None, "objective.rollout.scored_tokens": 4096}
+    f = Facts(_ACTOR.with_values({**engine, **values}))
+    (point,) = rollout_points(f, IDLE, _LIMITS)
+    return point, f
+
+
+@pytest.mark.parametrize(
+    ("changes", "window"),
+    [
+        ({"parallel": Parallel(backend="ddp", world=8)}, 0),
+        # A block of 218,112,000 elements thrice in 2 bytes.
+        ({"parallel": Parallel(backend="fsdp2", world=8)}, 3 * 2 * 218_112_000),
+        ({"parallel": Parallel(backend="fsdp1", world=8)}, 3 * 2 * 218_112_000),
+        # What ZeRO-3 fetches: 1e9 parameters and 5e7 ahead.
+        ({"parallel": Parallel(backend="zero", world=8, zero=Zero(stage=3))}, 2 * 1.05e9),
+        ({"parallel": Parallel(backend="zero", world=8, zero=Zero(stage=2))}, 0),
+    ],
+)
+def test_scoring_has_the_windows_of_a_forward_pass(changes: dict[str, Any], window: float) -> None:
+    point, f = scored(**changes)
+    assert (point.gradients, point.communication) == (1e9, 2e9 + window)
+    head = scored_logits(f, 4096)
+    assert point.logits == head.loss
+    assert f.model is not None
+    assert f.regime is not None
+    profile = layer_profile(f.model, f.model.blocks[0], f.regime)
+    layer = max(s.token * 4096 + s.fixed for s in profile.inference)
+    assert point.activations == max(layer, head.norm)
+    assert (point.states, point.engine, point.temporary) == (0, 0, 0)
+    split, _ = scored(parallel=Parallel(backend="fsdp2", world=8, cp=2))
+    assert split.logits == pytest.approx(scored()[0].logits / 2)
+
+
+def test_weights_come_alone_to_be_scored_where_states_are_elsewhere() -> None:
+    point, f = scored(precision__master="fp32", offload__idle="cpu")
+    states = state_bytes_of(f)
+    assert point.states == -(states.master + states.optimizer)
+    alone, f = scored(offload__between_steps="cpu")
+    assert (alone.gradients, alone.communication) == (0, 3 * 2 * 218_112_000)
+    assert alone.states == 0
+    both, f = scored(offload__between_steps="cpu", offload__idle="cpu", precision__master="fp32")
+    # The states that come for a step alone are away already.
+    assert both.states == -state_bytes_of(f).master
+
+
+def test_a_micro_batch_of_answers_is_scored_where_no_tokens_are_given() -> None:
+    rows, f = scored(
+        objective__rollout__scored_tokens=None, objective__rollout__rollout_micro_batch=8
+    )
+    assert rows.logits == scored_logits(f, 8 * 2048).loss
+    budget = {
+        "objective.rollout.engine": None, "objective.rollout.rollout_micro_batch": 8,
+        "batch.max_tokens_per_gpu": 4096,
+    }  # fmt: skip
+    assert rollout_points(Facts(_ACTOR.with_values(budget)), IDLE, _LIMITS) == []
+    neither = Facts(_ACTOR.with_values({"objective.rollout.engine": None}))
+    assert rollout_points(neither, IDLE, _LIMITS) == []
+
+
+def test_an_engine_that_wakes_stands_beside_what_stays() -> None:
+    (awake,) = rollout_points(Facts(_ACTOR), IDLE, _LIMITS)
+    assert awake == IDLE._replace(engine=0.5 * _CARD)
+    for other in ({"objective.rollout.sleep": False}, {"offload.idle": "cpu"}):
+        assert rollout_points(Facts(_ACTOR.with_values(other)), IDLE, _LIMITS) == []
+    server = Facts(_ACTOR.with_values({"objective.rollout.engine": "vllm_server"}))
+    assert rollout_points(server, IDLE, _LIMITS) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "pool"),
+    [
+        ({}, 0.5 * _CARD),
+        # vLLM's own share where nobody says: three tenths, as verl and TRL have it.
+        ({"gpu_mem_util": None}, 0.3 * _CARD),
+        ({"engine": "hf"}, 0),
+        ({"engine": None}, 0),
+        # Its weights are the trainer's.
+        ({"shares_weights": True}, 0.5 * _CARD - 2 * 8_030_261_248),
+        ({"shares_weights": True, "gpu_mem_util": 0.1}, 0),
+        ({"engine": "sglang", "gpu_mem_util": 0.25}, 0.25 * (_CARD - 2**30 - 2 * 8_030_261_248 / 8)),
+    ],
+)  # fmt: skip
+def test_an_engines_pool(changes: dict[str, Any], pool: float) -> None:
+    values = {f"objective.rollout.{name}": value for name, value in changes.items()}
+    f = Facts(_ACTOR.with_values(values))
+    assert engine_pool(f, _LIMITS) == pytest.approx(pool)
+    assert engine_pool(f, GpuLimits()) == 0
+
+
+def test_a_pool_is_never_less_than_nothing() -> None:
+    tiny = GpuLimits(usable=2**30, context=2**30)
+    for changes in ({"engine": "sglang"}, {"share_of": "free", "sleep": False}):
+        values = {f"objective.rollout.{name}": value for name, value in changes.items()}
+        assert engine_pool(Facts(_ACTOR.with_values(values)), tiny) == 0
+    own = Facts(_ACTOR.with_values({"objective.rollout.share_of": "process"}))
+    assert engine_pool(own, tiny) == 2 * 8_030_261_248
+
+
+def written(**changes: Any) -> tuple[Point, Facts]:
+    rollout = Rollout(engine="hf", max_prompt_tokens=_PROMPT, max_completion_tokens=_ANSWER)
+    f = Facts(_ACTOR.with_values({"objective.rollout": rollout, **changes}))
+    (point,) = rollout_points(f, IDLE, _LIMITS)
+    return point, f
+
+
+CACHE = 2 * 32 * 8 * 128 * 2 * _ALL
+
+
+@pytest.mark.parametrize(
+    ("changes", "window", "parts"),
+    [
+        ({"parallel": Parallel(backend="ddp", world=8)}, 0, 1),
+        ({"parallel": Parallel(backend="zero", world=8, zero=Zero(stage=3))}, 2 * 1.05e9, 1),
+        (
+            {"parallel": Parallel(backend="zero", world=8, zero=Zero(stage=3)),
+             "objective.rollout.gathers": True}, 2 * 8_030_261_248, 1,
+        ),
+        # A group of two ranks has the prompts of both, and each a half of every layer.
+        (
+            {"parallel": Parallel(backend="zero", world=8, zero=Zero(stage=3)),
+             "objective.rollout.gathers": True, "objective.rollout.tp": 2}, 8_030_261_248, 2,
+        ),
+        (
+            {"parallel": Parallel(backend="zero", world=8, zero=Zero(stage=2)),
+             "objective.rollout.gathers": True}, 0, 1,
+        ),
+    ],
+)  # fmt: skip
+def test_writing_has_keys_values_and_whole_weights(
+    changes: dict[str, Any], window: float, parts: int
+) -> None:
+    point, f = written(**changes)
+    assert (point.gradients, point.communication) == (1e9, 2e9 + window)
+    prompts = parts * _ROWS * _PROMPT
+    assert f.model is not None
+    assert f.regime is not None
+    profile = layer_profile(f.model, f.model.blocks[0], f.regime)
+    layer = max(s.token * prompts + s.fixed for s in profile.inference)
+    assert point.activations == pytest.approx(layer + CACHE)
+    # The last token's logits alone, which this loss leaves in 16 bit.
+    assert point.logits == 2 * 128_256 * parts * _ROWS
+
+
+@pytest.mark.parametrize(("head", "width"), [(16, 32), (32, 32), (33, 64), (64, 64), (80, 128), (128, 128), (256, 256)])  # fmt: skip
+def test_deepspeeds_kernels_pad_heads(head: int, width: int) -> None:
+    rollout = Rollout(engine="deepspeed", max_prompt_tokens=100, max_completion_tokens=28)
+    dims = replace(LLAMA_8B, head_dim=head)
+    f = Facts(_ACTOR.with_values({"model.dims": dims, "objective.rollout": rollout}))
+    each = 10 * 32 * width + 32 * 128 + 2 * 32 * 32 * width
+    assert engine_pool(f, _LIMITS) == 2 * _ROWS * 128 * each
+    (point,) = rollout_points(f, IDLE, _LIMITS)
+    assert (point.activations, point.engine) == (0, 0)
+    sleeping = Facts(f.plan.with_values({"objective.rollout.sleep": True}))
+    (awake,) = rollout_points(sleeping, IDLE, _LIMITS)
+    assert awake.engine == 2 * _ROWS * 128 * each
+    whole = Facts(f.plan.with_values({"objective.rollout": Rollout(engine="deepspeed")}))
+    each = 10 * 32 * width + 32 * 2048 + 2 * 32 * 32 * width
+    assert engine_pool(whole, _LIMITS) == 2 * _ROWS * 2048 * each

@@ -10,6 +10,7 @@ from tests.plans import plan_of
 
 from oomlint.memory.facts import Facts
 from oomlint.memory.images import images_of
+from oomlint.memory.layers import layer_profile
 from oomlint.memory.vision import tower_of
 from oomlint.models import lookup
 from oomlint.plan.model import ModelDims, VisionTower
@@ -127,3 +128,117 @@ def _dims(arch: str, patch: int) -> ModelDims:
             layers=24, hidden=1024, heads=16, ffn=4096, patch=patch, params=500_000_000
         ),
     )
+
+
+# -- what images hold, by hand -------------------------------------------------------------------------
+
+# A tower of two blocks, 64 wide, beside a text model of the same width.
+TEXT: dict[str, Any] = {
+    "layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "ffn": 128, "vocab": 1000,
+    "tie_embeddings": False, "act": "swiglu", "norm": "rms",
+    "vision": VisionTower(layers=2, hidden=64, heads=4, ffn=128, patch=14, params=100_000),
+}  # fmt: skip
+AREA = 3 * 14 * 14
+
+
+def seeing(arch: str, **changes: Any) -> Facts:
+    full = {"trainable__method": "full", "precision__grad": "bf16", **changes}
+    return Facts(plan_of(BASE, model__dims=ModelDims(arch=arch, **TEXT), **full))
+
+
+@pytest.mark.parametrize(
+    ("arch", "patches", "merge", "pixels"),
+    # LLaVA hands on 577 patches in 2 bytes; Qwen's processor two fp32 frames of 5,120, four of them a token.
+    [("llava", 577, 1, 2), ("qwen2_vl", 5120, 4, 8)],
+)
+def test_a_frozen_tower_keeps_pixels_and_features(
+    arch: str, patches: int, merge: int, pixels: int
+) -> None:
+    f = seeing(arch, trainable__frozen=("vision",))
+    assert f.tower is not None
+    assert f.tower_regime is not None
+    found = images_of(f)
+    given, features = AREA * patches * pixels, 64 * 2 * patches / merge
+    assert found.kept == given + features
+    assert (found.backward, found.grads) == (0, 0)
+    profile = layer_profile(f.tower.skeleton, f.tower.skeleton.blocks[0], f.tower_regime)
+    inner = max(s.token * patches + s.score * patches**2 + s.fixed for s in profile.inference)
+    assert found.forward == given + 64 * 2 * patches + inner
+    two = images_of(seeing(arch, trainable__frozen=("vision",), batch__micro=2))
+    assert two.kept == 2 * found.kept
+
+
+@pytest.mark.parametrize("mode", ["full", "none"])
+@pytest.mark.parametrize(
+    ("arch", "patches", "merge", "pixels", "inner", "frames"),
+    [("llava", 577, 1, 2, 64, 1), ("qwen2_vl", 5120, 4, 8, 64, 2)],
+)
+def test_a_trained_tower_keeps_what_its_backward_needs(
+    arch: str, patches: int, merge: int, pixels: int, inner: int, frames: int, mode: str
+) -> None:
+    f = seeing(arch, checkpointing__mode=mode)
+    assert f.tower is not None
+    assert f.tower_regime is not None
+    profile = layer_profile(f.tower.skeleton, f.tower.skeleton.blocks[0], f.tower_regime)
+    row = 64 * 2 * patches
+    each = row if mode == "full" else profile.saved.token * patches + profile.saved.fixed
+    given, features = AREA * patches * pixels, 64 * 2 * patches / merge
+    # The norm before the projector, and its hidden layer three times in 2 bytes.
+    projected = (8 * 64 + 3 * 2 * inner) * patches
+    cut = AREA * patches * 2 * frames
+    found = images_of(f)
+    assert found.kept == pytest.approx(given + 2 * each + projected + features + cut)
+    widest = max(s.token * patches + s.score * patches**2 + s.fixed for s in profile.inference)
+    assert found.forward == pytest.approx(given + 2 * each + max(widest, row))
+    every = [
+        (2 * each - above * each - (0 if mode == "full" else each)
+         + m.token * patches + m.score * patches**2 + m.fixed, m.grads + above * profile.trained)
+        for above in (0, 1)
+        for m in profile.backward
+    ]  # fmt: skip
+    alive, grads = max(every, key=lambda instant: instant[0] + 2 * instant[1])
+    assert (found.backward, found.grads) == (pytest.approx(given + alive), grads)
+
+
+def test_adapters_with_checkpointing_ask_the_patches_for_gradients() -> None:
+    lora: dict[str, Any] = {
+        "trainable__method": "lora", "trainable__r": 8, "trainable__targets": ("q_proj",),
+        "trainable__frozen": ("vision",),
+    }  # fmt: skip
+    assert seeing("llava", **lora).tower_graph
+    assert not seeing("llava", **lora, checkpointing__mode="none").tower_graph
+    assert not seeing("llava", trainable__frozen=("vision",)).tower_graph
+    assert not seeing("llava", model__vision__freeze_tower=True).tower_graph
+    roles = {**lora, "trainable__frozen": (), "checkpointing__mode": "none"}
+    assert seeing("llava", **roles).tower_graph
+    assert seeing("llava", **roles).tower_roles() == {"q"}
+    assert not seeing("llava", trainable__method="freeze").tower_graph
+    # No pixels are cut for a weight that is not trained.
+    cut = images_of(seeing("llava")).kept - images_of(seeing("llava", **lora)).kept
+    assert cut == AREA * 577 * 2
+
+
+def test_a_tower_computes_with_kernels_of_its_own() -> None:
+    def kernel(**changes: Any) -> str:
+        regime = seeing("llava", **changes).tower_regime
+        assert regime is not None
+        assert (regime.dense_mask, regime.masks_window, regime.sequence_parallel) == (False,) * 3
+        return regime.kernel
+
+    assert kernel() == "flash"
+    assert kernel(seq__pad="longest", batch__micro=2) == "flash"
+    assert kernel(model__attn_impl="eager") == "eager"
+    assert kernel(precision__param="fp32", precision__compute="fp32") == "efficient"
+
+
+def test_tiles_are_attended_to_one_by_one() -> None:
+    """LLaVA-NeXT: five tiles of 577 patches have five times the scores of one, not 25 times."""
+    dims = ModelDims(arch="llava_next", **TEXT)
+    f = Facts(
+        plan_of(
+            {**BASE, "seq.max_len": 5 * 576}, model__dims=dims, trainable__method="full",
+            trainable__frozen=("vision",), model__attn_impl="eager",
+        )
+    )  # fmt: skip
+    one = seeing("llava", trainable__frozen=("vision",), model__attn_impl="eager")
+    assert images_of(f).forward == pytest.approx(5 * images_of(one).forward, rel=1e-6)

@@ -177,12 +177,12 @@ def _grouped(values: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def _fullest_of(lengths: Lengths, samples: int) -> float:
-    """Of all batches of a data set one has its longest sample, and of so many means of ``samples`` that
-    scatter normally the largest is so far above the mean (Cramer 1946, section 28.6)."""
+    """Of so many means of ``samples`` that scatter normally the largest is so far above the mean (Cramer 1946, section
+    28.6). That is never less than what a batch has that the longest sample is in: it is the same law by which that
+    one is as long as it is."""
     batches = max(2.0, lengths.samples / samples)
     scattered = lengths.mean + lengths.deviation * sqrt(2 * log(batches) / samples)
-    with_longest = (lengths.reached + (samples - 1) * lengths.mean) / samples
-    return min(1.0, max(scattered, with_longest) / lengths.reached)
+    return min(1.0, scattered / lengths.reached)
 
 
 def _together(run: Run) -> int:

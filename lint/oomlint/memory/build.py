@@ -92,7 +92,8 @@ def mixture_class(total: int, active: int) -> ModelDims:
 
 def stand_in(dims: ModelDims) -> ModelDims:
     """The dimensions that stand in for those of a model of which only the size is known."""
-    total, active = dims.params_total or 0, dims.params_active or 0
+    total, active = dims.params_total, dims.params_active or 0
+    assert total is not None
     return mixture_class(total, active) if 0 < 2 * active < total else size_class(total)
 
 

@@ -115,13 +115,15 @@ class Facts:
         self.per_node: int = max(1, p.gpus_per_node or -(-self.world // self.nodes))
         self.tp: int = max(1, p.tp or 1)
         self.pp: int = max(1, p.pp or 1)
-        self.cp: int = max(1, p.cp or 1) * max(1, p.ulysses or 1)
+        # Ranks of a sequence, by rings or pipes and by DeepSpeed's way.
+        context, ulysses = max(1, p.cp or 1), max(1, p.ulysses or 1)
+        self.cp: int = context * ulysses
         self.ep: int = max(1, p.ep or 1)
         if backend == "device_map_pp":
             # device_map spreads the layers of one process over its GPUs, which an explicit
             # number of stages says where several processes do so.
             self.pp = self.pp if self.pp > 1 else self.world
-        self.dp: int = max(1, p.dp or self.world // (self.tp * self.pp * max(1, p.cp or 1)) or 1)
+        self.dp: int = max(1, p.dp or self.world // (self.tp * self.pp * context))
         shard = self.dp
         if backend in ("fsdp1", "fsdp2", "fabric_fsdp"):
             strategy = p.fsdp.strategy or "full"
@@ -129,21 +131,21 @@ class Facts:
                 shard = p.dp_shard
             elif strategy.startswith("hybrid"):
                 shard = min(self.dp, self.per_node)
-            elif (p.ulysses or 1) > 1 and self.dp * self.tp * self.pp * self.cp <= self.world:
+            elif ulysses > 1 and self.dp * self.tp * self.pp * self.cp <= self.world:
                 # The ranks of a sequence are ranks of FSDP's mesh too (verl workers/fsdp_workers.py
                 # create_device_mesh over the world, beside ulysses_device_mesh).
-                shard *= p.ulysses or 1
+                shard *= ulysses
             # torchtitan and accelerate shard over context parallel ranks too.
-            shard *= max(1, p.cp or 1)
+            shard *= context
             if strategy == "no_shard":
                 shard = 1
         elif backend == "zero":
             if p.zero.mics and p.zero.mics > 0:
                 shard = p.zero.mics
-            elif (p.ulysses or 1) > 1 and self.dp * self.tp * self.pp < self.world:
+            elif ulysses > 1 and self.dp * self.tp * self.pp < self.world:
                 # ZeRO shards over the ranks of a sequence too (deepspeed/utils/groups.py,
                 # _get_sequence_data_parallel_group).
-                shard = self.dp * (p.ulysses or 1)
+                shard = self.dp * ulysses
         elif backend == "mics":
             shard = p.zero.mics or self.per_node
             backend = "zero"
@@ -256,7 +258,7 @@ class Facts:
         if b.micro_unit == "tokens":
             rows, length = 1, rows
         if b.max_tokens_per_gpu:
-            rows, length = 1, max(b.max_tokens_per_gpu, 1)
+            rows, length = 1, b.max_tokens_per_gpu
         objective = plan.objective
         pairs = objective.pairs_per_sample
         if pairs is None:

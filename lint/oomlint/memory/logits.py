@@ -115,7 +115,7 @@ def _logits(f: Facts, tokens: float, *, spares: bool = True) -> Logits:
         return _chunked(f, tokens, wide)
     if kind in ("gkd", "distill") and loss.algorithm is None:
         return _distilled(f, each, tokens)
-    profile = head_profile(model, regime, f.head_trained, upcast, bool(loss.label_smoothing))
+    profile = head_profile(model, regime, f.head_trained, upcast)
     saved = profile.saved.at(tokens, 0)
     # Of what the head keeps, all but the log-probabilities (and capped logits) belongs to the
     # last norm and, under autocast, to the cast weight.

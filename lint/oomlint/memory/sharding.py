@@ -169,7 +169,7 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     final = 0.0 if offload else f.grad * trained_padded(f)
     if pictures.backward:
         # The tower's units are small beside the text model's, whose window stands for theirs.
-        made = before + each * done + e * pictures.grads / max(1, n)
+        made = before + each * done + e * pictures.grads / n
         window = 2 * e * block + root_held + head_grad
         backward.append(Point(made, bare + pictures.backward, 0.0, window, 0.0))
     if not full:

@@ -199,7 +199,7 @@ def optimizer_bytes(f: Facts, numel: float) -> float:
     if kind == "muon" and m is not None and not f.lora:
         matrices = min(numel, m.linear_numel + m.expert_numel)
         return (matrices + 2 * (numel - matrices)) * f.optim_state
-    factored = _factored(f) * numel / m.numel if kind in _FACTORED and m and m.numel else 0.0
+    factored = _factored(f) * numel / m.numel if kind in _FACTORED and m is not None else 0.0
     if kind == "came":
         # Its first moment follows the gradient, made fp32, and rows and columns are kept of the
         # update's instability too (came_pytorch 0.1.3 CAME.py; measured, 4.04 bytes an element).
@@ -253,7 +253,7 @@ def local_trained(f: Facts) -> float:
     """Trained elements on one rank before data-parallel sharding."""
     m = f.model
     assert m is not None
-    if f.tp * f.pp * f.ep == 1 or m.numel == 0:
+    if f.tp * f.pp * f.ep == 1:
         return f.trained_numel
     if f.lora:
         # The adapters of experts lie where their experts do.
@@ -281,7 +281,7 @@ def padding_of(f: Facts) -> tuple[float, float]:
     """How much FSDP2's padding of dim 0 adds, as factors for the base and the adapters."""
     m = f.model
     assert m is not None
-    if f.backend != "fsdp2" or f.shard <= 1 or not m.numel:
+    if f.backend != "fsdp2" or f.shard <= 1:
         return 1.0, 1.0
     n = f.shard
     whole = sum(b.count * padded_block(b, m.hidden, n) for b in m.blocks)

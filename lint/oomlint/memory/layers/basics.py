@@ -77,24 +77,23 @@ class Basics:
         """x * rsqrt(mean(x^2)) in fp32: the pow, mean, rsqrt and mul of every RMSNorm."""
         tape, width = self.tape, x.width
         x32 = self.cast(x, 4)
-        full = Size(token=4 * width)
         # pow's backward holds pow(x, 1), its product with 2 and the result at once
-        # (tools/autograd/templates FunctionsManual.cpp pow_backward), beside mean's gradient.
+        # (tools/autograd/templates FunctionsManual.cpp pow_backward), beside mean's gradient. It is the last and
+        # highest of a norm, so that what products before it need inside counts for nothing.
         square = tape.op(tape.tensor(width, 4), (x32,), saves=(x32,), temp=Size(token=8 * width))
         mean = tape.op(tape.tensor(1, 4), (square,))
         scale = tape.tensor(1, 4)
         tape.op(scale, (mean,), saves=(scale,))
-        return tape.op(tape.tensor(width, 4), (x32, scale), saves=(x32, scale), temp=full)
+        return tape.op(tape.tensor(width, 4), (x32, scale), saves=(x32, scale))
 
     def rms_norm(self, x: Tensor) -> Tensor:
         """LlamaRMSNorm: weight * normalised.to(input dtype)."""
         tape, width = self.tape, x.width
         trained = self.r.train_norms
         normed = self.cast(self._normalise(x), x.bytes)
-        product = Size(token=x.bytes * width) if trained else Size()
         return tape.op(
             tape.tensor(width, x.bytes), (normed,), saves=(normed,) if trained else (),
-            temp=product, weight=width if trained else 0,
+            weight=width if trained else 0,
         )  # fmt: skip
 
     def gemma_norm(self, x: Tensor) -> Tensor:
@@ -102,10 +101,9 @@ class Basics:
         tape, width = self.tape, x.width
         trained = self.r.train_norms
         normed = self._normalise(x)
-        product = Size(token=4 * width) if trained else Size()
         out = tape.op(
             tape.tensor(width, 4), (normed,), saves=(normed,) if trained else (),
-            temp=product, weight=width if trained else 0,
+            weight=width if trained else 0,
         )  # fmt: skip
         return self.cast(out, x.bytes)
 
@@ -117,15 +115,10 @@ class Basics:
         mean = tape.op(tape.tensor(1, 4), (square,))
         scale = tape.tensor(1, 4)
         tape.op(scale, (mean,), saves=(scale,))
-        normed = self.cast(
-            tape.op(
-                tape.tensor(width, 4), (x, scale), saves=(x, scale), temp=Size(token=4 * width)
-            ),
-            x.bytes,
-        )
+        normed = tape.op(tape.tensor(width, 4), (x, scale), saves=(x, scale))
+        normed = self.cast(normed, x.bytes)
         return tape.op(
             tape.tensor(width, x.bytes), (normed,), saves=(normed,) if trained else (),
-            temp=Size(token=x.bytes * width) if trained else Size(),
             weight=width if trained else 0,
         )  # fmt: skip
 
@@ -163,7 +156,7 @@ class Basics:
         second = tape.op(tape.tensor(width, 4), (x32,), passes=True)
         scale = tape.tensor(1, 4)
         tape.op(scale, (variance,), saves=(scale,))
-        normed = tape.op(tape.tensor(width, 4), (second, scale), saves=(second, scale), temp=full)
+        normed = tape.op(tape.tensor(width, 4), (second, scale), saves=(second, scale))
         out = tape.op(
             tape.tensor(width, 4), (normed,), saves=(normed,) if trained else (),
             temp=full if trained else Size(), weight=width if trained else 0,

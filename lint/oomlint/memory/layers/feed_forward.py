@@ -21,7 +21,9 @@ class FeedForward(Basics):
         if kind == "relu":
             return tape.op(out, (x,), saves=(out,))
         if kind == "relu2":
-            first = tape.op(tape.tensor(width, x.bytes), (x,), saves=(out,))
+            # ReLUSquaredActivation: both operations keep what relu gives.
+            first = tape.tensor(width, x.bytes)
+            tape.op(first, (x,), saves=(first,))
             return tape.op(out, (first,), saves=(first,), temp=Size(token=2 * width * x.bytes))
         if kind == "gelu_bloom":
             return tape.op(out, (x,), saves=(x,), temp=Size(token=5 * width * x.bytes))

@@ -232,12 +232,11 @@ def widest(sizes: Sequence[Size], tokens: float, scores: float) -> float:
 
 
 @lru_cache(maxsize=512)
-def head_profile(
-    model: Skeleton, regime: Regime, train_head: bool, upcast: bool, smoothing: bool
-) -> LayerProfile:
+def head_profile(model: Skeleton, regime: Regime, train_head: bool, upcast: bool) -> LayerProfile:
     """Final norm, output projection and cross entropy with the logits materialised.
 
-    transformers 5.23 ForCausalLMLoss: logits.float(), log_softmax, nll_loss.
+    transformers 5.23 ForCausalLMLoss: logits.float(), log_softmax, nll_loss. LabelSmoother's sum over the vocabulary
+    (trainer_pt_utils.py) has a gradient of its own before the softmax has another, so that no instant is higher.
     """
     writer = Decoder(model, regime)
     tape = writer.tape
@@ -262,9 +261,6 @@ def head_profile(
     wide = writer.cast(logits, 4) if upcast or regime.amp else logits
     log_probs = tape.tensor(vocab, wide.bytes)
     tape.op(log_probs, (wide,), saves=(log_probs,))
-    if smoothing:
-        # LabelSmoother (trainer_pt_utils.py) sums the log-probabilities over the vocabulary too.
-        log_probs = tape.op(tape.tensor(vocab, wide.bytes), (log_probs,))
     loss = tape.tensor(0, 4)
     tape.op(loss, (log_probs,))
     return LayerProfile(tape, loss, 0.0)
