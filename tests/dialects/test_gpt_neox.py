@@ -73,10 +73,6 @@ def _with(line: str) -> str:
     return _YAML.replace('"train_iters"', f'{line}\n  "train_iters"')
 
 
-def _fixed(changes: dict[str, Any], text: str = _YAML) -> str:
-    return fixed(_run, text, changes)
-
-
 # -- reading ---------------------------------------------------------------------------------------
 
 
@@ -251,7 +247,7 @@ def test_accumulation_is_one_where_nobody_says_it() -> None:
     """Not what train_batch_size leaves: NeoX stops where the three do not agree."""
     text = _YAML.replace('"gradient_accumulation_steps": 8', '"train_batch_size": 16')
     assert _run(text).plan.batch.grad_accum == 1
-    after = _fixed({"batch.micro": 2, "batch.grad_accum": 2}, text)
+    after = fixed(_run, text, {"batch.micro": 2, "batch.grad_accum": 2})
     assert "gradient_accumulation_steps: 2" in after.replace('"', "")
 
 
@@ -273,20 +269,20 @@ def test_accumulation_is_one_where_nobody_says_it() -> None:
     ],
 )
 def test_wishes(changes: dict[str, Any], line: str) -> None:
-    after = _fixed(changes)
+    after = fixed(_run, _YAML, changes)
     assert line.replace('"', "") in after.replace('"', "")
     assert "# as many as fit" in after
 
 
 def test_higher_stages_want_no_pipeline() -> None:
     text = _YAML.replace('"model-parallel-size": 2', '"model-parallel-size": 1')
-    after = _fixed({"parallel.zero.stage": 3}, text)
+    after = fixed(_run, text, {"parallel.zero.stage": 3})
     assert '"pipe-parallel-size": 0' in after
     assert '"stage": 3' in after
 
 
 def test_checkpoints_are_saved_as_often_as_wished() -> None:
-    after = _fixed({"save.every": 500}, _with('"save": "checkpoints",'))
+    after = fixed(_run, _with('"save": "checkpoints",'), {"save.every": 500})
     assert '"checkpoint_factor": 500' in after
 
 
@@ -294,7 +290,7 @@ def test_dashes_stand_for_underscores_in_what_is_deepspeeds_too() -> None:
     text = _YAML.replace('"zero_optimization"', '"zero-optimization"')
     text = text.replace("train_micro_batch_size_per_gpu", "train-micro-batch-size-per-gpu")
     assert _run(text).plan == _run().plan
-    after = _fixed({"offload.optimizer": "cpu"}, text)
+    after = fixed(_run, text, {"offload.optimizer": "cpu"})
     assert "zero_optimization" not in after
 
 

@@ -33,11 +33,6 @@ def _run(script: str, **files: str) -> Run:
     return run
 
 
-def _after(script: str, changes: dict[str, Any]) -> str:
-    """The script once a fix has made the run say ``changes``."""
-    return fixed(_run, script, changes)
-
-
 LORA = """CUDA_VISIBLE_DEVICES=0 \\
 swift sft \\
     --model Qwen/Qwen2.5-7B-Instruct \\
@@ -104,10 +99,12 @@ def test_deepspeed_presets_by_name() -> None:
     assert plan.load.device_map == "none"
     assert not zero3.missing
     with_zero2 = script.rstrip() + " \\\n    --deepspeed zero2\n"
-    assert _after(with_zero2, {"parallel.zero.stage": 3}).endswith("--deepspeed zero3\n")
-    assert _after(with_zero2, {"offload.optimizer": "cpu"}).endswith("--deepspeed zero2_offload\n")
+    assert fixed(_run, with_zero2, {"parallel.zero.stage": 3}).endswith("--deepspeed zero3\n")
+    assert fixed(_run, with_zero2, {"offload.optimizer": "cpu"}).endswith(
+        "--deepspeed zero2_offload\n"
+    )
     # Plain data parallelism gives way to a preset.
-    added = _after(script, {"parallel.zero.stage": 3})
+    added = fixed(_run, script, {"parallel.zero.stage": 3})
     assert "--deepspeed zero3" in added
     assert _run(added).plan.parallel.zero.stage == 3
 
@@ -285,7 +282,7 @@ def test_what_fixes_write(changes: dict[str, Any], expected: str) -> None:
     script = LORA
     if "checkpointing.mode" in changes:
         script = script.rstrip() + " \\\n    --gradient_checkpointing false\n"
-    after = _after(script, changes)
+    after = fixed(_run, script, changes)
     assert expected.split("\\\n    ")[-1] in after
     changed = _run(after).plan
     for field, value in changes.items():
@@ -490,14 +487,14 @@ def test_megatron_precision_aware_optimizer() -> None:
 
 
 def test_what_megatron_fixes_write() -> None:
-    after = _after(MEGATRON, {"checkpointing.mode": "full"})
+    after = fixed(_run, MEGATRON, {"checkpointing.mode": "full"})
     assert "--recompute_granularity full" in after
     assert "--recompute_method uniform" in after
     assert "--recompute_num_layers 1" in after
     # The global batch is a key of its own: a smaller micro batch needs nothing else.
-    smaller = _after(MEGATRON, {"batch.micro": 1, "batch.grad_accum": 8})
+    smaller = fixed(_run, MEGATRON, {"batch.micro": 1, "batch.grad_accum": 8})
     assert smaller == MEGATRON.replace("--micro_batch_size 2", "--micro_batch_size 1")
-    assert "--optimizer_cpu_offload true" in _after(MEGATRON, {"offload.optimizer": "cpu"})
+    assert "--optimizer_cpu_offload true" in fixed(_run, MEGATRON, {"offload.optimizer": "cpu"})
     run = _run(MEGATRON)
     for changes in (
         {"parallel.zero.stage": 3},
@@ -521,7 +518,7 @@ def test_megatron_stages_a_copy_of_what_it_saves_in_the_background(
     assert run.plan.save.async_ == "thread"
     found = list(AsyncSaveExtraCopy().check(run))
     assert [finding.rule.code for finding in found] == (["OOM506"] if is_too_much else [])
-    after = _after(script, {"save.async": "none"})
+    after = fixed(_run, script, {"save.async": "none"})
     assert after == script.replace("--async_save true", "--async_save false")
     assert not list(AsyncSaveExtraCopy().check(_run(after)))
 

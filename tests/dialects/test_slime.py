@@ -109,10 +109,6 @@ def _run(text: str = _SCRIPT, model: str = _MODEL, **options: Any) -> Run:
     return run
 
 
-def _fixed(changes: dict[str, Any], text: str = _SCRIPT) -> str:
-    return fixed(_run, text, changes)
-
-
 def _with(options: str, text: str = _SCRIPT) -> Run:
     return _run(text.replace("--colocate", f"--colocate {options}"))
 
@@ -300,7 +296,7 @@ def test_the_backend_that_older_releases_had() -> None:
     ],
 )
 def test_a_wish_is_written_in_its_own_options(changes: dict[Any, Any], expected: str) -> None:
-    assert expected in _fixed(changes)
+    assert expected in fixed(_run, _SCRIPT, changes)
 
 
 def test_what_it_cannot_say() -> None:

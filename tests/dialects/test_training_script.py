@@ -83,10 +83,6 @@ def _run(files: dict[str, str] | str) -> Run:
     return run
 
 
-def _fixed(text: str, changes: dict[str, Any]) -> str:
-    return fixed(_run, text, changes)
-
-
 def test_reads_the_calls_of_one_run() -> None:
     run = _run(_TRAINER)
     plan = run.plan
@@ -269,7 +265,7 @@ def test_a_pinned_version_tells_what_a_dtype_is_that_nobody_names(version: str, 
 def test_fixes_go_to_the_call_that_owns_the_setting(
     changes: dict[str, Any], old: str, new: str
 ) -> None:
-    text = _fixed(_TRAINER, changes)
+    text = fixed(_run, _TRAINER, changes)
     assert text == _TRAINER.replace(old, new)
     plan = _run(text).plan
     assert all(plan.get(field) == value for field, value in changes.items())
@@ -283,7 +279,7 @@ def test_other_fixes_land_in_the_arguments() -> None:
         ({"save.save_only_model": True}, "save_only_model=True"),
         ({"loss.logits_materialised": "fused"}, "use_liger_kernel=True"),
     ):
-        text = _fixed(script, changes)
+        text = fixed(_run, script, changes)
         assert f"    {line},\n" in text
         plan = _run(text).plan
         assert all(plan.get(field) == value for field, value in changes.items())

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fixing import fixed
 from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -58,19 +58,6 @@ def _run(text: str, name: str = "train.py", hardware: str = "") -> Run:
     run = run_of({name: text}, hardware=parse_hardware(hardware) if hardware else None)
     assert run.framework == "unsloth"
     return run
-
-
-def _fixed(text: str, changes: dict[str, Any], name: str = "train.py") -> str:
-    run = _run(text, name)
-    proposal = Proposal("test", (SetFields(changes),), Applicability.SAFE)
-    fix = make_fix(run, proposal, None)
-    assert fix is not None
-    assert fix.reason is None, fix.reason
-    source = run.parts.claims[0].document.source.edited(fix.edits)
-    again = _run(source.text, name)
-    for field, value in changes.items():
-        assert again.plan.get(field) == value
-    return source.text
 
 
 def _facts(run: Run, *fields: str) -> tuple[Any, ...]:
@@ -279,14 +266,14 @@ def test_before_the_fused_loss_all_logits_were_made_and_handed_on_in_fp32() -> N
     ],
 )
 def test_wishes_are_written_where_they_belong(changes: dict[str, Any], line: str) -> None:
-    assert line in _fixed(_SFT, changes)
+    assert line in fixed(_run, _SFT, changes)
 
 
 def test_quantizing_switches_the_other_width_off() -> None:
     text = _SFT.replace("dtype = None", "load_in_16bit = True")
-    fixed = _fixed(text, {"quant.method": "bnb4"})
-    assert "load_in_16bit = False" in fixed
-    assert "load_in_4bit = True" in fixed
+    after = fixed(_run, text, {"quant.method": "bnb4"})
+    assert "load_in_16bit = False" in after
+    assert "load_in_4bit = True" in after
 
 
 @pytest.mark.parametrize(
@@ -305,7 +292,8 @@ def test_its_command_line() -> None:
     assert run.plan.seq.max_len == 8192
     plain = _run(line.replace("--load_in_4bit ", ""), "train.sh")
     assert _facts(plain, "quant.method", "trainable.method") == ("none", "lora")
-    assert "--per_device_train_batch_size 1" in _fixed(line, {"batch.micro": 1}, "train.sh")
+    after = fixed(partial(_run, name="train.sh"), line, {"batch.micro": 1})
+    assert "--per_device_train_batch_size 1" in after
 
 
 def test_a_notebook_is_read_and_mended() -> None:
@@ -319,8 +307,9 @@ def test_a_notebook_is_read_and_mended() -> None:
     ]  # fmt: skip
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     text = json.dumps(notebook, indent=2)
-    fixed = _fixed(text, {"batch.micro": 1, "batch.grad_accum": 8}, "nb.ipynb")
-    assert fixed == text.replace("batch_size = 2", "batch_size = 1").replace(
+    changes = {"batch.micro": 1, "batch.grad_accum": 8}
+    after = fixed(partial(_run, name="nb.ipynb"), text, changes)
+    assert after == text.replace("batch_size = 2", "batch_size = 1").replace(
         "steps = 4", "steps = 8"
     )
 

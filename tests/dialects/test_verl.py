@@ -83,10 +83,6 @@ def _run(text: str, name: str = "run.sh") -> Run:
     return run
 
 
-def _fixed(text: str, changes: dict[str, Any]) -> str:
-    return fixed(_run, text, changes)
-
-
 def test_reads_grpo() -> None:
     plan = _run(_GRPO).plan
     assert plan.model.id == "~/models/Qwen/Qwen2.5-7B-Instruct"
@@ -420,7 +416,7 @@ def test_reads_a_config_of_ones_own() -> None:
     ],
 )
 def test_fixes(text: str, changes: dict[str, Any], said: str) -> None:
-    assert said in _fixed(text, changes)
+    assert said in fixed(_run, text, changes)
 
 
 @pytest.mark.parametrize(
