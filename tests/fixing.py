@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tests import linked
+
 from oomlint.documents.text import apply_edits, by_path
+from oomlint.engine import Options
+from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.edits import Fix, make_fix
 from oomlint.rule import Finding, Proposal, Rule, Severity
 from oomlint.run import Run
@@ -37,6 +41,19 @@ def fixed_files(
     after = {**files, **edited}
     _prove(fix, read(after))
     return after
+
+
+def repaired(
+    files: linked.Files,
+    *names: str,
+    hardware: str | None = None,
+    rules: Sequence[type[Rule]] | None = None,
+    unsafe: bool = False,
+) -> FixResult:
+    """What all fixes together make of the files ``names``, by default of all."""
+    options = Options(hardware=linked.hardware_of(hardware))
+    workspace = linked.workspace_of(files)
+    return fix_all(workspace, names or tuple(files), options, rules=rules, unsafe=unsafe)
 
 
 def _prove(fix: Fix, after: Run) -> None:

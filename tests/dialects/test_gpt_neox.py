@@ -12,7 +12,6 @@ from tests.linked import link, run_of
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.judgement.forecast import forecast_of
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.linking import Linker, LinkOptions
@@ -64,7 +63,7 @@ _LAUNCH = "python ./deepy.py train.py -d configs model.yml paths\n"
 
 
 def _run(text: str = _YAML, hardware: str = "8xA100-80GB") -> Run:
-    run = run_of({"a.yml": text}, hardware=parse_hardware(hardware))
+    run = run_of({"a.yml": text}, hardware=hardware)
     assert run.framework == "gpt-neox"
     return run
 
@@ -192,7 +191,7 @@ def test_a_run_of_several_files() -> None:
         "configs/model.yml": _YAML,
         "configs/paths.yml": _PATHS,
     }
-    run = run_of(files, hardware=parse_hardware("8xA100-80GB"))
+    run = run_of(files, hardware="8xA100-80GB")
     assert set(run.files) == set(files)
     assert (run.plan.save.strategy, run.plan.save.every) == ("steps", 1000)
     assert run.plan.parallel.world == 8

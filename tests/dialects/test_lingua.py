@@ -11,7 +11,6 @@ from tests.linked import link, run_of
 from tests.sound import sound_project
 
 from oomlint.dialects import registry
-from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.models.count import count_parameters
 from oomlint.plan.evidence import Level
@@ -25,7 +24,7 @@ def _yaml() -> str:
 
 
 def _run(text: str | None = None, hardware: str = "2x8xH100-80GB") -> Run:
-    run = run_of({"7b.yaml": text or _yaml()}, "7b.yaml", hardware=parse_hardware(hardware))
+    run = run_of({"7b.yaml": text or _yaml()}, "7b.yaml", hardware=hardware)
     assert run.framework == "lingua"
     return run
 

@@ -13,7 +13,6 @@ from oomlint.dialects import registry
 from oomlint.dialects.cells import Cells
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.linking import Linked, Linker, LinkOptions
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -262,8 +261,7 @@ def test_a_launcher_whose_options_are_out_of_sight_is_not_one_process() -> None:
 
 def _ranks(text: str, hardware: str | None = None) -> tuple[int | None, int | None, Level]:
     """Nodes, ranks of a node, and how well these are known."""
-    machine = None if hardware is None else parse_hardware(hardware)
-    run = run_of({"go.sh": text}, hardware=machine)
+    run = run_of({"go.sh": text}, hardware=hardware)
     parallel, cells = run.plan.parallel, run.parts.completed
     assert isinstance(cells, Cells)
     return parallel.nodes, parallel.gpus_per_node, cells.level(f.parallel.gpus_per_node)

@@ -12,7 +12,6 @@ from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.memory.facts import Facts
 from oomlint.plan.evidence import Level
@@ -354,7 +353,7 @@ def test_one_process_of_torchrun_spreads_its_model_whatever_hardware_is_named() 
     script = (
         "CUDA_VISIBLE_DEVICES=0,1 torchrun swift/cli/sft.py --model Qwen/Qwen2.5-7B --dataset d\n"
     )
-    for hardware in (None, parse_hardware("8xA100-80GB")):
+    for hardware in (None, "8xA100-80GB"):
         (run,) = link({"run.sh": script}, hardware=hardware).runs
         assert run.plan.parallel.backend == "device_map_pp"
         assert (run.plan.parallel.world, run.plan.parallel.pp, run.plan.parallel.dp) == (2, 2, 1)
@@ -373,11 +372,11 @@ def test_a_number_of_processes_that_cannot_be_read_leaves_the_ranks_open() -> No
 
 def test_a_process_for_each_gpu_of_the_machine() -> None:
     script = LORA.replace("CUDA_VISIBLE_DEVICES=0", "NPROC_PER_NODE=$(nvidia-smi -L | wc -l)")
-    (run,) = link({"run.sh": script}, hardware=parse_hardware("8xA100-80GB")).runs
+    (run,) = link({"run.sh": script}, hardware="8xA100-80GB").runs
     assert (run.plan.parallel.world, run.plan.parallel.backend) == (8, "ddp")
     assert run.parts.completed.level(f.parallel.world) is Level.ASSUMED
     script = LORA.replace("CUDA_VISIBLE_DEVICES=0", "NPROC_PER_NODE=$N CUDA_VISIBLE_DEVICES=0,1")
-    (two,) = link({"run.sh": script}, hardware=parse_hardware("8xA100-80GB")).runs
+    (two,) = link({"run.sh": script}, hardware="8xA100-80GB").runs
     assert (two.plan.parallel.world, two.plan.parallel.backend) == (2, "ddp")
 
 
@@ -511,7 +510,7 @@ def test_megatron_stages_a_copy_of_what_it_saves_in_the_background(
 ) -> None:
     script = MEGATRON.rstrip() + " --async_save true\n"
     options: dict[str, Any] = {
-        "hardware": parse_hardware("4xA100-80GB"),
+        "hardware": "4xA100-80GB",
         "values": {"host.ram_gib": ram},
     }
     (run,) = link({"run.sh": script}, **options).runs

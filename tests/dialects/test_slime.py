@@ -192,9 +192,8 @@ fi
     run = _run(text)
     assert run.plan.parallel.gpus_per_node == 8
     assert run.level(f.parallel.gpus_per_node) is Level.ASSUMED
-    from oomlint.hardware import parse_hardware
 
-    assert _run(text, hardware=parse_hardware("4xH100-80GB")).plan.parallel.gpus_per_node == 4
+    assert _run(text, hardware="4xH100-80GB").plan.parallel.gpus_per_node == 4
 
 
 def test_who_shares_the_gpus() -> None:

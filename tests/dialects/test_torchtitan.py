@@ -11,7 +11,6 @@ from tests.linked import link, run_of
 from oomlint.dialects.torchtitan.models import family_of, flavor_of
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 
@@ -144,9 +143,9 @@ def test_explicit_degrees_give_the_world() -> None:
 
 def test_explicit_degrees_make_up_the_world_on_any_machine() -> None:
     text = _TOML.replace("shard_degree = -1", "shard_degree = 1")
-    plan = _run(text, hardware=parse_hardware("2x8xH100-80GB")).plan
+    plan = _run(text, hardware="2x8xH100-80GB").plan
     assert (plan.parallel.nodes, plan.parallel.gpus_per_node, plan.parallel.world) == (1, 2, 2)
-    wide = _run(_TOML.replace("shard_degree = -1", "shard_degree = 16"), hardware=parse_hardware("8xH100-80GB"))  # fmt: skip
+    wide = _run(_TOML.replace("shard_degree = -1", "shard_degree = 16"), hardware="8xH100-80GB")  # fmt: skip
     assert (wide.plan.parallel.nodes, wide.plan.parallel.world) == (4, 32)
 
 
@@ -154,7 +153,7 @@ def test_ranks_that_a_launcher_counts_are_those_of_the_launcher() -> None:
     text = _TOML.replace("shard_degree = -1", "shard_degree = 16")
     for launcher, options in (
         ("srun -n 16", {}),
-        ("mpirun -np 16", {"hardware": parse_hardware("8xH100-80GB")}),
+        ("mpirun -np 16", {"hardware": "8xH100-80GB"}),
     ):
         line = f"{launcher} python -m torchtitan.train --job.config_file job.toml\n"
         (run,) = link({"job.toml": text, "go.sh": line}, **options).runs

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
-from oomlint.dialects import registry
 from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.judgement.doubts import doubts
-from oomlint.linking import Linker, LinkOptions
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import processes_of
 from oomlint.plan.evidence import Level
@@ -561,10 +559,7 @@ _LAUNCH = (
 def _launched(script: str, options: str, **more: str) -> Run:
     files = {"run.sh": _LAUNCH.format(script, options), "pkg/run.py": _LOADS}
     files |= {"pkg/arguments.py": _ARGUMENTS, **more}
-    texts = {name: text.encode() for name, text in files.items()}
-    linked = Linker(Workspace(Path("/x"), texts), registry(), LinkOptions()).link(["run.sh"])
-    (run,) = linked.runs
-    return run
+    return run_of(files, "run.sh")
 
 
 def test_defaults_of_an_imported_dataclass() -> None:
@@ -995,8 +990,7 @@ def test_quantization_of_a_config_that_only_a_sibling_is_started_like() -> None:
         "recipes/other.yaml": _ASKED.replace("load_in_4bit: true\n", ""),
         "own.py": _LOADS_PLAINLY.format(""),
     }
-    workspace = Workspace(Path("/project"), {n: t.encode() for n, t in files.items()})
-    found = lint(workspace, ["recipes/sft.yaml"], Options()).diagnoses
+    found = report_of(files, "recipes/sft.yaml").diagnoses
     assert "OOM816" not in {each.finding.rule.code for each in found}
 
 
@@ -1061,7 +1055,7 @@ def test_a_placement_that_nobody_reads_is_no_data_parallel() -> None:
 
 @pytest.mark.parametrize(("gpus", "stages"), [(None, 1), (8, 8)])
 def test_a_script_that_spreads_its_model_is_one_process(gpus: int | None, stages: int) -> None:
-    hardware = None if gpus is None else parse_hardware(f"{gpus}xA100-80GB")
+    hardware = None if gpus is None else f"{gpus}xA100-80GB"
     run = run_of({"train.py": _TRAINER}, hardware=hardware)
     assert run.plan.parallel.backend == "device_map_pp"
     assert Facts(run.placed.plan).pp == stages
@@ -1272,8 +1266,7 @@ def test_what_the_card_decides_is_so_on_a_card_for_training() -> None:
 @pytest.mark.parametrize(("more", "speaks"), [("wants_half()", False), ("False", True)])
 def test_a_precision_that_only_running_tells_differs_from_none(more: str, speaks: bool) -> None:
     files = {"train.py": _BY_CARD.replace("{more}", more), "ds.json": _BF16}
-    workspace = Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
-    report = lint(workspace, list(files), Options())
+    report = report_of(files)
     codes = {each.rule.code for each in report.diagnoses}
     assert ("OOM803" in codes) is speaks
 

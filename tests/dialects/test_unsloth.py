@@ -13,7 +13,6 @@ from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -55,7 +54,7 @@ trainer.train()
 
 
 def _run(text: str, name: str = "train.py", hardware: str = "") -> Run:
-    run = run_of({name: text}, hardware=parse_hardware(hardware) if hardware else None)
+    run = run_of({name: text}, hardware=hardware)
     assert run.framework == "unsloth"
     return run
 
@@ -204,7 +203,7 @@ def test_other_widths(options: str, method: str) -> None:
 def test_an_engine_shares_the_trainers_weights_and_takes_its_part_of_the_gpu() -> None:
     options = "fast_inference = True, gpu_memory_utilization = 0.6"
     text = _SFT.replace("dtype = None", options).replace("SFT", "GRPO")
-    card = parse_hardware("1xH100-80GB")
+    card = "1xH100-80GB"
     awake = run_of({"train.py": text}, "train.py", hardware=card)
     alone = run_of({"train.py": text.replace("fast_inference = True, ", "")}, "train.py")
     rollout = awake.plan.objective.rollout
@@ -335,5 +334,5 @@ def test_the_loss_is_cut_as_unsloth_cuts_it() -> None:
 )
 def test_a_round_without_whole_groups_gets_a_larger_micro_batch(steps: str, micro: int) -> None:
     text = _SFT.replace("SFT", "GRPO").replace("steps = 4", f"steps = {steps}")
-    run = run_of({"train.py": text}, "train.py", hardware=parse_hardware("1xH100-80GB"))
+    run = run_of({"train.py": text}, "train.py", hardware="1xH100-80GB")
     assert run.plan.batch.micro == micro
