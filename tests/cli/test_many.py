@@ -9,7 +9,6 @@ import pickle
 import signal
 from functools import partial
 from pathlib import Path
-from time import sleep
 
 import pytest
 
@@ -201,7 +200,8 @@ def test_processes_that_die_before_there_is_work_stop_nothing():
     mother = os.getpid()
 
     def items():
-        sleep(0.5)  # by then the processes are gone
+        for process in multiprocessing.active_children():
+            process.join()
         yield 1
 
     def prepare():
