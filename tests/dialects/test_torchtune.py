@@ -129,6 +129,7 @@ def test_references_to_values_of_another_kind() -> None:
     assert _run(_SINGLE + text).plan.trainable.targets == ("2",)
 
 
+@pytest.mark.slow
 def test_references_that_grow_without_bound() -> None:
     levels = "".join(f"a{n}: ${{a{n + 1}}}x\n" for n in range(50))
     wide = "".join(f"b{n}: {('${b' + str(n + 1) + '}') * 40}\n" for n in range(40))

@@ -341,6 +341,7 @@ def test_misspelt_keys_are_found() -> None:
 _CORPUS = Path(__file__).parents[2] / "../shared/corpus"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus of framework configs is not here")
 def test_recognises_the_corpus() -> None:
     workspace = Workspace(_CORPUS.resolve())

@@ -193,6 +193,7 @@ def can_run(words: list[str], folder: Path) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block_and_words", CALLS, ids=lambda c: f"{c[0]} {' '.join(c[1])}")
 def test_calls_of_oomlint_do_what_they_say(block_and_words, project, user):
     _, words = block_and_words

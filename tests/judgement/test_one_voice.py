@@ -357,6 +357,7 @@ def _words_of(judgement: Judgement) -> set[str]:
     return {words.verdict_words(v) for v in (judgement.verdict, judgement.written.verdict)}
 
 
+@pytest.mark.slow
 def test_every_need_is_one_of_the_judgement(told: list[Told], said: list[Said]) -> None:
     assert _strangers(said) == set()
     wrong = []
@@ -453,6 +454,7 @@ def test_each_surface_is_read(two: list[Told]) -> None:
     assert {each.surface for each in said if _verdicts(each.printed)} >= _WITH_A_VERDICT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "surfaces"),
     [

@@ -115,6 +115,7 @@ HEADERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "header", HEADERS, ids=lambda header: header[:24].decode("latin-1").strip()
 )
@@ -124,6 +125,7 @@ def test_a_header_that_cannot_be_meant_is_passed_over(wire, header):
     assert wire.answer(1)["result"]["serverInfo"]["name"] == "oomlint"
 
 
+@pytest.mark.slow
 def test_it_serves_on_a_local_port(tmp_path):
     port = free_port()
     process = subprocess.Popen([*SERVER, "--tcp", f"127.0.0.1:{port}"])

@@ -8,7 +8,7 @@ from lsprotocol import types
 
 from .conftest import AXOLOTL, asked
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 
 async def test_hover_tells_what_a_key_costs(editor):

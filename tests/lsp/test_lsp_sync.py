@@ -7,7 +7,7 @@ from lsprotocol import types
 
 from .conftest import AXOLOTL, asked
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 
 def part(start, end, text):

@@ -20,6 +20,8 @@ import pytest
 from tests.ports import connected, free_port
 from tests.robustness.conftest import Oomlint, Result, command, snapshot
 
+pytestmark = pytest.mark.slow
+
 TRAP = """\
 import os, pathlib
 pathlib.Path("was-run").touch()
