@@ -192,7 +192,7 @@ class Bench:
             yamllint=[self.bin / "yamllint", *sorted(folder.glob("*.yaml"))],
         )
         print(f"{_SHARING} Axolotl YAMLs that share one DeepSpeed JSON")
-        say("yamllint, on hardware", taken["oomlint"], taken["yamllint"], 1.0)
+        say("yamllint, on hardware", taken["oomlint"], taken["yamllint"])
 
     def changed(self, corpus: Path) -> None:
         """The corpus once more, after a comment was added to one of its files."""
@@ -268,10 +268,10 @@ class Bench:
         say("half as many files", whole, half, 2.0)
 
 
-def say(beside: str, taken: Cost, other: Cost, aim: float) -> None:
+def say(beside: str, taken: Cost, other: Cost, aim: float | None = None) -> None:
     print(
         f"  {taken.seconds / other.seconds:6.2f} x {beside} ({taken.seconds:.3f} s, "
-        f"{other.seconds:.3f} s; aim: {aim:g}), {taken.clock / other.clock:.2f} by the clock"
+        f"{other.seconds:.3f} s{'' if aim is None else f'; aim: {aim:g}'}), {taken.clock / other.clock:.2f} by the clock"
     )
 
 
