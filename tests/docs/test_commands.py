@@ -147,7 +147,7 @@ def usages(block: Block) -> list[str]:
 @pytest.mark.parametrize("block", USAGES, ids=str)
 def test_usages_are_shell(block):
     ran = subprocess.run(["bash", "-n", "-c", block.text], capture_output=True, text=True)
-    assert ran.status == 0, ran.stderr
+    assert ran.returncode == 0, ran.stderr
 
 
 def commands_of(block: Block) -> list[list[str]]:
