@@ -368,6 +368,7 @@ def test_every_need_is_one_of_the_judgement(told: list[Told], said: list[Said]) 
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_every_verdict_has_the_same_words(said: list[Said]) -> None:
     assert _other_words(said) == set()
 
